@@ -1,0 +1,20 @@
+//! The rules of RFC 8219 DNS64 benchmarking, as pure functions: no sockets, no clock, no threads.
+//!
+//! ```text
+//! units ─► schedule ─► (a trial runs elsewhere) ─► records ─► pacing ─► verdict ─► search ─► stats
+//!          t₁+i·T                                  outcomes   audit     passed/    highest   median …
+//!                                                                       failed/    passing
+//!                                                                       invalid    rate
+//! ```
+//!
+//! [`selftest`] holds the formulas that say how fast the tester itself must be, [`stats`] what a set of searches amounts to.
+#![forbid(unsafe_code)]
+
+pub mod pacing;
+pub mod records;
+pub mod schedule;
+pub mod search;
+pub mod selftest;
+pub mod stats;
+pub mod units;
+pub mod verdict;

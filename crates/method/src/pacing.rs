@@ -1,0 +1,202 @@
+//! The audit of the tester's own sending: did the queries leave when they were due (seed 000, figures 2 to 5)?
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::schedule::Schedule;
+use crate::units::{Nanos, QueryIndex};
+
+/// The window in which a deviation spoils the trial (seed 000, figures 2 and 4).
+pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
+/// The window that is reported but does not decide (seed 000, figure 5).
+pub const FINE_WINDOW: Nanos = Nanos::from_millis(10);
+
+const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
+/// Lateness is recorded up to a minute; what is later counts as a minute.
+const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
+
+/// How exact the sending must be for a trial to count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PacingLimits {
+    /// Largest deviation of a 100 ms window's queries from the schedule, in per cent.
+    pub window_100ms_pct: f64,
+    /// Largest 99.9th percentile of lateness.
+    pub lateness_p999: Nanos,
+    /// Largest deviation of the total from the plan, in per cent.
+    pub total_pct: f64,
+}
+
+impl Default for PacingLimits {
+    /// 1 % in any 100 ms window, 10 ms, and 0.001 % of the total.
+    fn default() -> Self {
+        PacingLimits { window_100ms_pct: 1.0, lateness_p999: Nanos::from_millis(10), total_pct: 0.001 }
+    }
+}
+
+/// Collects the send times of one shard. Memory: four bytes per 10 ms of the trial and a fixed histogram.
+pub struct PacingRecorder {
+    fine: Vec<u32>,
+    lateness: Histogram<u64>,
+}
+
+impl PacingRecorder {
+    /// A recorder for trials of up to about `duration`; longer ones make it grow.
+    pub fn new(duration: Nanos) -> PacingRecorder {
+        let windows = (duration.0 / FINE_WINDOW.0 + 2) as usize;
+        let lateness = Histogram::new_with_bounds(1, MAX_LATENESS, 3).expect("constant bounds that HdrHistogram accepts");
+        PacingRecorder { fine: vec![0; windows], lateness }
+    }
+
+    /// Books a query that was due at `scheduled` and left at `sent` (both since the trial's start).
+    #[inline]
+    pub fn record(&mut self, scheduled: Nanos, sent: Nanos) {
+        let window = (sent.0 / FINE_WINDOW.0) as usize;
+        if window >= self.fine.len() {
+            self.fine.resize(window + 1, 0);
+        }
+        self.fine[window] += 1;
+        self.lateness.saturating_record(sent.since(scheduled).0);
+    }
+
+    /// Adds what another shard sent.
+    pub fn merge(&mut self, other: &PacingRecorder) {
+        if self.fine.len() < other.fine.len() {
+            self.fine.resize(other.fine.len(), 0);
+        }
+        for (sum, n) in self.fine.iter_mut().zip(&other.fine) {
+            *sum += n;
+        }
+        self.lateness.add(&other.lateness).expect("equal bounds");
+    }
+
+    /// Holds what was sent against the schedule.
+    pub fn audit(&self, schedule: &Schedule) -> Pacing {
+        let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
+        let coarse: Vec<u64> =
+            self.fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().map(|&n| u64::from(n)).sum()).collect();
+        let fine: Vec<u64> = self.fine.iter().map(|&n| u64::from(n)).collect();
+        Pacing {
+            p50_us: us(0.5),
+            p99_us: us(0.99),
+            p999_us: us(0.999),
+            max_us: if self.lateness.is_empty() { 0.0 } else { self.lateness.max() as f64 / 1000.0 },
+            window_100ms_worst_pct: worst_window(schedule, &coarse, COARSE_WINDOW),
+            window_10ms_worst_pct: worst_window(schedule, &fine, FINE_WINDOW),
+        }
+    }
+}
+
+/// The largest relative deviation of a window from the schedule, in per cent.
+///
+/// One query is always allowed for: a query that is due a microsecond before a window's end may rightly leave in the next.
+/// Windows in which nothing is due do not count; lag at the end of a trial shows in the windows before.
+fn worst_window(schedule: &Schedule, sent: &[u64], window: Nanos) -> f64 {
+    let end = schedule.deadline(QueryIndex(schedule.count().saturating_sub(1)));
+    let windows = end.0 / window.0 + 1;
+    (0..windows)
+        .map(|w| {
+            let due = schedule.due_before(Nanos((w + 1) * window.0)) - schedule.due_before(Nanos(w * window.0));
+            let sent = sent.get(w as usize).copied().unwrap_or(0);
+            if due == 0 { 0.0 } else { sent.abs_diff(due).saturating_sub(1) as f64 / due as f64 * 100.0 }
+        })
+        .fold(0.0, f64::max)
+}
+
+/// What the audit of a trial found. Lateness is actual − scheduled send time, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pacing {
+    /// Median lateness.
+    pub p50_us: f64,
+    /// 99th percentile of lateness.
+    pub p99_us: f64,
+    /// 99.9th percentile of lateness.
+    pub p999_us: f64,
+    /// Largest lateness.
+    pub max_us: f64,
+    /// Worst deviation of a 100 ms window from the schedule, in per cent of what was due in it, one query allowed for.
+    pub window_100ms_worst_pct: f64,
+    /// The same for windows of 10 ms.
+    pub window_10ms_worst_pct: f64,
+}
+
+impl Pacing {
+    /// The limits that this sending broke, in words; none for a clean trial. `planned` and `sent` are query counts.
+    pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.window_100ms_worst_pct > limits.window_100ms_pct {
+            reasons.push(format!(
+                "pacing: a 100 ms window was off by {:.2} %, limit {} %",
+                self.window_100ms_worst_pct, limits.window_100ms_pct
+            ));
+        }
+        let p999_limit_us = limits.lateness_p999.0 as f64 / 1000.0;
+        if self.p999_us > p999_limit_us {
+            reasons.push(format!("pacing: p99.9 lateness {:.0} µs, limit {p999_limit_us:.0} µs", self.p999_us));
+        }
+        if sent.abs_diff(planned) as f64 > planned as f64 * limits.total_pct / 100.0 {
+            reasons.push(format!(
+                "pacing: {sent} queries sent of {planned} planned, limit ± {} % of the total",
+                limits.total_pct
+            ));
+        }
+        reasons
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Qps;
+
+    fn audit(schedule: Schedule, sent_at: impl Fn(u64, Nanos) -> Nanos) -> Pacing {
+        let mut recorder = PacingRecorder::new(Nanos::SECOND);
+        for i in 0..schedule.count() {
+            let due = schedule.deadline(QueryIndex(i));
+            recorder.record(due, sent_at(i, due));
+        }
+        recorder.audit(&schedule)
+    }
+
+    #[test]
+    fn exact_sending_is_clean() {
+        let schedule = Schedule::new(Qps(50_000), Nanos::SECOND);
+        let pacing = audit(schedule, |_, due| due);
+        assert_eq!((pacing.window_100ms_worst_pct, pacing.window_10ms_worst_pct, pacing.max_us), (0.0, 0.0, 0.0));
+        assert_eq!(pacing.violations(&PacingLimits::default(), 50_000, 50_000), [""; 0]);
+    }
+
+    #[test]
+    fn spread_lag_of_seed_000_is_caught() {
+        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms (Table I).
+        let schedule = Schedule::new(Qps(250_000), Nanos::SECOND);
+        let pacing = audit(schedule, |i, _| Nanos(i * 4090));
+        assert!((pacing.window_100ms_worst_pct - 2.2).abs() < 0.1, "{pacing:?}");
+        let reasons = pacing.violations(&PacingLimits::default(), 250_000, 250_000);
+        assert_eq!(reasons.len(), 2, "{reasons:?}");
+    }
+
+    #[test]
+    fn a_stall_is_seen_in_both_windows() {
+        // Nothing leaves for 5 ms, then all of it at once (seed 000, figure 5).
+        let schedule = Schedule::new(Qps(10_000), Nanos::SECOND);
+        let stall = Nanos::from_millis(295)..Nanos::from_millis(302);
+        let pacing = audit(schedule, |_, due| if stall.contains(&due) { stall.end } else { due });
+        assert!((pacing.window_100ms_worst_pct - 4.9).abs() < 0.2, "{pacing:?}");
+        assert!((pacing.window_10ms_worst_pct - 49.0).abs() < 2.0, "{pacing:?}");
+        assert!(pacing.max_us >= 6_900.0, "{pacing:?}");
+    }
+
+    #[test]
+    fn one_query_across_a_boundary_is_allowed_at_low_rates() {
+        let schedule = Schedule::new(Qps(20), Nanos::SECOND);
+        let pacing = audit(schedule, |i, due| if i == 1 { Nanos::from_millis(101) } else { due });
+        assert_eq!(pacing.window_100ms_worst_pct, 0.0);
+    }
+
+    #[test]
+    fn missing_queries_break_the_total() {
+        let limits = PacingLimits::default();
+        assert_eq!(Pacing::default().violations(&limits, 100_000, 99_999).len(), 0);
+        assert_eq!(Pacing::default().violations(&limits, 100_000, 99_998).len(), 1);
+    }
+}

@@ -1,0 +1,192 @@
+//! What became of each query, and the sums of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Nanos, QueryIndex};
+
+/// What was wrong with a reply that did belong to a query and came in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Wrong {
+    /// An rcode other than NOERROR.
+    Rcode(u8),
+    /// TC was set.
+    Truncated,
+    /// It could not be parsed, or is no answer to a query (opcode).
+    Malformed,
+    /// No AAAA record owned by the end of the alias chain.
+    NoAaaa,
+    /// An AAAA record, but not the address that the name must have.
+    Address,
+}
+
+/// How a query ended. The first reply to it decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Right answer within the timeout.
+    Valid,
+    /// A reply at or after the timeout.
+    Late,
+    /// No reply while the tester listened.
+    Lost,
+    /// A reply within the timeout that is no right answer.
+    Wrong(Wrong),
+}
+
+impl Outcome {
+    /// The word used in record files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Outcome::Valid => "valid",
+            Outcome::Late => "late",
+            Outcome::Lost => "lost",
+            Outcome::Wrong(Wrong::Rcode(_)) => "wrong_rcode",
+            Outcome::Wrong(Wrong::Truncated) => "wrong_truncated",
+            Outcome::Wrong(Wrong::Malformed) => "wrong_malformed",
+            Outcome::Wrong(Wrong::NoAaaa) => "wrong_no_aaaa",
+            Outcome::Wrong(Wrong::Address) => "wrong_address",
+        }
+    }
+}
+
+/// One query from schedule to outcome. Times are nanoseconds since the trial's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Position in the trial.
+    pub index: QueryIndex,
+    /// The shard that sent it.
+    pub shard: u16,
+    /// When it was due.
+    pub scheduled: Nanos,
+    /// When it was handed to the kernel.
+    pub sent: Nanos,
+    /// When the first reply arrived, if one did.
+    pub received: Option<Nanos>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The rcode of the reply, if there was one.
+    pub rcode: Option<u8>,
+}
+
+/// Replies that were in time and wrong, by what was wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongCounts {
+    /// NOERROR without a AAAA record at the end of the alias chain.
+    pub no_aaaa: u64,
+    /// By rcode, the number as key.
+    pub rcode: BTreeMap<u8, u64>,
+    /// TC set.
+    pub truncated: u64,
+    /// A AAAA record with another address than the name must have.
+    pub address: u64,
+    /// Not parseable as an answer.
+    pub malformed: u64,
+}
+
+impl WrongCounts {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.no_aaaa + self.rcode.values().sum::<u64>() + self.truncated + self.address + self.malformed
+    }
+}
+
+/// The sums over a trial. Invariant: sent = valid + late + lost + Σ wrong ([`Counts::is_balanced`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Queries handed to the kernel.
+    pub sent: u64,
+    /// Valid replies.
+    pub valid: u64,
+    /// First replies at or after the timeout.
+    pub late: u64,
+    /// Queries without any reply.
+    pub lost: u64,
+    /// First replies in time that are wrong.
+    pub wrong: WrongCounts,
+    /// Further replies to a query that had one.
+    pub duplicates: u64,
+    /// Packets that belong to no query.
+    pub stray: u64,
+    /// Queries that the kernel refused to send; not part of `sent`.
+    pub refused: u64,
+}
+
+impl Counts {
+    /// Books one outcome.
+    pub fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Valid => self.valid += 1,
+            Outcome::Late => self.late += 1,
+            Outcome::Lost => self.lost += 1,
+            Outcome::Wrong(wrong) => match wrong {
+                Wrong::Rcode(rcode) => *self.wrong.rcode.entry(rcode).or_default() += 1,
+                Wrong::Truncated => self.wrong.truncated += 1,
+                Wrong::Malformed => self.wrong.malformed += 1,
+                Wrong::NoAaaa => self.wrong.no_aaaa += 1,
+                Wrong::Address => self.wrong.address += 1,
+            },
+        }
+    }
+
+    /// Adds the sums of another shard.
+    pub fn merge(&mut self, other: &Counts) {
+        self.sent += other.sent;
+        self.valid += other.valid;
+        self.late += other.late;
+        self.lost += other.lost;
+        self.wrong.no_aaaa += other.wrong.no_aaaa;
+        self.wrong.truncated += other.wrong.truncated;
+        self.wrong.address += other.wrong.address;
+        self.wrong.malformed += other.wrong.malformed;
+        for (&rcode, &n) in &other.wrong.rcode {
+            *self.wrong.rcode.entry(rcode).or_default() += n;
+        }
+        self.duplicates += other.duplicates;
+        self.stray += other.stray;
+        self.refused += other.refused;
+    }
+
+    /// Whether every query that was sent has exactly one outcome.
+    pub fn is_balanced(&self) -> bool {
+        self.sent == self.valid + self.late + self.lost + self.wrong.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn outcome() -> impl Strategy<Value = Outcome> {
+        prop_oneof![
+            Just(Outcome::Valid),
+            Just(Outcome::Late),
+            Just(Outcome::Lost),
+            (1u8..16).prop_map(|r| Outcome::Wrong(Wrong::Rcode(r))),
+            Just(Outcome::Wrong(Wrong::Truncated)),
+            Just(Outcome::Wrong(Wrong::Malformed)),
+            Just(Outcome::Wrong(Wrong::NoAaaa)),
+            Just(Outcome::Wrong(Wrong::Address)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn sent_is_the_sum_of_outcomes_whatever_they_are(a in prop::collection::vec(outcome(), 0..200), b in prop::collection::vec(outcome(), 0..200)) {
+            let mut sums = Counts::default();
+            for part in [&a, &b] {
+                let mut counts = Counts { sent: part.len() as u64, ..Counts::default() };
+                part.iter().for_each(|&o| counts.add(o));
+                prop_assert!(counts.is_balanced());
+                sums.merge(&counts);
+            }
+            prop_assert!(sums.is_balanced());
+            prop_assert_eq!(sums.sent, (a.len() + b.len()) as u64);
+            sums.sent += 1;
+            prop_assert!(!sums.is_balanced());
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Binary search for the highest rate that passes, as a state machine without any I/O.
+//!
+//! ```text
+//!            min fails                          max passes
+//! TryMin ───────────────► done(None)   TryMax ───────────► done(max, lower bound)
+//!   │ min passes            ▲            ▲ │ max fails
+//!   └───────────────────────┼────────────┘ ▼
+//!                           │          Bisect(passed, failed) ──► done(passed) when failed − passed ≤ resolution
+//! ```
+//!
+//! An invalid trial is tried again at the same rate. When the bound for that is used up, the rate is *unmeasurable*: the
+//! search goes on below it, and its result is a lower bound, since it was the tester that gave up and not the DUT.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Qps;
+use crate::verdict::Verdict;
+
+/// Where to search, and how finely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SearchRange {
+    /// Lowest rate, tried first.
+    pub min: Qps,
+    /// Highest rate, tried second.
+    pub max: Qps,
+    /// The search ends when the lowest failed rate is no more than this above the highest passed one; at least 1.
+    pub resolution: Qps,
+    /// How many times one rate may be tried again after invalid trials.
+    pub invalid_retries: u32,
+}
+
+/// What one search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The highest rate that *passed* (not the last one tried); `None` if already the lowest rate failed.
+    pub highest: Option<Qps>,
+    /// The DUT may do more: the range's end passed, or the tester could not measure the rates above.
+    pub lower_bound: bool,
+    /// The lowest rate that the tester could not measure, if there was one.
+    pub unmeasurable: Option<Qps>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    TryMin,
+    TryMax { passed: Qps },
+    Bisect { passed: Qps, failed: Qps },
+    Done { highest: Option<Qps>, open_end: bool },
+}
+
+/// One binary search. Ask for the [`next`](Search::next) rate, report the verdict, until there is a [`result`](Search::result).
+#[derive(Clone, Debug)]
+pub struct Search {
+    range: SearchRange,
+    state: State,
+    retries: u32,
+    unmeasurable: Option<Qps>,
+}
+
+impl Search {
+    /// A search over `range`.
+    ///
+    /// # Panics
+    /// If `min > max`: the command line refuses that first.
+    pub fn new(range: SearchRange) -> Search {
+        assert!(range.min <= range.max, "the caller checks min ≤ max");
+        Search { range, state: State::TryMin, retries: 0, unmeasurable: None }
+    }
+
+    /// The rate to try next; `None` when the search is over.
+    pub fn next(&self) -> Option<Qps> {
+        match self.state {
+            State::TryMin => Some(self.range.min),
+            State::TryMax { .. } => Some(self.range.max),
+            State::Bisect { passed, failed } => Some(Qps(passed.0 + (failed.0 - passed.0) / 2)),
+            State::Done { .. } => None,
+        }
+    }
+
+    /// The highest rate that passed and the lowest that did not, as far as known.
+    pub fn bracket(&self) -> (Option<Qps>, Option<Qps>) {
+        match self.state {
+            State::TryMin => (None, None),
+            State::TryMax { passed } => (Some(passed), None),
+            State::Bisect { passed, failed } => (Some(passed), Some(failed)),
+            State::Done { highest, .. } => (highest, None),
+        }
+    }
+
+    /// Books the verdict of the trial at the rate that [`next`](Search::next) gave.
+    pub fn report(&mut self, verdict: Verdict) {
+        let Some(rate) = self.next() else { return };
+        if verdict == Verdict::Invalid {
+            if self.retries < self.range.invalid_retries {
+                self.retries += 1;
+                return;
+            }
+            self.unmeasurable = Some(rate);
+        }
+        self.retries = 0;
+        let passed = verdict == Verdict::Passed;
+        self.state = match self.state {
+            State::TryMin if passed && rate == self.range.max => State::Done { highest: Some(rate), open_end: true },
+            State::TryMin if passed => State::TryMax { passed: rate },
+            State::TryMin => State::Done { highest: None, open_end: false },
+            State::TryMax { .. } if passed => State::Done { highest: Some(rate), open_end: true },
+            State::TryMax { passed } => self.narrowed(passed, rate),
+            State::Bisect { failed, .. } if passed => self.narrowed(rate, failed),
+            State::Bisect { passed, .. } => self.narrowed(passed, rate),
+            done @ State::Done { .. } => done,
+        };
+    }
+
+    /// What was found, once the search is over.
+    pub fn result(&self) -> Option<Found> {
+        let State::Done { highest, open_end } = self.state else { return None };
+        // Only a rate just above the result that could not be measured leaves the result open; one higher up was
+        // overtaken by a real failure below it.
+        let blocked = self.unmeasurable.filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));
+        Some(Found { highest, lower_bound: open_end || blocked.is_some(), unmeasurable: blocked })
+    }
+
+    fn narrowed(&self, passed: Qps, failed: Qps) -> State {
+        if failed.0 - passed.0 <= self.range.resolution.0.max(1) {
+            State::Done { highest: Some(passed), open_end: false }
+        } else {
+            State::Bisect { passed, failed }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(min: u64, max: u64, resolution: u64) -> SearchRange {
+        SearchRange { min: Qps(min), max: Qps(max), resolution: Qps(resolution), invalid_retries: 2 }
+    }
+
+    /// Runs a search against a simulated DUT; returns what was found and the rates that were tried.
+    fn run(range: SearchRange, mut dut: impl FnMut(Qps) -> Verdict) -> (Found, Vec<Qps>) {
+        let mut search = Search::new(range);
+        let mut tried = Vec::new();
+        while let Some(rate) = search.next() {
+            tried.push(rate);
+            search.report(dut(rate));
+            assert!(tried.len() < 200, "the search does not end");
+        }
+        (search.result().unwrap(), tried)
+    }
+
+    fn capacity(c: u64) -> impl FnMut(Qps) -> Verdict {
+        move |rate| if rate.0 <= c { Verdict::Passed } else { Verdict::Failed }
+    }
+
+    #[test]
+    fn sixteen_or_seventeen_steps_over_seed_003s_range() {
+        let (found, tried) = run(range(1, 131_072, 1), capacity(65_535));
+        assert_eq!(found, Found { highest: Some(Qps(65_535)), lower_bound: false, unmeasurable: None });
+        assert!((18..=19).contains(&tried.len()), "both ends and 17 halvings: {}", tried.len());
+    }
+
+    #[test]
+    fn both_ends_are_tried() {
+        let (found, tried) = run(range(100, 5000, 1), capacity(10_000));
+        assert_eq!((found.highest, found.lower_bound), (Some(Qps(5000)), true));
+        assert_eq!(tried, [Qps(100), Qps(5000)]);
+        let (found, tried) = run(range(100, 5000, 1), capacity(99));
+        assert_eq!((found.highest, found.lower_bound, tried.len()), (None, false, 1));
+        let (found, _) = run(range(100, 100, 1), capacity(100));
+        assert_eq!((found.highest, found.lower_bound), (Some(Qps(100)), true));
+    }
+
+    #[test]
+    fn one_random_failure_shows_as_in_seed_001() {
+        // Failing once at 65 536 of [0, 131 072] ends at 65 535.
+        let (found, _) = run(range(1, 131_071, 1), |rate| {
+            if rate.0 < 70_000 && rate.0 != 65_536 { Verdict::Passed } else { Verdict::Failed }
+        });
+        assert_eq!(found.highest, Some(Qps(65_535)));
+    }
+
+    #[test]
+    fn the_result_passed_even_on_a_non_monotonic_dut() {
+        let dut = |rate: Qps| if rate.0 % 3 == 0 && rate.0 < 900 { Verdict::Failed } else { capacity(700)(rate) };
+        let (found, tried) = run(range(1, 1000, 1), dut);
+        let highest = found.highest.unwrap();
+        assert!(tried.contains(&highest));
+        assert_eq!(dut(highest), Verdict::Passed);
+    }
+
+    #[test]
+    fn invalid_trials_are_repeated_then_given_up_as_a_lower_bound() {
+        let mut spoiled = 0;
+        let (found, _) = run(range(1, 1000, 1), |rate| {
+            if rate.0 == 500 && spoiled < 2 {
+                spoiled += 1;
+                return Verdict::Invalid;
+            }
+            capacity(600)(rate)
+        });
+        assert_eq!(found, Found { highest: Some(Qps(600)), lower_bound: false, unmeasurable: None });
+
+        let (found, tried) = run(range(1, 1000, 1), |rate| if rate.0 > 400 { Verdict::Invalid } else { Verdict::Passed });
+        assert_eq!(found, Found { highest: Some(Qps(400)), lower_bound: true, unmeasurable: Some(Qps(401)) });
+        assert_eq!(tried.iter().filter(|r| r.0 == 1000).count(), 3, "two retries");
+
+        // The tester cannot do 1000, but the DUT's limit is far below that.
+        let (found, _) = run(range(1, 1000, 1), |rate| if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) });
+        assert_eq!(found, Found { highest: Some(Qps(300)), lower_bound: false, unmeasurable: None });
+    }
+
+    proptest! {
+        #[test]
+        fn a_monotonic_dut_is_found_to_the_resolution(min in 1u64..1000, span in 0u64..200_000, c in 0u64..300_000, resolution in 1u64..100) {
+            let range = range(min, min + span, resolution);
+            let (found, tried) = run(range, capacity(c));
+            match found.highest {
+                None => prop_assert!(c < min),
+                Some(Qps(highest)) => {
+                    prop_assert!(highest <= c);
+                    if found.lower_bound { prop_assert_eq!(highest, min + span); } else { prop_assert!(c - highest < resolution); }
+                }
+            }
+            prop_assert!(tried.len() <= 22);
+        }
+
+        #[test]
+        fn a_flaky_dut_never_breaks_the_search(verdicts in prop::collection::vec(0u8..3, 200)) {
+            let mut given = verdicts.into_iter();
+            let mut passed = Vec::new();
+            let (found, _) = run(range(10, 100_000, 1), |rate| match given.next().unwrap() {
+                0 => { passed.push(rate); Verdict::Passed }
+                1 => Verdict::Failed,
+                _ => Verdict::Invalid,
+            });
+            if let Some(highest) = found.highest {
+                prop_assert!(passed.contains(&highest));
+                prop_assert_eq!(passed.iter().max(), Some(&highest));
+            } else {
+                prop_assert!(passed.is_empty());
+            }
+        }
+    }
+}

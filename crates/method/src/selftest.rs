@@ -1,0 +1,73 @@
+//! How fast the tester itself must be (RFC 8219 §9.2.1; seed 001 §III, equations 1 to 11).
+
+use crate::units::{Nanos, Qps, Share};
+
+/// The reserve δ that RFC 8219 §9.2.1 asks for at least.
+pub const MIN_DELTA: f64 = 0.1;
+
+/// The self-test's timeout: a quarter of the test's, because a resolution may take two round trips to AuthDNS.
+pub fn timeout(test: Nanos) -> Nanos {
+    Nanos(test.0 / 4)
+}
+
+/// What the tester's subsystems have to do for each query of a test, times 1 + δ:
+/// max(1, (2 − α)(1 − β))·(1 + δ).
+///
+/// AuthDNS answers one query for a name with a AAAA record and two for others, none for cached ones (seed 001, equation
+/// 10, with the Max over the factor and not over the rate, as equations 7 and 11 have it); the Measurer handles one in any
+/// case. With β = 0 this is (2 − α)(1 + δ), with both 0 it is 2(1 + δ).
+pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
+    // In hundredths, so that whole percents give exact products.
+    let parts = u32::from(200 - aaaa.per_hundred()) * u32::from(100 - cached.per_hundred());
+    f64::from(parts.max(10_000)) / 10_000.0 * (1.0 + delta)
+}
+
+/// The rate at which the self-test must pass so that DUTs may be tested up to `rate`: rounded up.
+pub fn required_rate(rate: Qps, aaaa: Share, cached: Share, delta: f64) -> Qps {
+    // The small term takes back what binary fractions add to round products (1.1 · 100 000 = 110 000.000…01).
+    Qps((rate.0 as f64 * factor(aaaa, cached, delta) - 1e-6).ceil() as u64)
+}
+
+/// The rate up to which DUTs may be tested by a tester that passed its self-test at `passed`: rounded down.
+pub fn allowed_rate(passed: Qps, aaaa: Share, cached: Share, delta: f64) -> Qps {
+    Qps((passed.0 as f64 / factor(aaaa, cached, delta) + 1e-6).floor() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DELTA: f64 = MIN_DELTA;
+
+    #[test]
+    fn the_example_of_seed_001() {
+        assert_eq!(required_rate(Qps(50_000), Share::ZERO, Share::ZERO, DELTA), Qps(110_000));
+        assert_eq!(allowed_rate(Qps(110_000), Share::ONE, Share::ZERO, DELTA), Qps(100_000));
+        // "at least 162,000qps performance enables us to perform DNS64 tests up to 73,000qps"
+        assert_eq!(allowed_rate(Qps(162_000), Share::ZERO, Share::ZERO, DELTA), Qps(73_636));
+        assert_eq!(timeout(Nanos::SECOND), Nanos::from_millis(250));
+    }
+
+    #[test]
+    fn cached_share_never_spares_the_measurer() {
+        for cached in [50, 60, 80, 100] {
+            assert_eq!(required_rate(Qps(10_000), Share::ZERO, Share::percent(cached), DELTA), Qps(11_000));
+        }
+        assert_eq!(required_rate(Qps(10_000), Share::ZERO, Share::percent(20), DELTA), Qps(17_600));
+        assert_eq!(required_rate(Qps(10_000), Share::percent(60), Share::percent(20), DELTA), Qps(12_320));
+        assert_eq!(required_rate(Qps(10_000), Share::percent(80), Share::percent(40), DELTA), Qps(11_000));
+    }
+
+    proptest! {
+        #[test]
+        fn passing_at_the_required_rate_allows_the_rate(rate in 1u64..10_000_000, a in 0u8..=100, b in 0u8..=100) {
+            let (a, b) = (Share::percent(a), Share::percent(b));
+            let required = required_rate(Qps(rate), a, b, DELTA);
+            prop_assert!(allowed_rate(required, a, b, DELTA) >= Qps(rate));
+            if required.0 > 1 {
+                prop_assert!(allowed_rate(Qps(required.0 - 1), a, b, DELTA) <= Qps(rate));
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Newtypes for every quantity of a measurement, so that no bare number crosses a public signature.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A rate in queries per second; a whole number, as RFC 8219 results are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Qps(pub u64);
+
+impl fmt::Display for Qps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Qps {
+    type Err = UnitError;
+
+    /// Accepts a whole number from 1 to 100 million.
+    fn from_str(s: &str) -> Result<Self, UnitError> {
+        match s.parse() {
+            Ok(n @ 1..=100_000_000) => Ok(Qps(n)),
+            _ => Err(UnitError::Rate { given: s.into() }),
+        }
+    }
+}
+
+/// Nanoseconds: a length of time, or a moment of the monotonic clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// One second.
+    pub const SECOND: Nanos = Nanos(1_000_000_000);
+
+    /// So many milliseconds.
+    pub const fn from_millis(ms: u64) -> Nanos {
+        Nanos(ms * 1_000_000)
+    }
+
+    /// So many microseconds.
+    pub const fn from_micros(us: u64) -> Nanos {
+        Nanos(us * 1_000)
+    }
+
+    /// The difference to an earlier moment, zero where `earlier` is later.
+    pub const fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// As seconds, for display and JSON.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl std::ops::Add for Nanos {
+    type Output = Nanos;
+    fn add(self, other: Nanos) -> Nanos {
+        Nanos(self.0 + other.0)
+    }
+}
+
+impl From<Duration> for Nanos {
+    fn from(d: Duration) -> Self {
+        Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(n: Nanos) -> Self {
+        Duration::from_nanos(n.0)
+    }
+}
+
+/// The position of a query in its trial, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct QueryIndex(pub u64);
+
+/// A logical CPU as the kernel numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CpuId(pub usize);
+
+/// A share in whole per cent, 0 to 100.
+///
+/// Whole per cents because the shares of a trial must be exact in every window of 100 consecutive names (design.md), and
+/// RFC 8219 §9.2 asks for 0, 20, 40, 60, 80 and 100 % only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Share(u8);
+
+impl Share {
+    /// Nothing.
+    pub const ZERO: Share = Share(0);
+    /// Everything.
+    pub const ONE: Share = Share(100);
+
+    /// A share of so many per cent; more than 100 counts as 100.
+    pub const fn percent(percent: u8) -> Share {
+        Share(if percent > 100 { 100 } else { percent })
+    }
+
+    /// How many of each 100.
+    pub const fn per_hundred(self) -> u8 {
+        self.0
+    }
+
+    /// As a fraction from 0 to 1.
+    pub fn fraction(self) -> f64 {
+        f64::from(self.0) / 100.0
+    }
+
+    /// Whether member `n` of a sequence belongs to the share. Of any 100 consecutive `n` exactly [`Share::per_hundred`] do,
+    /// spread evenly rather than in one lump.
+    pub const fn selects(self, n: u64) -> bool {
+        // 37 has no factor in common with 100, so n ↦ 37·n mod 100 visits every residue once in any 100 steps.
+        (n % 100) * 37 % 100 < self.0 as u64
+    }
+
+    /// How many of the first `n` members of a sequence belong to the share.
+    pub fn count_below(self, n: u64) -> u64 {
+        let whole = n / 100 * u64::from(self.0);
+        whole + (n / 100 * 100..n).filter(|&k| self.selects(k)).count() as u64
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fraction().fmt(f)
+    }
+}
+
+impl TryFrom<f64> for Share {
+    type Error = UnitError;
+
+    fn try_from(fraction: f64) -> Result<Self, UnitError> {
+        let percent = fraction * 100.0;
+        if !(0.0..=100.0).contains(&percent) || (percent - percent.round()).abs() > 1e-9 {
+            return Err(UnitError::Share { given: fraction.to_string() });
+        }
+        Ok(Share(percent.round() as u8))
+    }
+}
+
+impl From<Share> for f64 {
+    fn from(share: Share) -> f64 {
+        share.fraction()
+    }
+}
+
+impl FromStr for Share {
+    type Err = UnitError;
+
+    /// Accepts a fraction from 0 to 1 in steps of 0.01.
+    fn from_str(s: &str) -> Result<Self, UnitError> {
+        s.parse::<f64>().map_err(|_| UnitError::Share { given: s.into() })?.try_into()
+    }
+}
+
+/// What was wrong with a quantity that somebody wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnitError {
+    /// Not a rate.
+    #[error("'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed")]
+    Rate {
+        /// What was written.
+        given: String,
+    },
+    /// Not a share.
+    #[error("'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2")]
+    Share {
+        /// What was written.
+        given: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn share_is_exact_in_every_window_of_100(percent in 0u8..=100, start in 0u64..u64::from(u32::MAX)) {
+            let share = Share::percent(percent);
+            let selected = (start..start + 100).filter(|&n| share.selects(n)).count();
+            prop_assert_eq!(selected, usize::from(percent));
+        }
+
+        #[test]
+        fn count_below_agrees_with_counting(percent in 0u8..=100, n in 0u64..1000) {
+            let share = Share::percent(percent);
+            prop_assert_eq!(share.count_below(n), (0..n).filter(|&k| share.selects(k)).count() as u64);
+        }
+    }
+
+    #[test]
+    fn shares_are_parsed_strictly() {
+        assert_eq!("0.2".parse::<Share>().unwrap(), Share::percent(20));
+        assert_eq!("1".parse::<Share>().unwrap(), Share::ONE);
+        for bad in ["1.01", "-0.1", "0.125", "20%", "NaN", ""] {
+            assert!(bad.parse::<Share>().is_err(), "{bad} was accepted");
+        }
+    }
+
+    #[test]
+    fn rates_are_parsed_strictly() {
+        assert_eq!("131072".parse::<Qps>().unwrap(), Qps(131_072));
+        for bad in ["0", "-1", "1e3", "100000001", ""] {
+            assert!(bad.parse::<Qps>().is_err(), "{bad} was accepted");
+        }
+    }
+}
