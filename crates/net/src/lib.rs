@@ -1,1 +1,16 @@
-//! .
+//! Batched UDP I/O, clocks, pinning and drop counters: everything that needs the kernel, and the only crate with `unsafe`.
+//!
+//! ```text
+//! clock ─ sleep_until ─► socket::Endpoint ── send / send_segmented ──► wire
+//!                        batch::ReceiveBatch ◄── recvmmsg, kernel timestamps ── wire
+//!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for AuthDNS and the reference DUT
+//! drops: what the host lost on the way        affinity: which thread runs where
+//! ```
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod affinity;
+pub mod batch;
+pub mod clock;
+pub mod drops;
+pub mod poller;
+pub mod socket;

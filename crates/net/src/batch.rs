@@ -1,0 +1,405 @@
+//! Many datagrams per system call: `recvmmsg` and `sendmmsg`.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd;
+
+use libc::{c_void, iovec, mmsghdr, msghdr, sockaddr_storage, socklen_t};
+use method::units::Nanos;
+
+use crate::socket::Endpoint;
+
+/// Datagrams per system call.
+pub const BATCH: usize = 64;
+/// Room for ancillary data: a timestamp, a segment size and a destination address need 104 octets.
+const CONTROL_LEN: usize = 128;
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_LEN]);
+
+/// Whether a receive may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Blocks until there is one datagram (or the socket's timeout), then takes what else is there.
+    ForOne,
+    /// Takes what is there.
+    Dont,
+}
+
+/// A batch of received datagrams, with room that is used again for each batch.
+pub struct ReceiveBatch {
+    slot_len: usize,
+    bytes: Box<[u8]>,
+    sources: Box<[sockaddr_storage]>,
+    controls: Box<[Control]>,
+    iovecs: Box<[iovec]>,
+    headers: Box<[mmsghdr]>,
+    count: usize,
+}
+
+// SAFETY: the raw pointers in `iovecs` and `headers` are written anew in `receive` before each use and point into boxes that
+// the same value owns, so it may move to another thread.
+unsafe impl Send for ReceiveBatch {}
+
+/// A received datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// What was sent; with receive offload several datagrams laid end to end.
+    pub bytes: &'a [u8],
+    /// Length of each of them but the last, where there are several.
+    pub segment: Option<usize>,
+    /// When the kernel received it (wall clock), if the socket asks for that.
+    pub received: Option<Nanos>,
+}
+
+impl<'a> Datagram<'a> {
+    /// The datagrams one by one.
+    #[inline]
+    pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        // chunks() of an empty datagram would be none; it is one, and no DNS message.
+        let (bytes, size) = (self.bytes, self.segment.unwrap_or(self.bytes.len()).max(1));
+        let empty = bytes.is_empty().then_some(bytes);
+        empty.into_iter().chain(bytes.chunks(size))
+    }
+}
+
+impl ReceiveBatch {
+    /// Room for [`BATCH`] datagrams of up to `slot_len` octets; what is longer is cut off.
+    pub fn new(slot_len: usize) -> ReceiveBatch {
+        // SAFETY: sockaddr_storage, iovec and mmsghdr are plain data for which all zeros is a valid value.
+        let (source, iov, header) = unsafe { (zeroed(), zeroed::<iovec>(), zeroed::<mmsghdr>()) };
+        ReceiveBatch {
+            slot_len,
+            bytes: vec![0; slot_len * BATCH].into(),
+            sources: vec![source; BATCH].into(),
+            controls: vec![Control([0; CONTROL_LEN]); BATCH].into(),
+            iovecs: vec![iov; BATCH].into(),
+            headers: vec![header; BATCH].into(),
+            count: 0,
+        }
+    }
+
+    /// Receives up to [`BATCH`] datagrams; returns how many.
+    ///
+    /// # Errors
+    /// As recvmmsg(2). Nothing there, or nothing in time, is not an error but 0. An ICMP error for an earlier datagram is
+    /// one, and is used up by reporting it.
+    pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
+        let flags = match wait {
+            Wait::ForOne => libc::MSG_WAITFORONE,
+            Wait::Dont => libc::MSG_DONTWAIT,
+        };
+        self.count = 0;
+        for i in 0..BATCH {
+            self.iovecs[i] =
+                iovec { iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(), iov_len: self.slot_len };
+            self.headers[i].msg_hdr = msghdr {
+                msg_name: (&raw mut self.sources[i]).cast(),
+                msg_namelen: size_of::<sockaddr_storage>() as socklen_t,
+                msg_iov: &raw mut self.iovecs[i],
+                msg_iovlen: 1,
+                msg_control: (&raw mut self.controls[i]).cast(),
+                msg_controllen: CONTROL_LEN as _,
+                msg_flags: 0,
+            };
+        }
+        // SAFETY: each header points to a slot of `bytes`, an address and a control buffer, all of the stated lengths and all
+        // owned by `self`, which is borrowed exclusively until the call is over.
+        let received = unsafe {
+            libc::recvmmsg(
+                endpoint.socket().as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                flags,
+                std::ptr::null_mut(),
+            )
+        };
+        if received < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
+            };
+        }
+        self.count = received as usize;
+        Ok(self.count)
+    }
+
+    /// The datagrams of the last receive.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
+        (0..self.count).map(|i| self.datagram(i))
+    }
+
+    fn bytes_of(&self, i: usize) -> &[u8] {
+        let len = (self.headers[i].msg_len as usize).min(self.slot_len);
+        &self.bytes[i * self.slot_len..][..len]
+    }
+
+    fn datagram(&self, i: usize) -> Datagram<'_> {
+        let mut datagram = Datagram { bytes: self.bytes_of(i), segment: None, received: None };
+        let message = &raw const self.headers[i].msg_hdr;
+        // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls` and msg_controllen says how much of
+        // it is valid, so the CMSG macros stay inside; the data of each type has the size that the kernel defines for it, and
+        // is read without an assumption about alignment.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(message);
+            while !header.is_null() {
+                let data = libc::CMSG_DATA(header);
+                match ((*header).cmsg_level, (*header).cmsg_type) {
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let t = data.cast::<libc::timespec>().read_unaligned();
+                        datagram.received = Some(Nanos(t.tv_sec as u64 * Nanos::SECOND.0 + t.tv_nsec as u64));
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        datagram.segment = Some(data.cast::<libc::c_int>().read_unaligned() as usize);
+                    }
+                    _ => {}
+                }
+                header = libc::CMSG_NXTHDR(message, header);
+            }
+        }
+        datagram
+    }
+
+    fn source(&self, i: usize) -> Option<SocketAddr> {
+        let storage = &raw const self.sources[i];
+        match libc::c_int::from(self.sources[i].ss_family) {
+            libc::AF_INET => {
+                // SAFETY: the family says that the kernel wrote a sockaddr_in, which sockaddr_storage has room and alignment for.
+                let a = unsafe { *storage.cast::<libc::sockaddr_in>() };
+                let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
+                Some(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                // SAFETY: as above, with sockaddr_in6.
+                let a = unsafe { *storage.cast::<libc::sockaddr_in6>() };
+                let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
+                Some(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), a.sin6_flowinfo, a.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What one turn of a server did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Datagrams received.
+    pub received: usize,
+    /// Replies that the kernel took.
+    pub sent: usize,
+    /// Replies that the kernel refused.
+    pub refused: usize,
+}
+
+/// Receives a batch of queries and sends a batch of replies.
+pub struct ServerBatch {
+    queries: ReceiveBatch,
+    reply_len: usize,
+    replies: Box<[u8]>,
+    iovecs: Box<[iovec]>,
+    headers: Box<[mmsghdr]>,
+}
+
+// SAFETY: as for `ReceiveBatch`: the pointers are written anew before each use and point into boxes of the same value.
+unsafe impl Send for ServerBatch {}
+
+impl ServerBatch {
+    /// Room for [`BATCH`] queries of up to `query_len` octets, and replies of up to `reply_len`.
+    pub fn new(query_len: usize, reply_len: usize) -> ServerBatch {
+        // SAFETY: plain data, for which all zeros is a valid value.
+        let (iov, header) = unsafe { (zeroed::<iovec>(), zeroed::<mmsghdr>()) };
+        ServerBatch {
+            queries: ReceiveBatch::new(query_len),
+            reply_len,
+            replies: vec![0; reply_len * BATCH].into(),
+            iovecs: vec![iov; BATCH].into(),
+            headers: vec![header; BATCH].into(),
+        }
+    }
+
+    /// Receives, lets `answer` write a reply to each query (it returns the reply's length, 0 for none), and sends the replies,
+    /// each from the address that its query was sent to.
+    ///
+    /// # Errors
+    /// As recvmmsg(2). A reply that cannot be sent is counted, not an error: clients come and go.
+    #[inline]
+    pub fn turn(
+        &mut self,
+        endpoint: &Endpoint,
+        wait: Wait,
+        mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
+    ) -> io::Result<Turn> {
+        let received = self.queries.receive(endpoint, wait)?;
+        let mut count = 0;
+        for i in 0..received {
+            let slot = &mut self.replies[count * self.reply_len..][..self.reply_len];
+            let len = answer(&self.queries.datagram(i), Source { batch: &self.queries, index: i }, slot);
+            if len == 0 {
+                continue;
+            }
+            debug_assert!(len <= self.reply_len);
+            self.iovecs[count] = iovec { iov_base: slot.as_mut_ptr().cast::<c_void>(), iov_len: len };
+            // The query's source is the reply's destination. Its ancillary data is there only if the socket asks for the
+            // destination address (a wildcard address), and sent back it makes that the reply's source.
+            let query = &self.queries.headers[i].msg_hdr;
+            self.headers[count].msg_hdr = msghdr {
+                msg_iov: &raw mut self.iovecs[count],
+                msg_iovlen: 1,
+                msg_flags: 0,
+                msg_name: query.msg_name,
+                msg_namelen: query.msg_namelen,
+                msg_control: query.msg_control,
+                msg_controllen: query.msg_controllen,
+            };
+            count += 1;
+        }
+        let mut turn = Turn { received, ..Turn::default() };
+        while turn.sent + turn.refused < count {
+            let done = turn.sent + turn.refused;
+            // SAFETY: headers `done..count` were written above; they point into `self.replies`, `self.iovecs` and `self.queries`,
+            // none of which changes before the call is over.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    endpoint.socket().as_raw_fd(),
+                    self.headers[done..].as_mut_ptr(),
+                    (count - done) as libc::c_uint,
+                    0,
+                )
+            };
+            match sent {
+                n if n > 0 => turn.sent += n as usize,
+                _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+                // Only the first of the remaining ones was refused.
+                _ => turn.refused += 1,
+            }
+        }
+        Ok(turn)
+    }
+}
+
+/// Where a query of a [`ServerBatch`] came from, decoded only when asked for.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    batch: &'a ReceiveBatch,
+    index: usize,
+}
+
+impl Source<'_> {
+    /// The client's address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.batch.source(self.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ClockPair;
+    use std::time::Duration;
+
+    fn server(address: &str) -> (Endpoint, SocketAddr) {
+        let endpoint = Endpoint::listen(address.parse().unwrap(), false).unwrap();
+        endpoint.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        let mut local = endpoint.local_address().unwrap();
+        if local.ip().is_unspecified() {
+            local.set_ip(if local.is_ipv4() { "127.0.0.2".parse().unwrap() } else { "::1".parse().unwrap() });
+        }
+        (endpoint, local)
+    }
+
+    fn echo_reaches(listen: &str) {
+        let (server, address) = server(listen);
+        let (client, strays) = Endpoint::client_pair(address).unwrap();
+        client.use_kernel_timestamps().unwrap();
+        client.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        client.send_segmented(b"onetwosix", 3).unwrap();
+
+        let mut batch = ServerBatch::new(512, 512);
+        let mut from = Vec::new();
+        while from.len() < 3 {
+            let turn = batch
+                .turn(&server, Wait::ForOne, |query, source, reply| {
+                    from.push(source.address().unwrap().port());
+                    reply[..query.bytes.len()].copy_from_slice(query.bytes);
+                    query.bytes.len()
+                })
+                .unwrap();
+            assert_eq!((turn.sent, turn.refused), (turn.received, 0));
+            assert!(turn.received > 0, "timeout");
+        }
+        assert_eq!(from, [client.local_address().unwrap().port(); 3]);
+
+        let mut received = Vec::new();
+        let mut batch = ReceiveBatch::new(512);
+        while received.len() < 3 {
+            assert!(batch.receive(&client, Wait::ForOne).unwrap() > 0, "timeout");
+            let pair = ClockPair::sample();
+            for datagram in batch.iter() {
+                let arrived = pair.to_monotonic(datagram.received.unwrap());
+                assert!(pair.monotonic().since(arrived) < Nanos(5 * Nanos::SECOND.0));
+                received.extend(datagram.segments().map(<[u8]>::to_vec));
+            }
+        }
+        assert_eq!(received, [b"one", b"two", b"six"]);
+        assert_eq!(batch.receive(&strays, Wait::Dont).unwrap(), 0);
+    }
+
+    #[test]
+    fn segmented_queries_come_back_one_by_one() {
+        echo_reaches("127.0.0.1:0");
+        echo_reaches("[::1]:0");
+    }
+
+    #[test]
+    fn wildcard_servers_answer_from_the_address_asked() {
+        // The client is connected to 127.0.0.2: a reply from 127.0.0.1 would not reach it.
+        let free = Endpoint::listen("127.0.0.1:0".parse().unwrap(), false).unwrap().local_address().unwrap().port();
+        echo_reaches(&format!("0.0.0.0:{free}"));
+        echo_reaches(&format!("[::]:{free}"));
+    }
+
+    #[test]
+    fn packets_from_others_go_to_the_stray_socket() {
+        let (_server, address) = server("127.0.0.1:0");
+        let (client, strays) = Endpoint::client_pair(address).unwrap();
+        strays.set_receive_timeout(Duration::from_secs(5)).unwrap();
+        let (stranger, _) = server("127.0.0.1:0");
+        let mut to = client.local_address().unwrap();
+        to.set_ip("127.0.0.1".parse().unwrap());
+        stranger.send_to(b"boo", to).unwrap();
+        let mut batch = ReceiveBatch::new(512);
+        assert_eq!(batch.receive(&strays, Wait::ForOne).unwrap(), 1);
+        assert_eq!(batch.receive(&client, Wait::Dont).unwrap(), 0);
+    }
+
+    #[test]
+    fn receive_offload_keeps_datagrams_apart() {
+        let (server, address) = server("127.0.0.1:0");
+        assert!(server.use_receive_offload());
+        let (client, _strays) = Endpoint::client_pair(address).unwrap();
+        client.send_segmented(b"aaabbbcc", 3).unwrap();
+        let mut batch = ReceiveBatch::new(65_535);
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            assert!(batch.receive(&server, Wait::ForOne).unwrap() > 0, "timeout");
+            got.extend(batch.iter().flat_map(|d| d.segments().map(<[u8]>::to_vec).collect::<Vec<_>>()));
+        }
+        assert_eq!(got, [&b"aaa"[..], b"bbb", b"cc"]);
+        assert_eq!(server.drops(), 0);
+    }
+
+    #[test]
+    fn full_buffers_are_counted() {
+        let (server, address) = server("127.0.0.1:0");
+        server.socket().set_recv_buffer_size(4096).unwrap();
+        let (client, _strays) = Endpoint::client_pair(address).unwrap();
+        for _ in 0..100 {
+            client.send(&[0; 100]).unwrap();
+        }
+        assert!(server.drops() > 0);
+    }
+}

@@ -1,0 +1,127 @@
+//! What this host lost on its way from or to the tester: interface counters.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+/// Counters of one network interface, since it exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCounters {
+    /// Packets received.
+    pub received: u64,
+    /// Packets that arrived and were lost in this host: no room in the backlog, in the ring, in memory.
+    pub receive_drops: u64,
+    /// Packets that this host lost before they left.
+    pub send_drops: u64,
+}
+
+/// The interface through which packets for `peer` leave.
+///
+/// # Errors
+/// If there is no route.
+pub fn interface_towards(peer: SocketAddr) -> io::Result<String> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let probe = UdpSocket::bind(any)?;
+    // Connecting a UDP socket sends nothing; it chooses the route and with it our address.
+    probe.connect(peer)?;
+    let ours = probe.local_addr()?.ip();
+    let of_address = getifaddrs().map_err(io::Error::from)?.find(|interface| {
+        let Some(address) = &interface.address else { return false };
+        let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+        let v6 = address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip()));
+        v4.or(v6).is_some_and(|ip| ip == ours.to_canonical())
+    });
+    // All of 127.0.0.0/8 is on the loopback interface, though it lists 127.0.0.1 only.
+    let name = of_address.map(|i| i.interface_name).or_else(|| ours.to_canonical().is_loopback().then(|| "lo".into()));
+    name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has our address {ours}")))
+}
+
+/// The counters of `interface` in this thread's network namespace.
+///
+/// # Errors
+/// If there is no such interface, or /proc is not mounted.
+pub fn interface_counters(interface: &str) -> io::Result<InterfaceCounters> {
+    let table = parse_proc_net_dev(&fs::read_to_string("/proc/thread-self/net/dev")?);
+    let mut counters = *table.get(interface).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface} in /proc/net/dev"))
+    })?;
+    // A veth counts under "send drops" what its peer could not take in: that is the other side's loss, not ours.
+    if driver(interface).as_deref() == Some("veth") {
+        counters.send_drops = 0;
+    }
+    Ok(counters)
+}
+
+fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, numbers) = line.split_once(':')?;
+            let n: Vec<u64> = numbers.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
+            // Receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs drop fifo …
+            let counters = InterfaceCounters {
+                received: *n.get(1)?,
+                receive_drops: n.get(3)? + n.get(4)?,
+                send_drops: n.get(11)? + n.get(12)?,
+            };
+            Some((name.trim().to_owned(), counters))
+        })
+        .collect()
+}
+
+/// The name of the interface's driver, if it has one.
+pub fn driver(interface: &str) -> Option<String> {
+    const ETHTOOL_GDRVINFO: u32 = 3;
+    /// linux/ethtool.h: struct ethtool_drvinfo, 196 octets, of which we need the first two fields.
+    #[repr(C)]
+    struct DriverInfo {
+        command: u32,
+        driver: [u8; 32],
+        rest: [u8; 160],
+    }
+    let socket: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    // SAFETY: ifreq is plain data for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    // SAFETY: for SIOCETHTOOL with ETHTOOL_GDRVINFO the kernel writes an ethtool_drvinfo to ifru_data, which points to a value
+    // of that size that outlives the call.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    let name = info.driver.split(|&b| b == 0).next()?;
+    let _ = info.rest;
+    (status == 0).then(|| String::from_utf8_lossy(name).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_net_dev_is_read_by_column() {
+        let text = "Inter-|   Receive                                                |  Transmit\n \
+             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
+             lo: 100 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
+        let lo = parse_proc_net_dev(text)["lo"];
+        assert_eq!(lo, InterfaceCounters { received: 2, receive_drops: 9, send_drops: 25 });
+    }
+
+    #[test]
+    fn loopback_is_found_and_counted() {
+        for peer in ["127.0.0.1:53", "127.9.9.9:53", "[::1]:53", "[::ffff:127.0.0.1]:53"] {
+            let interface = interface_towards(peer.parse().unwrap()).unwrap();
+            assert_eq!(interface, "lo", "{peer}");
+            interface_counters(&interface).unwrap();
+        }
+        assert!(interface_counters("no-such-interface").is_err());
+    }
+}

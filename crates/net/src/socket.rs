@@ -1,0 +1,208 @@
+//! UDP sockets of the tester and of its servers.
+
+use std::io;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+/// What we ask of the kernel as socket buffer; it gives less where `net.core.rmem_max` is lower and we are not root.
+pub const WANTED_BUFFER: usize = 32 << 20;
+
+/// A UDP socket.
+pub struct Endpoint {
+    socket: Socket,
+}
+
+impl Endpoint {
+    /// A server's socket on `address`. With `shared`, several sockets may listen there and the kernel spreads the clients
+    /// over them (`SO_REUSEPORT`).
+    ///
+    /// # Errors
+    /// If the address is not of this host, or taken.
+    pub fn listen(address: SocketAddr, shared: bool) -> io::Result<Endpoint> {
+        let endpoint = Endpoint::new(address)?;
+        endpoint.socket.set_reuse_port(shared)?;
+        endpoint.socket.bind(&SockAddr::from(address))?;
+        if address.ip().is_unspecified() {
+            endpoint.report_destination(address)?;
+        }
+        Ok(endpoint)
+    }
+
+    /// A client's source port towards `server`: a connected socket, which gets what comes from the server, and a second one
+    /// on the same port, which gets what comes from anybody else. The kernel prefers the connected one (it matches more of
+    /// the packet), so strays can be counted without checking, or paying for, the source of every packet.
+    ///
+    /// # Errors
+    /// If there is no route to the server, or no port left.
+    pub fn client_pair(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
+        let any: SocketAddr = match server {
+            SocketAddr::V4(_) => "0.0.0.0:0".parse().expect("a constant"),
+            SocketAddr::V6(_) => "[::]:0".parse().expect("a constant"),
+        };
+        let connected = Endpoint::new(any)?;
+        // Bound without SO_REUSEPORT, the port is ours alone; set afterwards, it lets our second socket in.
+        connected.socket.bind(&SockAddr::from(any))?;
+        connected.socket.set_reuse_port(true)?;
+        let strays = Endpoint::new(any)?;
+        strays.socket.set_reuse_port(true)?;
+        strays.socket.bind(&SockAddr::from(connected.local_address()?))?;
+        connected.socket.connect(&SockAddr::from(server))?;
+        Ok((connected, strays))
+    }
+
+    fn new(address: SocketAddr) -> io::Result<Endpoint> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        if address.is_ipv6() && address.ip().is_unspecified() && address.port() != 0 {
+            socket.set_only_v6(true)?;
+        }
+        let endpoint = Endpoint { socket };
+        endpoint.enlarge_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+        endpoint.enlarge_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        Ok(endpoint)
+    }
+
+    /// Root may exceed the system's limit; others get as much as it allows. A smaller buffer is no error here: the caller
+    /// looks at [`Endpoint::receive_buffer`].
+    fn enlarge_buffer(&self, forced: i32, ordinary: i32) {
+        let wanted = WANTED_BUFFER as libc::c_int;
+        if self.set_option(libc::SOL_SOCKET, forced, wanted).is_err() {
+            let _ = self.set_option(libc::SOL_SOCKET, ordinary, wanted);
+        }
+    }
+
+    /// The receive buffer that the kernel granted, in octets of its own accounting (some 768 for a small packet).
+    pub fn receive_buffer(&self) -> usize {
+        self.socket.recv_buffer_size().unwrap_or(0)
+    }
+
+    /// The address that it is bound to.
+    ///
+    /// # Errors
+    /// None that a bound socket can have.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+    }
+
+    /// Lets blocking receives end after `timeout`.
+    ///
+    /// # Errors
+    /// If `timeout` is zero.
+    pub fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(timeout))
+    }
+
+    /// Asks the kernel to note when each packet arrived.
+    ///
+    /// # Errors
+    /// On kernels without `SO_TIMESTAMPNS`.
+    pub fn use_kernel_timestamps(&self) -> io::Result<()> {
+        self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    }
+
+    /// Lets the kernel hand over several datagrams of one flow at once (`UDP_GRO`); false where it cannot.
+    pub fn use_receive_offload(&self) -> bool {
+        self.set_option(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
+    }
+
+    fn report_destination(&self, address: SocketAddr) -> io::Result<()> {
+        match address {
+            SocketAddr::V4(_) => self.set_option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
+            SocketAddr::V6(_) => self.set_option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
+        }
+    }
+
+    /// Packets that the kernel threw away because this socket's buffer was full: the counter that `SO_RXQ_OVFL` attaches to
+    /// received packets, read directly, so that drops after the last packet are seen as well.
+    pub fn drops(&self) -> u64 {
+        // linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of SK_MEMINFO_VARS values.
+        const SO_MEMINFO: libc::c_int = 55;
+        const DROPS: usize = 8;
+        let mut values = [0u32; 9];
+        let mut len = size_of::<[u32; 9]>() as libc::socklen_t;
+        // SAFETY: `values` has `len` writable octets, and both outlive the call.
+        let status = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_MEMINFO,
+                values.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        if status == 0 { u64::from(values[DROPS]) } else { 0 }
+    }
+
+    /// Sends one datagram to the connected peer.
+    ///
+    /// # Errors
+    /// As send(2): it was not sent then.
+    #[inline]
+    pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send(datagram).map(drop)
+    }
+
+    /// Sends one datagram to `peer`.
+    ///
+    /// # Errors
+    /// As sendto(2): it was not sent then.
+    pub fn send_to(&self, datagram: &[u8], peer: SocketAddr) -> io::Result<()> {
+        self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
+    }
+
+    /// Sends `datagrams`, laid end to end and each `segment` octets long, to the connected peer with one call
+    /// (`UDP_SEGMENT`).
+    ///
+    /// # Errors
+    /// As sendmsg(2), for all of them: EIO or EINVAL where the kernel or the interface has no segmentation.
+    #[inline]
+    pub fn send_segmented(&self, datagrams: &[u8], segment: u16) -> io::Result<()> {
+        #[repr(C, align(8))]
+        struct Control([u8; 24]);
+        // SAFETY: CMSG_SPACE and CMSG_LEN only compute lengths.
+        let (space, len) = unsafe { (libc::CMSG_SPACE(2) as usize, libc::CMSG_LEN(2) as usize) };
+        let mut control = Control([0; 24]);
+        debug_assert!(space <= 24);
+        let mut iov =
+            libc::iovec { iov_base: datagrams.as_ptr().cast_mut().cast::<libc::c_void>(), iov_len: datagrams.len() };
+        // SAFETY: msghdr is plain data; all zeros is a valid value with null pointers and zero lengths.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = space as _;
+        // SAFETY: msg_control points to 24 aligned octets and msg_controllen says `space` ≤ 24 of them, so CMSG_FIRSTHDR gives
+        // a header inside, and CMSG_DATA the two octets after it.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_UDP;
+            (*header).cmsg_type = libc::UDP_SEGMENT;
+            (*header).cmsg_len = len as _;
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
+        }
+        // SAFETY: `message` points to `iov` and `control`, which live until the call is over; the kernel only reads them.
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        // SAFETY: `value` is a c_int that outlives the call, and its size is passed.
+        let status = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                level,
+                name,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}

@@ -1,0 +1,308 @@
+//! Borrowed parsing of DNS messages (RFC 1035 §4.1), for the hot path: nothing is copied, nothing allocated, and no bytes
+//! whatever make it panic or loop.
+
+use crate::template::HEADER_LEN;
+
+/// Record types that a DNS64 benchmark meets.
+pub mod rtype {
+    #![allow(missing_docs)]
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
+    pub const AAAA: u16 = 28;
+    pub const OPT: u16 = 41;
+    pub const ANY: u16 = 255;
+}
+
+/// Class IN.
+pub const CLASS_IN: u16 = 1;
+
+/// The message breaks the format of RFC 1035.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("malformed DNS message")]
+pub struct Malformed;
+
+/// A message of at least a header.
+#[derive(Clone, Copy)]
+pub struct Message<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// Looks at `bytes` as a message; `None` if there is not even a header.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Option<Message<'a>> {
+        (bytes.len() >= HEADER_LEN).then_some(Message { bytes })
+    }
+
+    fn field(&self, at: usize) -> u16 {
+        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// The message id.
+    #[inline]
+    pub fn id(&self) -> u16 {
+        self.field(0)
+    }
+    /// QR: whether it is a response.
+    #[inline]
+    pub fn is_response(&self) -> bool {
+        self.bytes[2] & 0x80 != 0
+    }
+    /// The opcode.
+    #[inline]
+    pub fn opcode(&self) -> u8 {
+        self.bytes[2] >> 3 & 0xf
+    }
+    /// TC.
+    #[inline]
+    pub fn is_truncated(&self) -> bool {
+        self.bytes[2] & 0x02 != 0
+    }
+    /// The rcode in the header (the lower four bits of an extended one).
+    #[inline]
+    pub fn rcode(&self) -> u8 {
+        self.bytes[3] & 0xf
+    }
+    /// How many questions it claims to have.
+    #[inline]
+    pub fn qdcount(&self) -> u16 {
+        self.field(4)
+    }
+    /// How many answers it claims to have.
+    #[inline]
+    pub fn ancount(&self) -> u16 {
+        self.field(6)
+    }
+    /// How many authority records it claims to have.
+    #[inline]
+    pub fn nscount(&self) -> u16 {
+        self.field(8)
+    }
+    /// How many additional records it claims to have.
+    #[inline]
+    pub fn arcount(&self) -> u16 {
+        self.field(10)
+    }
+
+    /// `count` records from `offset` on.
+    pub fn records(&self, offset: usize, count: u16) -> Records<'a> {
+        Records { bytes: self.bytes, at: offset, left: count }
+    }
+
+    /// The offset after the name that begins at `offset`.
+    pub fn skip_name(&self, offset: usize) -> Result<usize, Malformed> {
+        skip_name(self.bytes, offset)
+    }
+
+    /// Whether the names at two offsets are the same, letter case aside; an error if one of them is no name.
+    pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
+        let (mut a, mut b) = (Labels::new(self.bytes, a), Labels::new(self.bytes, b));
+        loop {
+            match (a.next_label()?, b.next_label()?) {
+                (None, None) => return Ok(true),
+                (Some(x), Some(y)) if x.eq_ignore_ascii_case(y) => {}
+                _ => return Ok(false),
+            }
+        }
+    }
+}
+
+/// A resource record in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Offset of the owner name in the message.
+    pub owner: usize,
+    /// Type.
+    pub rtype: u16,
+    /// Class; for OPT the sender's UDP payload size.
+    pub class: u16,
+    /// TTL in seconds; for OPT the extended rcode, version and flags.
+    pub ttl: u32,
+    /// Offset of the data in the message, for names in it.
+    pub data_at: usize,
+    /// The data.
+    pub data: &'a [u8],
+}
+
+/// Iterator over records; ends after the first malformed one.
+#[derive(Clone, Copy)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u16,
+}
+
+impl Records<'_> {
+    /// Where the next record begins.
+    pub fn offset(&self) -> usize {
+        self.at
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let record = parse_record(self.bytes, self.at);
+        match record {
+            Ok(record) => self.at = record.data_at + record.data.len(),
+            Err(Malformed) => self.left = 0,
+        }
+        Some(record)
+    }
+}
+
+#[inline]
+fn parse_record(bytes: &[u8], owner: usize) -> Result<Record<'_>, Malformed> {
+    let fixed = skip_name(bytes, owner)?;
+    let f: &[u8; 10] = bytes.get(fixed..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
+    let data_at = fixed + 10;
+    let len = usize::from(u16::from_be_bytes([f[8], f[9]]));
+    Ok(Record {
+        owner,
+        rtype: u16::from_be_bytes([f[0], f[1]]),
+        class: u16::from_be_bytes([f[2], f[3]]),
+        ttl: u32::from_be_bytes([f[4], f[5], f[6], f[7]]),
+        data_at,
+        data: bytes.get(data_at..data_at + len).ok_or(Malformed)?,
+    })
+}
+
+#[inline]
+fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
+    let start = offset;
+    loop {
+        let len = *bytes.get(offset).ok_or(Malformed)?;
+        match len {
+            0 => return Ok(offset + 1),
+            1..=63 => offset += 1 + usize::from(len),
+            0xc0..=0xff if offset + 1 < bytes.len() => return Ok(offset + 2),
+            _ => return Err(Malformed),
+        }
+        if offset - start > 254 {
+            return Err(Malformed);
+        }
+    }
+}
+
+/// The labels of a name, compression pointers followed. Every pointer must lead to before the place where this part of the
+/// name began, so that a chain of them ends.
+struct Labels<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    part: usize,
+    len: usize,
+}
+
+impl<'a> Labels<'a> {
+    fn new(bytes: &'a [u8], at: usize) -> Self {
+        Labels { bytes, at, part: at, len: 0 }
+    }
+
+    /// The next label, `None` at the root.
+    fn next_label(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
+        loop {
+            let len = *self.bytes.get(self.at).ok_or(Malformed)?;
+            match len {
+                0 => return Ok(None),
+                1..=63 => {
+                    let from = self.at + 1;
+                    self.at = from + usize::from(len);
+                    self.len += 1 + usize::from(len);
+                    if self.len > 254 {
+                        return Err(Malformed);
+                    }
+                    return self.bytes.get(from..self.at).map(Some).ok_or(Malformed);
+                }
+                0xc0..=0xff => {
+                    let low = *self.bytes.get(self.at + 1).ok_or(Malformed)?;
+                    let target = usize::from(u16::from_be_bytes([len & 0x3f, low]));
+                    if target >= self.part {
+                        return Err(Malformed);
+                    }
+                    (self.at, self.part) = (target, target);
+                }
+                _ => return Err(Malformed),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::base::iana::{Class, Rtype};
+    use domain::base::message_builder::TreeCompressor;
+    use domain::base::{MessageBuilder, Name, Ttl};
+    use domain::rdata::{Aaaa, Cname};
+    use proptest::prelude::*;
+    use std::str::FromStr;
+
+    fn compressed_answer() -> Vec<u8> {
+        let name = |s| Name::<Vec<u8>>::from_str(s).unwrap();
+        let mut builder = MessageBuilder::from_target(TreeCompressor::new(Vec::new())).unwrap().question();
+        builder.push((name("a.example.test"), Rtype::AAAA, Class::IN)).unwrap();
+        let mut answer = builder.answer();
+        let ttl = Ttl::from_secs(60);
+        answer.push((name("a.example.test"), ttl, Cname::new(name("B.example.test")))).unwrap();
+        answer.push((name("b.example.test"), ttl, Aaaa::new("2001:db8::1".parse().unwrap()))).unwrap();
+        answer.finish().into_target()
+    }
+
+    #[test]
+    fn records_of_a_compressed_message() {
+        let bytes = compressed_answer();
+        let message = Message::new(&bytes).unwrap();
+        let answers = message.skip_name(HEADER_LEN).unwrap() + 4;
+        let records: Vec<_> = message.records(answers, message.ancount()).map(Result::unwrap).collect();
+        assert_eq!(records.iter().map(|r| r.rtype).collect::<Vec<_>>(), [rtype::CNAME, rtype::AAAA]);
+        assert_eq!(records[1].ttl, 60);
+        assert!(message.same_name(HEADER_LEN, records[0].owner).unwrap());
+        assert!(message.same_name(records[0].data_at, records[1].owner).unwrap());
+        assert!(!message.same_name(HEADER_LEN, records[1].owner).unwrap());
+    }
+
+    #[test]
+    fn pointer_loops_end() {
+        let mut bytes = vec![0; 12];
+        bytes.extend([0xc0, 12, 0xc0, 12, 1, b'x', 0xc0, 16]);
+        let message = Message::new(&bytes).unwrap();
+        for offset in 12..bytes.len() {
+            let _ = message.same_name(offset, offset);
+        }
+        assert_eq!(message.same_name(12, 12), Err(Malformed));
+        assert_eq!(message.same_name(16, 16), Err(Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), offset in 0usize..400, count: u16) {
+            if let Some(message) = Message::new(&bytes) {
+                for record in message.records(offset, count).flatten() {
+                    let _ = message.same_name(record.owner, HEADER_LEN);
+                    let _ = message.same_name(record.data_at, record.owner);
+                }
+            }
+        }
+
+        #[test]
+        fn damaged_answers_do_not_panic(at in 0usize..80, value: u8) {
+            let mut bytes = compressed_answer();
+            let at = at % bytes.len();
+            bytes[at] = value;
+            let message = Message::new(&bytes).unwrap();
+            if let Ok(end) = message.skip_name(HEADER_LEN) {
+                for record in message.records(end + 4, message.ancount()).flatten() {
+                    let _ = message.same_name(record.owner, record.data_at);
+                }
+            }
+        }
+    }
+}
