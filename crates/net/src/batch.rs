@@ -302,7 +302,7 @@ mod tests {
     use std::time::Duration;
 
     fn server(address: &str) -> (Endpoint, SocketAddr) {
-        let endpoint = Endpoint::listen(address.parse().unwrap(), false).unwrap();
+        let endpoint = Endpoint::listen(address.parse().unwrap(), 1).unwrap().remove(0);
         endpoint.set_receive_timeout(Duration::from_secs(5)).unwrap();
         let mut local = endpoint.local_address().unwrap();
         if local.ip().is_unspecified() {
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn wildcard_servers_answer_from_the_address_asked() {
         // The client is connected to 127.0.0.2: a reply from 127.0.0.1 would not reach it.
-        let free = Endpoint::listen("127.0.0.1:0".parse().unwrap(), false).unwrap().local_address().unwrap().port();
+        let free = Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap()[0].local_address().unwrap().port();
         echo_reaches(&format!("0.0.0.0:{free}"));
         echo_reaches(&format!("[::]:{free}"));
     }
@@ -390,6 +390,14 @@ mod tests {
         }
         assert_eq!(got, [&b"aaa"[..], b"bbb", b"cc"]);
         assert_eq!(server.drops(), 0);
+    }
+
+    #[test]
+    fn an_address_is_shared_with_ourselves_only() {
+        let ours = Endpoint::listen("127.0.0.1:0".parse().unwrap(), 3).unwrap();
+        let address = ours[0].local_address().unwrap();
+        assert!(ours.iter().all(|endpoint| endpoint.local_address().unwrap() == address));
+        assert!(Endpoint::listen(address, 3).is_err(), "a second server got hold of the address");
     }
 
     #[test]

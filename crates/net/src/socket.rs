@@ -17,19 +17,35 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A server's socket on `address`. With `shared`, several sockets may listen there and the kernel spreads the clients
-    /// over them (`SO_REUSEPORT`).
+    /// A server's `count` sockets on `address`, over which the kernel spreads the clients (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// If the address is not of this host, or taken.
-    pub fn listen(address: SocketAddr, shared: bool) -> io::Result<Endpoint> {
-        let endpoint = Endpoint::new(address)?;
-        endpoint.socket.set_reuse_port(shared)?;
-        endpoint.socket.bind(&SockAddr::from(address))?;
-        if address.ip().is_unspecified() {
-            endpoint.report_destination(address)?;
+    /// If the address is not of this host, or taken, be it by another server of the same user that would share it.
+    pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
+        // Bound without SO_REUSEPORT, the address is ours alone; set afterwards, it lets our other sockets in.
+        let new = || -> io::Result<Endpoint> {
+            let endpoint = Endpoint::new(address)?;
+            // [::] means IPv6 here; who wants IPv4 as well says so.
+            if address.is_ipv6() {
+                endpoint.socket.set_only_v6(true)?;
+            }
+            Ok(endpoint)
+        };
+        let first = new()?;
+        first.socket.bind(&SockAddr::from(address))?;
+        first.socket.set_reuse_port(true)?;
+        let bound = first.local_address()?;
+        let mut endpoints = vec![first];
+        for _ in 1..count {
+            let next = new()?;
+            next.socket.set_reuse_port(true)?;
+            next.socket.bind(&SockAddr::from(bound))?;
+            endpoints.push(next);
         }
-        Ok(endpoint)
+        if address.ip().is_unspecified() {
+            endpoints.iter().try_for_each(|endpoint| endpoint.report_destination(address))?;
+        }
+        Ok(endpoints)
     }
 
     /// A client's source port towards `server`: a connected socket, which gets what comes from the server, and a second one
@@ -44,7 +60,7 @@ impl Endpoint {
             SocketAddr::V6(_) => "[::]:0".parse().expect("a constant"),
         };
         let connected = Endpoint::new(any)?;
-        // Bound without SO_REUSEPORT, the port is ours alone; set afterwards, it lets our second socket in.
+        // As in `listen`: ours alone first, then open to our second socket.
         connected.socket.bind(&SockAddr::from(any))?;
         connected.socket.set_reuse_port(true)?;
         let strays = Endpoint::new(any)?;
@@ -56,9 +72,6 @@ impl Endpoint {
 
     fn new(address: SocketAddr) -> io::Result<Endpoint> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        if address.is_ipv6() && address.ip().is_unspecified() && address.port() != 0 {
-            socket.set_only_v6(true)?;
-        }
         let endpoint = Endpoint { socket };
         endpoint.enlarge_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
         endpoint.enlarge_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);

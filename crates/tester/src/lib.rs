@@ -1,1 +1,18 @@
-//! .
+//! The tester of RFC 8219 §9.2: Measurer and AuthDNS, and the reference DUT that they are certified against.
+//!
+//! ```text
+//!            measurer                                                authdns / reference_dut
+//! plan ─► sender ─► (wire) ─► receiver ─► ledger ─► result           worker: recvmmsg ─► answer ─► sendmmsg
+//!         t₁+i·T             expect: is   per query  verdict                                 │
+//!                            it right?    outcome    counts                              delay_line
+//! ```
+//!
+//! One sender and one receiver thread per shard, which share nothing but a [`measurer::ledger`]; no allocation and no lock
+//! while a trial runs.
+#![forbid(unsafe_code)]
+
+pub mod authdns;
+pub mod delay_line;
+pub mod measurer;
+pub mod reference_dut;
+pub mod tcp;

@@ -1,0 +1,159 @@
+//! What AuthDNS was asked and what it answered, per worker and readable while it runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+/// What became of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// NOERROR with a record.
+    Answer,
+    /// NOERROR without one.
+    NoData,
+    /// NXDOMAIN.
+    NxDomain,
+    /// REFUSED: not our zone.
+    Refused,
+    /// FORMERR.
+    FormErr,
+    /// NOTIMP: not a query.
+    NotImp,
+    /// BADVERS: an EDNS version that we do not know.
+    BadVers,
+    /// Nothing: a response, or too short for a header.
+    Ignored,
+}
+
+/// Types of queries that a DNS64 server sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryType {
+    /// A.
+    A,
+    /// AAAA.
+    Aaaa,
+    /// Any other type, and what had no readable question.
+    Other,
+}
+
+const KINDS: usize = 8;
+const TYPES: usize = 3;
+
+/// Sums of one worker over one batch, before they are made visible.
+#[derive(Default)]
+pub(crate) struct Tally {
+    kinds: [u64; KINDS],
+    types: [u64; TYPES],
+    pub(crate) lost: u64,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn add(&mut self, kind: Kind, qtype: QueryType) {
+        self.kinds[kind as usize] += 1;
+        if kind != Kind::Ignored {
+            self.types[qtype as usize] += 1;
+        }
+    }
+}
+
+/// A worker's counters. Written by that worker only.
+#[derive(Default)]
+pub(crate) struct WorkerCounters {
+    kinds: [AtomicU64; KINDS],
+    types: [AtomicU64; TYPES],
+    lost: AtomicU64,
+    send_refused: AtomicU64,
+    pub(crate) socket_drops: AtomicU64,
+}
+
+impl WorkerCounters {
+    pub(crate) fn publish(&self, tally: &Tally, send_refused: usize) {
+        let pairs = self.kinds.iter().zip(&tally.kinds).chain(self.types.iter().zip(&tally.types));
+        for (sum, &n) in pairs.chain([(&self.lost, &tally.lost), (&self.send_refused, &(send_refused as u64))]) {
+            if n > 0 {
+                sum.fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The sums over all workers since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuthCounters {
+    /// Queries by type.
+    pub queries: QueryCounters,
+    /// Replies by what they said.
+    pub replies: ReplyCounters,
+    /// Packets that got no reply because they were no queries.
+    pub ignored: u64,
+    /// Replies withheld by `--loss`.
+    pub lost_on_purpose: u64,
+    /// Replies that the kernel refused to send.
+    pub send_refused: u64,
+    /// Queries that the kernel dropped because we were too slow.
+    pub socket_drops: u64,
+}
+
+/// Queries by type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryCounters {
+    /// A.
+    pub a: u64,
+    /// AAAA.
+    pub aaaa: u64,
+    /// All others.
+    pub other: u64,
+}
+
+impl QueryCounters {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.a + self.aaaa + self.other
+    }
+}
+
+/// Replies by what they said; withheld ones count as what they would have said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyCounters {
+    /// NOERROR with a record.
+    pub noerror: u64,
+    /// NOERROR without a record.
+    pub nodata: u64,
+    /// NXDOMAIN.
+    pub nxdomain: u64,
+    /// REFUSED.
+    pub refused: u64,
+    /// FORMERR.
+    pub formerr: u64,
+    /// NOTIMP.
+    pub notimp: u64,
+    /// BADVERS.
+    pub badvers: u64,
+}
+
+impl AuthCounters {
+    pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
+        let sum = |of: fn(&WorkerCounters) -> &AtomicU64| workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum();
+        AuthCounters {
+            queries: QueryCounters {
+                a: sum(|w| &w.types[QueryType::A as usize]),
+                aaaa: sum(|w| &w.types[QueryType::Aaaa as usize]),
+                other: sum(|w| &w.types[QueryType::Other as usize]),
+            },
+            replies: ReplyCounters {
+                noerror: sum(|w| &w.kinds[Kind::Answer as usize]),
+                nodata: sum(|w| &w.kinds[Kind::NoData as usize]),
+                nxdomain: sum(|w| &w.kinds[Kind::NxDomain as usize]),
+                refused: sum(|w| &w.kinds[Kind::Refused as usize]),
+                formerr: sum(|w| &w.kinds[Kind::FormErr as usize]),
+                notimp: sum(|w| &w.kinds[Kind::NotImp as usize]),
+                badvers: sum(|w| &w.kinds[Kind::BadVers as usize]),
+            },
+            ignored: sum(|w| &w.kinds[Kind::Ignored as usize]),
+            lost_on_purpose: sum(|w| &w.lost),
+            send_refused: sum(|w| &w.send_refused),
+            socket_drops: sum(|w| &w.socket_drops),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! AuthDNS running: workers on their sockets, TCP beside them, counters to read.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use method::units::CpuId;
+use net::affinity::pin_to;
+use net::batch::{ServerBatch, Wait};
+use net::clock;
+use net::socket::Endpoint;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::answer::{MAX_REPLY, Transport, Zone};
+use super::counters::{AuthCounters, Tally, WorkerCounters};
+use crate::delay_line::{Delay, DelayLine};
+use crate::tcp;
+
+/// The longest query that is read: larger than any that we send or answer with more than an error.
+const QUERY_LEN: usize = 1500;
+/// How often an idle worker looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// How AuthDNS runs.
+#[derive(Clone, Debug)]
+pub struct AuthConfig {
+    /// Addresses to serve, UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// What to answer.
+    pub zone: Zone,
+    /// Workers per address.
+    pub threads: usize,
+    /// CPUs for the workers, round robin; none: the kernel decides.
+    pub cpus: Vec<CpuId>,
+    /// How long each UDP reply is held back.
+    pub delay: Delay,
+    /// Share of UDP replies that are withheld, 0 to 1, by a generator that begins with `seed`.
+    pub loss: f64,
+    /// Where `loss` and `delay` begin.
+    pub seed: u64,
+}
+
+/// Why AuthDNS does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthError {
+    /// An address cannot be used.
+    #[error("cannot serve {address} over {transport}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// "UDP" or "TCP".
+        transport: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Delayed replies are sent outside the batch that knows the query's destination.
+    #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
+    WildcardDelay {
+        /// The address.
+        address: SocketAddr,
+    },
+}
+
+/// A running AuthDNS. Dropping it stops it.
+pub struct RunningAuth {
+    addresses: Vec<SocketAddr>,
+    counters: Arc<Vec<WorkerCounters>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl RunningAuth {
+    /// The addresses that it serves, ports filled in.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What was asked and answered so far.
+    pub fn counters(&self) -> AuthCounters {
+        AuthCounters::sum(&self.counters)
+    }
+
+    /// A reader of the counters for another thread.
+    pub fn counter_reader(&self) -> impl Fn() -> AuthCounters + Send + Sync + 'static {
+        let counters = Arc::clone(&self.counters);
+        move || AuthCounters::sum(&counters)
+    }
+}
+
+impl Drop for RunningAuth {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts AuthDNS; it serves when this returns.
+///
+/// # Errors
+/// If an address cannot be served.
+pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
+    let workers = config.listen.len() * config.threads;
+    // The last set of counters is that of the TCP side.
+    let counters: Arc<Vec<WorkerCounters>> = Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut running = RunningAuth { addresses: Vec::new(), counters, stop, threads: Vec::new() };
+    let zone = Arc::new(config.zone.clone());
+    for (group, &address) in config.listen.iter().enumerate() {
+        if !config.delay.is_none() && address.ip().is_unspecified() {
+            return Err(AuthError::WildcardDelay { address });
+        }
+        let at = |transport| move |source| AuthError::Listen { address, transport, source };
+        let endpoints = Endpoint::listen(address, config.threads).map_err(at("UDP"))?;
+        let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        let (tcp_zone, tcp_counters) = (Arc::clone(&zone), Arc::clone(&running.counters));
+        let answer = move |query: &[u8], out: &mut [u8]| {
+            let mut tally = Tally::default();
+            let (len, kind, qtype) = tcp_zone.answer(query, Transport::Tcp, out);
+            tally.add(kind, qtype);
+            tcp_counters[workers].publish(&tally, 0);
+            len
+        };
+        running.threads.push(tcp::serve(bound, answer, Arc::clone(&running.stop)).map_err(at("TCP"))?);
+        for (n, endpoint) in endpoints.into_iter().enumerate() {
+            let number = group * config.threads + n;
+            endpoint.set_receive_timeout(STOP_CHECK).map_err(at("UDP"))?;
+            let worker = Worker {
+                endpoint: Arc::new(endpoint),
+                zone: Arc::clone(&zone),
+                counters: Arc::clone(&running.counters),
+                number,
+                stop: Arc::clone(&running.stop),
+                cpu: config.cpus.get(n % config.cpus.len().max(1)).copied(),
+                delay: config.delay,
+                loss: config.loss,
+                rng: StdRng::seed_from_u64(config.seed.wrapping_add(number as u64)),
+            };
+            let spawned = thread::Builder::new().name(format!("auth-{number}")).spawn(move || worker.run());
+            running.threads.push(spawned.map_err(at("UDP"))?);
+        }
+        running.addresses.push(bound);
+    }
+    Ok(running)
+}
+
+struct Worker {
+    endpoint: Arc<Endpoint>,
+    zone: Arc<Zone>,
+    counters: Arc<Vec<WorkerCounters>>,
+    number: usize,
+    stop: Arc<AtomicBool>,
+    cpu: Option<CpuId>,
+    delay: Delay,
+    loss: f64,
+    rng: StdRng,
+}
+
+impl Worker {
+    fn run(mut self) {
+        if let Some(cpu) = self.cpu
+            && let Err(error) = pin_to(cpu)
+        {
+            tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
+        }
+        let line = (!self.delay.is_none()).then(|| DelayLine::new(Arc::clone(&self.endpoint)));
+        let mut batch = ServerBatch::new(QUERY_LEN, MAX_REPLY);
+        let counters = Arc::clone(&self.counters);
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut tally = Tally::default();
+            let turn = batch.turn(&self.endpoint, Wait::ForOne, |query, source, out| {
+                let (len, kind, qtype) = self.zone.answer(query.bytes, Transport::Udp, out);
+                tally.add(kind, qtype);
+                if len > 0 && self.loss > 0.0 && self.rng.random_bool(self.loss) {
+                    tally.lost += 1;
+                    return 0;
+                }
+                if let (1.., Some(line), Some(to)) = (len, &line, source.address()) {
+                    line.send_at(clock::now() + self.delay.draw(&mut self.rng), to, &out[..len]);
+                    return 0;
+                }
+                len
+            });
+            // A receive error is an ICMP error of a client that has gone; there is nothing to do about it.
+            let turn = turn.unwrap_or_default();
+            counters[self.number].publish(&tally, turn.refused);
+            counters[self.number].socket_drops.store(self.endpoint.drops(), Ordering::Relaxed);
+        }
+    }
+}

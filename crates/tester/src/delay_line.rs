@@ -1,0 +1,153 @@
+//! Replies that leave later than they were made: a heap of due times and a thread that waits for the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use method::units::Nanos;
+use net::clock;
+use net::socket::Endpoint;
+
+/// Replies that may wait at once; what comes on top is dropped, as on a real line.
+const CAPACITY: usize = 1 << 20;
+
+/// How long replies are held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The shortest.
+    pub min: Nanos,
+    /// The longest; delays are uniform between the two.
+    pub max: Nanos,
+}
+
+impl Delay {
+    /// No delay at all.
+    pub const NONE: Delay = Delay { min: Nanos(0), max: Nanos(0) };
+
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        self.max == Nanos(0)
+    }
+
+    /// One delay of the range.
+    pub fn draw(&self, rng: &mut impl rand::Rng) -> Nanos {
+        use rand::RngExt;
+        if self.min >= self.max { self.min } else { Nanos(rng.random_range(self.min.0..=self.max.0)) }
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    due: Nanos,
+    /// Keeps replies with equal due times in order.
+    number: u64,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Queue {
+    heap: BinaryHeap<Reverse<Waiting>>,
+    next: u64,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+/// Sends replies at their due times from the socket that the queries came to. Dropping it drops what still waits.
+pub struct DelayLine {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl DelayLine {
+    /// A line that sends from `endpoint`.
+    pub fn new(endpoint: Arc<Endpoint>) -> DelayLine {
+        let shared = Arc::new(Shared::default());
+        let line = Arc::clone(&shared);
+        let thread = thread::spawn(move || deliver(&line, &endpoint));
+        DelayLine { shared, thread: Some(thread) }
+    }
+
+    /// Sends `bytes` to `to` at `due` (monotonic clock).
+    pub fn send_at(&self, due: Nanos, to: SocketAddr, bytes: &[u8]) {
+        // A poisoned lock means that the other thread panicked, which it has no way to.
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.heap.len() >= CAPACITY {
+            return;
+        }
+        let number = queue.next;
+        queue.next += 1;
+        let is_first = queue.heap.peek().is_none_or(|Reverse(first)| due < first.due);
+        queue.heap.push(Reverse(Waiting { due, number, to, bytes: bytes.to_vec() }));
+        drop(queue);
+        if is_first {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for DelayLine {
+    fn drop(&mut self) {
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn deliver(shared: &Shared, endpoint: &Endpoint) {
+    clock::use_exact_timers();
+    let mut queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    while !queue.closed {
+        let wait = queue.heap.peek().map(|Reverse(first)| first.due.since(clock::now()));
+        queue = match wait {
+            None => shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            Some(Nanos(0)) => {
+                let Some(Reverse(reply)) = queue.heap.pop() else { continue };
+                drop(queue);
+                // A client that has gone is no concern of ours.
+                let _ = endpoint.send_to(&reply.bytes, reply.to);
+                shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+            Some(wait) => {
+                shared.changed.wait_timeout(queue, wait.into()).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use net::batch::{ReceiveBatch, Wait};
+
+    #[test]
+    fn replies_leave_in_the_order_of_their_due_times() {
+        let server = Arc::new(Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0));
+        let (client, _strays) = Endpoint::client_pair(server.local_address().unwrap()).unwrap();
+        client.set_receive_timeout(std::time::Duration::from_secs(5)).unwrap();
+        let mut to = client.local_address().unwrap();
+        to.set_ip("127.0.0.1".parse().unwrap());
+        let line = DelayLine::new(server);
+        let now = clock::now();
+        for (name, ms) in [(b"c", 40), (b"a", 10), (b"b", 20)] {
+            line.send_at(now + Nanos::from_millis(ms), to, name);
+        }
+        let mut batch = ReceiveBatch::new(512);
+        let mut order = Vec::new();
+        while order.len() < 3 {
+            assert!(batch.receive(&client, Wait::ForOne).unwrap() > 0, "timeout");
+            order.extend(batch.iter().map(|d| d.bytes[0]));
+        }
+        assert_eq!(order, b"abc");
+        assert!(clock::now() >= now + Nanos::from_millis(40));
+    }
+}

@@ -1,0 +1,334 @@
+//! Is this reply right? The Measurer's own knowledge of RFC 6052 and of what a name must resolve to, shared with no server.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use method::records::Wrong;
+use method::units::Share;
+use serde::{Deserialize, Serialize};
+use wire::name::{has_aaaa, own_aaaa};
+use wire::view::{CLASS_IN, Malformed, Message, rtype};
+
+/// Aliases followed in one answer; RFC 6147 leaves the bound to implementations, resolvers use 8 to 16.
+const MAX_ALIASES: usize = 16;
+
+/// A Pref64::/n (RFC 6052 §2.2): 32, 40, 48, 56, 64 or 96 bits, bits 64 to 71 zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Prefix {
+    bits: u128,
+    len: u8,
+}
+
+impl Prefix {
+    /// The address that represents `address` under this prefix (RFC 6052 §2.2), with a zero suffix.
+    pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
+        let v4 = u128::from(u32::from(address));
+        // Octet 8 (bits 64 to 71) stays zero: what would reach into it moves down by eight bits.
+        let embedded = match self.len {
+            96 => v4,
+            64 => v4 << 24,
+            len => {
+                let (above, below) = (64 - u32::from(len), 32 - (64 - u32::from(len)));
+                let high = (v4 >> below) << 64;
+                let low = (v4 & ((1 << below) - 1)) << (56 - below);
+                debug_assert!(above <= 32);
+                high | low
+            }
+        };
+        Ipv6Addr::from(self.bits | embedded)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(s: &str) -> Result<Self, PrefixError> {
+        let bad = |why| PrefixError { given: s.into(), why };
+        let (address, len) = s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
+        let bits = u128::from(address.parse::<Ipv6Addr>().map_err(|_| bad("the address is no IPv6 address"))?);
+        let len = len.parse().map_err(|_| bad("the length is no number"))?;
+        if ![32, 40, 48, 56, 64, 96].contains(&len) {
+            return Err(bad("RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only"));
+        }
+        if bits & (u128::MAX >> len) != 0 {
+            return Err(bad("the address has bits set beyond the prefix length"));
+        }
+        if bits & (0xff << 56) != 0 {
+            return Err(bad("bits 64 to 71 must be zero (RFC 6052 §2.2)"));
+        }
+        Ok(Prefix { bits, len })
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from(self.bits), self.len)
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = PrefixError;
+    fn try_from(s: String) -> Result<Self, PrefixError> {
+        s.parse()
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> String {
+        prefix.to_string()
+    }
+}
+
+/// What somebody wrote is no DNS64 prefix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{given}' is no DNS64 prefix: {why}; write for example 64:ff9b::/96")]
+pub struct PrefixError {
+    given: String,
+    why: &'static str,
+}
+
+/// What the replies of a trial must hold.
+#[derive(Clone, Debug)]
+pub struct Expectation {
+    /// Share of names with an AAAA record of their own.
+    pub aaaa_share: Share,
+    /// Whether that record's address is checked.
+    pub check_own_aaaa: bool,
+    /// Prefixes of which one must embed the name's IPv4 address in all other names' addresses; none: any address will do.
+    pub prefixes: Vec<Prefix>,
+}
+
+impl Expectation {
+    fn allows(&self, name: Ipv4Addr, given: Ipv6Addr) -> bool {
+        if has_aaaa(name, self.aaaa_share) {
+            !self.check_own_aaaa || given == own_aaaa(name)
+        } else {
+            self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| prefix.embed(name) == given)
+        }
+    }
+
+    /// Judges a reply whose id, source and question are known to belong to the query for `name`; `answers_at` is the offset
+    /// after the question.
+    ///
+    /// # Errors
+    /// What is wrong with it. An rcode tells more than what else may be wrong, truncation more than what is missing.
+    #[inline]
+    pub fn judge(&self, message: &Message<'_>, answers_at: usize, name: Ipv4Addr) -> Result<(), Wrong> {
+        if message.opcode() != 0 {
+            return Err(Wrong::Malformed);
+        }
+        match message.rcode() {
+            0 => {}
+            rcode => return Err(Wrong::Rcode(rcode)),
+        }
+        if message.is_truncated() {
+            return Err(Wrong::Truncated);
+        }
+        self.judge_answers(message, answers_at, name).unwrap_or(Err(Wrong::Malformed))
+    }
+
+    fn judge_answers(&self, message: &Message<'_>, at: usize, name: Ipv4Addr) -> Result<Result<(), Wrong>, Malformed> {
+        let mut answers = message.records(at, message.ancount());
+        // All sections must parse, even if the answer section has what we look for.
+        for record in answers.by_ref() {
+            record?;
+        }
+        let rest = message.records(answers.offset(), message.nscount().saturating_add(message.arcount()));
+        rest.map(|record| record.map(drop)).collect::<Result<(), _>>()?;
+
+        let owner = end_of_aliases(message, at)?;
+        let mut found = false;
+        for record in message.records(at, message.ancount()) {
+            let record = record?;
+            if record.rtype != rtype::AAAA || record.class != CLASS_IN || !message.same_name(record.owner, owner)? {
+                continue;
+            }
+            let address: [u8; 16] = record.data.try_into().map_err(|_| Malformed)?;
+            if !self.allows(name, Ipv6Addr::from(address)) {
+                return Ok(Err(Wrong::Address));
+            }
+            found = true;
+        }
+        Ok(if found { Ok(()) } else { Err(Wrong::NoAaaa) })
+    }
+}
+
+/// The offset of the name at the end of the CNAME chain that begins at the question (RFC 6147 §5.1.5). The chain's records
+/// may be in any order; a chain longer than [`MAX_ALIASES`], and so every loop, is malformed.
+fn end_of_aliases(message: &Message<'_>, at: usize) -> Result<usize, Malformed> {
+    let mut owner = wire::template::HEADER_LEN;
+    for _ in 0..=MAX_ALIASES {
+        let mut alias = None;
+        for record in message.records(at, message.ancount()) {
+            let record = record?;
+            if record.rtype == rtype::CNAME && record.class == CLASS_IN && message.same_name(record.owner, owner)? {
+                alias = Some(record.data_at);
+                break;
+            }
+        }
+        match alias {
+            Some(target) => owner = target,
+            None => return Ok(owner),
+        }
+    }
+    Err(Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::base::iana::{Class, Rcode, Rtype};
+    use domain::base::message_builder::AnswerBuilder;
+    use domain::base::{MessageBuilder, Name, Ttl};
+    use domain::rdata::{A, Aaaa, Cname};
+    use proptest::prelude::*;
+    use wire::name::Domain;
+
+    const NAME: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+
+    #[test]
+    fn rfc_6052_section_2_4_vectors() {
+        let v4 = Ipv4Addr::new(192, 0, 2, 33);
+        for (prefix, address) in [
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+            ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+            ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+            ("64:ff9b::/96", "64:ff9b::192.0.2.33"),
+        ] {
+            let prefix: Prefix = prefix.parse().unwrap();
+            assert_eq!(prefix.embed(v4), address.parse::<Ipv6Addr>().unwrap(), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn prefixes_outside_rfc_6052_are_refused() {
+        for bad in ["64:ff9b::", "64:ff9b::/72", "64:ff9b::1/96", "2001:db8:0:0:100::/96", "10.0.0.0/32", "::/x"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad} was accepted");
+        }
+    }
+
+    fn name(s: &str) -> Name<Vec<u8>> {
+        s.parse().unwrap()
+    }
+
+    fn reply(rcode: Rcode, records: impl FnOnce(&mut AnswerBuilder<Vec<u8>>)) -> Vec<u8> {
+        let mut builder = MessageBuilder::new_vec();
+        builder.header_mut().set_qr(true);
+        builder.header_mut().set_rcode(rcode);
+        let mut question = builder.question();
+        question.push((name(&Domain::dns64perf().name_of(NAME)), Rtype::AAAA, Class::IN)).unwrap();
+        let mut answer = question.answer();
+        records(&mut answer);
+        answer.finish()
+    }
+
+    fn aaaa(builder: &mut AnswerBuilder<Vec<u8>>, owner: &str, address: &str) {
+        builder.push((name(owner), Ttl::from_secs(1), Aaaa::new(address.parse().unwrap()))).unwrap();
+    }
+
+    fn cname(builder: &mut AnswerBuilder<Vec<u8>>, owner: &str, target: &str) {
+        builder.push((name(owner), Ttl::from_secs(1), Cname::new(name(target)))).unwrap();
+    }
+
+    fn judge_with(bytes: &[u8], aaaa_share: Share, prefixes: &[&str]) -> Result<(), Wrong> {
+        let prefixes = prefixes.iter().map(|p| p.parse().unwrap()).collect();
+        let message = Message::new(bytes).unwrap();
+        Expectation { aaaa_share, check_own_aaaa: true, prefixes }.judge(&message, 48, NAME)
+    }
+
+    fn judge(bytes: &[u8]) -> Result<(), Wrong> {
+        judge_with(bytes, Share::ZERO, &["64:ff9b::/96"])
+    }
+
+    const Q: &str = "010-000-000-001.dns64perf.test";
+
+    #[test]
+    fn right_answers() {
+        assert_eq!(judge(&reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"))), Ok(()));
+        let any = reply(Rcode::NOERROR, |b| aaaa(b, Q, "2001:db8::1"));
+        assert_eq!(judge_with(&any, Share::ZERO, &[]), Ok(()));
+        let both = reply(Rcode::NOERROR, |b| {
+            aaaa(b, Q, "64:ff9b::a00:1");
+            aaaa(b, Q, "2001:db8:64::a00:1");
+        });
+        assert_eq!(judge_with(&both, Share::ZERO, &["64:ff9b::/96", "2001:db8:64::/96"]), Ok(()));
+        let own = reply(Rcode::NOERROR, |b| aaaa(b, Q, &own_aaaa(NAME).to_string()));
+        assert_eq!(judge_with(&own, Share::ONE, &["64:ff9b::/96"]), Ok(()));
+    }
+
+    #[test]
+    fn aliases_are_followed_in_any_order_and_case() {
+        let chain = reply(Rcode::NOERROR, |b| {
+            aaaa(b, "end.test", "64:ff9b::a00:1");
+            cname(b, "Middle.test", "END.test");
+            cname(b, Q, "middle.TEST");
+        });
+        assert_eq!(judge(&chain), Ok(()));
+        let beside = reply(Rcode::NOERROR, |b| {
+            cname(b, Q, "other.test");
+            aaaa(b, Q, "64:ff9b::a00:1");
+        });
+        assert_eq!(judge(&beside), Err(Wrong::NoAaaa));
+        let ring = reply(Rcode::NOERROR, |b| {
+            cname(b, Q, "a.test");
+            cname(b, "a.test", Q);
+            aaaa(b, Q, "64:ff9b::a00:1");
+        });
+        assert_eq!(judge(&ring), Err(Wrong::Malformed));
+    }
+
+    #[test]
+    fn wrong_answers() {
+        assert_eq!(judge(&reply(Rcode::SERVFAIL, |_| ())), Err(Wrong::Rcode(2)));
+        assert_eq!(judge(&reply(Rcode::NOERROR, |_| ())), Err(Wrong::NoAaaa));
+        assert_eq!(judge(&reply(Rcode::NOERROR, |b| aaaa(b, "else.test", "64:ff9b::a00:1"))), Err(Wrong::NoAaaa));
+        assert_eq!(judge(&reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:2"))), Err(Wrong::Address));
+        let only_a = reply(Rcode::NOERROR, |b| b.push((name(Q), Ttl::from_secs(1), A::new(NAME))).unwrap());
+        assert_eq!(judge(&only_a), Err(Wrong::NoAaaa));
+        let mixed = reply(Rcode::NOERROR, |b| {
+            aaaa(b, Q, "64:ff9b::a00:1");
+            aaaa(b, Q, "64:ff9b::bad");
+        });
+        assert_eq!(judge(&mixed), Err(Wrong::Address));
+        // A name with a record of its own must not be synthesized.
+        let synthesized = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
+        assert_eq!(judge_with(&synthesized, Share::ONE, &["64:ff9b::/96"]), Err(Wrong::Address));
+    }
+
+    #[test]
+    fn damaged_replies() {
+        let mut truncated = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
+        truncated[2] |= 0x02;
+        assert_eq!(judge(&truncated), Err(Wrong::Truncated));
+        let mut notify = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
+        notify[2] |= 0x20;
+        assert_eq!(judge(&notify), Err(Wrong::Malformed));
+        let whole = reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:1"));
+        assert_eq!(judge(&whole[..whole.len() - 1]), Err(Wrong::Malformed));
+        let mut counts = whole;
+        counts[9] = 1;
+        assert_eq!(judge(&counts), Err(Wrong::Malformed), "an authority record is announced and missing");
+    }
+
+    proptest! {
+        #[test]
+        fn no_reply_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 12..200), at in 0usize..64) {
+            if let Some(message) = Message::new(&bytes) {
+                let _ = Expectation { aaaa_share: Share::percent(50), check_own_aaaa: true, prefixes: vec![] }.judge(&message, at, NAME);
+            }
+        }
+
+        #[test]
+        fn embedding_keeps_every_bit(address: u32, len in prop::sample::select(vec![32u8, 40, 48, 56, 64, 96])) {
+            let prefix = Prefix { bits: 0, len };
+            let embedded = u128::from(prefix.embed(Ipv4Addr::from(address)));
+            prop_assert_eq!(embedded.count_ones(), address.count_ones());
+            prop_assert_eq!(embedded & (0xff << 56), 0);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a shard's sender and receiver share: when each query left.
+//!
+//! ```text
+//!     swept                               head
+//! ──────┼───────────────────────────────────┼──────► query k
+//!  done │  outstanding, or kept for late    │ not sent yet
+//!       │  replies and duplicates           │
+//!       receiver moves it                   sender moves it
+//! ```
+//!
+//! A ring of send times as long as the largest number of queries between the two marks. The sender writes the time, then
+//! moves `head`, then lets the packet go; so whatever reply comes finds its query here.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use method::units::Nanos;
+
+const NOT_SENT: u64 = u64::MAX;
+
+/// The shared half of a shard's ledger.
+pub struct Ledger {
+    sent: Box<[AtomicU64]>,
+    head: AtomicU64,
+    swept: AtomicU64,
+    finished: AtomicBool,
+}
+
+impl Ledger {
+    /// A ledger for at least `capacity` queries between the marks.
+    pub fn new(capacity: u64) -> Ledger {
+        let len = capacity.next_power_of_two().max(1024) as usize;
+        Ledger {
+            sent: (0..len).map(|_| AtomicU64::new(0)).collect(),
+            head: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
+            finished: AtomicBool::new(false),
+        }
+    }
+
+    /// How many queries fit between the marks.
+    pub fn capacity(&self) -> u64 {
+        self.sent.len() as u64
+    }
+
+    fn slot(&self, k: u64) -> &AtomicU64 {
+        &self.sent[(k & (self.capacity() - 1)) as usize]
+    }
+
+    /// Sender: whether queries below `end` have room.
+    #[inline]
+    pub fn has_room(&self, end: u64) -> bool {
+        end - self.swept.load(Ordering::Acquire) <= self.capacity()
+    }
+
+    /// Sender: notes when query `k` leaves (nanoseconds since the trial's start).
+    #[inline]
+    pub fn stamp(&self, k: u64, sent: Nanos) {
+        self.slot(k).store(sent.0, Ordering::Relaxed);
+    }
+
+    /// Sender: makes the stamps of all queries below `end` visible. To be called before any of their packets leaves.
+    #[inline]
+    pub fn publish(&self, end: u64) {
+        self.head.store(end, Ordering::Release);
+    }
+
+    /// Sender: the kernel refused query `k` after all.
+    pub fn withdraw(&self, k: u64) {
+        self.slot(k).store(NOT_SENT, Ordering::Release);
+    }
+
+    /// Sender: there will be no more queries.
+    pub fn finish(&self) {
+        self.finished.store(true, Ordering::Release);
+    }
+
+    /// Receiver: whether the sender is done. Ask this before [`Ledger::head`] to get the final one.
+    pub fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Receiver: queries below this have left, or are about to.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// Receiver: when query `k` (between the marks) left; `None` if the kernel refused it.
+    #[inline]
+    pub fn sent(&self, k: u64) -> Option<Nanos> {
+        match self.slot(k).load(Ordering::Acquire) {
+            NOT_SENT => None,
+            sent => Some(Nanos(sent)),
+        }
+    }
+
+    /// Receiver: queries below `end` need no room any more.
+    pub fn sweep_to(&self, end: u64) {
+        self.swept.store(end, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_comes_back_with_sweeping() {
+        let ledger = Ledger::new(1000);
+        assert_eq!(ledger.capacity(), 1024);
+        for k in 0..1024 {
+            ledger.stamp(k, Nanos(k * 10));
+        }
+        ledger.publish(1024);
+        assert!(!ledger.has_room(1025));
+        assert_eq!((ledger.head(), ledger.sent(7)), (1024, Some(Nanos(70))));
+        ledger.sweep_to(1);
+        assert!(ledger.has_room(1025));
+        ledger.withdraw(5);
+        assert_eq!(ledger.sent(5), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Which name each query asks for: fresh ones in order, and with a cached share, names that were fresh a moment ago.
+//!
+//! ```text
+//! name number:   0 … half … 2·half … 2·half+F(i)
+//!                └────── window ──────┘ └ next fresh name
+//! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
+//! ```
+//!
+//! A cached query repeats a name of the older half of a window that slides with the fresh names: it was asked for at least
+//! `half` fresh queries ago, long enough to be resolved (1.5 timeouts), and at most twice that, so that any cache which
+//! holds a few seconds of traffic still has it (methodology.md: the cache's size is not known). The first window is resolved
+//! before the trial ([`NameSequence::preloaded`]).
+
+use std::net::Ipv4Addr;
+
+use method::units::{Nanos, Qps, QueryIndex, Share};
+use wire::name::NameRange;
+
+/// The smallest half window: with few or no fresh names, the cached queries go over this many.
+const MIN_HALF: u64 = 500;
+
+/// The names of a trial as a function of the query's index.
+#[derive(Clone, Debug)]
+pub struct NameSequence {
+    range: NameRange,
+    first: u64,
+    cached: Share,
+    half: u64,
+    /// For each position in a hundred: how many before it are cached.
+    cached_before: [u8; 100],
+}
+
+impl NameSequence {
+    /// The sequence that begins at name `first` of `range`, for a trial at `rate` with `timeout`.
+    pub fn new(range: NameRange, first: u64, cached: Share, rate: Qps, timeout: Nanos) -> NameSequence {
+        let fresh_rate = rate.0 as f64 * (1.0 - cached.fraction());
+        let half = ((fresh_rate * timeout.as_secs_f64() * 1.5).ceil() as u64).max(MIN_HALF);
+        let half = if cached == Share::ZERO { 0 } else { half };
+        let cached_before = std::array::from_fn(|n| cached.count_below(n as u64) as u8);
+        NameSequence { range, first, cached, half, cached_before }
+    }
+
+    /// The name of query `i`.
+    #[inline]
+    pub fn address(&self, QueryIndex(i): QueryIndex) -> Ipv4Addr {
+        let cached_before = i / 100 * u64::from(self.cached.per_hundred()) + u64::from(self.cached_before[(i % 100) as usize]);
+        let fresh_before = i - cached_before;
+        let number = if self.cached.selects(i) {
+            fresh_before + cached_before % self.half
+        } else {
+            2 * self.half + fresh_before
+        };
+        self.range.address(self.first + number)
+    }
+
+    /// The names that must have been resolved before the first query; none without a cached share.
+    pub fn preloaded(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        (0..2 * self.half).map(|n| self.range.address(self.first + n))
+    }
+
+    /// How many names a trial of `count` queries takes, the preloaded ones included.
+    pub fn names_used(&self, count: u64) -> u64 {
+        2 * self.half + count - self.cached.count_below(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn sequence(cached: u8, rate: u64) -> NameSequence {
+        NameSequence::new(NameRange::ALL, 1000, Share::percent(cached), Qps(rate), Nanos::SECOND)
+    }
+
+    #[test]
+    fn without_cached_share_every_name_is_new() {
+        let sequence = sequence(0, 50_000);
+        assert_eq!(sequence.preloaded().count(), 0);
+        assert_eq!(sequence.address(QueryIndex(0)), Ipv4Addr::from(1000));
+        assert_eq!(sequence.address(QueryIndex(77)), Ipv4Addr::from(1077));
+        assert_eq!(sequence.names_used(500), 500);
+    }
+
+    #[test]
+    fn all_cached_goes_over_a_preloaded_set() {
+        let sequence = sequence(100, 50_000);
+        let preloaded: Vec<_> = sequence.preloaded().collect();
+        assert!((0..5000).all(|i| preloaded.contains(&sequence.address(QueryIndex(i)))));
+        assert_eq!(sequence.names_used(1_000_000), preloaded.len() as u64);
+    }
+
+    proptest! {
+        #[test]
+        fn cached_names_were_asked_long_enough_ago_and_not_too_long(percent in 1u8..100, rate in 100u64..3000) {
+            let sequence = sequence(percent, rate);
+            // Time of the last resolution of each name, preloading at time 0, in queries.
+            let mut asked: HashMap<Ipv4Addr, u64> = sequence.preloaded().map(|a| (a, 0)).collect();
+            let mut repeats = 0u64;
+            let n = 20_000u64;
+            for i in 0..n {
+                let address = sequence.address(QueryIndex(i));
+                if let Some(&when) = asked.get(&address) {
+                    repeats += 1;
+                    let age = (i - when) as f64 / rate as f64;
+                    prop_assert!(when == 0 || age >= 1.5 * 0.98, "query {i} repeats a name of {age} s ago");
+                } else {
+                    asked.insert(address, i);
+                }
+            }
+            prop_assert_eq!(repeats, Share::percent(percent).count_below(n));
+            prop_assert_eq!(asked.len() as u64, sequence.names_used(n));
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Everything that defines a trial, checked before anything is sent.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use method::pacing::PacingLimits;
+use method::schedule::Schedule;
+use method::units::{CpuId, Nanos, Qps, Share};
+use method::verdict::Acceptance;
+use serde::{Deserialize, Serialize};
+use wire::name::{Domain, NameRange};
+
+use super::expect::Prefix;
+use super::names::NameSequence;
+
+/// Whether the sender may burn CPU to be exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Spin {
+    /// Spin if every sender and receiver can have a CPU of its own and two are left for others.
+    #[default]
+    Auto,
+    /// Spin from query to query.
+    Always,
+    /// Sleep from query to query.
+    Never,
+}
+
+/// A trial: what to send, at which rate, and what counts as a valid reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialPlan {
+    /// Where the queries go.
+    pub server: SocketAddr,
+    /// Queries per second, over all shards.
+    pub rate: Qps,
+    /// How long to send; RFC 8219 §9.2: at least 60 s.
+    pub duration: Nanos,
+    /// A reply at or after this is late; RFC 8219 §9.2: at most 1 s.
+    pub timeout: Nanos,
+    /// Zone of the names.
+    pub domain: Domain,
+    /// Block of names to take from.
+    pub names: NameRange,
+    /// Position in that block of the first name of this trial.
+    pub first_name: u64,
+    /// Share of names that have an AAAA record of their own (α).
+    pub aaaa_share: Share,
+    /// Share of queries for names that the DUT has resolved a moment ago (β).
+    pub cached_share: Share,
+    /// DNS64 prefixes under which synthesized addresses must lie; none: any address is taken as synthesized.
+    pub prefixes: Vec<Prefix>,
+    /// Whether the address of names that have an AAAA record of their own must be the one that AuthDNS gives them.
+    pub check_own_aaaa: bool,
+    /// Share of valid replies at which the trial passes.
+    pub accept: Acceptance,
+    /// Sender/receiver pairs.
+    pub threads: u16,
+    /// UDP source ports, over all shards (RFC 4814 §4).
+    pub source_ports: u16,
+    /// CPUs for sender, receiver, sender, receiver …, used round robin; none: the kernel decides.
+    pub cpus: Vec<CpuId>,
+    /// Sleeping or spinning.
+    pub spin: Spin,
+    /// The furthest from its time that a query may be sent so that queries can leave together.
+    pub max_burst: Nanos,
+    /// Whether queries that leave together may leave in one system call from one port (`UDP_SEGMENT`). Not for
+    /// self-tests, which must look like a DUT's traffic.
+    pub offload: bool,
+    /// Limits of the pacing audit.
+    pub limits: PacingLimits,
+    /// Where to write per-query records.
+    pub records: Option<PathBuf>,
+}
+
+impl TrialPlan {
+    /// A plan with the contract's defaults (design.md) for `server` and `rate`.
+    pub fn new(server: SocketAddr, rate: Qps) -> TrialPlan {
+        TrialPlan {
+            server,
+            rate,
+            duration: Nanos(60 * Nanos::SECOND.0),
+            timeout: Nanos::SECOND,
+            domain: Domain::dns64perf(),
+            names: "10.0.0.0/8".parse().expect("a constant"),
+            first_name: 0,
+            aaaa_share: Share::ZERO,
+            cached_share: Share::ZERO,
+            prefixes: Vec::new(),
+            check_own_aaaa: true,
+            accept: Acceptance::ALL,
+            threads: 1,
+            source_ports: DEFAULT_SOURCE_PORTS,
+            cpus: Vec::new(),
+            spin: Spin::Auto,
+            max_burst: Nanos::from_micros(50),
+            offload: true,
+            limits: PacingLimits::default(),
+            records: None,
+        }
+    }
+
+    /// When each query is due.
+    pub fn schedule(&self) -> Schedule {
+        Schedule::new(self.rate, self.duration)
+    }
+
+    /// Which name each query asks for.
+    pub fn name_sequence(&self) -> NameSequence {
+        NameSequence::new(self.names, self.first_name, self.cached_share, self.rate, self.timeout)
+    }
+
+    /// Names that the trial takes from its block, those resolved beforehand for the cached share included.
+    pub fn names_needed(&self) -> u64 {
+        self.name_sequence().names_used(self.schedule().count())
+    }
+
+    /// How long the receiver remembers a query, so that a late reply is known as late and a second one as duplicate: twice
+    /// the timeout, or as long as the ids of the source ports allow.
+    pub fn retention(&self) -> Nanos {
+        let ids = u64::from(self.source_ports) * USABLE_IDS;
+        let allowed = Nanos((u128::from(ids) * u128::from(Nanos::SECOND.0) / u128::from(self.rate.0)) as u64);
+        Nanos(self.timeout.0 * 2).min(allowed)
+    }
+
+    /// Finds what would make the trial impossible or meaningless.
+    ///
+    /// # Errors
+    /// The first such thing, in terms of the command line's options.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.threads == 0 || self.source_ports < self.threads {
+            return Err(PlanError::Ports { ports: self.source_ports, threads: self.threads });
+        }
+        if !(self.accept.0 > 0.0 && self.accept.0 <= 1.0) {
+            return Err(PlanError::Accept { given: self.accept.0 });
+        }
+        if self.duration == Nanos(0) || self.timeout == Nanos(0) {
+            return Err(PlanError::Zero);
+        }
+        let outstanding = u128::from(self.rate.0) * u128::from(self.timeout.0) / u128::from(Nanos::SECOND.0);
+        let needed_ports = outstanding.div_ceil(u128::from(USABLE_IDS));
+        if needed_ports > u128::from(self.source_ports) {
+            return Err(PlanError::Ids { rate: self.rate, ports: self.source_ports, needed: needed_ports as u64 });
+        }
+        let needed = self.names_needed();
+        if needed > self.names.count() {
+            return Err(PlanError::Names { range: self.names, has: self.names.count(), needed });
+        }
+        if self.server.port() == 0 || self.server.ip().is_unspecified() {
+            return Err(PlanError::Server { server: self.server });
+        }
+        Ok(())
+    }
+}
+
+/// Source ports unless the user says otherwise: enough for the sockets of any DUT's threads to get their share.
+pub const DEFAULT_SOURCE_PORTS: u16 = 64;
+
+/// Ids of one port that may be outstanding; the rest is room for queries that leave together.
+pub const USABLE_IDS: u64 = 65_536 - 1024;
+
+/// Why a trial cannot be done as planned.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Too few ports for the threads.
+    #[error("--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be a thread")]
+    Ports {
+        /// As given.
+        ports: u16,
+        /// As given.
+        threads: u16,
+    },
+    /// Acceptance out of range.
+    #[error("--accept {given}: a share above 0 and up to 1 is needed")]
+    Accept {
+        /// As given.
+        given: f64,
+    },
+    /// No time at all.
+    #[error("--duration and --timeout must be longer than nothing")]
+    Zero,
+    /// 16-bit ids do not suffice.
+    #[error(
+        "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source ports can \
+         tell apart; --source-ports {needed} or more is needed"
+    )]
+    Ids {
+        /// As given.
+        rate: Qps,
+        /// As given.
+        ports: u16,
+        /// The fewest that suffice.
+        needed: u64,
+    },
+    /// Names would repeat.
+    #[error("--names {range} has {has} names and this takes {needed}; names must not repeat, so take a larger block such as 0.0.0.0/0")]
+    Names {
+        /// As given.
+        range: NameRange,
+        /// Its size.
+        has: u64,
+        /// How many are needed.
+        needed: u64,
+    },
+    /// Not an address to send to.
+    #[error("--server {server}: an address and a port of the server are needed")]
+    Server {
+        /// As given.
+        server: SocketAddr,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(rate: u64) -> TrialPlan {
+        TrialPlan::new("[::1]:53".parse().unwrap(), Qps(rate))
+    }
+
+    #[test]
+    fn the_defaults_are_the_compulsory_trial() {
+        let plan = plan(50_000);
+        plan.check().unwrap();
+        assert_eq!(plan.names_needed(), 3_000_000);
+        assert_eq!(plan.retention(), Nanos(2 * Nanos::SECOND.0));
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let mut few = plan(100_000);
+        few.source_ports = 1;
+        assert_eq!(few.check(), Err(PlanError::Ids { rate: Qps(100_000), ports: 1, needed: 2 }));
+        few.rate = Qps(60_000);
+        few.check().unwrap();
+        assert!(few.retention() < Nanos(2 * Nanos::SECOND.0), "late replies are told apart for a shorter time");
+        assert!(matches!(plan(300_000).check(), Err(PlanError::Names { needed: 18_000_000, .. })));
+        let mut unspecified = plan(1);
+        unspecified.server = "0.0.0.0:53".parse().unwrap();
+        assert!(matches!(unspecified.check(), Err(PlanError::Server { .. })));
+    }
+}

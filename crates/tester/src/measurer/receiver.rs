@@ -1,0 +1,268 @@
+//! The receiving half of a shard: every reply to its query, every query to its outcome.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use method::records::{Counts, Outcome, Record};
+use method::schedule::Schedule;
+use method::units::{CpuId, Nanos};
+use net::affinity::pin_to;
+use net::batch::{BATCH, ReceiveBatch, Wait};
+use net::clock::{self, ClockPair};
+use net::poller::Poller;
+use net::socket::Endpoint;
+use wire::template::{HEADER_LEN, QueryTemplate};
+use wire::view::Message;
+
+use super::expect::Expectation;
+use super::ids::IdPlan;
+use super::ledger::Ledger;
+use super::names::NameSequence;
+use super::recorder::ShardRecorder;
+use super::trial::{Ports, Progress, Shard};
+
+/// With kernel timestamps nothing is lost by reading replies a little later and several at a time.
+const NAP: Duration = Duration::from_micros(500);
+/// After the last outcome the receiver listens on for duplicates and strays.
+const QUIET: Nanos = Nanos::from_millis(100);
+/// Room for the largest datagram that a receive with offload can hold; an odd number of cache lines, so that the beginnings
+/// of the slots, which is all that replies fill, do not compete for the same lines.
+const SLOT_LEN: usize = 1027 * 64;
+
+/// What the receiver hands over at the end.
+pub(super) struct Received {
+    pub(super) counts: Counts,
+    /// Round-trip times of valid replies, in nanoseconds.
+    pub(super) rtt: Histogram<u64>,
+    pub(super) socket_drops: u64,
+    pub(super) faults: Vec<String>,
+}
+
+/// What is known of a query between its sending and its sweeping.
+#[derive(Clone, Copy)]
+struct Slot {
+    received: Nanos,
+    decided: Option<(Outcome, u8)>,
+}
+
+const OUTSTANDING: Slot = Slot { received: Nanos(0), decided: None };
+
+/// The receiver of one shard.
+pub(super) struct Receiver {
+    pub(super) shard: Shard,
+    pub(super) schedule: Schedule,
+    pub(super) timeout: Nanos,
+    pub(super) retention: Nanos,
+    pub(super) spinning: bool,
+    pub(super) names: NameSequence,
+    pub(super) template: QueryTemplate,
+    pub(super) expectation: Expectation,
+    pub(super) ids: Arc<IdPlan>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) ports: Arc<Ports>,
+    pub(super) cpu: Option<CpuId>,
+    pub(super) start: Nanos,
+    pub(super) recorder: Option<ShardRecorder>,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Receiver {
+    /// Receives until every query has its outcome.
+    pub(super) fn run(mut self) -> Received {
+        let mut state = State {
+            slots: vec![OUTSTANDING; self.ledger.capacity() as usize].into(),
+            swept: 0,
+            received: Received {
+                counts: Counts::default(),
+                rtt: Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds"),
+                socket_drops: 0,
+                faults: Vec::new(),
+            },
+            recorder: self.recorder.take(),
+            decided: 0,
+            seen: 0,
+        };
+        if let Some(cpu) = self.cpu
+            && let Err(error) = pin_to(cpu)
+        {
+            state.received.faults.push(format!("cannot pin the receiver to CPU {}: {error}", cpu.0));
+        }
+        if let Err(error) = self.receive_all(&mut state) {
+            state.received.faults.push(format!("cannot receive: {error}"));
+            // The sender must not wait for room that nobody makes.
+            while !self.ledger.is_finished() {
+                state.sweep_all(&self);
+                std::thread::sleep(NAP);
+            }
+        }
+        state.sweep_all(&self);
+        state.received.socket_drops = self.ports.connected.iter().chain(&self.ports.strays).map(Endpoint::drops).sum();
+        state.received
+    }
+
+    fn receive_all(&self, state: &mut State) -> io::Result<()> {
+        let endpoints: Vec<&Endpoint> = self.ports.connected.iter().chain(&self.ports.strays).collect();
+        let mut poller = Poller::new(endpoints.len())?;
+        for (token, endpoint) in endpoints.iter().enumerate() {
+            poller.add(endpoint, token)?;
+        }
+        let mut batch = ReceiveBatch::new(SLOT_LEN);
+        // Naps gather replies into larger reads where replies come faster than that.
+        let naps = !self.spinning && self.schedule.rate().0 / u64::from(self.shard.of) > 2_000;
+        let mut last_news = clock::now();
+        loop {
+            let finished = self.ledger.is_finished();
+            // Whatever arrived before this moment is read below, before queries are given up as of this moment.
+            let before = clock::now();
+            for token in poller.wait(Duration::from_millis(1))? {
+                self.drain(endpoints[token], token, &mut batch, state);
+            }
+            let now = clock::now();
+            if state.take_news() {
+                last_news = now;
+            }
+            let head = self.ledger.head();
+            state.sweep(self, head, before.since(self.start));
+            if finished && state.swept == head {
+                return Ok(());
+            }
+            self.progress.set_received(self.shard, state.received.counts.valid, state.decided);
+            if finished && state.decided == head && now.since(last_news) > QUIET {
+                return Ok(());
+            }
+            if naps {
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+
+    /// Reads all that is there on one port.
+    fn drain(&self, endpoint: &Endpoint, token: usize, batch: &mut ReceiveBatch, state: &mut State) {
+        // Bounded, so that a flood on one port cannot keep the receiver from the others.
+        for _ in 0..64 {
+            let n = match batch.receive(endpoint, Wait::Dont) {
+                Ok(n) => n,
+                // ICMP errors say that a query reached nobody; it will be counted as lost in its time.
+                Err(_) => continue,
+            };
+            let clocks = ClockPair::sample();
+            for datagram in batch.iter() {
+                let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+                for reply in datagram.segments() {
+                    state.seen += 1;
+                    if token >= self.ports.connected.len() || !self.reply(reply, token, arrived.since(self.start), state) {
+                        state.received.counts.stray += 1;
+                    }
+                }
+            }
+            if n < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Books a packet that arrived on `port`; false if it answers no query.
+    #[inline]
+    fn reply(&self, bytes: &[u8], port: usize, arrived: Nanos, state: &mut State) -> bool {
+        let Some(message) = Message::new(bytes) else { return false };
+        if !message.is_response() {
+            return false;
+        }
+        let head = self.ledger.head();
+        let Some(k) = self.ids.find(port, message.id(), head).filter(|&k| k >= state.swept) else { return false };
+        let name = self.names.address(self.shard.index(k));
+        let answers_at = match message.qdcount() {
+            1 if self.template.is_question_of(bytes, name) => self.template.len(),
+            // Servers that could not parse a query, or would not, may leave the question out.
+            0 if message.rcode() != 0 => HEADER_LEN,
+            _ => return false,
+        };
+        let Some(sent) = self.ledger.sent(k) else { return false };
+        let slot = &mut state.slots[(k & (self.ledger.capacity() - 1)) as usize];
+        if slot.decided.is_some() {
+            state.received.counts.duplicates += 1;
+            return true;
+        }
+        let rtt = arrived.since(sent);
+        let outcome = match self.expectation.judge(&message, answers_at, name) {
+            _ if rtt >= self.timeout => Outcome::Late,
+            Ok(()) => Outcome::Valid,
+            Err(wrong) => Outcome::Wrong(wrong),
+        };
+        if outcome == Outcome::Valid {
+            state.received.rtt.saturating_record(rtt.0.max(1));
+        }
+        *slot = Slot { received: arrived, decided: Some((outcome, message.rcode())) };
+        state.received.counts.add(outcome);
+        state.decided += 1;
+        true
+    }
+}
+
+struct State {
+    slots: Box<[Slot]>,
+    swept: u64,
+    received: Received,
+    recorder: Option<ShardRecorder>,
+    /// Queries with a final outcome, and those that the kernel refused.
+    decided: u64,
+    /// Packets since the last look.
+    seen: u64,
+}
+
+impl State {
+    /// Whether packets came since the last call.
+    fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.seen) > 0
+    }
+
+    /// Gives up the queries below `head` for which no reply can count any more at `now` (since the trial's start).
+    fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
+        let first = self.swept;
+        while self.swept < head {
+            match receiver.ledger.sent(self.swept) {
+                Some(sent) if now.since(sent) <= receiver.retention => break,
+                sent => self.settle(receiver, self.swept, sent),
+            }
+            self.swept += 1;
+        }
+        if self.swept != first {
+            receiver.ledger.sweep_to(self.swept);
+        }
+    }
+
+    fn sweep_all(&mut self, receiver: &Receiver) {
+        let head = receiver.ledger.head();
+        while self.swept < head {
+            self.settle(receiver, self.swept, receiver.ledger.sent(self.swept));
+            self.swept += 1;
+        }
+        receiver.ledger.sweep_to(self.swept);
+    }
+
+    /// Writes the final outcome of query `k` into the sums and the records.
+    #[inline]
+    fn settle(&mut self, receiver: &Receiver, k: u64, sent: Option<Nanos>) {
+        let slot = &mut self.slots[(k & (receiver.ledger.capacity() - 1)) as usize];
+        let Slot { received, decided } = std::mem::replace(slot, OUTSTANDING);
+        self.decided += u64::from(decided.is_none());
+        let Some(sent) = sent else { return };
+        if decided.is_none() {
+            self.received.counts.add(Outcome::Lost);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            let index = receiver.shard.index(k);
+            recorder.push(Record {
+                index,
+                shard: receiver.shard.number,
+                scheduled: receiver.schedule.deadline(index),
+                sent,
+                received: decided.map(|_| received),
+                outcome: decided.map_or(Outcome::Lost, |(outcome, _)| outcome),
+                rcode: decided.map(|(_, rcode)| rcode),
+            });
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Per-query records on their way to disk: `.csv` as dns64perf++ writes it, `.parquet` with typed columns.
+//!
+//! ```text
+//! receivers ─ batches of records ─► bounded queue ─► writer thread ─► temporary file ─ rename ─► the file
+//! ```
+//!
+//! A full queue means that the disk does not keep up. The trial is invalid then; records are never thinned in silence.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use method::records::{Outcome, Record};
+use method::units::{Nanos, Qps};
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use tempfile::NamedTempFile;
+use wire::name::Domain;
+
+use super::names::NameSequence;
+use super::plan::TrialPlan;
+
+/// Records of one batch.
+const BATCH: usize = 8192;
+/// Batches that may wait for the disk: some 34 MB, a few seconds of any rate.
+const QUEUE: usize = 64;
+
+/// Why records could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Neither .csv nor .parquet.
+    #[error("--records {path}: the name must end in .csv or .parquet")]
+    Extension {
+        /// As given.
+        path: PathBuf,
+    },
+    /// The disk is full, or the folder missing or not ours.
+    #[error("cannot write the records {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// What the header of a record file says, and what turns an index into a name.
+#[derive(Clone)]
+pub struct RecordContext {
+    server: SocketAddr,
+    count: u64,
+    threads: u16,
+    rate: Qps,
+    domain: Domain,
+    names: NameSequence,
+    /// Wall clock at the trial's start, for formats that want dates.
+    wall_start: Nanos,
+}
+
+impl RecordContext {
+    /// For the trial of `plan`, which starts at `wall_start`.
+    pub fn new(plan: &TrialPlan, wall_start: Nanos) -> RecordContext {
+        RecordContext {
+            server: plan.server,
+            count: plan.schedule().count(),
+            threads: plan.threads,
+            rate: plan.rate,
+            domain: plan.domain.clone(),
+            names: plan.name_sequence(),
+            wall_start,
+        }
+    }
+
+    fn name(&self, record: &Record) -> String {
+        self.domain.name_of(self.names.address(record.index))
+    }
+}
+
+/// The writing side: one for a trial.
+pub struct Recorder {
+    path: PathBuf,
+    queue: SyncSender<Vec<Record>>,
+    overflow: Arc<AtomicU64>,
+    writer: JoinHandle<Result<NamedTempFile, RecordError>>,
+}
+
+impl Recorder {
+    /// Opens a temporary file beside `path` and starts the writer.
+    ///
+    /// # Errors
+    /// If the name's ending is unknown, or the folder cannot be written to.
+    pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
+        let format = match path.extension().and_then(|e| e.to_str()) {
+            Some("csv") => write_csv,
+            Some("parquet") => write_parquet,
+            _ => return Err(RecordError::Extension { path: path.into() }),
+        };
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let at = |source| RecordError::Io { path: path.into(), source };
+        let file = tempfile::Builder::new().prefix(".dns64bench-").tempfile_in(folder).map_err(at)?;
+        let (queue, batches) = sync_channel(QUEUE);
+        let owned = path.to_owned();
+        let writer = std::thread::Builder::new()
+            .name("records".into())
+            .spawn(move || {
+                let written = format(file.as_file(), &context, batches);
+                written.map_err(|source| RecordError::Io { path: owned, source }).map(|()| file)
+            })
+            .map_err(at)?;
+        Ok(Recorder { path: path.into(), queue, overflow: Arc::default(), writer })
+    }
+
+    /// The end that a shard's receiver pushes its records into.
+    pub fn for_shard(&self) -> ShardRecorder {
+        let batch = Vec::with_capacity(BATCH);
+        ShardRecorder { batch, queue: self.queue.clone(), overflow: Arc::clone(&self.overflow) }
+    }
+
+    /// Writes what is left and gives the file its name. All shards' ends must be gone.
+    ///
+    /// Returns how many records were lost because the disk did not keep up; there is no file then, since it would not be whole.
+    ///
+    /// # Errors
+    /// If something could not be written; there is no file then either.
+    pub fn finish(self) -> Result<u64, RecordError> {
+        drop(self.queue);
+        let file = self.writer.join().expect("the writer does not panic")?;
+        let lost = self.overflow.load(Ordering::Relaxed);
+        if lost > 0 {
+            return Ok(lost);
+        }
+        let at = |source| RecordError::Io { path: self.path.clone(), source };
+        file.as_file().sync_all().map_err(at)?;
+        // Temporary files are private; a result is an ordinary file.
+        use std::os::unix::fs::PermissionsExt;
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(at)?;
+        file.persist(&self.path).map_err(|e| at(e.error))?;
+        Ok(0)
+    }
+}
+
+/// A shard's end of the queue.
+pub struct ShardRecorder {
+    batch: Vec<Record>,
+    queue: SyncSender<Vec<Record>>,
+    overflow: Arc<AtomicU64>,
+}
+
+impl ShardRecorder {
+    /// Adds a record; never waits.
+    #[inline]
+    pub fn push(&mut self, record: Record) {
+        self.batch.push(record);
+        if self.batch.len() == BATCH {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        if let Err(error) = self.queue.try_send(batch) {
+            let (std::sync::mpsc::TrySendError::Full(lost) | std::sync::mpsc::TrySendError::Disconnected(lost)) = error;
+            self.overflow.fetch_add(lost.len() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for ShardRecorder {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// The format of dns64perf++ (peers.md): a header, then `;`-separated columns, times since 1970 in nanoseconds.
+fn write_csv(file: &File, context: &RecordContext, batches: Receiver<Vec<Record>>) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    writeln!(out, "dns64perf++ test parameters")?;
+    writeln!(out, "server: {}", context.server.ip())?;
+    writeln!(out, "port: {}", context.server.port())?;
+    writeln!(out, "number of requests: {}", context.count)?;
+    writeln!(out, "burst size: 1")?;
+    writeln!(out, "number of threads: {}", context.threads)?;
+    // The delay is that of each thread, as on dns64perf++'s command line.
+    let delay = Nanos::SECOND.0 * u64::from(context.threads) / context.rate.0;
+    writeln!(out, "delay between bursts: {delay} ns\n")?;
+    writeln!(out, "query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]")?;
+    for record in batches.iter().flatten() {
+        let sent = context.wall_start + record.sent;
+        write!(out, "{}.;{};{};", context.name(&record), record.shard, sent.0)?;
+        match record.received {
+            Some(received) => {
+                let answered = u8::from(matches!(record.outcome, Outcome::Valid | Outcome::Late) && record.rcode == Some(0));
+                let rtt = received.since(record.sent);
+                writeln!(out, "{};1;{answered};{}", (sent + rtt).0, rtt.0)?;
+            }
+            None => writeln!(out, "0;0;0;-1")?,
+        }
+    }
+    out.flush()
+}
+
+const PARQUET_SCHEMA: &str = "message dns64bench_record {
+    REQUIRED INT64 index;
+    REQUIRED BYTE_ARRAY name (UTF8);
+    REQUIRED INT32 shard;
+    REQUIRED INT64 scheduled;
+    REQUIRED INT64 sent;
+    OPTIONAL INT64 received;
+    REQUIRED BYTE_ARRAY outcome (UTF8);
+    OPTIONAL INT32 rcode;
+}";
+
+/// Rows that go into one row group.
+const ROW_GROUP: usize = 16 * BATCH;
+
+fn write_parquet(file: &File, context: &RecordContext, batches: Receiver<Vec<Record>>) -> io::Result<()> {
+    let schema = parse_message_type(PARQUET_SCHEMA).map_err(io::Error::other)?;
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer =
+        SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)).map_err(io::Error::other)?;
+    let mut rows = Vec::with_capacity(ROW_GROUP + BATCH);
+    for batch in batches {
+        rows.extend(batch);
+        if rows.len() >= ROW_GROUP {
+            write_row_group(&mut writer, context, &rows).map_err(io::Error::other)?;
+            rows.clear();
+        }
+    }
+    if !rows.is_empty() {
+        write_row_group(&mut writer, context, &rows).map_err(io::Error::other)?;
+    }
+    writer.close().map(drop).map_err(io::Error::other)
+}
+
+fn write_row_group(
+    writer: &mut SerializedFileWriter<&File>,
+    context: &RecordContext,
+    rows: &[Record],
+) -> Result<(), parquet::errors::ParquetError> {
+    let mut group = writer.next_row_group()?;
+    let mut next = 0;
+    while let Some(mut column) = group.next_column()? {
+        let int64 = |value: fn(&Record) -> u64| rows.iter().map(|r| value(r) as i64).collect::<Vec<_>>();
+        match next {
+            0 => column.typed::<Int64Type>().write_batch(&int64(|r| r.index.0), None, None)?,
+            1 => {
+                let names: Vec<ByteArray> = rows.iter().map(|r| context.name(r).into_bytes().into()).collect();
+                column.typed::<ByteArrayType>().write_batch(&names, None, None)?
+            }
+            2 => {
+                let shards: Vec<i32> = rows.iter().map(|r| r.shard.into()).collect();
+                column.typed::<Int32Type>().write_batch(&shards, None, None)?
+            }
+            3 => column.typed::<Int64Type>().write_batch(&int64(|r| r.scheduled.0), None, None)?,
+            4 => column.typed::<Int64Type>().write_batch(&int64(|r| r.sent.0), None, None)?,
+            5 => {
+                let levels: Vec<i16> = rows.iter().map(|r| r.received.is_some().into()).collect();
+                let values: Vec<i64> = rows.iter().filter_map(|r| r.received).map(|t| t.0 as i64).collect();
+                column.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?
+            }
+            6 => {
+                let words: Vec<ByteArray> = rows.iter().map(|r| r.outcome.word().into()).collect();
+                column.typed::<ByteArrayType>().write_batch(&words, None, None)?
+            }
+            _ => {
+                let levels: Vec<i16> = rows.iter().map(|r| r.rcode.is_some().into()).collect();
+                let values: Vec<i32> = rows.iter().filter_map(|r| r.rcode).map(i32::from).collect();
+                column.typed::<Int32Type>().write_batch(&values, Some(&levels), None)?
+            }
+        };
+        column.close()?;
+        next += 1;
+    }
+    group.close().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use method::records::Wrong;
+    use method::units::QueryIndex;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    fn write(file: &str, n: u64) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(file);
+        let plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(1000));
+        let recorder = Recorder::start(&path, RecordContext::new(&plan, Nanos(1_700_000_000_000_000_000))).unwrap();
+        let mut shard = recorder.for_shard();
+        for i in 0..n {
+            let received = (i % 3 != 0).then(|| Nanos(i * 1000 + 250));
+            let outcome = match i % 3 {
+                0 => Outcome::Lost,
+                1 => Outcome::Valid,
+                _ => Outcome::Wrong(Wrong::Rcode(2)),
+            };
+            let rcode = received.map(|_| if i % 3 == 1 { 0 } else { 2 });
+            let (index, at) = (QueryIndex(i), Nanos(i * 1000));
+            shard.push(Record { index, shard: 0, scheduled: at, sent: at, received, outcome, rcode });
+        }
+        drop(shard);
+        assert_eq!(recorder.finish().unwrap(), 0);
+        (folder, path)
+    }
+
+    #[test]
+    fn csv_is_the_format_of_dns64perf() {
+        let (_folder, path) = write("r.csv", 3);
+        let text = std::fs::read_to_string(path).unwrap();
+        let expected = "dns64perf++ test parameters\nserver: 2001:2::1\nport: 53\nnumber of requests: 60000\nburst size: 1\n\
+            number of threads: 1\ndelay between bursts: 1000000 ns\n\n\
+            query;thread id;tsent [ns];treceived [ns];received;answered;rtt [ns]\n\
+            010-000-000-000.dns64perf.test.;0;1700000000000000000;0;0;0;-1\n\
+            010-000-000-001.dns64perf.test.;0;1700000000000001000;1700000000000001250;1;1;250\n\
+            010-000-000-002.dns64perf.test.;0;1700000000000002000;1700000000000002250;1;0;250\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn parquet_has_typed_columns_over_several_row_groups() {
+        let n = (ROW_GROUP + 5) as u64;
+        let (_folder, path) = write("r.parquet", n);
+        let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows() as u64, n);
+        assert_eq!(reader.num_row_groups(), 2);
+        let rows: Vec<_> = reader.get_row_iter(None).unwrap().take(3).map(Result::unwrap).collect();
+        assert_eq!(rows[1].get_string(1).unwrap(), "010-000-000-001.dns64perf.test");
+        assert_eq!((rows[1].get_long(5).unwrap(), rows[1].get_int(7).unwrap()), (1250, 0));
+        assert!(rows[0].get_long(5).is_err(), "lost: no receive time");
+        assert_eq!(rows[2].get_string(6).unwrap(), "wrong_rcode");
+    }
+
+    #[test]
+    fn a_slow_disk_is_reported_not_hidden() {
+        let (queue, _batches) = sync_channel(1);
+        let overflow = Arc::new(AtomicU64::new(0));
+        let mut shard = ShardRecorder { batch: Vec::new(), queue, overflow: Arc::clone(&overflow) };
+        let record = Record {
+            index: QueryIndex(0),
+            shard: 0,
+            scheduled: Nanos(0),
+            sent: Nanos(0),
+            received: None,
+            outcome: Outcome::Lost,
+            rcode: None,
+        };
+        (0..3 * BATCH).for_each(|_| shard.push(record));
+        assert_eq!(overflow.load(Ordering::Relaxed), 2 * BATCH as u64);
+    }
+
+    #[test]
+    fn unusable_paths_are_refused_before_the_trial() {
+        let context = || {
+            let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
+            RecordContext::new(&plan, Nanos(0))
+        };
+        assert!(matches!(Recorder::start(Path::new("x.txt"), context()), Err(RecordError::Extension { .. })));
+        assert!(matches!(Recorder::start(Path::new("/nowhere/x.csv"), context()), Err(RecordError::Io { .. })));
+    }
+
+    #[test]
+    fn a_full_disk_leaves_no_file() {
+        let file = File::options().write(true).open("/dev/full").unwrap();
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
+        let context = RecordContext::new(&plan, Nanos(0));
+        let (queue, batches) = sync_channel(1);
+        drop(queue);
+        let error = write_csv(&file, &context, batches).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}

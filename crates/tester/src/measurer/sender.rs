@@ -1,0 +1,262 @@
+//! The sending half of a shard: every query at its time, and the proof of it.
+
+use std::io;
+use std::sync::Arc;
+
+use method::pacing::PacingRecorder;
+use method::schedule::Schedule;
+use method::units::{CpuId, Nanos, QueryIndex};
+use net::affinity::{Urgency, be_urgent, pin_to};
+use net::clock;
+use net::socket::Endpoint;
+use wire::template::QueryTemplate;
+
+use super::ids::IdPlan;
+use super::ledger::Ledger;
+use super::names::NameSequence;
+use super::trial::{Ports, Progress, Shard};
+
+/// Below this interval a core cannot send queries one by one (baselines.md: 950 ns a `send`, with reserve).
+const SEND_COST: Nanos = Nanos(2_000);
+/// Linux takes no more segments than this in one call (`UDP_MAX_SEGMENTS` before 6.9).
+pub(super) const MAX_RUN: u64 = 64;
+/// A send that the kernel refuses for want of memory is tried again so often.
+const SEND_TRIES: u32 = 5;
+
+/// How a shard's sender keeps time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Burn CPU from query to query, or sleep.
+    pub(super) spinning: bool,
+    /// Queries that leave together, at the time of the last of them.
+    pub(super) run: u16,
+    /// Of these, queries that leave from one port in one call.
+    pub(super) block: u16,
+}
+
+impl Pace {
+    /// For a shard whose queries are `interval` apart. Queries leave one by one while there is time for it. They leave
+    /// together, but none more than `max_burst` from its time, when the interval is shorter than a send takes, or when the
+    /// sender sleeps: waking up for each would cost more than sending it.
+    pub(super) fn choose(spinning: bool, offload: bool, interval: Nanos, max_burst: Nanos) -> Pace {
+        let together = (max_burst.0 / interval.0.max(1)).clamp(1, MAX_RUN) as u16;
+        let run = if spinning && interval >= SEND_COST { 1 } else { together };
+        Pace { spinning, run, block: if offload { run } else { 1 } }
+    }
+}
+
+/// What the sender hands over at the end.
+pub(super) struct Sent {
+    pub(super) queries: u64,
+    pub(super) refused: u64,
+    pub(super) pacing: PacingRecorder,
+    pub(super) urgency: Urgency,
+    pub(super) faults: Vec<String>,
+}
+
+/// The sender of one shard: owns the shard's half of the schedule.
+pub(super) struct Sender {
+    pub(super) shard: Shard,
+    pub(super) schedule: Schedule,
+    pub(super) pace: Pace,
+    pub(super) names: NameSequence,
+    pub(super) template: QueryTemplate,
+    pub(super) ids: Arc<IdPlan>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) ports: Arc<Ports>,
+    pub(super) cpu: Option<CpuId>,
+    pub(super) start: Nanos,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Sender {
+    /// Sends the shard's queries; returns when the last has left.
+    pub(super) fn run(self) -> Sent {
+        let mut sent = Sent {
+            queries: 0,
+            refused: 0,
+            pacing: PacingRecorder::new(self.schedule.deadline(QueryIndex(self.schedule.count()))),
+            urgency: Urgency::Ordinary,
+            faults: Vec::new(),
+        };
+        if let Some(cpu) = self.cpu
+            && let Err(error) = pin_to(cpu)
+        {
+            sent.faults.push(format!("cannot pin the sender to CPU {}: {error}", cpu.0));
+        }
+        clock::use_exact_timers();
+        if !self.pace.spinning {
+            sent.urgency = be_urgent();
+        }
+        let stretch = self.spin_stretch();
+        let mut packets = vec![0; self.template.len() * usize::from(self.pace.run)];
+        for packet in packets.chunks_mut(self.template.len()) {
+            packet.copy_from_slice(self.template.bytes());
+        }
+        let mut offload = self.pace.block > 1;
+
+        let total = self.shard.queries(self.schedule.count());
+        let mut next = 0;
+        while next < total {
+            let end = (next + u64::from(self.pace.run)).min(total);
+            self.wait_until(self.due(end - 1), stretch);
+            if !self.await_room(end) {
+                sent.faults.push("the receiver did not keep up: no room for further queries in the ledger".into());
+                break;
+            }
+            // Blocks are aligned to multiples of their length, as the ids are; runs are too.
+            self.send_run(next, end, &mut packets, &mut offload, &mut sent);
+            next = end;
+        }
+        self.ledger.finish();
+        sent
+    }
+
+    fn due(&self, k: u64) -> Nanos {
+        self.schedule.deadline(self.shard.index(k))
+    }
+
+    /// How long before a deadline to stop sleeping and spin: as long as this machine's sleeps run over, measured. A sender
+    /// that must leave CPU to others spins for an eighth of a run's time at most, and rather is late by the rest.
+    fn spin_stretch(&self) -> Nanos {
+        let mut over: Vec<u64> = (0..15)
+            .map(|_| {
+                let until = clock::now() + Nanos::from_micros(100);
+                clock::sleep_until(until);
+                clock::now().since(until).0
+            })
+            .collect();
+        over.sort_unstable();
+        let run_time = self.due(u64::from(self.pace.run)).0;
+        Nanos(over[over.len() / 2].min(if self.pace.spinning { u64::MAX } else { run_time / 8 }))
+    }
+
+    /// Waits for `due` (since the trial's start).
+    #[inline]
+    fn wait_until(&self, due: Nanos, stretch: Nanos) {
+        let moment = self.start + due;
+        loop {
+            let now = clock::now();
+            if now >= moment {
+                return;
+            }
+            let left = moment.since(now);
+            // A spinning sender sleeps too when nothing is due for long.
+            let sleep_above = if self.pace.spinning { Nanos::from_millis(2) } else { stretch };
+            if left > sleep_above {
+                clock::sleep_until(Nanos(moment.0 - stretch.0));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Waits until the receiver has room for the queries below `end`; false if it has none for two timeouts' time.
+    fn await_room(&self, end: u64) -> bool {
+        let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
+        while !self.ledger.has_room(end) {
+            if clock::now() > give_up {
+                return false;
+            }
+            std::thread::sleep(Nanos::from_micros(200).into());
+        }
+        true
+    }
+
+    fn send_run(&self, next: u64, end: u64, packets: &mut [u8], offload: &mut bool, sent: &mut Sent) {
+        let len = self.template.len();
+        let mut from = next;
+        while from < end {
+            let to = (from + u64::from(self.pace.block)).min(end);
+            let mut port = 0;
+            for (k, packet) in (from..to).zip(packets.chunks_mut(len)) {
+                let (its_port, id) = self.ids.place(k);
+                port = its_port;
+                QueryTemplate::patch(packet, id, self.names.address(self.shard.index(k)));
+            }
+            let packets = &packets[..len * (to - from) as usize];
+            self.send_block(from, to, &self.ports.connected[port], packets, offload, sent);
+            from = to;
+        }
+        self.progress.add_sent(end - next);
+    }
+
+    /// Sends queries `from..to`, which are in `packets`, from one port: together if the kernel can, else one by one.
+    fn send_block(&self, from: u64, to: u64, port: &Endpoint, packets: &[u8], offload: &mut bool, sent: &mut Sent) {
+        let len = self.template.len();
+        if *offload && to - from > 1 {
+            self.stamp(from, to);
+            match port.send_segmented(packets, len as u16) {
+                Ok(()) => return self.book(from, to, sent),
+                // No segmentation here; the packets have not left, so they are sent (and stamped again) one by one.
+                Err(e) if matches!(e.raw_os_error(), Some(libc_errors::EIO | libc_errors::EINVAL)) => *offload = false,
+                // Anything else, such as an ICMP error that was waiting, concerns this call only.
+                Err(_) => {}
+            }
+        }
+        for (k, packet) in (from..to).zip(packets.chunks(len)) {
+            self.send_one(k, port, packet, sent);
+        }
+    }
+
+    fn send_one(&self, k: u64, port: &Endpoint, packet: &[u8], sent: &mut Sent) {
+        for attempt in 0..SEND_TRIES {
+            self.stamp(k, k + 1);
+            match port.send(packet) {
+                Ok(()) => return self.book(k, k + 1, sent),
+                // An ICMP error of an earlier query is reported once, and this query has not been sent yet.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(_) => std::thread::sleep(Nanos::from_micros(50 << attempt).into()),
+            }
+        }
+        self.ledger.withdraw(k);
+        sent.refused += 1;
+        if sent.refused == 1 {
+            let why = port.send(&[]).err().map_or_else(|| "no longer".to_owned(), |e| e.to_string());
+            sent.faults.push(format!("the kernel refused to send query {k}: {why}"));
+        }
+    }
+
+    /// Enters queries into the ledger with this moment. Before the packet leaves: a reply is never faster than it looks, and
+    /// always finds its query.
+    #[inline]
+    fn stamp(&self, from: u64, to: u64) {
+        let now = clock::now().since(self.start);
+        for k in from..to {
+            self.ledger.stamp(k, now);
+        }
+        self.ledger.publish(to);
+    }
+
+    #[inline]
+    fn book(&self, from: u64, to: u64, sent: &mut Sent) {
+        sent.queries += to - from;
+        for k in from..to {
+            let left = self.ledger.sent(k).unwrap_or_default();
+            sent.pacing.record(self.due(k), left);
+        }
+    }
+}
+
+/// The error numbers by which a kernel says that it has no segmentation (the same on all Linux architectures).
+mod libc_errors {
+    pub(super) const EIO: i32 = 5;
+    pub(super) const EINVAL: i32 = 22;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_leave_together_only_where_they_must() {
+        let burst = Nanos::from_micros(50);
+        let pace = |spinning, offload, ns| Pace::choose(spinning, offload, Nanos(ns), burst);
+        assert_eq!(pace(true, true, 10_000), Pace { spinning: true, run: 1, block: 1 });
+        assert_eq!(pace(true, true, 1_000), Pace { spinning: true, run: 50, block: 50 });
+        assert_eq!(pace(false, true, 10_000), Pace { spinning: false, run: 5, block: 5 });
+        assert_eq!(pace(false, false, 10_000), Pace { spinning: false, run: 5, block: 1 });
+        assert_eq!(pace(false, true, 1_000_000), Pace { spinning: false, run: 1, block: 1 });
+        assert_eq!(pace(true, true, 100).run, 64);
+    }
+}

@@ -1,0 +1,431 @@
+//! A trial from plan to result: sets up the shards, starts them at one moment, adds up what they bring.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use hdrhistogram::Histogram;
+use method::pacing::PacingRecorder;
+use method::records::Counts;
+use method::units::{CpuId, Nanos, QueryIndex};
+use method::verdict::{Evidence, Verdict, decide};
+use net::affinity::{Urgency, allowed_cpus};
+use net::clock;
+use net::drops::{InterfaceCounters, interface_counters, interface_towards};
+use net::socket::Endpoint;
+use wire::template::QueryTemplate;
+
+use super::expect::Expectation;
+use super::ids::IdPlan;
+use super::ledger::Ledger;
+use super::plan::{PlanError, Spin, TrialPlan};
+use super::preload::preload;
+use super::receiver::{Received, Receiver};
+use super::recorder::{RecordContext, RecordError, Recorder};
+use super::result::{NamesUsed, Rtt, Sending, TesterDrops, TrialResult, noncompliance};
+use super::sender::{MAX_RUN, Pace, Sender, Sent};
+
+/// From the moment when the threads start to the first query: they pin themselves and measure their timers meanwhile.
+const LEAD: Nanos = Nanos::from_millis(30);
+/// Traffic that the receive buffers should hold while the receiver does not run.
+const BUFFERED: Nanos = Nanos::from_millis(50);
+/// What the kernel charges a buffer for one small packet, in octets.
+const PACKET_CHARGE: u64 = 768;
+
+/// Why there is no result at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrialError {
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The records cannot be written.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// No socket towards the server.
+    #[error("cannot open a socket towards {server}: {source}")]
+    Socket {
+        /// The server.
+        server: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The interface's counters cannot be read.
+    #[error("cannot find or read the interface towards {server}, whose drops must be known: {source}")]
+    Interface {
+        /// The server.
+        server: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No thread could be started.
+    #[error("cannot start a thread: {source}")]
+    Thread {
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A shard: every `of`-th query, beginning with `number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) number: u16,
+    pub(super) of: u16,
+}
+
+impl Shard {
+    /// The trial's index of the shard's query `k`.
+    #[inline]
+    pub(super) fn index(self, k: u64) -> QueryIndex {
+        QueryIndex(k * u64::from(self.of) + u64::from(self.number))
+    }
+
+    /// How many of the trial's `total` queries are the shard's.
+    pub(super) fn queries(self, total: u64) -> u64 {
+        total.saturating_sub(u64::from(self.number)).div_ceil(u64::from(self.of))
+    }
+}
+
+/// What a running trial can be asked about from another thread; a second or so behind at most.
+#[derive(Default)]
+pub struct Progress {
+    sent: AtomicU64,
+    shards: Vec<ShardProgress>,
+}
+
+#[derive(Default)]
+struct ShardProgress {
+    valid: AtomicU64,
+    decided: AtomicU64,
+}
+
+impl Progress {
+    /// For a trial of `plan`.
+    pub fn new(plan: &TrialPlan) -> Arc<Progress> {
+        Arc::new(Progress {
+            sent: AtomicU64::new(0),
+            shards: (0..plan.threads).map(|_| ShardProgress::default()).collect(),
+        })
+    }
+
+    /// Queries sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Valid replies so far.
+    pub fn valid(&self) -> u64 {
+        self.shards.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Queries whose outcome is known.
+    pub fn decided(&self) -> u64 {
+        self.shards.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn add_sent(&self, n: u64) {
+        self.sent.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_received(&self, shard: Shard, valid: u64, decided: u64) {
+        let progress = &self.shards[usize::from(shard.number)];
+        progress.valid.store(valid, Ordering::Relaxed);
+        progress.decided.store(decided, Ordering::Relaxed);
+    }
+}
+
+/// Carries out one trial. `progress` was made for the same plan.
+///
+/// # Errors
+/// Only what keeps the trial from being carried out. Whatever the server does is part of the result.
+pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
+    plan.check()?;
+    let expectation = Expectation {
+        aaaa_share: plan.aaaa_share,
+        check_own_aaaa: plan.check_own_aaaa,
+        prefixes: plan.prefixes.clone(),
+    };
+    let at = |source| TrialError::Interface { server: plan.server, source };
+    let interface = interface_towards(plan.server).map_err(at)?;
+    let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation)? } else { 0 };
+    if unresolved > 0 {
+        return Ok(failed_before_it_began(plan, unresolved));
+    }
+
+    let started = clock::ClockPair::sample();
+    let start = started.monotonic() + LEAD;
+    let wall_start = started.wall() + LEAD;
+    let context = RecordContext::new(plan, wall_start);
+    let recorder = plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
+    let setup = Setup::new(plan, expectation)?;
+    let before = interface_counters(&interface).map_err(at)?;
+    let outcome = setup.run_shards(start, recorder.as_ref(), progress)?;
+    let after = interface_counters(&interface).map_err(at)?;
+    let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
+    Ok(conclude(plan, &setup, outcome, drops_between(before, after), records_lost, wall_start))
+}
+
+/// Everything that the shards need, opened and checked before the clock starts.
+struct Setup<'a> {
+    plan: &'a TrialPlan,
+    pace: Pace,
+    expectation: Expectation,
+    template: QueryTemplate,
+    receive_buffer: usize,
+    ports: Vec<Arc<Ports>>,
+}
+
+/// The source ports of a shard, each with the socket that catches what others send there.
+pub(super) struct Ports {
+    pub(super) connected: Vec<Endpoint>,
+    pub(super) strays: Vec<Endpoint>,
+}
+
+type ShardOutcome = (Sent, Received);
+
+impl<'a> Setup<'a> {
+    fn new(plan: &'a TrialPlan, expectation: Expectation) -> Result<Setup<'a>, TrialError> {
+        let at = |source| TrialError::Socket { server: plan.server, source };
+        let mut receive_buffer = usize::MAX;
+        let mut ports = Vec::new();
+        for number in 0..plan.threads {
+            let share = Shard { number, of: plan.threads }.queries(plan.source_ports.into());
+            let pairs = (0..share).map(|_| open_port(plan.server)).collect::<io::Result<Vec<_>>>().map_err(at)?;
+            let (connected, strays): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            receive_buffer = connected.iter().map(Endpoint::receive_buffer).min().unwrap_or(0).min(receive_buffer);
+            ports.push(Arc::new(Ports { connected, strays }));
+        }
+        let spinning = match plan.spin {
+            Spin::Always => true,
+            Spin::Never => false,
+            Spin::Auto => allowed_cpus().len() >= 2 * usize::from(plan.threads) + 2,
+        };
+        let interval = Nanos(plan.schedule().interval().0 * u64::from(plan.threads));
+        let pace = Pace::choose(spinning, plan.offload, interval, plan.max_burst);
+        let template = QueryTemplate::aaaa(&plan.domain);
+        Ok(Setup { plan, pace, expectation, template, receive_buffer, ports })
+    }
+
+    fn run_shards(
+        &self,
+        start: Nanos,
+        recorder: Option<&Recorder>,
+        progress: &Arc<Progress>,
+    ) -> Result<Vec<ShardOutcome>, TrialError> {
+        let mut threads = Vec::new();
+        for (number, ports) in self.ports.iter().enumerate() {
+            let shard = Shard { number: number as u16, of: self.plan.threads };
+            let (sender, receiver) = self.shard(shard, ports, start, recorder, progress);
+            let spawn = |name: &str| thread::Builder::new().name(format!("{name}-{number}"));
+            let at = |source| TrialError::Thread { source };
+            let receiving = spawn("receive").spawn(move || receiver.run()).map_err(at)?;
+            let sending = spawn("send").spawn(move || sender.run()).map_err(at)?;
+            threads.push((sending, receiving));
+        }
+        // A panic of a shard is a defect of ours; it must not look like a verdict.
+        let join = |(sending, receiving): (thread::JoinHandle<Sent>, thread::JoinHandle<Received>)| {
+            (sending.join().expect("a sender never panics"), receiving.join().expect("a receiver never panics"))
+        };
+        Ok(threads.into_iter().map(join).collect())
+    }
+
+    fn shard(
+        &self,
+        shard: Shard,
+        ports: &Arc<Ports>,
+        start: Nanos,
+        recorder: Option<&Recorder>,
+        progress: &Arc<Progress>,
+    ) -> (Sender, Receiver) {
+        let plan = self.plan;
+        let cpu = |n: usize| -> Option<CpuId> {
+            let position = usize::from(shard.number) * 2 + n;
+            plan.cpus.get(position % plan.cpus.len().max(1)).copied()
+        };
+        // Room for what is outstanding or remembered, and for a receiver that is a fifth of a second behind.
+        let remembered = plan.retention() + Nanos::from_millis(200);
+        let per_shard = plan.rate.0.div_ceil(u64::from(plan.threads));
+        let capacity = (u128::from(per_shard) * u128::from(remembered.0) / u128::from(Nanos::SECOND.0)) as u64;
+        let ledger = Arc::new(Ledger::new(capacity + 2 * MAX_RUN));
+        let ids = Arc::new(IdPlan::new(ports.connected.len() as u16, self.pace.block, &mut rand::rng()));
+        let sender = Sender {
+            shard,
+            schedule: plan.schedule(),
+            pace: self.pace,
+            names: plan.name_sequence(),
+            template: self.template.clone(),
+            ids: Arc::clone(&ids),
+            ledger: Arc::clone(&ledger),
+            ports: Arc::clone(ports),
+            cpu: cpu(0),
+            start,
+            progress: Arc::clone(progress),
+        };
+        let receiver = Receiver {
+            shard,
+            schedule: plan.schedule(),
+            timeout: plan.timeout,
+            retention: plan.retention(),
+            spinning: self.pace.spinning,
+            names: plan.name_sequence(),
+            template: self.template.clone(),
+            expectation: self.expectation.clone(),
+            ids,
+            ledger,
+            ports: Arc::clone(ports),
+            cpu: cpu(1),
+            start,
+            recorder: recorder.map(Recorder::for_shard),
+            progress: Arc::clone(progress),
+        };
+        (sender, receiver)
+    }
+}
+
+fn open_port(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
+    let (connected, strays) = Endpoint::client_pair(server)?;
+    connected.use_kernel_timestamps()?;
+    connected.use_receive_offload();
+    Ok((connected, strays))
+}
+
+fn drops_between(before: InterfaceCounters, after: InterfaceCounters) -> TesterDrops {
+    TesterDrops {
+        sockets: 0,
+        interface_receive: after.receive_drops.saturating_sub(before.receive_drops),
+        interface_send: after.send_drops.saturating_sub(before.send_drops),
+    }
+}
+
+/// Adds up the shards and decides.
+fn conclude(
+    plan: &TrialPlan,
+    setup: &Setup<'_>,
+    shards: Vec<ShardOutcome>,
+    mut drops: TesterDrops,
+    records_lost: u64,
+    wall_start: Nanos,
+) -> TrialResult {
+    let mut counts = Counts::default();
+    let mut faults = Vec::new();
+    let mut rtt: Option<Histogram<u64>> = None;
+    let mut pacing: Option<PacingRecorder> = None;
+    let mut real_time = true;
+    for (sent, received) in shards {
+        counts.merge(&Counts { sent: sent.queries, refused: sent.refused, ..received.counts });
+        drops.sockets += received.socket_drops;
+        real_time &= sent.urgency == Urgency::RealTime;
+        faults.extend(sent.faults);
+        faults.extend(received.faults);
+        match &mut rtt {
+            Some(sum) => sum.add(&received.rtt).expect("equal bounds"),
+            None => rtt = Some(received.rtt),
+        }
+        match &mut pacing {
+            Some(sum) => sum.merge(&sent.pacing),
+            None => pacing = Some(sent.pacing),
+        }
+    }
+    if records_lost > 0 {
+        faults.push(format!("the disk did not keep up: {records_lost} records are missing"));
+    }
+    let schedule = plan.schedule();
+    let pacing = pacing.map(|p| p.audit(&schedule)).unwrap_or_default();
+    let evidence = Evidence {
+        planned: schedule.count(),
+        counts: &counts,
+        pacing: &pacing,
+        tester_drops: drops.total(),
+        faults: &faults,
+    };
+    let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
+    let sending = Sending {
+        threads: plan.threads,
+        source_ports: plan.source_ports,
+        spinning: setup.pace.spinning,
+        real_time,
+        run: setup.pace.run,
+        block: setup.pace.block,
+        receive_buffer: setup.receive_buffer,
+    };
+    let mut result = blank_result(plan, wall_start);
+    result.throughput = counts.valid as f64 / plan.duration.as_secs_f64();
+    result.counts = counts;
+    result.tester_drops = drops.total();
+    result.tester_drops_at = drops;
+    result.rtt_us = rtt.as_ref().and_then(Rtt::of);
+    result.pacing = pacing;
+    result.warnings = warnings(plan, &sending);
+    result.sending = sending;
+    result.verdict = verdict;
+    result.reasons = reasons;
+    result
+}
+
+fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let held = plan.rate.0 as f64 * BUFFERED.as_secs_f64() / f64::from(plan.source_ports) * PACKET_CHARGE as f64;
+    if (sending.receive_buffer as f64) < held {
+        warnings.push(format!(
+            "the receive buffer of {} octets holds less than {} ms of replies; allow more: sysctl -w net.core.rmem_max={}",
+            sending.receive_buffer,
+            BUFFERED.0 / 1_000_000,
+            net::socket::WANTED_BUFFER
+        ));
+    }
+    if plan.retention() < Nanos(plan.timeout.0 * 2) {
+        warnings.push(format!(
+            "with {} source ports, replies later than {:.2} s count as lost and stray instead of late",
+            plan.source_ports,
+            plan.retention().as_secs_f64()
+        ));
+    }
+    warnings
+}
+
+/// The result of a trial that could not begin, because the DUT did not resolve the names that were to be cached.
+fn failed_before_it_began(plan: &TrialPlan, unresolved: u64) -> TrialResult {
+    let mut result = blank_result(plan, clock::wall());
+    result.reasons = vec![format!("{unresolved} of the names to be cached could not be resolved before the trial")];
+    result
+}
+
+fn blank_result(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
+    let noncompliance = noncompliance(plan);
+    TrialResult {
+        rate: plan.rate,
+        duration_s: plan.duration.as_secs_f64(),
+        timeout_s: plan.timeout.as_secs_f64(),
+        server: plan.server.to_string(),
+        names: NamesUsed {
+            range: plan.names.to_string(),
+            first: plan.first_name,
+            count: plan.names_needed(),
+        },
+        aaaa_share: plan.aaaa_share,
+        cached_share: plan.cached_share,
+        started_unix_s: wall_start.as_secs_f64(),
+        counts: Counts::default(),
+        throughput: 0.0,
+        tester_drops: 0,
+        tester_drops_at: TesterDrops::default(),
+        rtt_us: None,
+        pacing: method::pacing::Pacing::default(),
+        sending: Sending {
+            threads: plan.threads,
+            source_ports: plan.source_ports,
+            spinning: false,
+            real_time: false,
+            run: 1,
+            block: 1,
+            receive_buffer: 0,
+        },
+        verdict: Verdict::Failed,
+        reasons: Vec::new(),
+        warnings: Vec::new(),
+        compliant: noncompliance.is_empty(),
+        noncompliance,
+    }
+}

@@ -1,0 +1,343 @@
+//! The reference DUT: looks like a DNS64 server and has a known capacity, loss, lateness and wrongness, so that the whole
+//! tester can be held against the truth.
+//!
+//! It needs no AuthDNS behind it: the address is in the name. A query takes a token or is dropped at once, by the time at
+//! which the *kernel* received it, so that this program's own scheduling changes nothing.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use method::units::{CpuId, Nanos, Qps, Share};
+use net::affinity::pin_to;
+use net::batch::{ServerBatch, Wait};
+use net::clock;
+use net::socket::Endpoint;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde::{Deserialize, Serialize};
+use wire::name::{Domain, parse_label};
+use wire::template::HEADER_LEN;
+
+use crate::authdns::AuthError;
+use crate::authdns::answer::{MAX_REPLY, Transport, Zone};
+use crate::delay_line::{Delay, DelayLine};
+
+/// How the reference DUT behaves. Of any 100 consecutive names, exactly the given shares are lost, late and wrong; the three
+/// do not overlap.
+#[derive(Clone, Debug)]
+pub struct ReferenceConfig {
+    /// Addresses to serve, over UDP. They share the capacity only if there is one of them.
+    pub listen: SocketAddr,
+    /// Queries that are answered per second; the rest is dropped at once. None: all are answered.
+    pub capacity: Option<Qps>,
+    /// How much unused capacity can be saved up, as time at full capacity.
+    pub burst: Nanos,
+    /// The zone whose names are answered.
+    pub domain: Domain,
+    /// Share of names with an AAAA record of their own.
+    pub aaaa_share: Share,
+    /// The /96 prefix of the synthesized addresses.
+    pub prefix: Ipv6Addr,
+    /// Share of queries that get no reply.
+    pub loss: Share,
+    /// Share of queries whose reply is held back by `late_by`.
+    pub late_share: Share,
+    /// How late those are.
+    pub late_by: Nanos,
+    /// Share of queries that get a wrong address.
+    pub wrong_share: Share,
+    /// How long every other reply is held back.
+    pub delay: Delay,
+    /// The CPU of the worker.
+    pub cpu: Option<CpuId>,
+}
+
+/// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReferenceCounters {
+    /// Packets received.
+    pub received: u64,
+    /// Replies made, late and wrong ones included.
+    pub answered: u64,
+    /// Queries dropped for want of a token.
+    pub over_capacity: u64,
+    /// Replies withheld by `--loss`.
+    pub lost: u64,
+    /// Packets that were no queries.
+    pub ignored: u64,
+    /// Queries that the kernel dropped: this program was too slow, and its capacity is not the truth.
+    pub socket_drops: u64,
+}
+
+/// A token bucket whose long-term rate is exact.
+///
+/// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial begins alike: after a
+/// pause of [`TokenBucket::NEW_TRIAL`] the bucket holds a small credit, which covers the first moments (queries that leave
+/// together), and which is paid back over the first half second. So at any time after that no more than capacity · time
+/// queries have been answered, and a trial of half a second or more above the capacity loses queries.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    /// Nanoseconds that one query costs, in 2⁻²⁰ ns: exact to one query in hours.
+    cost: u64,
+    burst: i64,
+    credit: i64,
+    last: Option<Nanos>,
+    began: Nanos,
+    /// Saved-up time in 2⁻²⁰ ns.
+    level: i64,
+    repaid: i64,
+}
+
+impl TokenBucket {
+    /// A pause after which the next query begins a new trial.
+    pub const NEW_TRIAL: Nanos = Nanos::from_millis(100);
+    /// The credit at a trial's begin, as time at full capacity.
+    pub const CREDIT: Nanos = Nanos::from_millis(2);
+    /// Over how long it is paid back.
+    pub const REPAYMENT: Nanos = Nanos::from_millis(500);
+
+    const SCALE: u32 = 20;
+
+    /// A bucket that gives `capacity` tokens a second.
+    pub fn new(capacity: Qps, burst: Nanos) -> TokenBucket {
+        let scaled = |t: Nanos| (t.0 << Self::SCALE) as i64;
+        let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
+        // At least one query is covered, however low the capacity.
+        let credit = scaled(Self::CREDIT).max(cost as i64);
+        TokenBucket {
+            cost,
+            burst: scaled(burst).max(credit),
+            credit,
+            last: None,
+            began: Nanos(0),
+            level: 0,
+            repaid: 0,
+        }
+    }
+
+    /// Whether a query that arrived at `now` gets a token. Moments may not go back; one that does counts as the last one.
+    pub fn take(&mut self, now: Nanos) -> bool {
+        let passed = match self.last {
+            Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
+            _ => {
+                (self.began, self.level, self.repaid) = (now, self.credit, 0);
+                Nanos(0)
+            }
+        };
+        self.last = Some(self.last.unwrap_or(now).max(now));
+        self.level += (passed.0 << Self::SCALE) as i64;
+        // The part of the credit that is due by now. What was lent beyond the first query is paid back in full.
+        let lent = self.credit - self.cost as i64;
+        let share = now.since(self.began).0.min(Self::REPAYMENT.0);
+        let due = (i128::from(lent.max(0)) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
+        self.level -= due - self.repaid;
+        self.repaid = due;
+        self.level = self.level.min(self.burst);
+        let enough = self.level >= self.cost as i64;
+        if enough {
+            self.level -= self.cost as i64;
+        }
+        enough
+    }
+}
+
+/// A running reference DUT. Dropping it stops it.
+pub struct RunningReference {
+    address: SocketAddr,
+    counters: Arc<[AtomicU64; 6]>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningReference {
+    /// The address that it serves, port filled in.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it did so far.
+    pub fn counters(&self) -> ReferenceCounters {
+        let [received, answered, over_capacity, lost, ignored, socket_drops] =
+            std::array::from_fn(|i| self.counters[i].load(Ordering::Relaxed));
+        ReferenceCounters { received, answered, over_capacity, lost, ignored, socket_drops }
+    }
+}
+
+impl Drop for RunningReference {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts a reference DUT.
+///
+/// # Errors
+/// If the address cannot be served.
+pub fn start(config: ReferenceConfig) -> Result<RunningReference, AuthError> {
+    let address = config.listen;
+    let at = |source| AuthError::Listen { address, transport: "UDP", source };
+    if address.ip().is_unspecified() {
+        return Err(AuthError::WildcardDelay { address });
+    }
+    let endpoint = Endpoint::listen(address, 1).map_err(at)?.remove(0);
+    endpoint.use_kernel_timestamps().map_err(at)?;
+    endpoint.set_receive_timeout(Duration::from_millis(100)).map_err(at)?;
+    let address = endpoint.local_address().map_err(at)?;
+    let counters: Arc<[AtomicU64; 6]> = Arc::default();
+    let stop = Arc::new(AtomicBool::new(false));
+    let worker = Worker::new(config, Arc::new(endpoint), Arc::clone(&counters), Arc::clone(&stop));
+    let thread = thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
+    Ok(RunningReference { address, counters, stop, thread: Some(thread) })
+}
+
+/// What happens to the query for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Right,
+    Lost,
+    Late,
+    Wrong,
+}
+
+struct Worker {
+    config: ReferenceConfig,
+    zone: Zone,
+    endpoint: Arc<Endpoint>,
+    counters: Arc<[AtomicU64; 6]>,
+    stop: Arc<AtomicBool>,
+    bucket: Option<TokenBucket>,
+    rng: StdRng,
+}
+
+impl Worker {
+    fn new(config: ReferenceConfig, endpoint: Arc<Endpoint>, counters: Arc<[AtomicU64; 6]>, stop: Arc<AtomicBool>) -> Worker {
+        let zone = Zone::new(config.domain.clone(), config.aaaa_share, Duration::from_secs(1), Ipv4Addr::LOCALHOST)
+            .seen_through_dns64(config.prefix);
+        let bucket = config.capacity.map(|capacity| TokenBucket::new(capacity, config.burst));
+        Worker { config, zone, endpoint, counters, stop, bucket, rng: StdRng::seed_from_u64(1) }
+    }
+
+    fn run(mut self) {
+        if let Some(cpu) = self.config.cpu
+            && let Err(error) = pin_to(cpu)
+        {
+            tracing::warn!("cannot pin the reference DUT to CPU {}: {error}", cpu.0);
+        }
+        let endpoint = Arc::clone(&self.endpoint);
+        let line = DelayLine::new(Arc::clone(&endpoint));
+        let mut batch = ServerBatch::new(1500, MAX_REPLY);
+        while !self.stop.load(Ordering::Relaxed) {
+            let clocks = clock::ClockPair::sample();
+            let mut counts = ReferenceCounters::default();
+            let turn = batch.turn(&endpoint, Wait::ForOne, |query, source, out| {
+                // `clocks` is from before the receive; what matters is that distances between arrivals are kept.
+                let arrived = query.received.map_or_else(clock::now, |wall| {
+                    Nanos((wall.0 + clocks.monotonic().0).saturating_sub(clocks.wall().0))
+                });
+                let (len, held) = self.answer(query.bytes, arrived, out, &mut counts);
+                match (held, source.address()) {
+                    (Some(held), Some(to)) if len > 0 => {
+                        line.send_at(arrived + held, to, &out[..len]);
+                        0
+                    }
+                    _ => len,
+                }
+            });
+            counts.received = turn.unwrap_or_default().received as u64;
+            self.publish(&counts);
+        }
+    }
+
+    /// Writes the reply, if there is to be one; returns its length and for how long to hold it back.
+    fn answer(&mut self, query: &[u8], arrived: Nanos, out: &mut [u8], counts: &mut ReferenceCounters) -> (usize, Option<Nanos>) {
+        let (len, ..) = self.zone.answer(query, Transport::Udp, out);
+        if len == 0 {
+            counts.ignored += 1;
+            return (0, None);
+        }
+        if self.bucket.as_mut().is_some_and(|bucket| !bucket.take(arrived)) {
+            counts.over_capacity += 1;
+            return (0, None);
+        }
+        let fate = self.fate(query);
+        if fate == Fate::Lost {
+            counts.lost += 1;
+            return (0, None);
+        }
+        if fate == Fate::Wrong && len > HEADER_LEN {
+            // The last octet of the only record is the last of its address.
+            out[len - 1] ^= 1;
+        }
+        counts.answered += 1;
+        let delay = (!self.config.delay.is_none()).then(|| self.config.delay.draw(&mut self.rng));
+        (len, if fate == Fate::Late { Some(self.config.late_by) } else { delay })
+    }
+
+    fn fate(&self, query: &[u8]) -> Fate {
+        let label = query.get(HEADER_LEN + 1..HEADER_LEN + 16).and_then(parse_label);
+        let Some(name) = label.map(|address| u64::from(u32::from(address))) else { return Fate::Right };
+        let (loss, late, wrong) =
+            (self.config.loss.per_hundred(), self.config.late_share.per_hundred(), self.config.wrong_share.per_hundred());
+        // Growing shares contain each other, so their differences are exact shares that do not overlap.
+        let within = |percent: u8| Share::percent(percent).selects(name);
+        match () {
+            () if within(loss) => Fate::Lost,
+            () if within(loss.saturating_add(late)) => Fate::Late,
+            () if within(loss.saturating_add(late).saturating_add(wrong)) => Fate::Wrong,
+            () => Fate::Right,
+        }
+    }
+
+    fn publish(&self, counts: &ReferenceCounters) {
+        let values = [counts.received, counts.answered, counts.over_capacity, counts.lost, counts.ignored];
+        for (sum, n) in self.counters.iter().zip(values) {
+            sum.fetch_add(n, Ordering::Relaxed);
+        }
+        self.counters[5].store(self.endpoint.drops(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Offers `rate` for `seconds`, through `arrival`; returns how many were dropped.
+    fn dropped(capacity: u64, rate: u64, seconds: u64, arrival: impl Fn(u64) -> u64) -> u64 {
+        let mut bucket = TokenBucket::new(Qps(capacity), Nanos::from_millis(50));
+        let start = 1_000_000_000;
+        (0..rate * seconds).filter(|&i| !bucket.take(Nanos(start + arrival(i * 1_000_000_000 / rate)))).count() as u64
+    }
+
+    #[test]
+    fn exact_sending_passes_up_to_the_capacity_and_not_above() {
+        for capacity in [1_000, 7_777, 100_000] {
+            assert_eq!(dropped(capacity, capacity * 999 / 1000, 2, |t| t), 0, "{capacity}");
+            assert!(dropped(capacity, capacity + capacity / 1000 + 1, 2, |t| t) > 0, "{capacity}");
+            let excess = dropped(capacity, capacity * 2, 1, |t| t);
+            assert!(excess.abs_diff(capacity) <= 1 + capacity / 250, "{capacity}: {excess}");
+        }
+    }
+
+    #[test]
+    fn bunches_and_stalls_of_the_sender_cost_nothing() {
+        let bunched = |t: u64| t.div_ceil(100_000) * 100_000;
+        assert_eq!(dropped(100_000, 99_800, 2, bunched), 0);
+        let stall = |t: u64| if (900_000_000..910_000_000).contains(&t) { 910_000_000 } else { t };
+        assert_eq!(dropped(100_000, 99_800, 2, stall), 0);
+    }
+
+    #[test]
+    fn every_trial_begins_alike() {
+        let mut bucket = TokenBucket::new(Qps(1000), Nanos::from_millis(50));
+        for trial in 1..4u64 {
+            let burst = (0..100).filter(|_| bucket.take(Nanos(trial * 1_000_000_000))).count();
+            assert_eq!(burst, 2, "two milliseconds' credit");
+        }
+    }
+}
