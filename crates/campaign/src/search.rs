@@ -1,0 +1,451 @@
+//! A set of searches: RFC 8219 §9.2 with its repetitions, statistics and self-test limit.
+
+use std::time::Duration;
+
+use method::search::{Found, Search, SearchRange};
+use method::selftest::allowed_rate;
+use method::stats::Summary;
+use method::units::Qps;
+use method::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use tester::measurer::TrialError;
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::{TrialResult, noncompliance};
+
+use crate::journal::{Entry, Finished, Journal, JournalError, Started};
+
+/// Repetitions that RFC 8219 §9.2 asks for at least.
+pub const COMPLIANT_REPEATS: u32 = 20;
+
+/// What to search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchPlan {
+    /// The trial, but for its rate and its first name.
+    pub trial: TrialPlan,
+    /// Where to search.
+    pub range: SearchRange,
+    /// How many times.
+    pub repeat: u32,
+    /// Pause between trials.
+    pub pause: Duration,
+    /// Whether the names may begin again when the block is used up.
+    pub reuse_names: bool,
+    /// The self-test that the tester passed.
+    pub self_test: Option<PassedSelfTest>,
+}
+
+/// The self-test that says up to which rate results are more than lower bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PassedSelfTest {
+    /// The rate at which it passed; of several the smallest (seed 001).
+    pub passed: Qps,
+    /// Its reserve δ.
+    pub delta: f64,
+}
+
+impl SearchPlan {
+    /// The trial at `rate` whose names begin at `first_name`.
+    pub fn trial_at(&self, rate: Qps, first_name: u64) -> TrialPlan {
+        TrialPlan { rate, first_name, ..self.trial.clone() }
+    }
+
+    /// The most names that the set can take: every search of the full length, at the highest rate.
+    pub fn most_names(&self) -> u64 {
+        let span = (self.range.max.0 - self.range.min.0).max(1) / self.range.resolution.0.max(1) + 1;
+        let trials = u64::from(span.ilog2()) + 3;
+        let each = self.trial_at(self.range.max, 0).names_needed();
+        each.saturating_mul(trials).saturating_mul(self.repeat.into())
+    }
+
+    /// Up to which rate the self-test vouches for the tester.
+    pub fn allowed(&self) -> Option<Qps> {
+        let trial = &self.trial;
+        self.self_test.map(|t| allowed_rate(t.passed, trial.aaaa_share, trial.cached_share, t.delta))
+    }
+
+    /// In which points the set is not as RFC 8219 §9.2 wants it.
+    pub fn noncompliance(&self) -> Vec<String> {
+        let mut points = noncompliance(&self.trial);
+        if self.repeat < COMPLIANT_REPEATS {
+            points.push(format!("{} repetitions, not at least {COMPLIANT_REPEATS}", self.repeat));
+        }
+        match &self.self_test {
+            None => points.push("no self-test was given (--self-test-passed)".into()),
+            Some(t) if t.delta < method::selftest::MIN_DELTA => {
+                points.push(format!("the self-test's reserve is {}, less than 0.1", t.delta));
+            }
+            Some(_) => {}
+        }
+        if self.range.resolution > Qps(1) {
+            points.push(format!("the resolution is {} queries/s, not 1", self.range.resolution));
+        }
+        if self.reuse_names {
+            points.push("names may have repeated".into());
+        }
+        points
+    }
+}
+
+/// What a set of searches found. Serialized it is the contract's search object (design.md).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchResult {
+    /// Median, percentiles and dispersion of the results, in queries per second. A search whose lowest rate failed counts as 0.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Whether all of it is as RFC 8219 §9.2 wants it.
+    pub compliant: bool,
+    /// In which points it is not.
+    pub noncompliance: Vec<String>,
+    /// Whether the DUT may do more than the median.
+    pub lower_bound: bool,
+    /// Why.
+    pub lower_bound_reasons: Vec<String>,
+    /// Up to which rate the self-test vouches for the tester.
+    pub self_test_allows: Option<Qps>,
+    /// What each search found.
+    pub repeats: Vec<Found>,
+    /// Trials that the tester spoiled.
+    pub invalid_trials: usize,
+    /// All trials in order.
+    pub trials: Vec<TrialResult>,
+}
+
+impl SearchResult {
+    fn conclude(plan: &SearchPlan, repeats: Vec<Found>, trials: Vec<TrialResult>) -> Option<SearchResult> {
+        let rates: Vec<f64> = repeats.iter().map(|f| f.highest.map_or(0.0, |rate| rate.0 as f64)).collect();
+        let summary = Summary::of(&rates)?;
+        let mut reasons = Vec::new();
+        let open = repeats.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
+        if open > 0 {
+            reasons.push(format!("{open} searches passed at the highest rate, {}", plan.range.max));
+        }
+        let blocked = repeats.iter().filter(|f| f.unmeasurable.is_some()).count();
+        if blocked > 0 {
+            reasons.push(format!("in {blocked} searches the tester could not measure the next higher rate"));
+        }
+        let allowed = plan.allowed();
+        if let Some(allowed) = allowed
+            && summary.median > allowed.0 as f64
+        {
+            reasons.push(format!("the self-test vouches for the tester up to {allowed} queries/s only"));
+        }
+        let noncompliance = plan.noncompliance();
+        Some(SearchResult {
+            summary,
+            compliant: noncompliance.is_empty(),
+            noncompliance,
+            lower_bound: !reasons.is_empty(),
+            lower_bound_reasons: reasons,
+            self_test_allows: allowed,
+            repeats,
+            invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
+            trials,
+        })
+    }
+}
+
+/// Why a set of searches did not end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// A trial could not be carried out.
+    #[error(transparent)]
+    Trial(#[from] TrialError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The journal contradicts itself.
+    #[error("the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due")]
+    Replay {
+        /// Which search.
+        repeat: u32,
+        /// What it holds.
+        found: Qps,
+        /// What was due.
+        expected: Option<Qps>,
+    },
+    /// No names left.
+    #[error("the names of {range} are used up; take a larger block such as --names 0.0.0.0/0, or --reuse-names")]
+    NamesUsedUp {
+        /// The block.
+        range: String,
+    },
+}
+
+/// Where a set of searches stands; shown while it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Which search, from 0.
+    pub repeat: u32,
+    /// How many there will be.
+    pub of: u32,
+    /// The rate of the trial that is about to begin.
+    pub rate: Qps,
+    /// Highest rate that passed and lowest that did not, in this search.
+    pub bracket: (Option<Qps>, Option<Qps>),
+}
+
+/// What a set of searches needs from outside: something that carries out trials, and somebody who watches.
+pub trait Runner {
+    /// Carries out one trial.
+    ///
+    /// # Errors
+    /// If it cannot be carried out.
+    fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError>;
+    /// Told each result.
+    fn finished(&mut self, trial: &TrialResult);
+    /// Waits between trials.
+    fn pause(&mut self, pause: Duration);
+}
+
+/// Carries out a set of searches, or what is left of it: `done` is what the journal holds already.
+///
+/// # Errors
+/// If a trial cannot be carried out, the journal not be written, or the names are used up.
+pub fn run(
+    plan: &SearchPlan,
+    journal: &mut Journal,
+    done: Vec<Entry>,
+    runner: &mut dyn Runner,
+) -> Result<Option<SearchResult>, SearchError> {
+    let mut course = Course::default();
+    let mut names_until = plan.trial.first_name;
+    let mut replay = Vec::new();
+    for entry in done {
+        match entry {
+            Entry::Started(started) => names_until = names_until.max(started.first_name + started.names),
+            Entry::Finished(finished) => replay.push(*finished),
+            Entry::Plan(_) => {}
+        }
+    }
+    let mut replay = replay.into_iter();
+    for repeat in 0..plan.repeat {
+        let mut search = Search::new(plan.range);
+        while let Some(rate) = search.next() {
+            let trial = match replay.next() {
+                Some(finished) if finished.repeat == repeat && finished.trial.rate == rate => finished.trial,
+                Some(finished) => {
+                    return Err(SearchError::Replay { repeat, found: finished.trial.rate, expected: Some(rate) });
+                }
+                None => {
+                    if !course.trials.is_empty() {
+                        runner.pause(plan.pause);
+                    }
+                    let standing = Standing { repeat, of: plan.repeat, rate, bracket: search.bracket() };
+                    let trial = new_trial(plan, standing, &mut names_until, journal, runner)?;
+                    runner.finished(&trial);
+                    trial
+                }
+            };
+            search.report(trial.verdict);
+            course.trials.push(trial);
+        }
+        course.repeats.extend(search.result());
+    }
+    if let Some(finished) = replay.next() {
+        return Err(SearchError::Replay { repeat: finished.repeat, found: finished.trial.rate, expected: None });
+    }
+    Ok(SearchResult::conclude(plan, course.repeats, course.trials))
+}
+
+#[derive(Default)]
+struct Course {
+    repeats: Vec<Found>,
+    trials: Vec<TrialResult>,
+}
+
+fn new_trial(
+    plan: &SearchPlan,
+    standing: Standing,
+    names_until: &mut u64,
+    journal: &mut Journal,
+    runner: &mut dyn Runner,
+) -> Result<TrialResult, SearchError> {
+    let needed = plan.trial_at(standing.rate, 0).names_needed();
+    let first = plan.trial.first_name;
+    // A block that is used from its middle goes on at its beginning: names are positions modulo the block's size.
+    if *names_until - first + needed > plan.trial.names.count() {
+        if !plan.reuse_names {
+            return Err(SearchError::NamesUsedUp { range: plan.trial.names.to_string() });
+        }
+        *names_until = first;
+    }
+    let trial = plan.trial_at(standing.rate, *names_until);
+    let started =
+        Started { repeat: standing.repeat, rate: standing.rate, first_name: *names_until, names: needed };
+    *names_until += needed;
+    journal.append(&Entry::Started(started))?;
+    let trial = runner.trial(&trial, standing)?;
+    journal.append(&Entry::Finished(Box::new(Finished { repeat: standing.repeat, trial: trial.clone() })))?;
+    Ok(trial)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use method::records::Counts;
+    use method::units::Nanos;
+    use std::path::Path;
+    use tester::measurer::result::{NamesUsed, Sending, TesterDrops};
+
+    fn plan(repeat: u32) -> SearchPlan {
+        let mut trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
+        trial.duration = Nanos::SECOND;
+        SearchPlan {
+            trial,
+            range: SearchRange { min: Qps(10), max: Qps(1000), resolution: Qps(1), invalid_retries: 2 },
+            repeat,
+            pause: Duration::ZERO,
+            reuse_names: false,
+            self_test: Some(PassedSelfTest { passed: Qps(1100), delta: 0.1 }),
+        }
+    }
+
+    fn result(plan: &TrialPlan, verdict: Verdict) -> TrialResult {
+        TrialResult {
+            rate: plan.rate,
+            duration_s: 1.0,
+            timeout_s: 1.0,
+            server: String::new(),
+            names: NamesUsed { range: String::new(), first: plan.first_name, count: plan.names_needed() },
+            aaaa_share: plan.aaaa_share,
+            cached_share: plan.cached_share,
+            started_unix_s: 0.0,
+            counts: Counts::default(),
+            throughput: 0.0,
+            tester_drops: 0,
+            tester_drops_at: TesterDrops::default(),
+            rtt_us: None,
+            pacing: method::pacing::Pacing::default(),
+            sending: Sending {
+                threads: 1,
+                source_ports: 1,
+                spinning: false,
+                real_time: false,
+                run: 1,
+                block: 1,
+                receive_buffer: 0,
+            },
+            verdict,
+            reasons: Vec::new(),
+            warnings: Vec::new(),
+            compliant: false,
+            noncompliance: Vec::new(),
+        }
+    }
+
+    /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
+    struct Simulated {
+        capacity: u64,
+        lives: usize,
+        asked: Vec<(Qps, u64, u64)>,
+    }
+
+    impl Runner for Simulated {
+        fn trial(&mut self, plan: &TrialPlan, _: Standing) -> Result<TrialResult, TrialError> {
+            self.asked.push((plan.rate, plan.first_name, plan.names_needed()));
+            if self.asked.len() > self.lives {
+                return Err(TrialError::Thread { source: std::io::Error::other("killed") });
+            }
+            Ok(result(plan, if plan.rate.0 <= self.capacity { Verdict::Passed } else { Verdict::Failed }))
+        }
+        fn finished(&mut self, _: &TrialResult) {}
+        fn pause(&mut self, _: Duration) {}
+    }
+
+    fn simulated(capacity: u64, lives: usize) -> Simulated {
+        Simulated { capacity, lives, asked: Vec::new() }
+    }
+
+    fn whole(path: &Path, plan: &SearchPlan, capacity: u64) -> (SearchResult, Vec<(Qps, u64, u64)>) {
+        let mut dut = simulated(capacity, usize::MAX);
+        let mut journal = Journal::create(path, plan).unwrap();
+        (run(plan, &mut journal, vec![], &mut dut).unwrap().unwrap(), dut.asked)
+    }
+
+    #[test]
+    fn trials_take_disjoint_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, asked) = whole(&folder.path().join("j"), &plan(3), 300);
+        for pair in asked.windows(2) {
+            assert_eq!(pair[0].1 + pair[0].2, pair[1].1);
+        }
+    }
+
+    #[test]
+    fn a_result_above_the_self_tests_limit_is_a_lower_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let (found, _) = whole(&folder.path().join("a"), &plan(3), 400);
+        assert_eq!((found.summary.median, found.lower_bound, found.self_test_allows), (400.0, false, Some(Qps(500))));
+        let (found, _) = whole(&folder.path().join("b"), &plan(3), 600);
+        assert_eq!((found.summary.median, found.lower_bound), (600.0, true), "{:?}", found.lower_bound_reasons);
+        let (found, _) = whole(&folder.path().join("c"), &plan(1), 5);
+        assert_eq!((found.summary.median, found.repeats[0].highest), (0.0, None));
+    }
+
+    #[test]
+    fn a_search_killed_anywhere_continues_without_loss_or_repetition() {
+        let folder = tempfile::tempdir().unwrap();
+        let (expected, all) = whole(&folder.path().join("whole"), &plan(2), 300);
+        for lives in 0..all.len() {
+            let path = folder.path().join(lives.to_string());
+            let mut first = simulated(300, lives);
+            let mut journal = Journal::create(&path, &plan(2)).unwrap();
+            run(&plan(2), &mut journal, vec![], &mut first).unwrap_err();
+            drop(journal);
+            let (mut journal, read, done) = Journal::open(&path).unwrap();
+            assert_eq!(read, plan(2));
+            let mut second = simulated(300, usize::MAX);
+            let found = run(&read, &mut journal, done, &mut second).unwrap().unwrap();
+            assert_eq!(found.summary, expected.summary);
+            let rates = |asked: &[(Qps, u64, u64)]| asked.iter().map(|a| a.0).collect::<Vec<_>>();
+            // The trial that was killed is the only one that is done again, and with names of its own.
+            let mut both = rates(&first.asked[..lives]);
+            both.extend(rates(&second.asked));
+            assert_eq!(both, rates(&all));
+            let killed = first.asked[lives];
+            assert!(second.asked[0].1 >= killed.1 + killed.2, "names of the killed trial are used again");
+        }
+    }
+
+    #[test]
+    fn a_journal_cut_at_any_byte_is_read_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        whole(&path, &plan(1), 300);
+        let bytes = std::fs::read(&path).unwrap();
+        let lines = |b: &[u8]| b.iter().filter(|&&c| c == b'\n').count();
+        for cut in (0..bytes.len()).step_by(7) {
+            let path = folder.path().join("cut");
+            std::fs::write(&path, &bytes[..cut]).unwrap();
+            match Journal::open(&path) {
+                Ok((_, _, entries)) => assert_eq!(entries.len() + 1, lines(&bytes[..cut])),
+                Err(error) => assert_eq!(lines(&bytes[..cut]), 0, "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_is_used_once_at_a_time_and_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let open = Journal::create(&path, &plan(1)).unwrap();
+        assert!(matches!(Journal::open(&path), Err(JournalError::Busy { .. })));
+        drop(open);
+        assert!(matches!(Journal::create(&path, &plan(1)), Err(JournalError::Io { .. })));
+    }
+
+    #[test]
+    fn names_are_not_reused_unless_asked_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut small = plan(1);
+        small.trial.names = "10.0.0.0/22".parse().unwrap();
+        let mut journal = Journal::create(&folder.path().join("a"), &small).unwrap();
+        let error = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap_err();
+        assert!(matches!(error, SearchError::NamesUsedUp { .. }), "{error}");
+        small.reuse_names = true;
+        let mut journal = Journal::create(&folder.path().join("b"), &small).unwrap();
+        let found = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap().unwrap();
+        assert!(!found.compliant && found.summary.median == 300.0);
+    }
+}
