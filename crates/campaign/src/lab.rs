@@ -1,1 +1,376 @@
-//! .
+//! Three hosts on one machine: network namespaces joined as in seed 001, Fig. 2.
+//!
+//! ```text
+//!              2001:2::/64                    198.18.0.0/24
+//! tester ::2 ─────────────── ::1 dut .1 ───────────────────── .2 auth
+//!    │                                                          │
+//!    └───────────── self-test: 198.18.1.0/24, 2001:2:1::/64 ────┘
+//!      .1, ::1                                            .2, ::2
+//! ```
+//!
+//! As root the namespaces have names (`ip netns`), with a prefix of ours. Without root they belong to a user namespace and
+//! live as long as three processes that hold them, whose ids are kept in a file.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use serde::{Deserialize, Serialize};
+
+/// One of the three hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Host {
+    /// Where the Measurer runs.
+    Tester,
+    /// Where the server under test runs.
+    Dut,
+    /// Where AuthDNS runs.
+    Auth,
+}
+
+impl Host {
+    const ALL: [Host; 3] = [Host::Tester, Host::Dut, Host::Auth];
+
+    fn word(self) -> &'static str {
+        match self {
+            Host::Tester => "tester",
+            Host::Dut => "dut",
+            Host::Auth => "auth",
+        }
+    }
+
+    /// The namespace's name as root sees it.
+    fn namespace(self) -> String {
+        format!("dns64bench-{}", self.word())
+    }
+}
+
+impl FromStr for Host {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Host, String> {
+        let found = Host::ALL.into_iter().find(|host| host.word() == s);
+        found.ok_or_else(|| format!("'{s}' is no host of the lab: tester, dut or auth"))
+    }
+}
+
+/// Why the lab cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// A command failed.
+    #[error("'{command}' failed: {why}")]
+    Command {
+        /// What was run.
+        command: String,
+        /// What it said.
+        why: String,
+    },
+    /// Neither root nor user namespaces.
+    #[error(
+        "without root the lab needs user namespaces, which this kernel does not allow: {why}; run as root, or: sysctl -w \
+         kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 kernel.apparmor_restrict_unprivileged_userns=0"
+    )]
+    NoUserNamespaces {
+        /// What the kernel said.
+        why: String,
+    },
+    /// It is not up.
+    #[error("the lab is not up: run dns64bench lab up")]
+    NotUp,
+    /// The system refused.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+fn io_error(doing: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+    let doing = doing.into();
+    move |source| LabError::Io { doing, source }
+}
+
+/// A link between two hosts: interface names and addresses at both ends.
+struct Link {
+    ends: [End; 2],
+}
+
+struct End {
+    host: Host,
+    interface: &'static str,
+    addresses: &'static [&'static str],
+}
+
+const LINKS: [Link; 3] = [
+    Link {
+        ends: [
+            End { host: Host::Tester, interface: "to-dut", addresses: &["2001:2::2/64"] },
+            End { host: Host::Dut, interface: "to-tester", addresses: &["2001:2::1/64"] },
+        ],
+    },
+    Link {
+        ends: [
+            End { host: Host::Dut, interface: "to-auth", addresses: &["198.18.0.1/24"] },
+            End { host: Host::Auth, interface: "to-dut", addresses: &["198.18.0.2/24"] },
+        ],
+    },
+    Link {
+        ends: [
+            End { host: Host::Tester, interface: "to-auth", addresses: &["198.18.1.1/24", "2001:2:1::1/64"] },
+            End { host: Host::Auth, interface: "to-tester", addresses: &["198.18.1.2/24", "2001:2:1::2/64"] },
+        ],
+    },
+];
+
+/// Makes the lab. If it is up already, nothing changes.
+///
+/// # Errors
+/// If the kernel or a missing program does not allow it; what was made is taken down again.
+pub fn up() -> Result<(), LabError> {
+    if is_up() {
+        return Ok(());
+    }
+    down()?;
+    let made = if geteuid().is_root() { up_as_root() } else { up_as_user() };
+    if made.is_err() {
+        let _ = down();
+    }
+    made
+}
+
+/// Takes the lab down. If it is not up, nothing happens.
+///
+/// # Errors
+/// If the namespaces cannot be removed.
+pub fn down() -> Result<(), LabError> {
+    if geteuid().is_root() {
+        for host in Host::ALL.iter().filter(|host| named(**host).exists()) {
+            ip(None, &["netns", "del", &host.namespace()])?;
+        }
+    } else if let Some(state) = State::read() {
+        for holder in state.holders.iter().filter(|holder| holder.lives()) {
+            let _ = kill(Pid::from_raw(holder.pid), Signal::SIGTERM);
+        }
+        fs::remove_file(State::path()).map_err(io_error("remove the lab's state file"))?;
+    }
+    Ok(())
+}
+
+/// Becomes `command` inside `host`; returns only if that fails.
+pub fn exec(host: Host, command: &[OsString]) -> LabError {
+    if let Err(error) = enter(host) {
+        return error;
+    }
+    let error = Command::new(&command[0]).args(&command[1..]).exec();
+    io_error(format!("run {}", command[0].display()))(error)
+}
+
+/// Whether all three hosts are there.
+pub fn is_up() -> bool {
+    if geteuid().is_root() {
+        Host::ALL.iter().all(|host| named(*host).exists())
+    } else {
+        State::read().is_some_and(|state| state.holders.len() == 3 && state.holders.iter().all(Holder::lives))
+    }
+}
+
+fn named(host: Host) -> PathBuf {
+    Path::new("/run/netns").join(host.namespace())
+}
+
+fn enter(host: Host) -> Result<(), LabError> {
+    if !is_up() {
+        return Err(LabError::NotUp);
+    }
+    let into = |path: &Path, kind| {
+        let file = File::open(path).map_err(io_error(format!("open {}", path.display())))?;
+        let entered = setns(file, kind).map_err(io::Error::from);
+        entered.map_err(io_error(format!("enter {}", path.display())))
+    };
+    if geteuid().is_root() {
+        return into(&named(host), CloneFlags::CLONE_NEWNET);
+    }
+    let state = State::read().ok_or(LabError::NotUp)?;
+    let holder = state.holders.iter().find(|holder| holder.host == host).ok_or(LabError::NotUp)?;
+    let proc = PathBuf::from(format!("/proc/{}/ns", holder.pid));
+    into(&proc.join("user"), CloneFlags::CLONE_NEWUSER)?;
+    into(&proc.join("net"), CloneFlags::CLONE_NEWNET)
+}
+
+fn up_as_root() -> Result<(), LabError> {
+    for host in Host::ALL {
+        ip(None, &["netns", "add", &host.namespace()])?;
+    }
+    let run = |host: Host, args: &[&str]| {
+        let namespace = host.namespace();
+        ip(None, &[&["-n", &namespace], args].concat())
+    };
+    join(&run, &|host| host.namespace())
+}
+
+fn up_as_user() -> Result<(), LabError> {
+    let mut holders = Vec::new();
+    let mut owner = None;
+    for host in Host::ALL {
+        let holder = Holder::start(host, owner)?;
+        owner = owner.or(Some(holder.pid));
+        holders.push(holder);
+        State { holders: holders.clone() }.write()?;
+    }
+    let pid = |host: Host| holders.iter().find(|h| h.host == host).map_or(0, |h| h.pid).to_string();
+    let run = |host: Host, args: &[&str]| ip(Some(&pid(host)), args);
+    join(&run, &pid)
+}
+
+/// Makes and configures the links. `run` runs `ip` in a host, `name` is how `ip` names a host's namespace.
+fn join(run: &dyn Fn(Host, &[&str]) -> Result<(), LabError>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> {
+    for host in Host::ALL {
+        run(host, &["link", "set", "lo", "up"])?;
+    }
+    for Link { ends: [near, far] } in &LINKS {
+        let namespace = name(far.host);
+        let link = ["link", "add", near.interface, "type", "veth", "peer", "name", far.interface, "netns", &namespace];
+        run(near.host, &link)?;
+        for end in [near, far] {
+            for address in end.addresses {
+                // Duplicate address detection would keep an IPv6 address unusable for a second.
+                let nodad: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
+                run(end.host, &[&["address", "add", address, "dev", end.interface], nodad].concat())?;
+            }
+            run(end.host, &["link", "set", end.interface, "up"])?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs `ip`, inside the namespaces of a process if one is given.
+fn ip(inside: Option<&str>, args: &[&str]) -> Result<(), LabError> {
+    let mut command = match inside {
+        None => Command::new("ip"),
+        Some(pid) => {
+            let mut command = Command::new("nsenter");
+            command.args(["-t", pid, "-U", "-n", "--preserve-credentials", "ip"]);
+            command
+        }
+    };
+    let shown = format!("ip {}", args.join(" "));
+    let output = command.args(args).output();
+    let output = output.map_err(io_error(format!("run '{shown}' (Debian packages iproute2 and util-linux)")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(LabError::Command { command: shown, why: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+}
+
+/// The processes that keep an unprivileged lab alive.
+#[derive(Serialize, Deserialize)]
+struct State {
+    holders: Vec<Holder>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Holder {
+    host: Host,
+    pid: i32,
+    /// When the kernel started it, so that a later process with the same id is not taken for it.
+    started: String,
+}
+
+impl State {
+    fn path() -> PathBuf {
+        let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        folder.join(format!("dns64bench-lab-{}.json", geteuid()))
+    }
+
+    fn read() -> Option<State> {
+        serde_json::from_slice(&fs::read(State::path()).ok()?).ok()
+    }
+
+    fn write(&self) -> Result<(), LabError> {
+        let bytes = serde_json::to_vec(self).map_err(io::Error::other).map_err(io_error("write the lab's state"))?;
+        fs::write(State::path(), bytes).map_err(io_error(format!("write {}", State::path().display())))
+    }
+}
+
+impl Holder {
+    /// Starts a process in new namespaces; the second and third join the user namespace of the first.
+    fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
+        let mut command;
+        match owner {
+            None => {
+                command = Command::new("unshare");
+                command.args(["-U", "--map-root-user", "-n"]);
+            }
+            Some(pid) => {
+                command = Command::new("nsenter");
+                command.args(["-t", &pid.to_string(), "-U", "--preserve-credentials", "unshare", "-n"]);
+            }
+        }
+        let program = std::env::current_exe().map_err(io_error("find this program"))?;
+        command.arg(program).args(["lab", "hold"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().map_err(io_error("run unshare (Debian package util-linux)"))?;
+        // It says a word when it is inside; if it cannot get there, unshare says why.
+        let mut word = [0; 3];
+        let stdout = child.stdout.take();
+        if stdout.is_none_or(|mut out| io::Read::read_exact(&mut out, &mut word).is_err()) {
+            let why = child.wait_with_output().map(|o| String::from_utf8_lossy(&o.stderr).trim().to_owned());
+            return Err(LabError::NoUserNamespaces { why: why.unwrap_or_default() });
+        }
+        let pid = child.id() as i32;
+        Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
+    }
+
+    fn lives(&self) -> bool {
+        started(self.pid).is_some_and(|started| started == self.started)
+    }
+}
+
+/// When the kernel started process `pid`, in its own unit (proc(5): field 22 of stat).
+fn started(pid: i32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.rsplit_once(')')?.1;
+    after_name.split_whitespace().nth(19).map(str::to_owned)
+}
+
+/// What a holding process does: says that it is there, and waits for its end.
+pub fn hold() -> ! {
+    use std::io::Write;
+    let _ = io::stdout().write_all(b"up\n");
+    let _ = io::stdout().flush();
+    loop {
+        nix::unistd::pause();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_links_are_those_of_seed_001() {
+        for (host, interfaces) in [(Host::Tester, 2), (Host::Dut, 2), (Host::Auth, 2)] {
+            let ends = LINKS.iter().flat_map(|link| &link.ends).filter(|end| end.host == host).count();
+            assert_eq!(ends, interfaces, "{host:?}");
+        }
+        assert_eq!("dut".parse(), Ok(Host::Dut));
+        assert!("server".parse::<Host>().is_err());
+    }
+
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_id() {
+        let me = std::process::id() as i32;
+        let holder = Holder { host: Host::Dut, pid: me, started: started(me).unwrap() };
+        assert!(holder.lives());
+        assert!(!Holder { started: "1".into(), ..holder }.lives());
+    }
+}

@@ -1,0 +1,402 @@
+//! The command line as typed; parsing does no I/O.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use method::units::{CpuId, Qps, Share};
+use tester::measurer::expect::Prefix;
+use wire::name::{Domain, NameRange};
+
+/// Measures how many queries per second a DNS64 server answers, by RFC 8219.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110, after_help = EXIT_STATUS)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_STATUS: &str = "Exit status: 0 passed or done, 1 the DUT failed, 2 bad usage, 3 the tester spoiled the trial, \
+                           4 this environment cannot be used.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Self-test and a short search on this host, unprivileged, in about a minute
+    Quickstart(Quickstart),
+    /// One trial at one rate
+    Measure(Measure),
+    /// Search for the highest rate that passes
+    Search(Box<Search>),
+    /// Show up to which rate the tester itself can be trusted
+    SelfTest(SelfTest),
+    /// AuthDNS: the authoritative server for all names of the tester
+    Auth(Auth),
+    /// A DNS64 imitation of known capacity, to hold the tester against the truth
+    ReferenceDut(ReferenceDut),
+    /// Print a zone file with AuthDNS's data, for other authoritative servers
+    Zone(Zone),
+    /// Three network namespaces joined as in the papers: tester, dut, auth
+    Lab(Lab),
+    /// What on this machine spoils measurements, and the commands that mend it
+    Check(Check),
+}
+
+/// What all measuring commands have in common.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Traffic {
+    /// How long to send; RFC 8219 asks for 60 s at least
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Duration,
+    /// A reply at or after this is late; RFC 8219 allows 1 s at most
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may need more takes 0.0.0.0/0]
+    #[arg(long, value_name = "A.B.C.D/LEN")]
+    pub(crate) names: Option<NameRange>,
+    /// Position in that block of the first name
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) aaaa_share: Share,
+    /// Share of queries for names that the DUT has just resolved (β)
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) cached_share: Share,
+    /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
+    #[arg(long, value_name = "P/LEN")]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
+    #[arg(long)]
+    pub(crate) any_aaaa: bool,
+    /// Share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub(crate) accept: f64,
+    /// Pairs of sending and receiving threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: u16,
+    /// UDP source ports, over all threads
+    #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS)]
+    pub(crate) source_ports: u16,
+    /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Option<CpuList>,
+    /// Whether senders burn CPU to be exact; auto: if there are CPUs to spare
+    #[arg(long, value_enum, default_value_t = SpinChoice::Auto)]
+    pub(crate) spin: SpinChoice,
+    /// How far from its time a query may leave so that it can leave together with others
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = humantime::parse_duration)]
+    pub(crate) max_burst: Duration,
+    /// Send queries that leave together from one port in one system call (UDP_SEGMENT) [default: yes; self-test: no]
+    #[arg(long, value_name = "YES", action = clap::ArgAction::Set)]
+    pub(crate) offload: Option<bool>,
+    /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+}
+
+/// How results are shown.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Display {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress, and results only
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SpinChoice {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Measure {
+    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) server: SocketAddr,
+    #[command(flatten)]
+    pub(crate) traffic: Traffic,
+    #[command(flatten)]
+    pub(crate) display: Display,
+    /// Queries per second to offer
+    #[arg(long, value_name = "QPS")]
+    pub(crate) rate: Qps,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// Continue the search of this journal, with the options that it was begun with
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic"])]
+    pub(crate) resume: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) new: NewSearch,
+    #[command(flatten)]
+    pub(crate) display: Display,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewSearch {
+    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "resume")]
+    pub(crate) server: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) traffic: Traffic,
+    /// Lowest rate to try
+    #[arg(long, value_name = "QPS", required_unless_present = "resume")]
+    pub(crate) min: Option<Qps>,
+    /// Highest rate to try
+    #[arg(long, value_name = "QPS", required_unless_present = "resume")]
+    pub(crate) max: Option<Qps>,
+    /// How close the result must be to the lowest rate that failed
+    #[arg(long, value_name = "QPS", default_value_t = Qps(1))]
+    pub(crate) resolution: Qps,
+    /// How many times to search; RFC 8219 asks for 20 at least
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) repeat: u32,
+    /// Pause between trials
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) pause: Duration,
+    /// How many times a trial that the tester spoiled is tried again
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) invalid_retries: u32,
+    /// Begin again with the names when the block is used up; not RFC 8219 compliant
+    #[arg(long)]
+    pub(crate) reuse_names: bool,
+    /// The rate at which the self-test passed; results above what it allows are lower bounds
+    #[arg(long, value_name = "QPS")]
+    pub(crate) self_test_passed: Option<Qps>,
+    /// The reserve δ of that self-test
+    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA)]
+    pub(crate) delta: f64,
+    /// Where to keep the journal [default: dns64bench-search-TIME.jsonl]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SelfTest {
+    /// AuthDNS, serving with --aaaa-share 1,, such as [2001:2::1]:53 or 198.18.0.1:53
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) server: SocketAddr,
+    #[command(flatten)]
+    pub(crate) traffic: Traffic,
+    #[command(flatten)]
+    pub(crate) display: Display,
+    /// The rate up to which DUTs are to be tested; α and β are those of that test
+    #[arg(long, value_name = "QPS")]
+    pub(crate) for_rate: Qps,
+    /// Reserve; RFC 8219 asks for 0.1 at least
+    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA)]
+    pub(crate) delta: f64,
+    /// How many trials must pass
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) repeat: u32,
+    /// Search for the highest rate that passes, up to this, instead; of the --repeat results the smallest counts
+    #[arg(long, value_name = "QPS")]
+    pub(crate) search_to: Option<Qps>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Auth {
+    /// Address to serve over UDP and TCP; may be given several times
+    #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1..)]
+    pub(crate) listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) zone: ZoneContent,
+    /// Workers per address [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// CPUs for the workers
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Option<CpuList>,
+    /// Hold every UDP reply back, by TIME or uniformly by TIME-TIME
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay)]
+    pub(crate) delay: DelayRange,
+    /// Withhold this share of the UDP replies
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_fraction)]
+    pub(crate) loss: f64,
+    /// Which replies are withheld and how long they are held back
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Unix socket on which every connection gets the counters as a JSON line
+    #[arg(long, value_name = "PATH")]
+    pub(crate) status: Option<PathBuf>,
+    /// Print the counters as JSON at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End after this time instead of on SIGINT or SIGTERM
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Option<Duration>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ZoneContent {
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Share of names that have an AAAA record
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) aaaa_share: Share,
+    /// TTL of all records in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    pub(crate) ttl: u32,
+    /// Address of the zone's name server
+    #[arg(long, value_name = "ADDR", default_value_t = Ipv4Addr::new(198, 18, 0, 2))]
+    pub(crate) ns_address: Ipv4Addr,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceDut {
+    /// Address to serve over UDP
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: SocketAddr,
+    /// Queries to answer per second; the rest is dropped at once
+    #[arg(long, value_name = "QPS")]
+    pub(crate) capacity: Qps,
+    /// How much unused capacity can be saved up
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = humantime::parse_duration)]
+    pub(crate) burst: Duration,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Share of names that have an AAAA record of their own
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) aaaa_share: Share,
+    /// Prefix (/96) of the synthesized addresses
+    #[arg(long, value_name = "P", default_value = "64:ff9b::")]
+    pub(crate) prefix: Ipv6Addr,
+    /// Share of queries that get no reply
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) loss: Share,
+    /// Hold replies back, by TIME or uniformly by TIME-TIME
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay)]
+    pub(crate) delay: DelayRange,
+    /// Share of queries that are answered only after --late-by
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) late_share: Share,
+    /// How late those replies are
+    #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = humantime::parse_duration)]
+    pub(crate) late_by: Duration,
+    /// Share of queries that get a wrong address
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) wrong_share: Share,
+    /// CPU to run on
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+    /// Print the counters as JSON at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Zone {
+    #[command(flatten)]
+    pub(crate) zone: ZoneContent,
+    /// Names to write
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16")]
+    pub(crate) names: NameRange,
+    /// File to write instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) action: LabAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabAction {
+    /// Make the namespaces and their links; does nothing if they exist
+    Up,
+    /// Take them down
+    Down,
+    /// Run a command in one of them
+    Exec {
+        /// tester, dut or auth
+        name: campaign::lab::Host,
+        /// The command and its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<std::ffi::OsString>,
+    },
+    /// Keeps a namespace of an unprivileged lab alive
+    #[command(hide = true)]
+    Hold,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Quickstart {
+    #[command(flatten)]
+    pub(crate) display: Display,
+}
+
+/// A list of CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuList(pub(crate) Vec<CpuId>);
+
+fn parse_cpus(text: &str) -> Result<CpuList, String> {
+    let number = |s: &str| s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"));
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (number(from)?, number(to)?);
+        if from > to || to > 4095 {
+            return Err(format!("'{part}' is no range of CPUs"));
+        }
+        cpus.extend((from..=to).map(CpuId));
+    }
+    Ok(CpuList(cpus))
+}
+
+/// A delay or a range of delays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DelayRange {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+fn parse_delay(text: &str) -> Result<DelayRange, String> {
+    let time = |s: &str| humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"));
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
+    let range = DelayRange { min: time(min)?, max: time(max)? };
+    if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
+}
+
+fn parse_fraction(text: &str) -> Result<f64, String> {
+    let fraction: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err("a share from 0 to 1 is needed".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_and_ranges() {
+        assert_eq!(parse_cpus("0,2-4").unwrap().0, [0, 2, 3, 4].map(CpuId));
+        assert!(parse_cpus("4-2").is_err() && parse_cpus("a").is_err() && parse_cpus("").is_err());
+        assert_eq!(parse_delay("10ms-50ms").unwrap().max, Duration::from_millis(50));
+        assert!(parse_delay("50ms-10ms").is_err() && parse_delay("10").is_err());
+    }
+}

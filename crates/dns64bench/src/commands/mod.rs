@@ -1,0 +1,27 @@
+//! One file per subcommand.
+
+pub(crate) mod auth;
+pub(crate) mod check;
+pub(crate) mod lab;
+pub(crate) mod measure;
+pub(crate) mod quickstart;
+pub(crate) mod reference_dut;
+pub(crate) mod search;
+pub(crate) mod self_test;
+pub(crate) mod zone;
+
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::output::Failure;
+
+/// Waits for SIGINT or SIGTERM, or for `duration` to pass.
+fn wait_for_end(duration: Option<Duration>) -> Result<(), Failure> {
+    let end = duration.map(|d| Instant::now() + d);
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;
+    while signals.pending().next().is_none() && end.is_none_or(|end| Instant::now() < end) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! `reference-dut`: the calibration target until a signal ends it.
+
+use std::process::ExitCode;
+
+use method::units::CpuId;
+use tester::reference_dut::{ReferenceConfig, start};
+
+use super::wait_for_end;
+use crate::args::ReferenceDut;
+use crate::output::{Failure, Outcome};
+
+pub(crate) fn run(args: &ReferenceDut) -> Outcome {
+    let shares = [args.loss, args.late_share, args.wrong_share].map(|s| u32::from(s.per_hundred()));
+    if shares.iter().sum::<u32>() > 100 {
+        return Err(Failure::usage(anyhow::anyhow!("--loss, --late-share and --wrong-share must not exceed 1 together")));
+    }
+    if args.prefix.octets()[12..] != [0; 4] {
+        return Err(Failure::usage(anyhow::anyhow!("--prefix {} has bits beyond its 96", args.prefix)));
+    }
+    let running = start(ReferenceConfig {
+        listen: args.listen,
+        capacity: Some(args.capacity),
+        burst: args.burst.into(),
+        domain: args.domain.clone(),
+        aaaa_share: args.aaaa_share,
+        prefix: args.prefix,
+        loss: args.loss,
+        late_share: args.late_share,
+        late_by: args.late_by.into(),
+        wrong_share: args.wrong_share,
+        delay: args.delay.resolve(),
+        cpu: args.cpu.map(CpuId),
+    })
+    .map_err(Failure::environment)?;
+    eprintln!("Reference DUT of {} queries/s on {}", args.capacity, running.address());
+    wait_for_end(None)?;
+    let c = running.counters();
+    if args.json {
+        println!("{}", serde_json::to_string(&c).map_err(Failure::environment)?);
+    } else {
+        println!(
+            "{} received: {} answered, {} over capacity, {} lost on purpose, {} ignored; {} dropped by the kernel",
+            c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,81 @@
+//! `search`: the highest rate that passes, with repetitions and a journal.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use campaign::journal::Journal;
+use campaign::search::{Runner, SearchError, SearchResult, Standing};
+use method::units::Qps;
+use tester::measurer::TrialError;
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::TrialResult;
+
+use crate::args::Search;
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_search, word};
+use crate::progress::run_trial;
+use crate::resolve::unix_seconds;
+
+pub(crate) fn run(args: Search) -> Outcome {
+    let (json, quiet) = (args.display.json, args.display.quiet);
+    let (mut journal, plan, done) = match args.resume {
+        Some(path) => Journal::open(&path).map_err(SearchError::from)?,
+        None => {
+            let new = args.new.resolve()?;
+            let path = args.new.journal.unwrap_or_else(|| PathBuf::from(format!("dns64bench-search-{}.jsonl", unix_seconds())));
+            (Journal::create(&path, &new).map_err(SearchError::from)?, new, Vec::new())
+        }
+    };
+    if !quiet {
+        eprintln!("Journal: {0} (a killed search continues with: dns64bench search --resume {0})", journal.path().display());
+    }
+    let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal { quiet })?;
+    let Some(result) = found else {
+        return Err(Failure::usage(anyhow::anyhow!("there was nothing to search")));
+    };
+    if json {
+        print_json(&result)?;
+    } else {
+        print_search(&result);
+    }
+    Ok(status(&result))
+}
+
+fn status(result: &SearchResult) -> ExitCode {
+    if result.repeats.iter().any(|found| found.highest.is_none() && found.unmeasurable.is_some()) {
+        return SPOILED.into();
+    }
+    if result.repeats.iter().all(|found| found.highest.is_none()) { DUT_FAILED.into() } else { ExitCode::SUCCESS }
+}
+
+/// Runs trials in this process and shows them on standard error.
+pub(crate) struct Terminal {
+    pub(crate) quiet: bool,
+}
+
+impl Runner for Terminal {
+    fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError> {
+        let show = |rate: Option<Qps>| rate.map_or("?".to_owned(), |r| r.to_string());
+        let (passed, failed) = standing.bracket;
+        let title = format!(
+            "search {}/{} [{}, {}) {} q/s",
+            standing.repeat + 1,
+            standing.of,
+            show(passed),
+            show(failed),
+            standing.rate
+        );
+        run_trial(plan, self.quiet, &title)
+    }
+
+    fn finished(&mut self, trial: &TrialResult) {
+        if !self.quiet {
+            let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
+            eprintln!("{:>9} q/s {}{reason}", trial.rate, word(trial.verdict));
+        }
+    }
+
+    fn pause(&mut self, pause: Duration) {
+        std::thread::sleep(pause);
+    }
+}

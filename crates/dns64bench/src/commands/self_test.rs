@@ -1,0 +1,123 @@
+//! `self-test`: Measurer straight against AuthDNS (RFC 8219 §9.2.1).
+
+use std::process::ExitCode;
+
+use campaign::search::{Runner, Standing};
+use method::search::{Search, SearchRange};
+use method::selftest::{MIN_DELTA, allowed_rate, required_rate};
+use method::units::Qps;
+use method::verdict::Verdict;
+use serde::Serialize;
+use tester::measurer::result::TrialResult;
+
+use super::search::Terminal;
+use crate::args::SelfTest;
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
+
+/// What the self-test found.
+#[derive(Serialize)]
+pub(crate) struct SelfTestResult {
+    /// The rate up to which DUTs are to be tested.
+    pub(crate) for_rate: Qps,
+    /// The reserve δ.
+    pub(crate) delta: f64,
+    /// The rate at which the self-test must pass for that.
+    pub(crate) required_rate: Qps,
+    /// The rate at which it passed every time; of several results the smallest.
+    pub(crate) passed_rate: Option<Qps>,
+    /// The rate up to which DUTs may be tested.
+    pub(crate) allowed_rate: Option<Qps>,
+    /// The verdict on `for_rate`.
+    pub(crate) verdict: Verdict,
+    /// In which points it is not as RFC 8219 wants it.
+    pub(crate) noncompliance: Vec<String>,
+    /// All trials.
+    pub(crate) trials: Vec<TrialResult>,
+}
+
+pub(crate) fn run(args: &SelfTest) -> Outcome {
+    let result = self_test(args)?;
+    if args.display.json {
+        print_json(&result)?;
+    } else {
+        print(&result);
+    }
+    Ok(match result.verdict {
+        Verdict::Passed => ExitCode::SUCCESS,
+        Verdict::Failed => DUT_FAILED.into(),
+        Verdict::Invalid => SPOILED.into(),
+    })
+}
+
+/// Carries the self-test out.
+pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
+    if !(0.0..=10.0).contains(&args.delta) || args.repeat == 0 {
+        return Err(Failure::usage(anyhow::anyhow!("--delta from 0 to 10 and --repeat of 1 or more are needed")));
+    }
+    let (aaaa, cached) = (args.traffic.aaaa_share, args.traffic.cached_share);
+    let required = required_rate(args.for_rate, aaaa, cached, args.delta);
+    // Without a search, the only rate to try is the required one.
+    let (min, max) = match args.search_to {
+        Some(to) if to < required => {
+            return Err(Failure::usage(anyhow::anyhow!("--search-to {to} is below the required rate {required}")));
+        }
+        Some(to) => (required, to),
+        None => (required, required),
+    };
+    let resolution = Qps((max.0 / 256).max(1));
+    let mut trials: Vec<TrialResult> = Vec::new();
+    let mut passed: Option<Qps> = None;
+    let mut verdict = Verdict::Passed;
+    let mut terminal = Terminal { quiet: args.display.quiet };
+    let mut first_name = args.traffic.first_name;
+    for repeat in 0..args.repeat {
+        let mut search = Search::new(SearchRange { min, max, resolution, invalid_retries: 2 });
+        while let Some(rate) = search.next() {
+            let mut plan = args.resolve(rate);
+            plan.first_name = first_name;
+            first_name += plan.names_needed();
+            let standing = Standing { repeat, of: args.repeat, rate, bracket: search.bracket() };
+            let trial = terminal.trial(&plan, standing)?;
+            terminal.finished(&trial);
+            search.report(trial.verdict);
+            trials.push(trial);
+        }
+        let found = search.result().expect("the search is over");
+        match found.highest {
+            Some(highest) => passed = Some(passed.map_or(highest, |p| p.min(highest))),
+            None => {
+                let unmeasurable = found.unmeasurable.is_some();
+                verdict = if unmeasurable { Verdict::Invalid } else { Verdict::Failed };
+                passed = None;
+                break;
+            }
+        }
+    }
+    let mut noncompliance = trials.first().map(|t| t.noncompliance.clone()).unwrap_or_default();
+    if args.delta < MIN_DELTA {
+        noncompliance.push(format!("the reserve δ is {}, less than {MIN_DELTA}", args.delta));
+    }
+    Ok(SelfTestResult {
+        for_rate: args.for_rate,
+        delta: args.delta,
+        required_rate: required,
+        passed_rate: passed,
+        allowed_rate: passed.map(|p| allowed_rate(p, aaaa, cached, args.delta)),
+        verdict,
+        noncompliance,
+        trials,
+    })
+}
+
+fn print(result: &SelfTestResult) {
+    println!("Self-test   {} for DUTs up to {} queries/s", word(result.verdict), result.for_rate);
+    println!("Required    {} queries/s (δ = {})", result.required_rate, result.delta);
+    if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
+        println!("Passed      {passed} queries/s, which allows tests up to {allowed} (search --self-test-passed {passed})");
+    }
+    for trial in &result.trials {
+        let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
+        println!("Trial       {} at {}{reason}", word(trial.verdict), trial.rate);
+    }
+    print_points("Not RFC 8219 compliant", &result.noncompliance);
+}

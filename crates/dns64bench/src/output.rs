@@ -1,0 +1,157 @@
+//! What is printed, and with which status the program ends.
+
+use std::process::ExitCode;
+
+use campaign::environment::Environment;
+use campaign::search::{SearchError, SearchResult};
+use method::verdict::Verdict;
+use serde::Serialize;
+use tester::measurer::TrialError;
+use tester::measurer::result::TrialResult;
+
+/// How a command that worked ended.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+/// Statuses of the contract (design.md).
+pub(crate) const DUT_FAILED: u8 = 1;
+const USAGE: u8 = 2;
+pub(crate) const SPOILED: u8 = 3;
+const ENVIRONMENT: u8 = 4;
+
+/// Why a command did not work, and the status that says so.
+pub(crate) struct Failure {
+    status: u8,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// The user asked for something impossible.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: USAGE, error: error.into() }
+    }
+
+    /// This machine does not allow it.
+    pub(crate) fn environment(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: ENVIRONMENT, error: error.into() }
+    }
+
+    pub(crate) fn report(self) -> ExitCode {
+        eprintln!("dns64bench: {:#}", self.error);
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<TrialError> for Failure {
+    fn from(error: TrialError) -> Failure {
+        match error {
+            TrialError::Plan(_)
+            | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => Failure::usage(error),
+            _ => Failure::environment(error),
+        }
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Failure {
+        match error {
+            SearchError::Trial(error) => error.into(),
+            SearchError::NamesUsedUp { .. } | SearchError::Replay { .. } => Failure::usage(error),
+            _ => Failure::environment(error),
+        }
+    }
+}
+
+/// A result with the machine that it was found on.
+#[derive(Serialize)]
+struct WithEnvironment<'a, T> {
+    #[serde(flatten)]
+    result: &'a T,
+    environment: Environment,
+}
+
+/// Prints exactly one JSON object on standard output.
+pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
+    let object = WithEnvironment { result, environment: Environment::observe() };
+    println!("{}", serde_json::to_string_pretty(&object).map_err(Failure::environment)?);
+    Ok(())
+}
+
+/// The status that a verdict asks for.
+pub(crate) fn status_of(verdict: Verdict) -> ExitCode {
+    match verdict {
+        Verdict::Passed => ExitCode::SUCCESS,
+        Verdict::Failed => DUT_FAILED.into(),
+        Verdict::Invalid => SPOILED.into(),
+    }
+}
+
+pub(crate) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "passed",
+        Verdict::Failed => "failed",
+        Verdict::Invalid => "INVALID",
+    }
+}
+
+/// A trial in words.
+pub(crate) fn print_trial(trial: &TrialResult) {
+    let c = &trial.counts;
+    println!("Verdict     {} at {} queries/s for {} s", word(trial.verdict), trial.rate, trial.duration_s);
+    for reason in &trial.reasons {
+        println!("            {reason}");
+    }
+    println!("Queries     {} sent, {} valid, {} late, {} lost, {} wrong", c.sent, c.valid, c.late, c.lost, c.wrong.total());
+    if c.wrong.total() > 0 {
+        let w = &c.wrong;
+        let rcodes: Vec<_> = w.rcode.iter().map(|(rcode, n)| format!("{n} rcode {rcode}")).collect();
+        println!(
+            "Wrong       {} no AAAA, {} truncated, {} other address, {} malformed, {}",
+            w.no_aaaa,
+            w.truncated,
+            w.address,
+            w.malformed,
+            if rcodes.is_empty() { "no error rcode".to_owned() } else { rcodes.join(", ") }
+        );
+    }
+    println!("Besides     {} duplicates, {} stray, {} refused by the kernel, {} dropped by this host", c.duplicates, c.stray, c.refused, trial.tester_drops);
+    println!("Throughput  {:.0} valid replies/s", trial.throughput);
+    if let Some(rtt) = &trial.rtt_us {
+        println!(
+            "RTT         {:.0} µs min, {:.0} median, {:.0} p99, {:.0} p99.9, {:.0} max",
+            rtt.min, rtt.p50, rtt.p99, rtt.p999, rtt.max
+        );
+    }
+    let p = &trial.pacing;
+    println!(
+        "Pacing      lateness {:.0} µs median, {:.0} p99.9, {:.0} max; worst 100 ms window off by {:.2} %, 10 ms {:.2} %",
+        p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
+    );
+    print_points("Warning", &trial.warnings);
+    print_points("Not RFC 8219 compliant", &trial.noncompliance);
+}
+
+/// A set of searches in words.
+pub(crate) fn print_search(result: &SearchResult) {
+    let s = &result.summary;
+    let bound = if result.lower_bound { "at least " } else { "" };
+    println!("Median      {bound}{:.0} queries/s over {} searches", s.median, s.n);
+    println!("Range       {:.0} min, {:.0} p1, {:.0} p99, {:.0} max", s.min, s.p1, s.p99, s.max);
+    if let Some(dispersion) = s.dispersion_pct {
+        println!("Dispersion  {dispersion:.2} %");
+    }
+    println!("Trials      {}, of which the tester spoiled {}", result.trials.len(), result.invalid_trials);
+    if let Some(allowed) = result.self_test_allows {
+        println!("Self-test   vouches for the tester up to {allowed} queries/s");
+    }
+    for trial in result.trials.iter().filter(|t| t.verdict == Verdict::Invalid) {
+        println!("Invalid     trial at {}: {}", trial.rate, trial.reasons.join("; "));
+    }
+    print_points("Lower bound", &result.lower_bound_reasons);
+    print_points("Not RFC 8219 compliant", &result.noncompliance);
+}
+
+pub(crate) fn print_points(title: &str, points: &[String]) {
+    for point in points {
+        println!("{title}: {point}");
+    }
+}
