@@ -1,1 +1,38 @@
-fn main() {}
+//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones.
+
+mod bench;
+mod certify;
+mod interop;
+mod process;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// All tests: the workspace's, then those against real servers
+    Test,
+    /// Hold the tester against reference DUTs of known capacity
+    Certify(certify::Certify),
+    /// Compare with other programs, side by side in one run
+    Bench,
+}
+
+fn main() -> Result<ExitCode> {
+    match Arguments::parse().command {
+        Command::Test => {
+            process::cargo(&["test", "--workspace", "--quiet"])?;
+            interop::run()
+        }
+        Command::Certify(certify) => certify.run(),
+        Command::Bench => bench::run(),
+    }
+}

@@ -131,7 +131,9 @@ fn governor() -> Option<Finding> {
 fn turbo() -> Option<Finding> {
     let (on, mend) = match read("/sys/devices/system/cpu/intel_pstate/no_turbo") {
         Some(no) => (no == "0", "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
-        None => (read("/sys/devices/system/cpu/cpufreq/boost")? == "1", "echo 0 > /sys/devices/system/cpu/cpufreq/boost"),
+        None => {
+            (read("/sys/devices/system/cpu/cpufreq/boost")? == "1", "echo 0 > /sys/devices/system/cpu/cpufreq/boost")
+        }
     };
     let why = "speed depends on temperature and on what other cores do";
     Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(mend)))
@@ -163,12 +165,14 @@ fn clock_source() -> Finding {
 
 fn virtualized() -> Option<Finding> {
     let flags = read("/proc/cpuinfo")?;
-    let virtual_machine = flags.lines().any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
+    let virtual_machine =
+        flags.lines().any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
     let why = "the host may take CPUs away at any time; look at the pacing of each trial";
-    Some(
-        finding("machine", if virtual_machine { "virtual" } else { "physical" })
-            .concern_if(virtual_machine, why, None),
-    )
+    Some(finding("machine", if virtual_machine { "virtual" } else { "physical" }).concern_if(
+        virtual_machine,
+        why,
+        None,
+    ))
 }
 
 /// Share of all CPUs' time that was neither idle nor ours, over a fifth of a second.

@@ -271,8 +271,7 @@ fn new_trial(
         *names_until = first;
     }
     let trial = plan.trial_at(standing.rate, *names_until);
-    let started =
-        Started { repeat: standing.repeat, rate: standing.rate, first_name: *names_until, names: needed };
+    let started = Started { repeat: standing.repeat, rate: standing.rate, first_name: *names_until, names: needed };
     *names_until += needed;
     journal.append(&Entry::Started(started))?;
     let trial = runner.trial(&trial, standing)?;

@@ -44,8 +44,9 @@ impl Failure {
 impl From<TrialError> for Failure {
     fn from(error: TrialError) -> Failure {
         match error {
-            TrialError::Plan(_)
-            | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => Failure::usage(error),
+            TrialError::Plan(_) | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => {
+                Failure::usage(error)
+            }
             _ => Failure::environment(error),
         }
     }
@@ -100,7 +101,14 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     for reason in &trial.reasons {
         println!("            {reason}");
     }
-    println!("Queries     {} sent, {} valid, {} late, {} lost, {} wrong", c.sent, c.valid, c.late, c.lost, c.wrong.total());
+    println!(
+        "Queries     {} sent, {} valid, {} late, {} lost, {} wrong",
+        c.sent,
+        c.valid,
+        c.late,
+        c.lost,
+        c.wrong.total()
+    );
     if c.wrong.total() > 0 {
         let w = &c.wrong;
         let rcodes: Vec<_> = w.rcode.iter().map(|(rcode, n)| format!("{n} rcode {rcode}")).collect();
@@ -113,7 +121,10 @@ pub(crate) fn print_trial(trial: &TrialResult) {
             if rcodes.is_empty() { "no error rcode".to_owned() } else { rcodes.join(", ") }
         );
     }
-    println!("Besides     {} duplicates, {} stray, {} refused by the kernel, {} dropped by this host", c.duplicates, c.stray, c.refused, trial.tester_drops);
+    println!(
+        "Besides     {} duplicates, {} stray, {} refused by the kernel, {} dropped by this host",
+        c.duplicates, c.stray, c.refused, trial.tester_drops
+    );
     println!("Throughput  {:.0} valid replies/s", trial.throughput);
     if let Some(rtt) = &trial.rtt_us {
         println!(

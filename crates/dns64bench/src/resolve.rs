@@ -73,12 +73,7 @@ impl NewSearch {
         }
         let mut plan = SearchPlan {
             trial: self.traffic.plan(server, min),
-            range: SearchRange {
-                min,
-                max,
-                resolution: self.resolution,
-                invalid_retries: self.invalid_retries,
-            },
+            range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
             reuse_names: self.reuse_names,

@@ -43,7 +43,8 @@ impl PacingRecorder {
     /// A recorder for trials of up to about `duration`; longer ones make it grow.
     pub fn new(duration: Nanos) -> PacingRecorder {
         let windows = (duration.0 / FINE_WINDOW.0 + 2) as usize;
-        let lateness = Histogram::new_with_bounds(1, MAX_LATENESS, 3).expect("constant bounds that HdrHistogram accepts");
+        let lateness =
+            Histogram::new_with_bounds(1, MAX_LATENESS, 3).expect("constant bounds that HdrHistogram accepts");
         PacingRecorder { fine: vec![0; windows], lateness }
     }
 

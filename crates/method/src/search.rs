@@ -202,12 +202,14 @@ mod tests {
         });
         assert_eq!(found, Found { highest: Some(Qps(600)), lower_bound: false, unmeasurable: None });
 
-        let (found, tried) = run(range(1, 1000, 1), |rate| if rate.0 > 400 { Verdict::Invalid } else { Verdict::Passed });
+        let (found, tried) =
+            run(range(1, 1000, 1), |rate| if rate.0 > 400 { Verdict::Invalid } else { Verdict::Passed });
         assert_eq!(found, Found { highest: Some(Qps(400)), lower_bound: true, unmeasurable: Some(Qps(401)) });
         assert_eq!(tried.iter().filter(|r| r.0 == 1000).count(), 3, "two retries");
 
         // The tester cannot do 1000, but the DUT's limit is far below that.
-        let (found, _) = run(range(1, 1000, 1), |rate| if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) });
+        let (found, _) =
+            run(range(1, 1000, 1), |rate| if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) });
         assert_eq!(found, Found { highest: Some(Qps(300)), lower_bound: false, unmeasurable: None });
     }
 

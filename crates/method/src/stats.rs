@@ -54,7 +54,9 @@ mod tests {
     #[test]
     fn dispersion_of_seed_000_tables_2_and_3() {
         // Table II, corrected: median 54 853, 54 223 … 55 459, dispersion 2.25 %; Table III: 177 051, 0.59 %.
-        for (min, median, max, percent) in [(54_223.0, 54_853.0, 55_459.0, 2.25), (176_127.0, 177_051.0, 177_169.0, 0.59)] {
+        for (min, median, max, percent) in
+            [(54_223.0, 54_853.0, 55_459.0, 2.25), (176_127.0, 177_051.0, 177_169.0, 0.59)]
+        {
             let summary = Summary::of(&[max, median, min]).unwrap();
             assert_eq!((summary.min, summary.median, summary.max), (min, median, max));
             assert!((summary.dispersion_pct.unwrap() - percent).abs() < 0.01, "{summary:?}");

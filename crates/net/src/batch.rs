@@ -243,9 +243,10 @@ impl ServerBatch {
             }
             debug_assert!(len <= self.reply_len);
             self.iovecs[count] = iovec { iov_base: slot.as_mut_ptr().cast::<c_void>(), iov_len: len };
-            // The query's source is the reply's destination. Its ancillary data is there only if the socket asks for the
-            // destination address (a wildcard address), and sent back it makes that the reply's source.
+            // The query's source is the reply's destination. On a wildcard address its ancillary data is the address that it was
+            // sent to, and sent back makes that the reply's source.
             let query = &self.queries.headers[i].msg_hdr;
+            let control_len = if endpoint.reports_destination() { query.msg_controllen } else { 0 };
             self.headers[count].msg_hdr = msghdr {
                 msg_iov: &raw mut self.iovecs[count],
                 msg_iovlen: 1,
@@ -253,7 +254,7 @@ impl ServerBatch {
                 msg_name: query.msg_name,
                 msg_namelen: query.msg_namelen,
                 msg_control: query.msg_control,
-                msg_controllen: query.msg_controllen,
+                msg_controllen: control_len,
             };
             count += 1;
         }
@@ -313,6 +314,10 @@ mod tests {
 
     fn echo_reaches(listen: &str) {
         let (server, address) = server(listen);
+        if !listen.contains("0.0.0.0") && !listen.contains("[::]") {
+            // A server that wants timestamps must not send them back.
+            server.use_kernel_timestamps().unwrap();
+        }
         let (client, strays) = Endpoint::client_pair(address).unwrap();
         client.use_kernel_timestamps().unwrap();
         client.set_receive_timeout(Duration::from_secs(5)).unwrap();

@@ -47,9 +47,9 @@ pub fn interface_towards(peer: SocketAddr) -> io::Result<String> {
 /// If there is no such interface, or /proc is not mounted.
 pub fn interface_counters(interface: &str) -> io::Result<InterfaceCounters> {
     let table = parse_proc_net_dev(&fs::read_to_string("/proc/thread-self/net/dev")?);
-    let mut counters = *table.get(interface).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface} in /proc/net/dev"))
-    })?;
+    let mut counters = *table
+        .get(interface)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface} in /proc/net/dev")))?;
     // A veth counts under "send drops" what its peer could not take in: that is the other side's loss, not ours.
     if driver(interface).as_deref() == Some("veth") {
         counters.send_drops = 0;

@@ -14,6 +14,8 @@ pub const WANTED_BUFFER: usize = 32 << 20;
 /// A UDP socket.
 pub struct Endpoint {
     socket: Socket,
+    /// Whether received packets come with the address that they were sent to.
+    reports_destination: bool,
 }
 
 impl Endpoint {
@@ -43,7 +45,7 @@ impl Endpoint {
             endpoints.push(next);
         }
         if address.ip().is_unspecified() {
-            endpoints.iter().try_for_each(|endpoint| endpoint.report_destination(address))?;
+            endpoints.iter_mut().try_for_each(|endpoint| endpoint.report_destination(address))?;
         }
         Ok(endpoints)
     }
@@ -72,7 +74,7 @@ impl Endpoint {
 
     fn new(address: SocketAddr) -> io::Result<Endpoint> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        let endpoint = Endpoint { socket };
+        let endpoint = Endpoint { socket, reports_destination: false };
         endpoint.enlarge_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
         endpoint.enlarge_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
         Ok(endpoint)
@@ -121,7 +123,8 @@ impl Endpoint {
         self.set_option(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
     }
 
-    fn report_destination(&self, address: SocketAddr) -> io::Result<()> {
+    fn report_destination(&mut self, address: SocketAddr) -> io::Result<()> {
+        self.reports_destination = true;
         match address {
             SocketAddr::V4(_) => self.set_option(libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
             SocketAddr::V6(_) => self.set_option(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
@@ -199,6 +202,10 @@ impl Endpoint {
         // SAFETY: `message` points to `iov` and `control`, which live until the call is over; the kernel only reads them.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    pub(crate) fn reports_destination(&self) -> bool {
+        self.reports_destination
     }
 
     pub(crate) fn socket(&self) -> &Socket {

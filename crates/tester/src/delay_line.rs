@@ -117,9 +117,7 @@ fn deliver(shared: &Shared, endpoint: &Endpoint) {
                 let _ = endpoint.send_to(&reply.bytes, reply.to);
                 shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
             }
-            Some(wait) => {
-                shared.changed.wait_timeout(queue, wait.into()).unwrap_or_else(PoisonError::into_inner).0
-            }
+            Some(wait) => shared.changed.wait_timeout(queue, wait.into()).unwrap_or_else(PoisonError::into_inner).0,
         };
     }
 }

@@ -107,15 +107,7 @@ impl TokenBucket {
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
         // At least one query is covered, however low the capacity.
         let credit = scaled(Self::CREDIT).max(cost as i64);
-        TokenBucket {
-            cost,
-            burst: scaled(burst).max(credit),
-            credit,
-            last: None,
-            began: Nanos(0),
-            level: 0,
-            repaid: 0,
-        }
+        TokenBucket { cost, burst: scaled(burst).max(credit), credit, last: None, began: Nanos(0), level: 0, repaid: 0 }
     }
 
     /// Whether a query that arrived at `now` gets a token. Moments may not go back; one that does counts as the last one.
@@ -216,7 +208,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(config: ReferenceConfig, endpoint: Arc<Endpoint>, counters: Arc<[AtomicU64; 6]>, stop: Arc<AtomicBool>) -> Worker {
+    fn new(
+        config: ReferenceConfig,
+        endpoint: Arc<Endpoint>,
+        counters: Arc<[AtomicU64; 6]>,
+        stop: Arc<AtomicBool>,
+    ) -> Worker {
         let zone = Zone::new(config.domain.clone(), config.aaaa_share, Duration::from_secs(1), Ipv4Addr::LOCALHOST)
             .seen_through_dns64(config.prefix);
         let bucket = config.capacity.map(|capacity| TokenBucket::new(capacity, config.burst));
@@ -255,7 +252,13 @@ impl Worker {
     }
 
     /// Writes the reply, if there is to be one; returns its length and for how long to hold it back.
-    fn answer(&mut self, query: &[u8], arrived: Nanos, out: &mut [u8], counts: &mut ReferenceCounters) -> (usize, Option<Nanos>) {
+    fn answer(
+        &mut self,
+        query: &[u8],
+        arrived: Nanos,
+        out: &mut [u8],
+        counts: &mut ReferenceCounters,
+    ) -> (usize, Option<Nanos>) {
         let (len, ..) = self.zone.answer(query, Transport::Udp, out);
         if len == 0 {
             counts.ignored += 1;
@@ -282,8 +285,11 @@ impl Worker {
     fn fate(&self, query: &[u8]) -> Fate {
         let label = query.get(HEADER_LEN + 1..HEADER_LEN + 16).and_then(parse_label);
         let Some(name) = label.map(|address| u64::from(u32::from(address))) else { return Fate::Right };
-        let (loss, late, wrong) =
-            (self.config.loss.per_hundred(), self.config.late_share.per_hundred(), self.config.wrong_share.per_hundred());
+        let (loss, late, wrong) = (
+            self.config.loss.per_hundred(),
+            self.config.late_share.per_hundred(),
+            self.config.wrong_share.per_hundred(),
+        );
         // Growing shares contain each other, so their differences are exact shares that do not overlap.
         let within = |percent: u8| Share::percent(percent).selects(name);
         match () {

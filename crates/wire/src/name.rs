@@ -112,7 +112,10 @@ impl FromStr for Domain {
             return Err(bad("the root has no room for a zone of ours".into()));
         }
         if wire.len() + 1 + LABEL_LEN > 255 {
-            return Err(bad(format!("names in it would be longer than 255 octets ({} too many)", wire.len() + 16 - 255)));
+            return Err(bad(format!(
+                "names in it would be longer than 255 octets ({} too many)",
+                wire.len() + 16 - 255
+            )));
         }
         Ok(Domain { wire })
     }

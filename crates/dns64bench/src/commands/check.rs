@@ -13,7 +13,13 @@ pub(crate) fn run(args: &Check) -> Outcome {
         println!("{}", serde_json::to_string_pretty(&environment).map_err(Failure::environment)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{} · {} · {} CPUs · {} MiB", environment.host, environment.cpu, environment.cpus, environment.memory >> 20);
+    println!(
+        "{} · {} · {} CPUs · {} MiB",
+        environment.host,
+        environment.cpu,
+        environment.cpus,
+        environment.memory >> 20
+    );
     println!("{}", environment.kernel);
     for finding in &environment.findings {
         let mark = if finding.concern.is_some() { "!" } else { " " };

@@ -47,9 +47,8 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
 
     say(&format!("2/3  Self-test: can this machine measure up to {FOR_RATE} queries/s?"));
     let for_rate = FOR_RATE.to_string();
-    let Arguments { command: args::Command::SelfTest(self_test) } = parse(&[
-        "self-test", "--server", &auth.to_string(), "--for-rate", &for_rate, "--duration", TRIAL, "--quiet",
-    ])?
+    let Arguments { command: args::Command::SelfTest(self_test) } =
+        parse(&["self-test", "--server", &auth.to_string(), "--for-rate", &for_rate, "--duration", TRIAL, "--quiet"])?
     else {
         unreachable!("that is what was typed")
     };
@@ -71,8 +70,27 @@ fn search(dut: &str, self_test: &SelfTestResult, folder: &Path, quiet: bool) -> 
     let journal = folder.join("journal.jsonl").to_string_lossy().into_owned();
     let passed = self_test.passed_rate.map(|rate| rate.to_string());
     let mut typed = vec![
-        "search", "--server", dut, "--min", "1000", "--max", "20000", "--resolution", "50", "--repeat", "3", "--pause",
-        "150ms", "--duration", TRIAL, "--timeout", "250ms", "--expect-prefix", "64:ff9b::/96", "--journal", &journal,
+        "search",
+        "--server",
+        dut,
+        "--min",
+        "1000",
+        "--max",
+        "20000",
+        "--resolution",
+        "50",
+        "--repeat",
+        "3",
+        "--pause",
+        "150ms",
+        "--duration",
+        TRIAL,
+        "--timeout",
+        "250ms",
+        "--expect-prefix",
+        "64:ff9b::/96",
+        "--journal",
+        &journal,
     ];
     if let Some(passed) = &passed {
         typed.extend(["--self-test-passed", passed]);
@@ -81,8 +99,8 @@ fn search(dut: &str, self_test: &SelfTestResult, folder: &Path, quiet: bool) -> 
         unreachable!("that is what was typed")
     };
     let plan = search.new.resolve()?;
-    let mut journal = campaign::journal::Journal::create(Path::new(&journal), &plan)
-        .map_err(campaign::search::SearchError::from)?;
+    let mut journal =
+        campaign::journal::Journal::create(Path::new(&journal), &plan).map_err(campaign::search::SearchError::from)?;
     let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal { quiet })?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
@@ -97,7 +115,12 @@ fn print(result: &QuickstartResult) {
     let allowed = test.allowed_rate.map_or("nothing".to_owned(), |rate| format!("up to {rate} queries/s"));
     println!();
     println!("{:<34} {:>12}   what it says", "", "queries/s");
-    println!("{:<34} {:>12}   {}: this machine can measure {allowed}", "self-test of the tester", test.required_rate, word(test.verdict));
+    println!(
+        "{:<34} {:>12}   {}: this machine can measure {allowed}",
+        "self-test of the tester",
+        test.required_rate,
+        word(test.verdict)
+    );
     println!("{:<34} {:>12}   what the DUT can really do", "the DUT's true capacity", result.reference_capacity);
     println!("{:<34} {:>12.0}   median of {} searches", "measured, worst case", found.median, found.n);
     println!("{:<34} {:>12.0}   lowest of them", "", found.min);
@@ -120,7 +143,10 @@ impl Server {
         let started = Command::new(program).args(typed).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = started.with_context(|| format!("cannot start {}", typed[0])).map_err(Failure::environment)?;
         let mut server = Server { child };
-        server.wait_until_ready(address).with_context(|| format!("{} does not serve", typed[0])).map_err(Failure::environment)?;
+        server
+            .wait_until_ready(address)
+            .with_context(|| format!("{} does not serve", typed[0]))
+            .map_err(Failure::environment)?;
         Ok(server)
     }
 

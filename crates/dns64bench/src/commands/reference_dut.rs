@@ -12,7 +12,9 @@ use crate::output::{Failure, Outcome};
 pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     let shares = [args.loss, args.late_share, args.wrong_share].map(|s| u32::from(s.per_hundred()));
     if shares.iter().sum::<u32>() > 100 {
-        return Err(Failure::usage(anyhow::anyhow!("--loss, --late-share and --wrong-share must not exceed 1 together")));
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--loss, --late-share and --wrong-share must not exceed 1 together"
+        )));
     }
     if args.prefix.octets()[12..] != [0; 4] {
         return Err(Failure::usage(anyhow::anyhow!("--prefix {} has bits beyond its 96", args.prefix)));

@@ -22,12 +22,18 @@ pub(crate) fn run(args: Search) -> Outcome {
         Some(path) => Journal::open(&path).map_err(SearchError::from)?,
         None => {
             let new = args.new.resolve()?;
-            let path = args.new.journal.unwrap_or_else(|| PathBuf::from(format!("dns64bench-search-{}.jsonl", unix_seconds())));
+            let path = args
+                .new
+                .journal
+                .unwrap_or_else(|| PathBuf::from(format!("dns64bench-search-{}.jsonl", unix_seconds())));
             (Journal::create(&path, &new).map_err(SearchError::from)?, new, Vec::new())
         }
     };
     if !quiet {
-        eprintln!("Journal: {0} (a killed search continues with: dns64bench search --resume {0})", journal.path().display());
+        eprintln!(
+            "Journal: {0} (a killed search continues with: dns64bench search --resume {0})",
+            journal.path().display()
+        );
     }
     let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal { quiet })?;
     let Some(result) = found else {

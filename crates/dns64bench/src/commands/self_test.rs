@@ -113,7 +113,9 @@ fn print(result: &SelfTestResult) {
     println!("Self-test   {} for DUTs up to {} queries/s", word(result.verdict), result.for_rate);
     println!("Required    {} queries/s (δ = {})", result.required_rate, result.delta);
     if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
-        println!("Passed      {passed} queries/s, which allows tests up to {allowed} (search --self-test-passed {passed})");
+        println!(
+            "Passed      {passed} queries/s, which allows tests up to {allowed} (search --self-test-passed {passed})"
+        );
     }
     for trial in &result.trials {
         let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));

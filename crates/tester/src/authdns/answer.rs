@@ -459,7 +459,10 @@ mod tests {
         let reply = ask(&zone(0), &with_edns(NAME, Rtype::A, 0));
         let message = Reader::from_octets(&reply[..]).unwrap();
         let opt = message.opt().unwrap();
-        assert_eq!((opt.udp_payload_size(), opt.dnssec_ok(), opt.opt().iter::<domain::base::opt::AllOptData<_, _>>().count()), (1232, true, 0));
+        assert_eq!(
+            (opt.udp_payload_size(), opt.dnssec_ok(), opt.opt().iter::<domain::base::opt::AllOptData<_, _>>().count()),
+            (1232, true, 0)
+        );
         let reply = ask(&zone(0), &with_edns(NAME, Rtype::A, 1));
         let message = Reader::from_octets(&reply[..]).unwrap();
         assert_eq!(message.opt_rcode(), domain::base::iana::OptRcode::BADVERS);

@@ -43,7 +43,8 @@ impl NameSequence {
     /// The name of query `i`.
     #[inline]
     pub fn address(&self, QueryIndex(i): QueryIndex) -> Ipv4Addr {
-        let cached_before = i / 100 * u64::from(self.cached.per_hundred()) + u64::from(self.cached_before[(i % 100) as usize]);
+        let cached_before =
+            i / 100 * u64::from(self.cached.per_hundred()) + u64::from(self.cached_before[(i % 100) as usize]);
         let fresh_before = i - cached_before;
         let number = if self.cached.selects(i) {
             fresh_before + cached_before % self.half

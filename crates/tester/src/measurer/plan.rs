@@ -163,7 +163,9 @@ pub const USABLE_IDS: u64 = 65_536 - 1024;
 #[non_exhaustive]
 pub enum PlanError {
     /// Too few ports for the threads.
-    #[error("--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be a thread")]
+    #[error(
+        "--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be a thread"
+    )]
     Ports {
         /// As given.
         ports: u16,
@@ -193,7 +195,9 @@ pub enum PlanError {
         needed: u64,
     },
     /// Names would repeat.
-    #[error("--names {range} has {has} names and this takes {needed}; names must not repeat, so take a larger block such as 0.0.0.0/0")]
+    #[error(
+        "--names {range} has {has} names and this takes {needed}; names must not repeat, so take a larger block such as 0.0.0.0/0"
+    )]
     Names {
         /// As given.
         range: NameRange,

@@ -152,7 +152,9 @@ impl Receiver {
                 let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
                 for reply in datagram.segments() {
                     state.seen += 1;
-                    if token >= self.ports.connected.len() || !self.reply(reply, token, arrived.since(self.start), state) {
+                    if token >= self.ports.connected.len()
+                        || !self.reply(reply, token, arrived.since(self.start), state)
+                    {
                         state.received.counts.stray += 1;
                     }
                 }

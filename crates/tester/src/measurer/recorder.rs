@@ -115,7 +115,7 @@ impl Recorder {
         let writer = std::thread::Builder::new()
             .name("records".into())
             .spawn(move || {
-                let written = format(file.as_file(), &context, batches);
+                let written = format(file.as_file(), &context, &batches);
                 written.map_err(|source| RecordError::Io { path: owned, source }).map(|()| file)
             })
             .map_err(at)?;
@@ -184,7 +184,7 @@ impl Drop for ShardRecorder {
 }
 
 /// The format of dns64perf++ (peers.md): a header, then `;`-separated columns, times since 1970 in nanoseconds.
-fn write_csv(file: &File, context: &RecordContext, batches: Receiver<Vec<Record>>) -> io::Result<()> {
+fn write_csv(file: &File, context: &RecordContext, batches: &Receiver<Vec<Record>>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, file);
     writeln!(out, "dns64perf++ test parameters")?;
     writeln!(out, "server: {}", context.server.ip())?;
@@ -201,7 +201,8 @@ fn write_csv(file: &File, context: &RecordContext, batches: Receiver<Vec<Record>
         write!(out, "{}.;{};{};", context.name(&record), record.shard, sent.0)?;
         match record.received {
             Some(received) => {
-                let answered = u8::from(matches!(record.outcome, Outcome::Valid | Outcome::Late) && record.rcode == Some(0));
+                let answered =
+                    u8::from(matches!(record.outcome, Outcome::Valid | Outcome::Late) && record.rcode == Some(0));
                 let rtt = received.since(record.sent);
                 writeln!(out, "{};1;{answered};{}", (sent + rtt).0, rtt.0)?;
             }
@@ -225,7 +226,7 @@ const PARQUET_SCHEMA: &str = "message dns64bench_record {
 /// Rows that go into one row group.
 const ROW_GROUP: usize = 16 * BATCH;
 
-fn write_parquet(file: &File, context: &RecordContext, batches: Receiver<Vec<Record>>) -> io::Result<()> {
+fn write_parquet(file: &File, context: &RecordContext, batches: &Receiver<Vec<Record>>) -> io::Result<()> {
     let schema = parse_message_type(PARQUET_SCHEMA).map_err(io::Error::other)?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer =
@@ -378,7 +379,7 @@ mod tests {
         let context = RecordContext::new(&plan, Nanos(0));
         let (queue, batches) = sync_channel(1);
         drop(queue);
-        let error = write_csv(&file, &context, batches).unwrap_err();
+        let error = write_csv(&file, &context, &batches).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

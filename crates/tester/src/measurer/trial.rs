@@ -399,11 +399,7 @@ fn blank_result(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
         duration_s: plan.duration.as_secs_f64(),
         timeout_s: plan.timeout.as_secs_f64(),
         server: plan.server.to_string(),
-        names: NamesUsed {
-            range: plan.names.to_string(),
-            first: plan.first_name,
-            count: plan.names_needed(),
-        },
+        names: NamesUsed { range: plan.names.to_string(), first: plan.first_name, count: plan.names_needed() },
         aaaa_share: plan.aaaa_share,
         cached_share: plan.cached_share,
         started_unix_s: wall_start.as_secs_f64(),

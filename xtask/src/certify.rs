@@ -1,0 +1,115 @@
+//! `certify`: is what the tester finds the truth? Searches against reference DUTs of known capacity.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::Value;
+
+use crate::process::{self, Server};
+
+/// Capacities from 1 k to 100 k queries/s, none of them round for a binary search.
+const CAPACITIES: [u64; 10] = [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
+
+#[derive(Debug, Args)]
+pub(crate) struct Certify {
+    /// Searches for each capacity
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// Length of each trial in seconds
+    #[arg(long, default_value_t = 2)]
+    seconds: u64,
+    /// Only these capacities
+    #[arg(long, value_delimiter = ',')]
+    capacities: Option<Vec<u64>>,
+}
+
+impl Certify {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let program = process::dns64bench()?;
+        let program = program.to_string_lossy();
+        println!("{:>9} {:>9} {:>8} {:>7} {:>8} {:>12}", "true", "found", "off", "trials", "invalid", "passed above");
+        let mut good = true;
+        for &capacity in self.capacities.as_deref().unwrap_or(&CAPACITIES) {
+            let row = self.certify_one(&program, capacity).with_context(|| format!("at {capacity} queries/s"))?;
+            println!(
+                "{capacity:>9} {:>9} {:>7.3}% {:>7} {:>8} {:>12}",
+                row.found, row.off_pct, row.trials, row.invalid, row.passed_above
+            );
+            good &= row.off_pct.abs() <= 0.5 && row.passed_above == 0;
+        }
+        println!(
+            "{}",
+            if good { "every result within 0.5 % of the truth, no trial above it passed" } else { "NOT CERTIFIED" }
+        );
+        Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn certify_one(&self, program: &str, capacity: u64) -> Result<Row> {
+        let address = format!("[::1]:{}", process::free_port()?);
+        let server =
+            Server::start(program, &["reference-dut", "--listen", &address, "--capacity", &capacity.to_string()])?;
+        thread::sleep(Duration::from_millis(300));
+        let folder = tempfile::tempdir()?;
+        let journal = folder.path().join("journal").to_string_lossy().into_owned();
+        // The range is the same for all: the tester is told nothing about the truth.
+        let (duration, repeat) = (format!("{}s", self.seconds), self.repeat.to_string());
+        let resolution = (capacity / 1000).max(1).to_string();
+        let search = [
+            "search",
+            "--server",
+            &address,
+            "--min",
+            "500",
+            "--max",
+            "131072",
+            "--resolution",
+            &resolution,
+            "--repeat",
+            &repeat,
+            "--duration",
+            &duration,
+            "--timeout",
+            "250ms",
+            "--pause",
+            "150ms",
+            "--expect-prefix",
+            "64:ff9b::/96",
+            "--invalid-retries",
+            "8",
+            "--journal",
+            &journal,
+            "--json",
+            "--quiet",
+        ];
+        let printed = process::output(program, &search, Duration::from_secs(600))?;
+        server.end()?;
+        Row::read(&serde_json::from_str(&printed)?, capacity)
+    }
+}
+
+struct Row {
+    found: f64,
+    off_pct: f64,
+    trials: usize,
+    invalid: usize,
+    passed_above: usize,
+}
+
+impl Row {
+    fn read(search: &Value, capacity: u64) -> Result<Row> {
+        let found = search["median"].as_f64().context("the search printed no median")?;
+        let trials = search["trials"].as_array().context("the search printed no trials")?;
+        let is = |trial: &&Value, verdict: &str| trial["verdict"] == verdict;
+        let above = |trial: &&Value| trial["rate"].as_u64() > Some(capacity);
+        Ok(Row {
+            found,
+            off_pct: (found - capacity as f64) / capacity as f64 * 100.0,
+            trials: trials.len(),
+            invalid: trials.iter().filter(|t| is(t, "invalid")).count(),
+            passed_above: trials.iter().filter(|t| is(t, "passed") && above(t)).count(),
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Running other programs, and ending those that serve.
+
+use std::ffi::OsStr;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The workspace's folder.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
+}
+
+/// Runs cargo in the workspace; an error if it fails.
+pub(crate) fn cargo(args: &[&str]) -> Result<()> {
+    let status = Command::new(env!("CARGO")).args(args).current_dir(root()).status().context("cannot run cargo")?;
+    ensure!(status.success(), "cargo {} failed", args.join(" "));
+    Ok(())
+}
+
+/// Builds the release binary and returns its path.
+pub(crate) fn dns64bench() -> Result<PathBuf> {
+    cargo(&["build", "--release", "--quiet", "-p", "dns64bench"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(target.join("release/dns64bench"))
+}
+
+/// A program's standard output and status.
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) status: Option<i32>,
+}
+
+/// Runs a program to its end, for `limit` at the most.
+pub(crate) fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], limit: Duration) -> Result<Ran> {
+    let mut command = Command::new("timeout");
+    command.arg("--signal=KILL").arg(limit.as_secs().max(1).to_string()).arg(program.as_ref()).args(args);
+    let output = command.stdin(Stdio::null()).output().context("cannot run timeout (Debian package coreutils)")?;
+    Ok(Ran {
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        status: output.status.code(),
+    })
+}
+
+/// Runs a program whose success is expected, and returns its standard output.
+pub(crate) fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], limit: Duration) -> Result<String> {
+    let name = program.as_ref().to_string_lossy().into_owned();
+    let ran = run(program, args, limit)?;
+    if ran.status != Some(0) {
+        let args: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect();
+        bail!("{name} {} ended with {:?}\n{}\n{}", args.join(" "), ran.status, ran.stdout, ran.stderr);
+    }
+    Ok(ran.stdout)
+}
+
+/// Whether a program is on the path (or among the system's own, which users' paths may lack).
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// A server that ends with this value: SIGTERM first, so that it can print what it counted.
+pub(crate) struct Server {
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server; `stdout` is kept for [`Server::end`].
+    pub(crate) fn start<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S]) -> Result<Server> {
+        let name = program.as_ref().to_string_lossy().into_owned();
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Server { child: Some(child) })
+    }
+
+    /// Ends it and returns what it printed.
+    pub(crate) fn end(mut self) -> Result<String> {
+        let child = self.child.take().context("it has ended already")?;
+        terminate(child.id());
+        let output = child.wait_with_output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+fn terminate(pid: u32) {
+    let _ = Command::new("kill").arg(pid.to_string()).status();
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        terminate(child.id());
+        let give_up = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < give_up {
+            if matches!(child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// A UDP port of loopback that was free a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+}
