@@ -231,8 +231,11 @@ fn up_as_user() -> Result<(), LabError> {
     join(&run, &pid)
 }
 
+/// Runs `ip` with arguments in a host.
+type RunIp<'a> = dyn Fn(Host, &[&str]) -> Result<(), LabError> + 'a;
+
 /// Makes and configures the links. `run` runs `ip` in a host, `name` is how `ip` names a host's namespace.
-fn join(run: &dyn Fn(Host, &[&str]) -> Result<(), LabError>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> {
+fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> {
     for host in Host::ALL {
         run(host, &["link", "set", "lo", "up"])?;
     }

@@ -138,6 +138,8 @@ pub(crate) struct Search {
     #[command(flatten)]
     pub(crate) new: NewSearch,
     #[command(flatten)]
+    pub(crate) traffic: Traffic,
+    #[command(flatten)]
     pub(crate) display: Display,
 }
 
@@ -146,8 +148,6 @@ pub(crate) struct NewSearch {
     /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "resume")]
     pub(crate) server: Option<SocketAddr>,
-    #[command(flatten)]
-    pub(crate) traffic: Traffic,
     /// Lowest rate to try
     #[arg(long, value_name = "QPS", required_unless_present = "resume")]
     pub(crate) min: Option<Qps>,
@@ -390,6 +390,16 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_resumed_search_takes_nothing_but_its_journal() {
+        let parse =
+            |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "search", "--resume", "j"], more].concat());
+        assert!(parse(&["--json", "--quiet"]).is_ok());
+        for more in [["--repeat", "3"], ["--threads", "2"], ["--server", "[::1]:53"], ["--min", "1"]] {
+            assert!(parse(&more).is_err(), "{more:?} was accepted and would be ignored");
+        }
     }
 
     #[test]

@@ -36,7 +36,14 @@ impl Failure {
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("dns64bench: {:#}", self.error);
+        // Libraries' errors tell their cause themselves; it is not told twice.
+        let mut text = self.error.to_string();
+        for cause in self.error.chain().skip(1).map(ToString::to_string) {
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        eprintln!("dns64bench: {text}");
         ExitCode::from(self.status)
     }
 }

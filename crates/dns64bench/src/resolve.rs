@@ -56,7 +56,7 @@ impl Measure {
 impl NewSearch {
     /// # Errors
     /// If the range is empty, or the names do not suffice.
-    pub(crate) fn resolve(&self) -> Result<SearchPlan, Failure> {
+    pub(crate) fn resolve(&self, traffic: &Traffic) -> Result<SearchPlan, Failure> {
         let (Some(server), Some(min), Some(max)) = (self.server, self.min, self.max) else {
             return Err(Failure::usage(anyhow::anyhow!("--server, --min and --max are needed, or --resume")));
         };
@@ -66,24 +66,24 @@ impl NewSearch {
         if self.repeat == 0 {
             return Err(Failure::usage(anyhow::anyhow!("--repeat 0: there must be a search")));
         }
-        if self.traffic.records.is_some() {
+        if traffic.records.is_some() {
             return Err(Failure::usage(anyhow::anyhow!(
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
         let mut plan = SearchPlan {
-            trial: self.traffic.plan(server, min),
+            trial: traffic.plan(server, min),
             range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
             reuse_names: self.reuse_names,
             self_test: self.self_test_passed.map(|passed| PassedSelfTest { passed, delta: self.delta }),
         };
-        if self.traffic.names.is_none() && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
+        if traffic.names.is_none() && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
             widen(&mut plan);
         }
         for rate in [min, max] {
-            plan.trial_at(rate, self.traffic.first_name).check().map_err(Failure::usage)?;
+            plan.trial_at(rate, traffic.first_name).check().map_err(Failure::usage)?;
         }
         Ok(plan)
     }

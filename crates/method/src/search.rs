@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn the_result_passed_even_on_a_non_monotonic_dut() {
-        let dut = |rate: Qps| if rate.0 % 3 == 0 && rate.0 < 900 { Verdict::Failed } else { capacity(700)(rate) };
+        let dut =
+            |rate: Qps| if rate.0.is_multiple_of(3) && rate.0 < 900 { Verdict::Failed } else { capacity(700)(rate) };
         let (found, tried) = run(range(1, 1000, 1), dut);
         let highest = found.highest.unwrap();
         assert!(tried.contains(&highest));

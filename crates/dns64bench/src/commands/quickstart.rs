@@ -98,7 +98,7 @@ fn search(dut: &str, self_test: &SelfTestResult, folder: &Path, quiet: bool) -> 
     let Arguments { command: args::Command::Search(search) } = parse(&typed)? else {
         unreachable!("that is what was typed")
     };
-    let plan = search.new.resolve()?;
+    let plan = search.new.resolve(&search.traffic)?;
     let mut journal =
         campaign::journal::Journal::create(Path::new(&journal), &plan).map_err(campaign::search::SearchError::from)?;
     let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal { quiet })?;

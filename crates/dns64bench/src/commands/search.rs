@@ -21,7 +21,7 @@ pub(crate) fn run(args: Search) -> Outcome {
     let (mut journal, plan, done) = match args.resume {
         Some(path) => Journal::open(&path).map_err(SearchError::from)?,
         None => {
-            let new = args.new.resolve()?;
+            let new = args.new.resolve(&args.traffic)?;
             let path = args
                 .new
                 .journal

@@ -1,0 +1,270 @@
+//! The real program against real sockets on loopback.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
+
+/// A server of the program under test; ends with the value.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// Starts `args` on a port that the kernel chooses, and reads it from what the server says.
+    fn start(args: &[&str]) -> Server {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).args(["--listen", "127.0.0.1:0", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        assert!(address.starts_with("127.0.0.1:"), "{args:?} said: {line}");
+        Server { child, address }
+    }
+
+    /// Ends it as a user would and returns its counters.
+    fn end(mut self) -> Value {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(PROGRAM).args(args).output().expect("the program runs")
+}
+
+fn show(args: &[&str], output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{args:?}\nstatus {:?}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+/// Measures until the tester did not spoil it: this machine may be busy, which is not what is tested here.
+fn measure(address: &str, more: &[&str]) -> (Value, i32) {
+    let args = [&["measure", "--server", address, "--json", "--quiet"], more].concat();
+    for _ in 0..10 {
+        let output = run(&args);
+        let trial: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+        let status = output.status.code().unwrap();
+        if status != 3 {
+            return (trial, status);
+        }
+    }
+    panic!("ten trials in a row were invalid: {args:?}");
+}
+
+fn count(trial: &Value, of: &str) -> u64 {
+    trial.pointer(of).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {of} in {trial}"))
+}
+
+#[test]
+fn every_name_of_authdns_is_valid_and_counted() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1", "--threads", "2"]);
+    let (trial, status) = measure(&auth.address, &["--rate", "2000", "--duration", "1s", "--aaaa-share", "1"]);
+    assert_eq!((status, count(&trial, "/sent"), count(&trial, "/valid")), (0, 2000, 2000), "{trial}");
+    assert_eq!(trial["compliant"], false);
+    assert!(trial["environment"]["kernel"].is_string());
+    let counters = auth.end();
+    // Spoiled trials were asked too.
+    assert_eq!(count(&counters, "/queries/aaaa") % 2000, 0);
+    assert_eq!(counters["queries"]["aaaa"], counters["replies"]["noerror"]);
+}
+
+#[test]
+fn aaaa_share_agrees_between_measurer_and_authdns() {
+    let auth = Server::start(&["auth", "--aaaa-share", "0.2"]);
+    let (trial, status) = measure(&auth.address, &["--rate", "1000", "--duration", "1s", "--aaaa-share", "0.2"]);
+    assert_eq!((status, count(&trial, "/valid"), count(&trial, "/wrong/no_aaaa")), (1, 200, 800), "{trial}");
+}
+
+#[test]
+fn the_reference_duts_faults_are_counted_exactly() {
+    let shares = ["--loss", "0.1", "--late-share", "0.05", "--late-by", "400ms", "--wrong-share", "0.02"];
+    let dut = Server::start(&[&["reference-dut", "--capacity", "100000"], &shares[..]].concat());
+    let more = [
+        "--rate",
+        "1000",
+        "--duration",
+        "1s",
+        "--timeout",
+        "300ms",
+        "--expect-prefix",
+        "64:ff9b::/96",
+        "--accept",
+        "0.83",
+    ];
+    let (trial, status) = measure(&dut.address, &more);
+    let counts = ["/sent", "/valid", "/lost", "/late", "/wrong/address"].map(|of| count(&trial, of));
+    assert_eq!((counts, status), ([1000, 830, 100, 50, 20], 0), "{trial}");
+    assert!(trial["noncompliance"].to_string().contains("83"));
+}
+
+#[test]
+fn cached_share_repeats_names_that_were_resolved() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1"]);
+    let more =
+        ["--rate", "1000", "--duration", "1s", "--aaaa-share", "1", "--cached-share", "0.8", "--timeout", "200ms"];
+    let (trial, status) = measure(&auth.address, &more);
+    assert_eq!((status, count(&trial, "/valid")), (0, 1000), "{trial}");
+    // 200 fresh names, and twice 500 that were resolved before.
+    assert_eq!(count(&trial, "/names/count"), 1200);
+}
+
+#[test]
+fn records_say_the_same_as_the_result() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000", "--loss", "0.1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.csv");
+    let file = file.to_str().unwrap();
+    let (trial, _) =
+        measure(&dut.address, &["--rate", "1000", "--duration", "1s", "--timeout", "200ms", "--records", file]);
+    let text = std::fs::read_to_string(file).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(9).map(|l| l.split(';').collect()).collect();
+    assert_eq!(rows.len() as u64, count(&trial, "/sent"));
+    assert_eq!(rows.iter().filter(|r| r[5] == "1").count() as u64, count(&trial, "/valid"));
+    assert_eq!(rows.iter().filter(|r| r[3] == "0" && r[6] == "-1").count() as u64, count(&trial, "/lost"));
+    // The send times give the same largest lateness as the audit, to the histogram's three digits.
+    let sent: Vec<i64> = rows.iter().map(|r| r[2].parse().unwrap()).collect();
+    let spread =
+        sent.iter().enumerate().map(|(i, t)| t - sent[0] - i as i64 * 1_000_000).max().unwrap() as f64 / 1000.0;
+    let max = trial["pacing"]["max_us"].as_f64().unwrap();
+    assert!(spread <= max * 1.01, "{spread} {max}");
+}
+
+#[test]
+fn authdns_shows_its_counters_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("status");
+    let auth = Server::start(&["auth", "--aaaa-share", "1", "--status", socket.to_str().unwrap()]);
+    let (trial, _) = measure(&auth.address, &["--rate", "500", "--duration", "1s", "--aaaa-share", "1"]);
+    let mut line = String::new();
+    BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
+    let counters: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(count(&counters, "/queries/aaaa") % count(&trial, "/sent"), 0);
+}
+
+#[test]
+fn loss_is_the_same_for_the_same_seed() {
+    let lost = |seed: &str| {
+        let auth = Server::start(&["auth", "--threads", "1", "--aaaa-share", "1", "--loss", "0.3", "--seed", seed]);
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut query = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x0f010-000-000-001\x09dns64perf\x04test\0\0\x1c\0\x01".to_vec();
+        (0..20u8)
+            .map(|id| {
+                query[1] = id;
+                client.send_to(&query, &auth.address).unwrap();
+                client.recv(&mut [0; 512]).is_err()
+            })
+            .collect::<Vec<_>>()
+    };
+    let first = lost("7");
+    assert_eq!(first, lost("7"));
+    assert_ne!(first, lost("8"));
+}
+
+#[test]
+fn bad_usage_says_what_would_be_right() {
+    for (args, words) in [
+        (&["measure", "--server", "[::1]:1", "--rate", "0"][..], "1 to 100000000"),
+        (&["measure", "--server", "::1", "--rate", "1"], "--server"),
+        (&["measure", "--server", "[::1]:1", "--rate", "1", "--aaaa-share", "0.123"], "steps of 0.01"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--expect-prefix", "64:ff9b::/72"],
+            "32, 40, 48, 56, 64 and 96",
+        ),
+        (&["measure", "--server", "[::1]:1", "--rate", "300000"], "0.0.0.0/0"),
+        (&["measure", "--server", "[::1]:1", "--rate", "200000", "--source-ports", "1"], "--source-ports"),
+        (&["measure", "--server", "[::1]:1", "--rate", "1", "--records", "x.txt"], ".parquet"),
+        (&["search", "--server", "[::1]:1", "--min", "5", "--max", "4"], "--min 5 is above --max 4"),
+        (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
+        (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),
+    ] {
+        let output = run(args);
+        let text = show(args, &output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(words), "{words} missing in {text}");
+    }
+}
+
+#[test]
+fn a_search_killed_in_the_middle_is_resumed() {
+    let dut = Server::start(&["reference-dut", "--capacity", "3000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let journal = journal.to_str().unwrap();
+    let args = [
+        "search",
+        "--server",
+        &dut.address,
+        "--min",
+        "500",
+        "--max",
+        "20000",
+        "--resolution",
+        "100",
+        "--repeat",
+        "1",
+        "--pause",
+        "150ms",
+        "--duration",
+        "600ms",
+        "--timeout",
+        "100ms",
+        "--invalid-retries",
+        "20",
+        "--journal",
+        journal,
+    ];
+    let mut killed = Command::new(PROGRAM).args(args).stderr(Stdio::null()).spawn().unwrap();
+    let finished = || {
+        let text = std::fs::read_to_string(journal).unwrap_or_default();
+        text.lines().filter(|l| l.starts_with("{\"finished\"")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while finished().len() < 3 && Instant::now() < give_up {
+        thread::sleep(Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let before = finished();
+    assert!(before.len() >= 3);
+    let args = ["search", "--resume", journal, "--json", "--quiet"];
+    let output = run(&args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let after = finished();
+    assert_eq!(after[..before.len()], before[..], "finished trials stay as they are");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["trials"].as_array().unwrap().len(), after.len());
+    let decided: Vec<u64> = found["trials"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|t| t["verdict"] != "invalid")
+        .map(|t| t["rate"].as_u64().unwrap())
+        .collect();
+    let mut unique = decided.clone();
+    unique.sort_unstable();
+    unique.dedup();
+    assert_eq!(unique.len(), decided.len(), "no passed or failed trial is repeated: {decided:?}");
+    let median = found["median"].as_f64().unwrap();
+    assert!(median <= 3000.0, "{median}");
+}

@@ -1,0 +1,275 @@
+//! A server that lies in every way a server can, and the exact counts that must come of it.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use method::units::{Nanos, Qps};
+use method::verdict::Verdict;
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::TrialResult;
+use tester::measurer::{Progress, run};
+use wire::name::parse_label;
+
+/// What the server does with a query, chosen by the last octet of the name's address.
+type Lie = fn(&Server, u8, &[u8], SocketAddr);
+
+struct Server {
+    socket: UdpSocket,
+    other: UdpSocket,
+}
+
+/// A right answer: 64:ff9b::/96 with the name's address.
+fn right(query: &[u8]) -> Vec<u8> {
+    let address = parse_label(&query[13..28]).expect("the tester asks for its names");
+    let mut reply = query.to_vec();
+    reply[2] = 0x81;
+    reply[3] = 0x80;
+    reply[7] = 1;
+    reply.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
+    reply.extend([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0]);
+    reply.extend(address.octets());
+    reply
+}
+
+impl Server {
+    fn send(&self, bytes: &[u8], to: SocketAddr) {
+        self.socket.send_to(bytes, to).unwrap();
+    }
+}
+
+/// Runs a trial of 200 queries against the lie.
+fn trial(lie: Lie, threads: u16) -> TrialResult {
+    // A machine that is busy spoils trials; the counts of one that it did not spoil are exact.
+    for _ in 0..10 {
+        let result = one_trial(lie, threads);
+        if result.verdict != Verdict::Invalid {
+            return result;
+        }
+    }
+    panic!("ten trials in a row were invalid");
+}
+
+fn one_trial(lie: Lie, threads: u16) -> TrialResult {
+    let server = Server { socket: UdpSocket::bind("[::1]:0").unwrap(), other: UdpSocket::bind("[::1]:0").unwrap() };
+    server.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let address = server.socket.local_addr().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let serving: JoinHandle<()> = thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let mut query = [0; 512];
+            while !stop.load(Ordering::Relaxed) {
+                if let Ok((n, from)) = server.socket.recv_from(&mut query) {
+                    let number = parse_label(&query[13..28]).unwrap().octets()[3];
+                    lie(&server, number, &query[..n], from);
+                }
+            }
+        }
+    });
+    let mut plan = TrialPlan::new(address, Qps(400));
+    plan.duration = Nanos::from_millis(500);
+    plan.timeout = Nanos::from_millis(150);
+    plan.prefixes = vec!["64:ff9b::/96".parse().unwrap()];
+    plan.threads = threads;
+    let result = run(&plan, &Progress::new(&plan)).unwrap();
+    stop.store(true, Ordering::Relaxed);
+    serving.join().unwrap();
+    assert!(result.counts.is_balanced());
+    result
+}
+
+/// 200 queries, of which the lie spoils the 20 whose number ends in 0.
+fn spoiled(lie: Lie) -> TrialResult {
+    let result = trial(lie, 1);
+    assert_eq!((result.counts.sent, result.counts.valid), (200, 180), "{:?}", result.counts);
+    assert_eq!(result.verdict, Verdict::Failed);
+    result
+}
+
+macro_rules! lie {
+    (|$server:ident, $query:ident, $to:ident| $body:expr) => {
+        |$server, number, $query, $to| {
+            if number % 10 != 0 {
+                return $server.send(&right($query), $to);
+            }
+            $body
+        }
+    };
+}
+
+#[test]
+fn an_honest_server_passes() {
+    for threads in [1, 3] {
+        let result = trial(|server, _, query, to| server.send(&right(query), to), threads);
+        assert_eq!((result.counts.valid, result.verdict), (200, Verdict::Passed), "{:?}", result.reasons);
+        assert_eq!((result.counts.stray, result.counts.duplicates), (0, 0));
+    }
+}
+
+#[test]
+fn dropped_replies_are_lost() {
+    let c = spoiled(lie!(|_server, _query, _to| ())).counts;
+    assert_eq!((c.lost, c.stray), (20, 0));
+}
+
+#[test]
+fn delayed_replies_are_late() {
+    let c = spoiled(lie!(|server, query, to| {
+        let (socket, reply) = (server.socket.try_clone().unwrap(), right(query));
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            socket.send_to(&reply, to).unwrap();
+        });
+    }))
+    .counts;
+    assert_eq!((c.late, c.lost, c.stray), (20, 0, 0));
+}
+
+#[test]
+fn duplicates_change_nothing() {
+    let result = trial(
+        |server, _, query, to| {
+            server.send(&right(query), to);
+            let mut second = right(query);
+            second[3] |= 2;
+            server.send(&second, to);
+        },
+        1,
+    );
+    assert_eq!((result.counts.valid, result.counts.duplicates, result.verdict), (200, 200, Verdict::Passed));
+}
+
+#[test]
+fn the_first_reply_decides() {
+    let c = spoiled(lie!(|server, query, to| {
+        let mut first = right(query);
+        first[3] |= 2;
+        server.send(&first, to);
+        server.send(&right(query), to);
+    }))
+    .counts;
+    assert_eq!((c.wrong.rcode.get(&2), c.duplicates), (Some(&20), 20));
+}
+
+#[test]
+fn other_ids_are_stray() {
+    let c = spoiled(lie!(|server, query, to| {
+        let mut reply = right(query);
+        reply[0] ^= 0xff;
+        server.send(&reply, to);
+    }))
+    .counts;
+    assert_eq!((c.lost, c.stray), (20, 20));
+}
+
+#[test]
+fn other_questions_are_stray() {
+    let c = spoiled(lie!(|server, query, to| {
+        let mut reply = right(query);
+        reply[27] ^= 1;
+        server.send(&reply, to);
+    }))
+    .counts;
+    assert_eq!((c.lost, c.stray), (20, 20));
+}
+
+#[test]
+fn other_source_ports_are_stray() {
+    let c = spoiled(lie!(|server, query, to| {
+        server.other.send_to(&right(query), to).unwrap();
+    }))
+    .counts;
+    assert_eq!((c.lost, c.stray), (20, 20));
+}
+
+#[test]
+fn other_types_are_no_answer() {
+    let c = spoiled(lie!(|server, query, to| {
+        let mut reply = right(query);
+        reply[query.len() + 3] = 16;
+        server.send(&reply, to);
+    }))
+    .counts;
+    assert_eq!(c.wrong.no_aaaa, 20);
+}
+
+#[test]
+fn other_addresses_are_wrong() {
+    let c = spoiled(lie!(|server, query, to| {
+        let mut reply = right(query);
+        *reply.last_mut().unwrap() ^= 1;
+        server.send(&reply, to);
+    }))
+    .counts;
+    assert_eq!(c.wrong.address, 20);
+}
+
+#[test]
+fn rcodes_and_truncation_are_told_apart() {
+    let c = spoiled(|server, number, query, to| {
+        let mut reply = right(query);
+        match number % 20 {
+            0 => reply[3] |= 3,
+            10 => reply[2] |= 2,
+            _ => {}
+        }
+        server.send(&reply, to);
+    })
+    .counts;
+    assert_eq!((c.wrong.rcode.get(&3), c.wrong.truncated), (Some(&10), 10));
+}
+
+#[test]
+fn garbage_is_malformed_or_stray() {
+    let c = spoiled(|server, number, query, to| {
+        let reply = right(query);
+        match number % 20 {
+            // The question is ours, the answer is cut off.
+            0 => server.send(&reply[..reply.len() - 3], to),
+            10 => server.send(&[0xff; 40], to),
+            _ => server.send(&reply, to),
+        }
+    })
+    .counts;
+    assert_eq!((c.wrong.malformed, c.lost, c.stray), (10, 10, 10));
+}
+
+#[test]
+fn a_query_sent_back_is_stray() {
+    let c = spoiled(lie!(|server, query, to| server.send(query, to))).counts;
+    assert_eq!((c.lost, c.stray), (20, 20));
+}
+
+#[test]
+fn a_flood_of_strays_stops_nothing() {
+    let result = trial(
+        |server, _, query, to| {
+            for _ in 0..50 {
+                server.send(&[0; 12], to);
+            }
+            server.send(&right(query), to);
+        },
+        1,
+    );
+    assert_eq!((result.counts.valid, result.counts.stray, result.verdict), (200, 10_000, Verdict::Passed));
+}
+
+#[test]
+fn a_dead_server_is_a_failed_trial() {
+    let free = UdpSocket::bind("[::1]:0").unwrap().local_addr().unwrap();
+    let mut plan = TrialPlan::new(free, Qps(400));
+    plan.duration = Nanos::from_millis(300);
+    plan.timeout = Nanos::from_millis(100);
+    for _ in 0..10 {
+        let result = run(&plan, &Progress::new(&plan)).unwrap();
+        if result.verdict == Verdict::Invalid {
+            continue;
+        }
+        assert_eq!((result.counts.sent, result.counts.lost, result.counts.refused), (120, 120, 0));
+        return;
+    }
+    panic!("ten trials in a row were invalid");
+}
