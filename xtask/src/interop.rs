@@ -61,30 +61,33 @@ impl Bench {
         let server = format!("127.0.0.1:{port}");
         wait_for(&server, "010-000-000-000.dns64perf.test")?;
         // Every name has an AAAA record in this zone, or the trial could not pass.
-        let printed = output(
-            self.program(),
-            &[
-                "measure",
-                "--server",
-                &server,
-                "--rate",
-                "2000",
-                "--duration",
-                "5s",
-                "--timeout",
-                "500ms",
-                "--aaaa-share",
-                "1",
-                "--names",
-                "10.0.0.0/16",
-                "--json",
-                "--quiet",
-            ],
-            LIMIT,
-        )?;
-        let trial: Value = serde_json::from_str(&printed)?;
-        ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{printed}");
-        Ok(())
+        let args = [
+            "measure",
+            "--server",
+            &server,
+            "--rate",
+            "2000",
+            "--duration",
+            "5s",
+            "--timeout",
+            "500ms",
+            "--aaaa-share",
+            "1",
+            "--names",
+            "10.0.0.0/16",
+            "--json",
+            "--quiet",
+        ];
+        // A busy machine spoils trials, which the tester says with status 3; that is not what is tested here.
+        for _ in 0..10 {
+            let ran = process::run(self.program(), &args, LIMIT)?;
+            if ran.status != Some(3) {
+                let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
+                ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{}", ran.stdout);
+                return Ok(());
+            }
+        }
+        anyhow::bail!("ten trials in a row were spoiled by this machine")
     }
 
     fn zone_file(&self) -> Result<String> {
