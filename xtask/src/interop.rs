@@ -131,7 +131,7 @@ pub(crate) fn run() -> Result<ExitCode> {
 }
 
 /// Installs what is missing, where this is Debian and we may.
-fn install() {
+pub(crate) fn install() {
     let missing: Vec<_> = PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
     let is_root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
     if missing.is_empty() || !is_root || find("apt-get").is_none() {

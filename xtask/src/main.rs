@@ -4,6 +4,7 @@ mod bench;
 mod certify;
 mod interop;
 mod process;
+mod rivals;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,12 @@ enum Command {
     Certify(certify::Certify),
     /// Compare with other programs, side by side in one run
     Bench,
+    /// A null reflector, for `bench`
+    #[command(hide = true)]
+    Reflect { address: std::net::SocketAddr, cpu: usize },
+    /// A dns64perf++-style sender, for `bench`: prints the share that was answered
+    #[command(hide = true)]
+    Classic { address: std::net::SocketAddr, rate: u64, seconds: u64 },
 }
 
 fn main() -> Result<ExitCode> {
@@ -34,5 +41,10 @@ fn main() -> Result<ExitCode> {
         }
         Command::Certify(certify) => certify.run(),
         Command::Bench => bench::run(),
+        Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
+        Command::Classic { address, rate, seconds } => {
+            println!("{}", rivals::classic(address, rate, seconds)?);
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
