@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::AsRawFd;
 
 use libc::{c_void, iovec, mmsghdr, msghdr, sockaddr_storage, socklen_t};
@@ -164,6 +164,47 @@ impl ReceiveBatch {
         datagram
     }
 
+    /// Where datagram `i` of the last receive came from, and on a wildcard address what it was sent to; `None` where the
+    /// kernel names no IP address.
+    #[inline]
+    pub fn peer(&self, i: usize) -> Option<Peer> {
+        Some(Peer { address: self.source(i)?, local: self.destination(i) })
+    }
+
+    /// Datagram `i` of the last receive.
+    ///
+    /// # Panics
+    /// If there were not so many.
+    #[inline]
+    pub fn get(&self, i: usize) -> Datagram<'_> {
+        assert!(i < self.count, "datagram {i} of {}", self.count);
+        self.datagram(i)
+    }
+
+    fn destination(&self, i: usize) -> Option<IpAddr> {
+        let message = &raw const self.headers[i].msg_hdr;
+        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, and each type has the size read here.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(message);
+            while !header.is_null() {
+                let data = libc::CMSG_DATA(header);
+                match ((*header).cmsg_level, (*header).cmsg_type) {
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        return Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        return Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                    }
+                    _ => {}
+                }
+                header = libc::CMSG_NXTHDR(message, header);
+            }
+        }
+        None
+    }
+
     fn source(&self, i: usize) -> Option<SocketAddr> {
         let storage = &raw const self.sources[i];
         match libc::c_int::from(self.sources[i].ss_family) {
@@ -182,6 +223,15 @@ impl ReceiveBatch {
             _ => None,
         }
     }
+}
+
+/// The other end of a datagram, as a reply needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Our address that it sent to, where the socket is bound to a wildcard: the reply must come from there.
+    pub local: Option<IpAddr>,
 }
 
 /// What one turn of a server did.

@@ -3,7 +3,8 @@
 //! ```text
 //! clock ─ sleep_until ─► socket::Endpoint ── send / send_segmented ──► wire
 //!                        batch::ReceiveBatch ◄── recvmmsg, kernel timestamps ── wire
-//!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for AuthDNS and the reference DUT
+//!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for servers that answer at once (AuthDNS)
+//!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
 //! drops: what the host lost on the way        affinity: which thread runs where
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -13,4 +14,5 @@ pub mod batch;
 pub mod clock;
 pub mod drops;
 pub mod poller;
+pub mod queue;
 pub mod socket;

@@ -1,11 +1,11 @@
 //! Waiting for many sockets at once (epoll).
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-
-use crate::socket::Endpoint;
+use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// Waits until some of its sockets have something to read.
 pub struct Poller {
@@ -23,12 +23,12 @@ impl Poller {
         Ok(Poller { epoll, events: vec![EpollEvent::empty(); capacity.max(1)] })
     }
 
-    /// Watches `endpoint` and reports it as `token`.
+    /// Watches a socket (or an [`Alarm`]) and reports it as `token`, until it is closed.
     ///
     /// # Errors
     /// If it is watched already, or the kernel is out of memory.
-    pub fn add(&self, endpoint: &Endpoint, token: usize) -> io::Result<()> {
-        self.epoll.add(endpoint.socket(), EpollEvent::new(EpollFlags::EPOLLIN, token as u64)).map_err(Into::into)
+    pub fn add(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
+        self.epoll.add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64)).map_err(Into::into)
     }
 
     /// The tokens of the sockets that can be read, none if `timeout` passes first. A signal counts as a timeout.
@@ -43,5 +43,39 @@ impl Poller {
             Err(e) => return Err(e.into()),
         };
         Ok(self.events[..ready].iter().map(|event| event.data() as usize))
+    }
+}
+
+/// Wakes a thread that waits in a [`Poller`] (eventfd).
+pub struct Alarm {
+    event: EventFd,
+}
+
+impl Alarm {
+    /// A silent alarm.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub fn new() -> io::Result<Alarm> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Alarm { event })
+    }
+
+    /// Wakes the thread that watches it.
+    pub fn ring(&self) {
+        // It can only fail when it has been rung 2⁶⁴ − 1 times, and then it is ringing already.
+        let _ = self.event.write(1);
+    }
+
+    /// Silences it, before looking at what it was rung for.
+    pub fn reset(&self) {
+        // An error says that nobody rang.
+        let _ = self.event.read();
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.event.as_fd()
     }
 }

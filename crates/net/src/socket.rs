@@ -2,8 +2,8 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -72,12 +72,46 @@ impl Endpoint {
         Ok((connected, strays))
     }
 
+    /// A socket towards `server` only, from a port that the kernel draws at random.
+    ///
+    /// # Errors
+    /// If there is no route to the server, or no port left.
+    pub fn connect(server: SocketAddr) -> io::Result<Endpoint> {
+        let endpoint = Endpoint::new(server)?;
+        endpoint.socket.connect(&SockAddr::from(server))?;
+        Ok(endpoint)
+    }
+
+    /// A server's sockets from one that somebody else has bound (systemd's socket activation); `count` of them share it.
+    ///
+    /// # Errors
+    /// If it is no IP socket, or the process has no file descriptor left.
+    pub fn adopt(socket: UdpSocket, count: usize) -> io::Result<Vec<Endpoint>> {
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(false)?;
+        let mut sockets = (1..count).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
+        sockets.push(socket);
+        let adopt = |socket: UdpSocket| {
+            let mut endpoint = Endpoint { socket: socket.into(), reports_destination: false };
+            endpoint.enlarge_buffers();
+            if address.ip().is_unspecified() {
+                endpoint.report_destination(address)?;
+            }
+            Ok(endpoint)
+        };
+        sockets.into_iter().map(adopt).collect()
+    }
+
     fn new(address: SocketAddr) -> io::Result<Endpoint> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         let endpoint = Endpoint { socket, reports_destination: false };
-        endpoint.enlarge_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-        endpoint.enlarge_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        endpoint.enlarge_buffers();
         Ok(endpoint)
+    }
+
+    fn enlarge_buffers(&self) {
+        self.enlarge_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+        self.enlarge_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
     }
 
     /// Root may exceed the system's limit; others get as much as it allows. A smaller buffer is no error here: the caller
@@ -224,5 +258,11 @@ impl Endpoint {
             )
         };
         if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

@@ -10,8 +10,12 @@ pub mod rtype {
     pub const NS: u16 = 2;
     pub const CNAME: u16 = 5;
     pub const SOA: u16 = 6;
+    pub const PTR: u16 = 12;
     pub const AAAA: u16 = 28;
+    pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
+    pub const DS: u16 = 43;
+    pub const RRSIG: u16 = 46;
     pub const ANY: u16 = 255;
 }
 
@@ -96,8 +100,33 @@ impl<'a> Message<'a> {
         skip_name(self.bytes, offset)
     }
 
+    /// Whether there is a name at `offset` that surely ends without compression (a last label that ends in an octet above 0xbf
+    /// could be a pointer, and is not looked at twice).
+    fn is_plain_name(&self, offset: usize) -> bool {
+        let Ok(end) = skip_name(self.bytes, offset) else { return false };
+        self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
+    }
+
+    /// Copies the name at `offset`, compression undone and with its root label, into `out`; returns its length.
+    pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
+        let mut labels = Labels::new(self.bytes, offset);
+        let mut len = 0;
+        while let Some(label) = labels.next_label()? {
+            // Labels refuses names that are too long, so there is room, the root label's octet included.
+            out[len] = label.len() as u8;
+            out[len + 1..=len + label.len()].copy_from_slice(label);
+            len += 1 + label.len();
+        }
+        out[len] = 0;
+        Ok(len + 1)
+    }
+
     /// Whether the names at two offsets are the same, letter case aside; an error if one of them is no name.
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
+        // Most owners are a pointer to the question, and most comparisons are of one with it.
+        if b < a && self.bytes.get(a..a + 2) == Some(&(0xc000 | b as u16).to_be_bytes()) && self.is_plain_name(b) {
+            return Ok(true);
+        }
         let (mut a, mut b) = (Labels::new(self.bytes, a), Labels::new(self.bytes, b));
         loop {
             match (a.next_label()?, b.next_label()?) {
@@ -288,6 +317,7 @@ mod tests {
                 for record in message.records(offset, count).flatten() {
                     let _ = message.same_name(record.owner, HEADER_LEN);
                     let _ = message.same_name(record.data_at, record.owner);
+                    let _ = message.copy_name(record.owner, &mut [0; 255]);
                 }
             }
         }

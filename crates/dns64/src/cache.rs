@@ -1,0 +1,127 @@
+//! The cache: raw answers by question, shared by all workers (item 37).
+
+use std::sync::Arc;
+
+use method::units::Nanos;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as Shared;
+
+use crate::answer::{Answer, Kept, Kind};
+use crate::name::Key;
+use crate::policy::TtlLimits;
+
+/// Memory that an entry takes beside its key and answer: the cache's own tables and the allocator's.
+const OVERHEAD: u64 = 120;
+/// What an entry takes on average, to size the tables.
+const TYPICAL: u64 = 300;
+
+/// How long answers that have run out are served before the upstreams are tried again, seconds (RFC 8767 §5).
+const STALE_RECHECK: u32 = 30;
+
+#[derive(Clone)]
+struct Entry {
+    /// `None`: no upstream answered (RFC 9520 §3.2).
+    answer: Option<Arc<Answer>>,
+    /// Second in which it was stored, by the clock that `now` is of.
+    stored: u32,
+    /// Until this second it is served though its time is over.
+    revived_until: u32,
+}
+
+/// What the cache has for a question.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// An answer to use.
+    Usable(Kept),
+    /// That no upstream answered a moment ago.
+    TimedOut,
+    /// Nothing.
+    Missing,
+}
+
+#[derive(Clone)]
+struct BySize;
+
+impl Weighter<Key, Entry> for BySize {
+    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+        OVERHEAD + key.size() as u64 + entry.answer.as_ref().map_or(0, |answer| answer.size() as u64)
+    }
+}
+
+/// Answers, the least useful ones thrown out when memory runs out.
+pub struct Cache {
+    entries: Shared<Key, Entry, BySize>,
+    keeps: bool,
+}
+
+impl Cache {
+    /// A cache of at most `mebibytes` MiB; none at all for 0.
+    pub fn new(mebibytes: u64) -> Cache {
+        let weight = mebibytes << 20;
+        let items = usize::try_from(weight / TYPICAL).unwrap_or(usize::MAX).max(16);
+        Cache { entries: Shared::with_weighter(items, weight.max(1), BySize), keeps: mebibytes > 0 }
+    }
+
+    /// What is known of a question ([`crate::name::KeyBuf::octets`]).
+    #[inline]
+    pub fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
+        let Some(entry) = self.entries.get(question) else { return Found::Missing };
+        let second = second(now);
+        let age = second.saturating_sub(entry.stored);
+        match entry.answer {
+            Some(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false }),
+            Some(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true }),
+            None if age < limits.failure => Found::TimedOut,
+            _ => Found::Missing,
+        }
+    }
+
+    /// Keeps an answer for its TTL; for none if that is zero.
+    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos) {
+        if self.keeps && answer.ttl() > 0 {
+            self.entries.insert(key, Entry { answer: Some(answer), stored: second(now), revived_until: 0 });
+        }
+    }
+
+    /// Remembers for a moment that no upstream answered.
+    pub fn put_timeout(&self, key: Key, now: Nanos) {
+        if self.keeps {
+            self.entries.insert(key, Entry { answer: None, stored: second(now), revived_until: 0 });
+        }
+    }
+
+    /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
+    /// (RFC 8767). It will do for the next half minute.
+    pub fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits) -> Option<Kept> {
+        let stale = u32::try_from(limits.stale?.as_secs()).unwrap_or(u32::MAX);
+        let mut entry = self.entries.get(key)?;
+        let answer = entry.answer.clone().filter(|answer| answer.kind() != Kind::Failed)?;
+        let second = second(now);
+        let age = second.saturating_sub(entry.stored);
+        if age.saturating_sub(answer.ttl()) >= stale {
+            return None;
+        }
+        entry.revived_until = second + STALE_RECHECK;
+        self.entries.insert(key.clone(), entry);
+        Some(Kept { stale: age >= answer.ttl(), answer, age })
+    }
+
+    /// Answers that it holds.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Memory for them by its own account, octets.
+    pub fn weight(&self) -> u64 {
+        self.entries.weight()
+    }
+}
+
+fn second(now: Nanos) -> u32 {
+    (now.0 / Nanos::SECOND.0) as u32
+}

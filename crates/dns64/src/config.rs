@@ -1,0 +1,770 @@
+//! The configuration file: what is written in it ([`Config`]), and what it means ([`Settings`]).
+//!
+//! `dns64d.example.toml` in the repository's `dist` explains every key to users; this module is its other half.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::name::LowerName;
+use crate::policy::{Mapping, Mode, Policy, TtlLimits};
+use crate::prefix::Prefix;
+
+/// Where the upstreams are taken from when none is configured.
+pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Why a configuration cannot be used. Each message names the file, and the line where it can.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {file}: {source}")]
+    Read {
+        /// Its path.
+        file: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value that makes no sense; the parser's message shows the place.
+    #[error("{file}: {source}")]
+    Parse {
+        /// Its path.
+        file: PathBuf,
+        /// What and where.
+        source: Box<toml::de::Error>,
+    },
+    /// Values that make no sense together.
+    #[error("{file}:{line}: {reason}")]
+    Invalid {
+        /// Its path.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// No upstream, neither configured nor in the system's resolv.conf.
+    #[error("no upstream: {file} configures none, and {RESOLV_CONF} names none that can be used; add an [[upstream]]")]
+    NoUpstream {
+        /// Its path.
+        file: PathBuf,
+    },
+}
+
+/// What is written in the file. `Default` is the configuration of an empty one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Config {
+    /// Addresses to serve, UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// Worker threads; 0 is one per CPU that the process may use.
+    pub threads: usize,
+    /// CPUs to pin the workers to, round robin; none leaves it to the kernel.
+    pub cpus: Vec<usize>,
+    /// The user to become after start, when started as root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Translation.
+    pub dns64: TranslationKeys,
+    /// Who is answered.
+    pub access: AccessKeys,
+    /// The cache.
+    pub cache: CacheKeys,
+    /// What bounds work and memory.
+    pub limits: LimitKeys,
+    /// How upstreams are asked.
+    pub forwarding: ForwardingKeys,
+    /// The Prometheus listener.
+    pub metrics: MetricsKeys,
+    /// Logs.
+    pub log: LogKeys,
+    /// Servers to ask.
+    #[serde(rename = "upstream")]
+    pub upstreams: Vec<UpstreamKeys>,
+    /// Domains with upstreams of their own.
+    #[serde(rename = "forward")]
+    pub forwards: Vec<ForwardKeys>,
+    /// Clients with a translation of their own.
+    #[serde(rename = "group")]
+    pub groups: Vec<GroupKeys>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: vec!["[::1]:5353".parse().expect("a constant")],
+            threads: 0,
+            cpus: Vec::new(),
+            user: None,
+            dns64: TranslationKeys::default(),
+            access: AccessKeys::default(),
+            cache: CacheKeys::default(),
+            limits: LimitKeys::default(),
+            forwarding: ForwardingKeys::default(),
+            metrics: MetricsKeys::default(),
+            log: LogKeys::default(),
+            upstreams: Vec::new(),
+            forwards: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// `[dns64]`, and what a `[[group]]` may change of it. Keys that are not there keep their default, in a group that of
+/// `[dns64]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TranslationKeys {
+    /// Prefixes; an empty list turns translation off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Vec<PrefixKeys>>,
+    /// AAAA records that count as none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<Vec<Ipv6Net>>,
+    /// When A records are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Translate signed answers for clients with DO.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub break_dnssec: Option<bool>,
+    /// Translate for queries with RD only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recursive_only: Option<bool>,
+    /// Ask for A together with AAAA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<bool>,
+}
+
+/// A prefix with its ranges. Checked as a whole when it is read, so that the error has the line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
+pub struct PrefixKeys {
+    #[serde(rename = "prefix")]
+    written: Prefix,
+    #[serde(skip)]
+    prefix: Option<Prefix>,
+    suffix: std::net::Ipv6Addr,
+    ranges: Vec<Ipv4Net>,
+    allow_non_global: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawPrefixKeys {
+    prefix: Prefix,
+    #[serde(default = "no_suffix")]
+    suffix: std::net::Ipv6Addr,
+    #[serde(default = "all_of_ipv4")]
+    ranges: Vec<Ipv4Net>,
+    #[serde(default)]
+    allow_non_global: bool,
+}
+
+fn no_suffix() -> std::net::Ipv6Addr {
+    std::net::Ipv6Addr::UNSPECIFIED
+}
+
+fn all_of_ipv4() -> Vec<Ipv4Net> {
+    vec![Ipv4Net::default()]
+}
+
+impl TryFrom<RawPrefixKeys> for PrefixKeys {
+    type Error = crate::prefix::PrefixError;
+    fn try_from(raw: RawPrefixKeys) -> Result<PrefixKeys, Self::Error> {
+        let prefix = raw.prefix.with_suffix(raw.suffix)?;
+        let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global } = raw;
+        Ok(PrefixKeys { written, prefix: Some(prefix), suffix, ranges, allow_non_global })
+    }
+}
+
+impl PrefixKeys {
+    /// `prefix` for all IPv4 addresses.
+    pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
+        PrefixKeys {
+            written: prefix,
+            prefix: Some(prefix),
+            suffix: no_suffix(),
+            ranges: all_of_ipv4(),
+            allow_non_global,
+        }
+    }
+
+    fn mapping(&self) -> Mapping {
+        Mapping::new(self.prefix.unwrap_or(self.written), self.ranges.clone(), self.allow_non_global)
+    }
+}
+
+/// `[[group]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct GroupKeys {
+    /// Addresses of its clients.
+    pub clients: Vec<IpNet>,
+    /// What differs from `[dns64]`.
+    #[serde(default)]
+    pub dns64: TranslationKeys,
+}
+
+/// `[access]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AccessKeys {
+    /// Clients that are answered; others get REFUSED.
+    pub allow: Vec<IpNet>,
+    /// Needed to allow everybody.
+    pub open_resolver: bool,
+}
+
+impl Default for AccessKeys {
+    fn default() -> AccessKeys {
+        let private = [
+            "127.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "::1/128",
+            "fc00::/7", "fe80::/10",
+        ];
+        AccessKeys { allow: private.map(|net| net.parse().expect("a constant")).into(), open_resolver: false }
+    }
+}
+
+/// `[cache]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct CacheKeys {
+    /// Memory for answers, in MiB; 0 keeps nothing.
+    pub mebibytes: u64,
+    /// TTL limits, seconds.
+    pub min_ttl: u32,
+    /// See `min_ttl`.
+    pub max_ttl: u32,
+    /// TTL limit of negative answers, seconds.
+    pub negative_max_ttl: u32,
+    /// How long a failure is remembered, 1 to 30 seconds.
+    pub failure_ttl: u32,
+    /// How long answers are served after their time while upstreams fail; 0s is never.
+    #[serde(with = "humantime_serde")]
+    pub serve_stale: Duration,
+}
+
+impl Default for CacheKeys {
+    fn default() -> CacheKeys {
+        let ttl = TtlLimits::default();
+        CacheKeys {
+            mebibytes: 256,
+            min_ttl: ttl.min,
+            max_ttl: ttl.max,
+            negative_max_ttl: ttl.negative_max,
+            failure_ttl: ttl.failure,
+            serve_stale: Duration::ZERO,
+        }
+    }
+}
+
+/// What happens to queries beyond a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overload {
+    /// They get SERVFAIL.
+    #[default]
+    Servfail,
+    /// They get nothing.
+    Drop,
+}
+
+/// `[limits]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LimitKeys {
+    /// Client queries that may wait for upstreams, per worker.
+    pub in_flight: usize,
+    /// What becomes of others.
+    pub overload: Overload,
+    /// Queries per second of a client (IPv4 address or IPv6 /64); 0 is no limit.
+    pub client_rate: u32,
+    /// Queries that a client may ask at once beyond its rate.
+    pub client_burst: u32,
+    /// TCP connections.
+    pub tcp_connections: usize,
+    /// TCP connections of a client.
+    pub tcp_per_client: usize,
+    /// Queries in progress on a TCP connection.
+    pub tcp_pipeline: usize,
+    /// How long a TCP connection may be idle, or a message on it incomplete.
+    #[serde(with = "humantime_serde")]
+    pub tcp_idle: Duration,
+}
+
+impl Default for LimitKeys {
+    fn default() -> LimitKeys {
+        LimitKeys {
+            in_flight: 16_384,
+            overload: Overload::Servfail,
+            client_rate: 0,
+            client_burst: 100,
+            tcp_connections: 1_000,
+            tcp_per_client: 50,
+            tcp_pipeline: 64,
+            tcp_idle: Duration::from_secs(10),
+        }
+    }
+}
+
+/// `[forwarding]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ForwardingKeys {
+    /// How long a question may take, all upstreams and attempts together. A translated query takes two.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+    /// Source ports per upstream and worker, all random; each is given up after a while.
+    pub source_ports: u16,
+    /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
+    pub randomize_case: bool,
+    /// Pass on the upstreams' AD to clients with DO.
+    pub trust_ad: bool,
+}
+
+impl Default for ForwardingKeys {
+    fn default() -> ForwardingKeys {
+        ForwardingKeys {
+            timeout: Duration::from_millis(1_700),
+            source_ports: 64,
+            randomize_case: false,
+            trust_ad: false,
+        }
+    }
+}
+
+/// `[metrics]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MetricsKeys {
+    /// Where Prometheus fetches `/metrics`; none: no listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Least severity that is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// What keeps it from serving.
+    Error,
+    /// What somebody should look at.
+    Warn,
+    /// Start, reload, stop, upstreams that fail and return.
+    #[default]
+    Info,
+    /// More.
+    Debug,
+}
+
+/// `[log]`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LogKeys {
+    /// Form.
+    pub format: LogFormat,
+    /// Least severity.
+    pub level: LogLevel,
+}
+
+/// `[[upstream]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UpstreamKeys {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port, UDP and TCP.
+    #[serde(default = "dns_port")]
+    pub port: u16,
+    /// Its share of the questions among upstreams of like speed.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// What forward rules call it; its address if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+fn dns_port() -> u16 {
+    53
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl UpstreamKeys {
+    /// The upstream at `address`.
+    pub fn new(address: SocketAddr) -> UpstreamKeys {
+        UpstreamKeys { address: address.ip(), port: address.port(), weight: 1, name: None }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name.as_deref() == Some(name) || self.address.to_string() == name
+    }
+}
+
+/// `[[forward]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardKeys {
+    /// The domain; names at and below it are meant.
+    pub domain: Spanned<String>,
+    /// Names of its upstreams; none: all.
+    #[serde(default)]
+    pub upstreams: Vec<Spanned<String>>,
+    /// When A records are asked for, if not as in `[dns64]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+}
+
+/// A server to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its share.
+    pub weight: u32,
+}
+
+/// Which upstreams are asked for a domain.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The domain, wire format, lower case.
+    pub domain: LowerName,
+    /// Numbers of the upstreams, at least one.
+    pub upstreams: Vec<usize>,
+    /// When A records are asked for, if the client group does not decide.
+    pub mode: Option<Mode>,
+}
+
+/// What a configuration means: everything checked and looked up. It is replaced as a whole when the file is read again.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What was written, defaults filled in.
+    pub config: Config,
+    /// The default policy first, then one per group.
+    policies: Vec<Policy>,
+    groups: Vec<(Vec<IpNet>, usize)>,
+    /// All upstreams.
+    pub upstreams: Vec<Upstream>,
+    /// Routes, the longest domain first; the last one is for the root.
+    pub routes: Vec<Route>,
+    /// TTL limits.
+    pub ttl: TtlLimits,
+}
+
+impl Settings {
+    /// Reads and checks a file; `None` is the configuration without one.
+    ///
+    /// # Errors
+    /// If the file cannot be read or its content cannot be used.
+    pub fn load(file: Option<&Path>) -> Result<Settings, ConfigError> {
+        let Some(file) = file else { return Settings::from_text("", Path::new("the default configuration")) };
+        let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+        Settings::from_text(&text, file)
+    }
+
+    /// Checks the text of a configuration; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
+        let config: Config =
+            toml::from_str(text).map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
+        let upstreams = if config.upstreams.is_empty() {
+            system_upstreams()
+        } else {
+            config.upstreams.iter().map(|u| Upstream { address: (u.address, u.port).into(), weight: u.weight }).collect()
+        };
+        if upstreams.is_empty() {
+            return Err(ConfigError::NoUpstream { file: file.into() });
+        }
+        Checker { text, file }.settings(config, upstreams)
+    }
+
+    /// The policy for a client.
+    #[inline]
+    pub fn policy(&self, client: IpAddr) -> &Policy {
+        let of_group = |(clients, policy): &(Vec<IpNet>, usize)| {
+            clients.iter().any(|net| net.contains(&client)).then_some(&self.policies[*policy])
+        };
+        self.groups.iter().find_map(of_group).unwrap_or(&self.policies[0])
+    }
+
+    /// Whether a client is answered.
+    #[inline]
+    pub fn allows(&self, client: IpAddr) -> bool {
+        self.config.access.allow.iter().any(|net| net.contains(&client))
+    }
+
+    /// The number of the route for a name.
+    #[inline]
+    pub fn route(&self, name: &LowerName) -> usize {
+        let last = self.routes.len() - 1;
+        self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last)
+    }
+
+    /// The effective configuration as a file would have it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
+    }
+}
+
+struct Checker<'a> {
+    text: &'a str,
+    file: &'a Path,
+}
+
+impl Checker<'_> {
+    fn settings(&self, mut config: Config, upstreams: Vec<Upstream>) -> Result<Settings, ConfigError> {
+        self.check_values(&config, &upstreams)?;
+        let base = policy(&config.dns64, &Policy::default());
+        let mut policies = vec![base.clone()];
+        let mut groups = Vec::new();
+        for group in &config.groups {
+            groups.push((group.clients.clone(), policies.len()));
+            policies.push(policy(&group.dns64, &base));
+        }
+        let all: Vec<usize> = (0..upstreams.len()).collect();
+        let mut routes = Vec::new();
+        for forward in &config.forwards {
+            let domain: LowerName =
+                forward.domain.get_ref().parse().map_err(|e| self.invalid(&forward.domain, format!("domain: {e}")))?;
+            let numbers = if forward.upstreams.is_empty() { all.clone() } else { self.numbers(&config, forward)? };
+            routes.push(Route { domain, upstreams: numbers, mode: forward.mode });
+        }
+        routes.sort_by_key(|route| std::cmp::Reverse(route.domain.wire().len()));
+        routes.push(Route { domain: LowerName::of_wire(&[0]), upstreams: all, mode: None });
+        let cache = config.cache;
+        let ttl = TtlLimits {
+            min: cache.min_ttl,
+            max: cache.max_ttl,
+            negative_max: cache.negative_max_ttl,
+            failure: cache.failure_ttl,
+            stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
+        };
+        if config.threads == 0 {
+            config.threads = net::affinity::allowed_cpus().len().clamp(1, MAX_THREADS);
+        }
+        if config.upstreams.is_empty() {
+            config.upstreams = upstreams.iter().map(|u| UpstreamKeys::new(u.address)).collect();
+        }
+        Ok(Settings { config, policies, groups, upstreams, routes, ttl })
+    }
+
+    fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {
+        let number = |name: &Spanned<String>| {
+            config.upstreams.iter().position(|u| u.is_called(name.get_ref())).ok_or_else(|| {
+                let reason = format!("no [[upstream]] has the name or address '{}'", name.get_ref());
+                self.invalid(name, reason)
+            })
+        };
+        forward.upstreams.iter().map(number).collect()
+    }
+
+    fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
+        let everybody = config.access.allow.iter().find(|net| net.prefix_len() < 8 && !net.addr().is_unspecified() || net.prefix_len() == 0);
+        let everybody = everybody.filter(|net| **net != "fc00::/7".parse::<IpNet>().expect("a constant"));
+        if let Some(net) = everybody.filter(|_| !config.access.open_resolver) {
+            let reason = format!(
+                "access.allow has {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
+            );
+            return Err(self.at_key("allow", reason));
+        }
+        if let Some(own) = upstreams.iter().find(|u| config.listen.contains(&u.address)) {
+            return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
+        }
+        if config.threads > MAX_THREADS {
+            return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
+        }
+        let between = |key: &str, value: u128, least: u128, most: u128, unit: &str| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
+        };
+        between("failure-ttl", config.cache.failure_ttl.into(), 1, 30, " seconds (RFC 9520)")?;
+        between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
+        // Two questions must fit into the five seconds after which clients ask again.
+        between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
+        between("source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
+        between("in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
+        between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")?;
+        for upstream in &config.upstreams {
+            between("weight", upstream.weight.into(), 1, 1_000_000, "")?;
+        }
+        Ok(())
+    }
+
+    fn invalid<T>(&self, place: &Spanned<T>, reason: String) -> ConfigError {
+        self.at(place.span().start, reason)
+    }
+
+    /// An error where `key` is first written, or at the beginning if it is not (a default does not fit).
+    fn at_key(&self, key: &str, reason: String) -> ConfigError {
+        self.at(self.text.find(key).unwrap_or(0), reason)
+    }
+
+    fn at(&self, offset: usize, reason: String) -> ConfigError {
+        let line = self.text[..offset.min(self.text.len())].matches('\n').count() + 1;
+        ConfigError::Invalid { file: self.file.into(), line, reason }
+    }
+}
+
+/// More than any machine of today needs; a bit of a word each.
+pub const MAX_THREADS: usize = 64;
+
+fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
+    Policy {
+        mappings: match &keys.prefixes {
+            Some(prefixes) => prefixes.iter().map(PrefixKeys::mapping).collect(),
+            None => base.mappings.clone(),
+        },
+        exclude: keys.exclude.clone().unwrap_or_else(|| base.exclude.clone()),
+        mode: keys.mode.unwrap_or(base.mode),
+        break_dnssec: keys.break_dnssec.unwrap_or(base.break_dnssec),
+        recursive_only: keys.recursive_only.unwrap_or(base.recursive_only),
+        parallel: keys.parallel.unwrap_or(base.parallel),
+    }
+}
+
+/// The name servers of the system's resolv.conf. Lines that name none that we can use (a scoped address) are left out.
+fn system_upstreams() -> Vec<Upstream> {
+    let text = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    let nameserver = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
+        Some(Upstream { address: (address.parse::<IpAddr>().ok()?, 53).into(), weight: 1 })
+    };
+    text.lines().filter_map(nameserver).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
+
+    fn read(text: &str) -> Result<Settings, ConfigError> {
+        Settings::from_text(text, Path::new("test.toml"))
+    }
+
+    fn refused(text: &str) -> String {
+        read(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn item_13_the_well_known_prefix_is_the_default() {
+        let settings = read(UPSTREAM).unwrap();
+        let policy = settings.policy("10.0.0.1".parse().unwrap());
+        assert_eq!(*policy.mappings[0].prefix(), Prefix::WELL_KNOWN);
+        assert!(policy.excludes("::ffff:1.2.3.4".parse().unwrap()), "item 9");
+        assert_eq!(settings.config.listen, ["[::1]:5353".parse().unwrap()]);
+    }
+
+    #[test]
+    fn item_12_bad_prefixes_are_refused_with_file_and_line() {
+        let text = format!("{UPSTREAM}\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/72' }}]\n");
+        let error = refused(&text);
+        assert!(error.starts_with("test.toml") && error.contains("line 5") && error.contains("32, 40, 48, 56"), "{error}");
+        let text = format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', suffix = '::1' }}]\n");
+        assert!(refused(&text).contains("overlaps"), "{}", refused(&text));
+    }
+
+    #[test]
+    fn unknown_keys_are_errors_everywhere() {
+        for text in [
+            "lisen = []",
+            "[dns64]\nprefix = '64:ff9b::/96'",
+            "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', range = [] }]",
+            "[cache]\nsize = 1",
+            "[[group]]\nclients = []\nprefixes = []",
+            "[[forward]]\ndomain = 'a'\nupstream = []",
+        ] {
+            let error = refused(text);
+            assert!(error.contains("unknown field") && error.contains("line"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn item_42_no_open_resolver_unless_told() {
+        for open in ["0.0.0.0/0", "::/0", "2000::/3"] {
+            let text = format!("{UPSTREAM}[access]\nallow = ['{open}']\n");
+            let error = refused(&text);
+            assert!(error.starts_with("test.toml:4:") && error.contains("open resolver"), "{error}");
+            assert!(read(&text.replace("[access]", "[access]\nopen-resolver = true")).is_ok());
+        }
+        let settings = read(UPSTREAM).unwrap();
+        for (client, allowed) in [("127.0.0.1", true), ("192.168.1.1", true), ("fd00::1", true), ("8.8.8.8", false), ("2001:db8::1", false)] {
+            assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
+        }
+    }
+
+    #[test]
+    fn item_41_groups_differ_where_they_say_so() {
+        let settings = read(&format!(
+            "{UPSTREAM}[dns64]\nbreak-dnssec = true\n[[group]]\nclients = ['10.1.0.0/16']\ndns64.prefixes = []\n\
+             [[group]]\nclients = ['10.0.0.0/8']\n[group.dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n"
+        ))
+        .unwrap();
+        let policy = |client: &str| settings.policy(client.parse().unwrap());
+        assert!(!policy("10.1.2.3").translates());
+        assert_eq!(policy("10.2.2.3").mappings[0].prefix().len(), 32);
+        assert!(policy("10.2.2.3").break_dnssec);
+        assert_eq!(*policy("192.168.0.1").mappings[0].prefix(), Prefix::WELL_KNOWN);
+    }
+
+    #[test]
+    fn routes_are_found_by_their_longest_domain() {
+        let settings = read(
+            "[[upstream]]\naddress = '192.0.2.1'\n[[upstream]]\naddress = '192.0.2.2'\nport = 5300\nname = 'b'\n\
+             [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
+        )
+        .unwrap();
+        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap())];
+        assert_eq!(route("www.Example.org").upstreams, [1]);
+        assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
+        assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);
+        assert_eq!(route("notexample.org").upstreams, [0, 1]);
+        assert_eq!(settings.upstreams[1].address, "192.0.2.2:5300".parse().unwrap());
+        let error = refused(&format!("{UPSTREAM}[[forward]]\ndomain = 'a'\nupstreams = ['nobody']\n"));
+        assert!(error.starts_with("test.toml:5:") && error.contains("nobody"), "{error}");
+    }
+
+    #[test]
+    fn values_out_of_range_and_loops_are_refused() {
+        for (text, what) in [
+            ("[cache]\nfailure-ttl = 0\n", "failure-ttl"),
+            ("[cache]\nmin-ttl = 90000\n", "min-ttl"),
+            ("[forwarding]\ntimeout = '5s'\n", "timeout"),
+            ("threads = 1000\n", "threads"),
+            ("listen = ['192.0.2.1:53']\n", "itself"),
+        ] {
+            let error = refused(&format!("{text}{UPSTREAM}"));
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_effective_configuration_means_the_same() {
+        let settings = read(&format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n")).unwrap();
+        let again = read(&settings.to_toml()).unwrap();
+        assert_eq!(again.to_toml(), settings.to_toml());
+        assert_eq!(format!("{:?}", again.policies), format!("{:?}", settings.policies));
+    }
+}

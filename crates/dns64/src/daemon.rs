@@ -1,0 +1,154 @@
+//! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can carry it inside.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use listenfd::ListenFd;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
+use crate::server::{Activated, RunningServer, bind};
+use crate::harden;
+
+/// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
+const BAD_CONFIGURATION: u8 = 2;
+const BAD_ENVIRONMENT: u8 = 4;
+
+/// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
+#[derive(Debug, Parser)]
+#[command(name = "dns64d", version)]
+struct Arguments {
+    /// Configuration file; without one: [::1]:5353, 64:ff9b::/96, the upstreams of /etc/resolv.conf
+    #[arg(long, short, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check the configuration and print what is in effect, defaults filled in
+    Check,
+}
+
+/// Runs the program with the given command line; returns its exit status.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(args) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help goes to stdout with status 0, errors to stderr with 2.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { BAD_CONFIGURATION } else { 0 });
+        }
+    };
+    let file = arguments.config.as_deref();
+    let settings = match Settings::load(file) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("dns64d: {error}");
+            return ExitCode::from(BAD_CONFIGURATION);
+        }
+    };
+    match arguments.command {
+        Some(Command::Check) => {
+            print!("{}", settings.to_toml());
+            ExitCode::SUCCESS
+        }
+        None => match serve(settings, file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("dns64d: {error:#}");
+                ExitCode::from(BAD_ENVIRONMENT)
+            }
+        },
+    }
+}
+
+fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
+    start_log(settings.config.log);
+    // Before the first thread, so that every thread leaves them to this one.
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let user = settings.config.user.clone();
+    let bound = bind(settings, activated_sockets()?)?;
+    if harden::drop_root(user.as_deref())? {
+        tracing::warn!("running as root; set `user`, or use the systemd unit");
+    }
+    let confined = harden::confine(file)?;
+    tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
+    let server = bound.start()?;
+    for address in server.addresses() {
+        tracing::info!("serving {address}");
+    }
+    if let Some(address) = server.metrics_address() {
+        tracing::info!("metrics at http://{address}/metrics");
+    }
+    tell_systemd(&[NotifyState::Ready]);
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            reload(&server, file);
+        } else {
+            break;
+        }
+    }
+    tracing::info!("stopping: queries in flight are still answered");
+    tell_systemd(&[NotifyState::Stopping]);
+    server.stop();
+    Ok(())
+}
+
+/// Reads the configuration again. A bad one changes nothing.
+fn reload(server: &RunningServer, file: Option<&Path>) {
+    match Settings::load(file) {
+        Ok(settings) => {
+            if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
+                tell_systemd(&[NotifyState::Reloading, since_boot]);
+            }
+            server.reload(settings);
+            tracing::info!("the configuration has been replaced");
+            tell_systemd(&[NotifyState::Ready]);
+        }
+        Err(error) => tracing::error!("the old configuration stays: {error}"),
+    }
+}
+
+/// Not started by systemd, nobody listens, and that is no error.
+fn tell_systemd(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(state);
+}
+
+/// The sockets that systemd passes (socket activation); none otherwise.
+///
+/// # Errors
+/// If one of them is neither a datagram nor a listening stream socket of IP.
+fn activated_sockets() -> std::io::Result<Activated> {
+    let mut passed = ListenFd::from_env();
+    let mut activated = Activated::default();
+    for i in 0..passed.len() {
+        // A socket that is not of the kind that is tried stays where it is.
+        if let Ok(Some(socket)) = passed.take_udp_socket(i) {
+            activated.udp.push(socket);
+        } else {
+            activated.tcp.extend(passed.take_tcp_listener(i)?);
+        }
+    }
+    Ok(activated)
+}
+
+fn start_log(log: LogKeys) {
+    let level = match log.level {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Debug => tracing::Level::DEBUG,
+    };
+    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    // An embedding program may have its own log already.
+    let _ = match log.format {
+        LogFormat::Text => subscriber.try_init(),
+        LogFormat::Json => subscriber.json().try_init(),
+    };
+}

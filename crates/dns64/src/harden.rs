@@ -1,0 +1,156 @@
+//! What the server gives up once its sockets are bound: root, files, and system calls that it has no use for.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
+};
+use nix::unistd::{Uid, User, initgroups, setgid, setuid};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+use crate::config::RESOLV_CONF;
+
+/// Why the server did not lock itself in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HardenError {
+    /// The user of the configuration does not exist.
+    #[error("there is no user '{0}'; make it, or change `user`")]
+    NoUser(String),
+    /// The kernel refused the change of user.
+    #[error("cannot become user '{user}': {source}")]
+    Become {
+        /// The user.
+        user: String,
+        /// What the system says.
+        source: nix::Error,
+    },
+    /// The kernel has landlock and refused our rules.
+    #[error("landlock: {0}")]
+    Landlock(#[from] RulesetError),
+    /// The kernel has seccomp and refused our filter.
+    #[error("seccomp: {0}")]
+    Seccomp(#[from] seccompiler::Error),
+    /// There is no filter for this processor.
+    #[error("seccomp: {0}")]
+    Filter(#[from] seccompiler::BackendError),
+}
+
+/// Becomes `user`, if this is root and one is configured. Returns whether the process is still root.
+///
+/// # Errors
+/// If there is no such user, or the kernel refuses.
+pub fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
+    let (true, Some(name)) = (Uid::effective().is_root(), user) else { return Ok(Uid::effective().is_root()) };
+    let failed = |source| HardenError::Become { user: name.into(), source };
+    let user = User::from_name(name).map_err(failed)?.ok_or_else(|| HardenError::NoUser(name.into()))?;
+    let c_name = std::ffi::CString::new(name).map_err(|_| HardenError::NoUser(name.into()))?;
+    initgroups(&c_name, user.gid).map_err(failed)?;
+    setgid(user.gid).map_err(failed)?;
+    setuid(user.uid).map_err(failed)?;
+    Ok(user.uid.is_root())
+}
+
+/// How much of the confinement the kernel could do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confined {
+    /// Files can be read only where the configuration is (landlock).
+    pub files: bool,
+    /// System calls that start programs, change the system or look into other processes fail (seccomp).
+    pub calls: bool,
+}
+
+/// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is left out.
+///
+/// # Errors
+/// If the kernel has the means and refuses them.
+pub fn confine(config: Option<&Path>) -> Result<Confined, HardenError> {
+    let files = confine_files(config)?;
+    let calls = confine_calls();
+    Ok(Confined { files, calls: calls? })
+}
+
+/// Only reading, and only what a reload reads.
+fn confine_files(config: Option<&Path>) -> Result<bool, HardenError> {
+    let abi = ABI::V5;
+    let folder = config.and_then(Path::parent).map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+    // An editor replaces a file with another one of the same name, so that the folder must stay readable.
+    let readable = folder.into_iter().chain([Path::new(RESOLV_CONF)]);
+    let status = Ruleset::default()
+        .handle_access(AccessFs::from_all(abi))?
+        .create()?
+        .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
+        .restrict_self()?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// System calls that a DNS server never makes.
+const FORBIDDEN: [libc::c_long; 26] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_reboot,
+    libc::SYS_kexec_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_settimeofday,
+];
+
+fn confine_calls() -> Result<bool, HardenError> {
+    let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
+    let rules = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
+    let denied = SeccompAction::Errno(libc::EPERM as u32);
+    let program: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()?;
+    match seccompiler::apply_filter(&program) {
+        Ok(()) => Ok(true),
+        // A kernel or a container without seccomp.
+        Err(seccompiler::Error::Seccomp(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confinement_takes_files_and_programs_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("dns64d.toml");
+        std::fs::write(&inside, "").unwrap();
+        let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        // Confinement is for ever, but only for the thread that asks.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let confined = confine(Some(&inside)).unwrap();
+                assert!(std::fs::read(&inside).is_ok());
+                if confined.files {
+                    assert!(std::fs::read(elsewhere.path()).is_err());
+                    assert!(std::fs::write(&inside, "x").is_err());
+                }
+                if confined.calls {
+                    assert!(nix::sched::unshare(nix::sched::CloneFlags::empty()).is_err());
+                }
+            });
+        });
+        assert!(std::fs::read(elsewhere.path()).is_ok());
+    }
+}

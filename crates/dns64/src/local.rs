@@ -1,0 +1,286 @@
+//! What is answered without an upstream: `ipv4only.arpa` (RFC 8880) and the reverse tree of the prefixes (RFC 6147 §5.3.1).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use wire::view::rtype;
+
+use crate::answer::rcode;
+use crate::name::{LowerName, labels};
+use crate::policy::{IPV4ONLY, Policy};
+
+/// `ipv4only.arpa`.
+const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
+const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
+/// TTL of what is made here, seconds.
+const TTL: u32 = 600;
+/// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds.
+const IPV4ONLY_TTL: u32 = 86_400;
+
+/// A record of a local answer; its data is uncompressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalRecord {
+    /// Type.
+    pub rtype: u16,
+    /// TTL in seconds.
+    pub ttl: u32,
+    /// Data.
+    pub data: Vec<u8>,
+}
+
+/// An answer that needs no upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAnswer {
+    /// RCODE.
+    pub rcode: u8,
+    /// Records of the name that was asked for.
+    pub records: Vec<LocalRecord>,
+    /// Owner of the SOA of a negative answer, lower case.
+    pub zone: Option<Vec<u8>>,
+}
+
+/// What is to be done with a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Local {
+    /// Ask upstream.
+    No,
+    /// Answer this.
+    Answer(LocalAnswer),
+    /// The name is an alias (CNAME) of this one; ask upstream for it.
+    Alias(LowerName),
+}
+
+/// Decides whether a question of class IN is answered here.
+pub fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+    if name.ends_with(IPV4ONLY_ARPA) {
+        return ipv4only(name, qtype, policy);
+    }
+    if IPV4ONLY.iter().any(|&v4| *name == in_addr_arpa(v4)) {
+        return Local::Answer(ipv4only_pointer(qtype, name));
+    }
+    if policy.translates() && name.ends_with(IP6_ARPA) {
+        return reverse(name, qtype, policy);
+    }
+    Local::No
+}
+
+/// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below it.
+fn ipv4only(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+    if name.wire() != IPV4ONLY_ARPA {
+        return Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, IPV4ONLY_ARPA));
+    }
+    let record = |rtype, data| LocalRecord { rtype, ttl: IPV4ONLY_TTL, data };
+    let a = || IPV4ONLY.iter().map(|v4| record(rtype::A, v4.octets().to_vec()));
+    let aaaa = || {
+        let addresses = IPV4ONLY.iter().flat_map(|&v4| policy.embed(v4));
+        addresses.map(|v6: Ipv6Addr| record(rtype::AAAA, v6.octets().to_vec()))
+    };
+    let records: Vec<LocalRecord> = match qtype {
+        rtype::A => a().collect(),
+        rtype::AAAA => aaaa().collect(),
+        rtype::ANY => a().chain(aaaa()).collect(),
+        // The delegation is the parent's business, and its proof of insecurity must reach those who validate.
+        rtype::DS => return Local::No,
+        _ => Vec::new(),
+    };
+    Local::Answer(LocalAnswer::positive_or_nodata(records, IPV4ONLY_ARPA))
+}
+
+/// RFC 8880 §7.2: the addresses have `ipv4only.arpa` as their name.
+fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
+    let records = match qtype {
+        rtype::PTR | rtype::ANY => {
+            vec![LocalRecord { rtype: rtype::PTR, ttl: IPV4ONLY_TTL, data: IPV4ONLY_ARPA.to_vec() }]
+        }
+        _ => Vec::new(),
+    };
+    LocalAnswer::positive_or_nodata(records, zone.wire())
+}
+
+impl LocalAnswer {
+    fn negative(rcode: u8, zone: &[u8]) -> LocalAnswer {
+        LocalAnswer { rcode, records: Vec::new(), zone: Some(zone.to_vec()) }
+    }
+
+    fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
+        let zone = records.is_empty().then(|| zone.to_vec());
+        LocalAnswer { rcode: rcode::NOERROR, records, zone }
+    }
+}
+
+/// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).
+fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+    let all: Vec<&[u8]> = labels(name.wire()).collect();
+    // Without "ip6" and "arpa", from the top down.
+    let below = &all[..all.len() - 2];
+    let mut bits: u128 = 0;
+    let mut nibbles: u32 = 0;
+    let mut well_formed = true;
+    for label in below.iter().rev() {
+        match label {
+            [digit] if nibbles < 32 && well_formed => match char::from(*digit).to_digit(16) {
+                Some(value) => {
+                    bits |= u128::from(value) << (124 - 4 * nibbles);
+                    nibbles += 1;
+                }
+                None => well_formed = false,
+            },
+            _ => well_formed = false,
+        }
+    }
+    let address = Ipv6Addr::from(bits);
+    let ours = |mapping: &&crate::policy::Mapping| {
+        nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address)
+    };
+    let Some(first) = policy.mappings.iter().find(ours) else { return Local::No };
+    let zone = ip6_arpa(first.prefix().network(), u32::from(first.prefix().len()) / 4);
+    if !well_formed {
+        return Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone));
+    }
+    if nibbles < 32 {
+        return Local::Answer(LocalAnswer::negative(rcode::NOERROR, &zone));
+    }
+    let embedded = policy.mappings.iter().filter(ours).find_map(|mapping| {
+        mapping.prefix().extract(address).filter(|&v4| mapping.carries(v4))
+    });
+    match embedded {
+        None => Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone)),
+        // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
+        Some(v4) if IPV4ONLY.contains(&v4) => {
+            let mut answer = ipv4only_pointer(qtype, name);
+            answer.zone = answer.zone.map(|_| zone);
+            Local::Answer(answer)
+        }
+        Some(v4) => Local::Alias(in_addr_arpa(v4)),
+    }
+}
+
+/// TTL of the CNAME in an answer for [`Local::Alias`], seconds.
+pub const ALIAS_TTL: u32 = TTL;
+
+/// `d.c.b.a.in-addr.arpa`.
+fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
+    let mut wire = Vec::with_capacity(32);
+    for octet in v4.octets().iter().rev() {
+        let digits = octet.to_string();
+        wire.push(digits.len() as u8);
+        wire.extend(digits.bytes());
+    }
+    wire.extend(b"\x07in-addr\x04arpa\0");
+    LowerName::of_wire(&wire)
+}
+
+/// The name of the first `nibbles` nibbles of `address`.
+fn ip6_arpa(address: Ipv6Addr, nibbles: u32) -> Vec<u8> {
+    let bits = u128::from(address);
+    let mut wire = Vec::with_capacity(74);
+    for i in (0..nibbles).rev() {
+        let nibble = (bits >> (124 - 4 * i)) as u32 & 0xf;
+        wire.push(1);
+        wire.push(char::from_digit(nibble, 16).expect("four bits") as u8);
+    }
+    wire.extend(IP6_ARPA);
+    wire
+}
+
+/// Data of the SOA of negative answers made here, uncompressed.
+pub fn soa_data() -> Vec<u8> {
+    let mut data = b"\x09localhost\0\x06nobody\x07invalid\0".to_vec();
+    for number in [1, 3_600, 1_200, 604_800, TTL] {
+        data.extend(u32::to_be_bytes(number));
+    }
+    data
+}
+
+/// TTL of that SOA, seconds.
+pub const SOA_TTL: u32 = TTL;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Mapping;
+    use crate::prefix::Prefix;
+
+    fn policy(prefix: &str) -> Policy {
+        let prefix: Prefix = prefix.parse().unwrap();
+        Policy { mappings: vec![Mapping::new(prefix, vec!["0.0.0.0/0".parse().unwrap()], false)], ..Policy::default() }
+    }
+
+    fn ask(name: &str, qtype: u16, policy: &Policy) -> Local {
+        look(&name.parse().unwrap(), qtype, policy)
+    }
+
+    fn reverse_name(address: &str) -> String {
+        let bits = u128::from(address.parse::<Ipv6Addr>().unwrap());
+        (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
+    }
+
+    fn negative(local: &Local) -> Option<u8> {
+        match local {
+            Local::Answer(answer) if answer.records.is_empty() && answer.zone.is_some() => Some(answer.rcode),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn item_22_pointers_under_all_six_lengths() {
+        for (prefix, address) in [
+            ("2001:db8::/32", "2001:db8:808:808::"),
+            ("2001:db8:100::/40", "2001:db8:108:808:8::"),
+            ("2001:db8:122::/48", "2001:db8:122:808:8:800::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:308:8:808::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:8:808:800::"),
+            ("64:ff9b::/96", "64:ff9b::8.8.8.8"),
+        ] {
+            let policy = policy(prefix);
+            let found = ask(&reverse_name(address), rtype::PTR, &policy);
+            assert_eq!(found, Local::Alias("8.8.8.8.in-addr.arpa".parse().unwrap()), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn item_22_what_is_no_address_under_the_prefix() {
+        let policy = policy("64:ff9b::/96");
+        let good = reverse_name("64:ff9b::8.8.8.8");
+        assert_eq!(negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "33 nibbles");
+        assert_eq!(negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "letter z");
+        assert_eq!(negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)), Some(rcode::NXDOMAIN));
+        assert_eq!(negative(&ask(&good[2..], rtype::PTR, &policy)), Some(rcode::NOERROR), "an empty node");
+        let zone = reverse_name("64:ff9b::")[16..].to_owned();
+        assert_eq!(negative(&ask(&zone, rtype::PTR, &policy)), Some(rcode::NOERROR), "the prefix itself");
+        assert_eq!(ask(&zone[2..], rtype::PTR, &policy), Local::No, "above the prefix");
+        assert_eq!(ask(&reverse_name("2001:db8::1"), rtype::PTR, &policy), Local::No);
+        assert_eq!(ask("z.ip6.arpa", rtype::PTR, &policy), Local::No);
+        let private = reverse_name("64:ff9b::10.0.0.1");
+        assert_eq!(negative(&ask(&private, rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "an address that has no AAAA");
+    }
+
+    #[test]
+    fn item_22_a_wrong_suffix_is_no_address() {
+        let policy = policy("2001:db8::/32");
+        let address = reverse_name("2001:db8:808:808::1");
+        assert_eq!(negative(&ask(&address, rtype::PTR, &policy)), Some(rcode::NXDOMAIN));
+    }
+
+    #[test]
+    fn item_23_ipv4only_arpa() {
+        let policy = policy("2001:db8:64::/96");
+        let data = |qtype| match ask("IPv4only.ARPA", qtype, &policy) {
+            Local::Answer(answer) => answer.records.into_iter().map(|r| r.data).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(data(rtype::A), [[192, 0, 0, 170], [192, 0, 0, 171]]);
+        let aaaa: Vec<Ipv6Addr> =
+            data(rtype::AAAA).into_iter().map(|d| <[u8; 16]>::try_from(d).unwrap().into()).collect();
+        assert_eq!(aaaa, ["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"].map(|a| a.parse::<Ipv6Addr>().unwrap()));
+        assert_eq!(negative(&ask("ipv4only.arpa", 15, &policy)), Some(rcode::NOERROR));
+        assert_eq!(negative(&ask("x.ipv4only.arpa", rtype::A, &policy)), Some(rcode::NXDOMAIN));
+        assert_eq!(ask("ipv4only.arpa", rtype::DS, &policy), Local::No);
+        for name in ["170.0.0.192.in-addr.arpa".to_owned(), reverse_name("2001:db8:64::c000:ab")] {
+            match ask(&name, rtype::PTR, &policy) {
+                Local::Answer(answer) => assert_eq!(answer.records[0].data, IPV4ONLY_ARPA, "{name}"),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert_eq!(ask("169.0.0.192.in-addr.arpa", rtype::PTR, &policy), Local::No);
+    }
+}

@@ -1,0 +1,8 @@
+//! dns64d: the DNS64 server.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dns64::daemon::main(std::env::args_os())
+}

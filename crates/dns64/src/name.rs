@@ -1,0 +1,202 @@
+//! Domain names in wire format, and the key under which a question is cached.
+
+use std::borrow::Borrow;
+use std::str::FromStr;
+
+use domain::base::Name;
+use wire::view::{Malformed, Message};
+
+/// The longest name (RFC 1035 §2.3.4), with its root label.
+pub const MAX_NAME: usize = 255;
+
+/// A name in wire format: uncompressed, lower case, with its root label.
+#[derive(Clone, Copy)]
+pub struct LowerName {
+    bytes: [u8; MAX_NAME],
+    len: u8,
+}
+
+impl LowerName {
+    /// The lower-case form of a name that is in wire format and has been checked.
+    ///
+    /// # Panics
+    /// If it is longer than 255 octets.
+    #[inline]
+    pub fn of_wire(wire: &[u8]) -> LowerName {
+        let mut name = LowerName { bytes: [0; MAX_NAME], len: wire.len() as u8 };
+        name.bytes[..wire.len()].copy_from_slice(wire);
+        // Length octets are below 64, so this changes letters of labels only.
+        name.bytes[..wire.len()].make_ascii_lowercase();
+        name
+    }
+
+    /// The name at `offset` of a message, compression undone.
+    ///
+    /// # Errors
+    /// If there is no name.
+    pub fn at(message: &Message<'_>, offset: usize) -> Result<LowerName, Malformed> {
+        let mut name = LowerName { bytes: [0; MAX_NAME], len: 0 };
+        let len = message.copy_name(offset, &mut name.bytes)?;
+        name.len = len as u8;
+        name.bytes[..len].make_ascii_lowercase();
+        Ok(name)
+    }
+
+    /// The octets.
+    #[inline]
+    pub fn wire(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether it is `ancestor` or below it.
+    pub fn ends_with(&self, ancestor: &[u8]) -> bool {
+        ancestors(self.wire()).any(|suffix| suffix == ancestor)
+    }
+}
+
+impl PartialEq for LowerName {
+    fn eq(&self, other: &LowerName) -> bool {
+        self.wire() == other.wire()
+    }
+}
+impl Eq for LowerName {}
+
+impl std::fmt::Debug for LowerName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&text(self.wire()))
+    }
+}
+
+impl FromStr for LowerName {
+    type Err = domain::base::name::FromStrError;
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let name = Name::<Vec<u8>>::from_str(s)?;
+        Ok(LowerName::of_wire(name.as_slice()))
+    }
+}
+
+/// The name in wire format as text, for logs.
+pub fn text(wire: &[u8]) -> String {
+    Name::from_slice(wire).map_or_else(|_| "?".into(), |name| format!("{name}."))
+}
+
+/// The name and all names above it, the root last.
+pub fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(wire);
+    std::iter::from_fn(move || {
+        let name = rest?;
+        rest = match name.first() {
+            Some(&len) if len > 0 => name.get(1 + usize::from(len)..),
+            _ => None,
+        };
+        Some(name)
+    })
+}
+
+/// The labels of a name, without the root's.
+pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+    ancestors(wire).filter_map(|name| name.split_first()).filter(|(len, _)| **len > 0).filter_map(|(len, rest)| rest.get(..usize::from(*len)))
+}
+
+/// What distinguishes one question to upstreams from another: name (lower case), type, class, DO and CD. Questions with DO
+/// get signatures, those with CD unvalidated data, so neither may stand for the other.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(Box<[u8]>);
+
+/// A [`Key`] on the stack, to look with.
+#[derive(Clone, Copy)]
+pub struct KeyBuf {
+    bytes: [u8; MAX_NAME + TAIL],
+    len: u16,
+}
+
+/// Type, class, flags.
+const TAIL: usize = 5;
+const DO: u8 = 1;
+const CD: u8 = 2;
+
+impl KeyBuf {
+    /// The key of a question; `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
+    #[inline]
+    pub fn new(name: &LowerName, qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
+        let n = name.wire().len();
+        let mut bytes = [0; MAX_NAME + TAIL];
+        bytes[..n].copy_from_slice(name.wire());
+        bytes[n..n + 2].copy_from_slice(&qtype.to_be_bytes());
+        bytes[n + 2..n + 4].copy_from_slice(&qclass.to_be_bytes());
+        bytes[n + 4] = u8::from(dnssec_ok) * DO | u8::from(checking_disabled) * CD;
+        KeyBuf { bytes, len: (n + TAIL) as u16 }
+    }
+
+    /// The octets, as [`Key`] borrows them.
+    #[inline]
+    pub fn octets(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The key to keep.
+    pub fn to_key(&self) -> Key {
+        Key(self.octets().into())
+    }
+}
+
+impl Key {
+    /// The name in wire format, lower case.
+    pub fn name(&self) -> &[u8] {
+        &self.0[..self.0.len() - TAIL]
+    }
+    /// Name, type and class as in a question section.
+    pub fn question(&self) -> &[u8] {
+        &self.0[..self.0.len() - 1]
+    }
+    /// The type.
+    pub fn qtype(&self) -> u16 {
+        let at = self.0.len() - TAIL;
+        u16::from_be_bytes([self.0[at], self.0[at + 1]])
+    }
+    /// DO.
+    pub fn dnssec_ok(&self) -> bool {
+        self.0[self.0.len() - 1] & DO != 0
+    }
+    /// CD.
+    pub fn checking_disabled(&self) -> bool {
+        self.0[self.0.len() - 1] & CD != 0
+    }
+    /// Octets of it.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Borrow<[u8]> for Key {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_walked_label_by_label() {
+        let name: LowerName = "Www.Example.ORG".parse().unwrap();
+        assert_eq!(labels(name.wire()).collect::<Vec<_>>(), [&b"www"[..], b"example", b"org"]);
+        assert!(name.ends_with(b"\x07example\x03org\0") && name.ends_with(b"\0"));
+        assert!(!name.ends_with(b"\x06xample\x03org\0"));
+        assert_eq!(text(name.wire()), "www.example.org.");
+    }
+
+    #[test]
+    fn keys_tell_questions_apart() {
+        let name: LowerName = "a.test".parse().unwrap();
+        let keys = [(28, false, false), (1, false, false), (28, true, false), (28, false, true)]
+            .map(|(qtype, d, c)| KeyBuf::new(&name, qtype, 1, d, c).to_key());
+        for (i, a) in keys.iter().enumerate() {
+            assert!(keys.iter().enumerate().all(|(j, b)| (i == j) == (a == b)));
+        }
+        assert_eq!(keys[2].name(), name.wire());
+        assert!(keys[2].dnssec_ok() && keys[3].checking_disabled());
+        assert_eq!((keys[1].qtype(), keys[1].question().len()), (1, name.wire().len() + 4));
+    }
+}

@@ -1,0 +1,190 @@
+//! What a group of clients gets: which prefixes, for which IPv4 addresses, and how willingly.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use ipnet::{Ipv4Net, Ipv6Net};
+
+use crate::prefix::Prefix;
+
+/// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
+pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+
+/// TTL limit of synthesized records where the AAAA answer had no SOA (RFC 6147 §5.1.7).
+pub const TTL_WITHOUT_SOA: u32 = 600;
+
+/// When the A records are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// As RFC 6147 §5.1.2 and §5.1.3 have it: no AAAA records, whatever the reason (but NXDOMAIN), lead to the A records.
+    #[default]
+    Strict,
+    /// Only an authentic "no such data" does; errors and timeouts are passed on.
+    NodataOnly,
+}
+
+/// A prefix and the IPv4 addresses that it carries.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    prefix: Prefix,
+    ranges: Vec<Ipv4Net>,
+    /// The well-known prefix, kept to global addresses.
+    global_only: bool,
+}
+
+impl Mapping {
+    /// `prefix` for the addresses in `ranges`. The well-known prefix must not carry addresses that are not global (RFC 6052
+    /// §3.1) unless `allow_non_global` says so.
+    pub fn new(prefix: Prefix, ranges: Vec<Ipv4Net>, allow_non_global: bool) -> Mapping {
+        let global_only = prefix == Prefix::WELL_KNOWN && !allow_non_global;
+        Mapping { prefix, ranges, global_only }
+    }
+
+    /// The prefix.
+    pub fn prefix(&self) -> &Prefix {
+        &self.prefix
+    }
+
+    /// Whether it carries `address`. The addresses of `ipv4only.arpa` always are (RFC 7050).
+    #[inline]
+    pub fn carries(&self, address: Ipv4Addr) -> bool {
+        if IPV4ONLY.contains(&address) {
+            return true;
+        }
+        let everything = matches!(self.ranges[..], [all] if all.prefix_len() == 0);
+        (everything || self.ranges.iter().any(|range| range.contains(&address)))
+            && !(self.global_only && !is_global(address))
+    }
+}
+
+/// How AAAA queries of a client group are answered.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Prefixes, in the order of their records in answers. None: DNS64 is off.
+    pub mappings: Vec<Mapping>,
+    /// AAAA records in these ranges count as none (RFC 6147 §5.1.4).
+    pub exclude: Vec<Ipv6Net>,
+    /// When A records are asked for, unless a forward rule says otherwise.
+    pub mode: Mode,
+    /// Synthesize even for clients that set DO and got a signed answer.
+    pub break_dnssec: bool,
+    /// Synthesize only for queries with RD (BIND's `recursive-only`).
+    pub recursive_only: bool,
+    /// Ask for the A records together with the AAAA records (RFC 6147 §5.1.8).
+    pub parallel: bool,
+}
+
+impl Policy {
+    /// Whether this group gets synthesized records at all.
+    #[inline]
+    pub fn translates(&self) -> bool {
+        !self.mappings.is_empty()
+    }
+
+    /// Whether a AAAA record counts as none.
+    #[inline]
+    pub fn excludes(&self, address: Ipv6Addr) -> bool {
+        self.exclude.iter().any(|range| range.contains(&address))
+    }
+
+    /// The IPv6 addresses that stand for `address`, one per prefix that carries it.
+    #[inline]
+    pub fn embed(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        self.mappings.iter().filter(move |m| m.carries(address)).map(move |m| m.prefix.embed(address))
+    }
+}
+
+impl Default for Policy {
+    /// The well-known prefix for all global addresses (item 13), RFC 6147's behaviour.
+    fn default() -> Policy {
+        Policy {
+            mappings: vec![Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)],
+            exclude: vec!["::ffff:0:0/96".parse().expect("a constant")],
+            mode: Mode::Strict,
+            break_dnssec: false,
+            recursive_only: false,
+            parallel: false,
+        }
+    }
+}
+
+/// How long answers are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct TtlLimits {
+    /// At least this, seconds.
+    pub min: u32,
+    /// At most this, seconds.
+    pub max: u32,
+    /// Negative answers at most this, seconds (RFC 2308 §5 advises one to three hours).
+    pub negative_max: u32,
+    /// Failures this long, 1 to 30 seconds (RFC 9520 §3.2; item 38).
+    pub failure: u32,
+    /// Answers that have run out are kept this much longer, to serve while all upstreams fail (RFC 8767).
+    pub stale: Option<Duration>,
+}
+
+impl Default for TtlLimits {
+    fn default() -> TtlLimits {
+        TtlLimits { min: 0, max: 86_400, negative_max: 3_600, failure: 5, stale: None }
+    }
+}
+
+/// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its updates).
+pub fn is_global(address: Ipv4Addr) -> bool {
+    let o = address.octets();
+    !(address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_documentation()
+        || address.is_multicast()
+        || o[0] == 0
+        || o[0] == 100 && o[1] & 0xc0 == 64
+        || o[..3] == [192, 0, 0]
+        || o[0] == 198 && o[1] & 0xfe == 18
+        || o[0] >= 240)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(s: &str) -> Ipv4Addr {
+        s.parse().unwrap()
+    }
+
+    #[test]
+    fn item_10_ranges_have_their_prefixes() {
+        let own: Prefix = "2001:db8:64::/96".parse().unwrap();
+        let policy = Policy {
+            mappings: vec![
+                Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false),
+                Mapping::new(own, vec!["10.0.0.0/8".parse().unwrap()], false),
+            ],
+            ..Policy::default()
+        };
+        assert_eq!(policy.embed(v4("8.8.8.8")).collect::<Vec<_>>(), ["64:ff9b::808:808".parse::<Ipv6Addr>().unwrap()]);
+        assert_eq!(policy.embed(v4("10.0.0.1")).collect::<Vec<_>>(), [own.embed(v4("10.0.0.1"))]);
+        assert_eq!(policy.embed(v4("192.168.0.1")).count(), 0);
+    }
+
+    #[test]
+    fn items_14_and_15_the_well_known_prefix_carries_global_addresses_only() {
+        let strict = Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false);
+        let lax = Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], true);
+        for private in [
+            "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "127.0.0.1", "169.254.1.1", "172.16.0.1",
+            "192.0.0.1", "192.0.2.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1",
+            "224.0.0.1", "240.0.0.1", "255.255.255.255",
+        ] {
+            assert!(!strict.carries(v4(private)), "{private}");
+            assert!(lax.carries(v4(private)), "{private}");
+        }
+        for global in ["1.1.1.1", "100.63.255.255", "100.128.0.0", "172.32.0.1", "198.17.255.255", "198.20.0.0"] {
+            assert!(strict.carries(v4(global)), "{global}");
+        }
+        let narrow = Mapping::new(Prefix::WELL_KNOWN, vec!["8.8.0.0/16".parse().unwrap()], false);
+        assert!(!narrow.carries(v4("1.1.1.1")));
+        assert!(IPV4ONLY.iter().all(|&a| strict.carries(a) && narrow.carries(a)));
+    }
+}

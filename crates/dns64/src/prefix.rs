@@ -1,0 +1,251 @@
+//! IPv4 addresses inside IPv6 addresses (RFC 6052 §2.2): all six prefix lengths, with a suffix, both ways.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Octet 8 of an address, which RFC 6052 §2.2 reserves ("u").
+const U_OCTET: u128 = 0xff << 56;
+
+/// A translation prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Prefix {
+    network: u128,
+    len: u8,
+    suffix: u128,
+}
+
+impl Prefix {
+    /// The well-known prefix `64:ff9b::/96` (RFC 6052 §2.1).
+    pub const WELL_KNOWN: Prefix = Prefix { network: 0x64_ff9b << 96, len: 96, suffix: 0 };
+
+    /// The prefix `network/len`.
+    ///
+    /// # Errors
+    /// If RFC 6052 §2.2 has no such length, or bits beyond the length or in octet 8 are set.
+    pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
+        let bits = u128::from(network);
+        if ![32, 40, 48, 56, 64, 96].contains(&len) {
+            return Err(PrefixError::Length(len));
+        }
+        if bits & (u128::MAX >> len) != 0 {
+            return Err(PrefixError::HostBits(len));
+        }
+        if bits & U_OCTET != 0 {
+            return Err(PrefixError::ReservedOctet);
+        }
+        Ok(Prefix { network: bits, len, suffix: 0 })
+    }
+
+    /// The same prefix with the bits after the IPv4 address set to those of `suffix`.
+    ///
+    /// # Errors
+    /// If the suffix reaches into the prefix, the IPv4 address or octet 8.
+    pub fn with_suffix(self, suffix: Ipv6Addr) -> Result<Prefix, PrefixError> {
+        let suffix = u128::from(suffix);
+        if suffix & !self.suffix_mask() != 0 {
+            return Err(PrefixError::Suffix { len: self.len, suffix: suffix.into() });
+        }
+        Ok(Prefix { suffix, ..self })
+    }
+
+    /// Length in bits.
+    pub fn len(&self) -> u8 {
+        self.len
+    }
+
+    /// Never: the shortest has 32 bits.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The prefix's own address.
+    pub fn network(&self) -> Ipv6Addr {
+        self.network.into()
+    }
+
+    /// Whether `address` begins with the prefix.
+    pub fn covers(&self, address: Ipv6Addr) -> bool {
+        u128::from(address) & !(u128::MAX >> self.len) == self.network
+    }
+
+    /// The address that stands for `address`.
+    #[inline]
+    pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
+        (self.network | self.place(u32::from(address)) | self.suffix).into()
+    }
+
+    /// The IPv4 address that `address` stands for: `None` unless [`Prefix::embed`] would give exactly `address`.
+    pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let bits = u128::from(address);
+        let low = match self.len {
+            96 => bits as u32,
+            len => {
+                // The 120 bits without octet 8; the IPv4 address begins after `len` of them.
+                let packed = (bits >> 64) << 56 | bits & (U_OCTET - 1) & ((1 << 56) - 1);
+                (packed >> (120 - 32 - u32::from(len))) as u32
+            }
+        };
+        let v4 = Ipv4Addr::from(low);
+        (self.embed(v4) == address).then_some(v4)
+    }
+
+    /// Where the bits of an IPv4 address go.
+    #[inline]
+    fn place(&self, v4: u32) -> u128 {
+        match self.len {
+            96 => u128::from(v4),
+            len => {
+                let packed = u128::from(v4) << (120 - 32 - u32::from(len));
+                (packed >> 56) << 64 | packed & ((1 << 56) - 1)
+            }
+        }
+    }
+
+    /// The bits after the IPv4 address.
+    fn suffix_mask(&self) -> u128 {
+        let last_v4_bit = self.place(1);
+        (last_v4_bit - 1) & !U_OCTET
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(s: &str) -> Result<Prefix, PrefixError> {
+        let unreadable = || PrefixError::Unreadable(s.into());
+        let (network, len) = s.split_once('/').ok_or_else(unreadable)?;
+        Prefix::new(network.parse().map_err(|_| unreadable())?, len.parse().map_err(|_| unreadable())?)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network(), self.len)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} suffix {}", Ipv6Addr::from(self.suffix))
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = PrefixError;
+    fn try_from(s: String) -> Result<Self, PrefixError> {
+        s.parse()
+    }
+}
+
+impl From<Prefix> for String {
+    fn from(prefix: Prefix) -> String {
+        prefix.to_string()
+    }
+}
+
+/// Why a prefix cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrefixError {
+    /// Not of the form address/length.
+    #[error("'{0}' is no IPv6 prefix; write for example 64:ff9b::/96")]
+    Unreadable(String),
+    /// A length that RFC 6052 does not have.
+    #[error("a prefix of {0} bits: RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only")]
+    Length(u8),
+    /// Bits set after the prefix.
+    #[error("the address has bits set beyond the prefix length {0}")]
+    HostBits(u8),
+    /// Octet 8 is not zero.
+    #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
+    ReservedOctet,
+    /// The suffix reaches into what is before it.
+    #[error("the suffix {suffix} overlaps the prefix, the IPv4 address or bits 64 to 71 of a /{len} prefix")]
+    Suffix {
+        /// Length of the prefix.
+        len: u8,
+        /// The suffix.
+        suffix: Ipv6Addr,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// RFC 6052 §2.4, table 2 and 3.
+    const VECTORS: [(&str, &str); 7] = [
+        ("2001:db8::/32", "2001:db8:c000:221::"),
+        ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+        ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+        ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+        ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+        ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+        ("64:ff9b::/96", "64:ff9b::192.0.2.33"),
+    ];
+
+    #[test]
+    fn item_12_vectors_of_rfc_6052_section_2_4() {
+        let v4 = Ipv4Addr::new(192, 0, 2, 33);
+        for (prefix, address) in VECTORS {
+            let prefix: Prefix = prefix.parse().unwrap();
+            let address: Ipv6Addr = address.parse().unwrap();
+            assert_eq!(prefix.embed(v4), address, "{prefix}");
+            assert_eq!(prefix.extract(address), Some(v4), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn item_12_bad_prefixes_are_refused() {
+        for (text, error) in [
+            ("64:ff9b::/72", PrefixError::Length(72)),
+            ("64:ff9b::/0", PrefixError::Length(0)),
+            ("64:ff9b::1/96", PrefixError::HostBits(96)),
+            ("2001:db8:0:0:100::/96", PrefixError::ReservedOctet),
+            ("64:ff9b::", PrefixError::Unreadable("64:ff9b::".into())),
+            ("1.2.3.4/32", PrefixError::Unreadable("1.2.3.4/32".into())),
+        ] {
+            assert_eq!(text.parse::<Prefix>(), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn item_12_suffixes_stay_behind_the_address() {
+        let p32: Prefix = "2001:db8::/32".parse().unwrap();
+        assert!(p32.with_suffix("::1:2:3".parse().unwrap()).is_ok());
+        assert!(p32.with_suffix("::ff:0:0:0".parse::<Ipv6Addr>().unwrap()).is_ok(), "bits 72 to 79 are behind it");
+        for bad in ["0:0:0:1::", "::100:0:0:0", "1::"] {
+            assert!(p32.with_suffix(bad.parse().unwrap()).is_err(), "{bad}");
+        }
+        assert!(Prefix::WELL_KNOWN.with_suffix("::1".parse().unwrap()).is_err(), "a /96 has no room");
+    }
+
+    fn any_prefix() -> impl Strategy<Value = Prefix> {
+        (prop::sample::select(vec![32u8, 40, 48, 56, 64, 96]), any::<u128>(), any::<u128>()).prop_map(|(len, n, s)| {
+            let network = n & !(u128::MAX >> len) & !U_OCTET;
+            let prefix = Prefix::new(network.into(), len).unwrap();
+            prefix.with_suffix((s & prefix.suffix_mask()).into()).unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn embedding_and_extraction_are_inverse(prefix in any_prefix(), v4: u32, noise: u128) {
+            let v4 = Ipv4Addr::from(v4);
+            let address = prefix.embed(v4);
+            prop_assert_eq!(prefix.extract(address), Some(v4));
+            prop_assert!(prefix.covers(address));
+            prop_assert_eq!(u128::from(address) & U_OCTET, u128::from(prefix.network()) & U_OCTET);
+            // Any other address either is refused or is the embedding of another IPv4 address.
+            let other = Ipv6Addr::from(noise);
+            if let Some(found) = prefix.extract(other) {
+                prop_assert_eq!(prefix.embed(found), other);
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Queries of clients: what they ask, and what is wrong with those that get an error at once (items 31, 34, 44).
+
+use domain::base::opt::cookie::{ClientCookie, ServerCookie};
+use wire::template::HEADER_LEN;
+use wire::view::{CLASS_IN, Message, rtype};
+
+use crate::answer::rcode;
+use crate::name::LowerName;
+
+/// UDP payload that we offer, and send at the most (dnsflagday.net/2020).
+pub const MAX_UDP: usize = 1232;
+/// UDP payload that every client takes (RFC 1035 §2.3.4).
+pub const MIN_UDP: usize = 512;
+
+const COOKIE: u16 = 10;
+/// RCODE 16 (RFC 6891 §6.1.3).
+pub const BADVERS: u16 = 16;
+
+/// A client's EDNS part.
+#[derive(Clone, Copy, Debug)]
+pub struct Edns {
+    /// The largest UDP reply it takes, 512 at least.
+    pub size: usize,
+    /// DO.
+    pub dnssec_ok: bool,
+    /// Its cookie (RFC 7873).
+    pub cookie: Option<Cookie>,
+}
+
+/// The cookies of a query.
+#[derive(Clone, Copy, Debug)]
+pub struct Cookie {
+    /// The client's own.
+    pub client: ClientCookie,
+    /// Ours, that it got earlier, if it has the form of one.
+    pub server: Option<[u8; 16]>,
+}
+
+impl Cookie {
+    /// Our part, as domain reads it.
+    pub fn server_cookie(&self) -> Option<ServerCookie> {
+        self.server.as_ref().map(|octets| ServerCookie::from_octets(octets))
+    }
+}
+
+/// A query that can be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'a> {
+    /// The client's id.
+    pub id: u16,
+    /// The question section, with the client's letter case.
+    pub question: &'a [u8],
+    /// The name, lower case.
+    pub name: LowerName,
+    /// Type.
+    pub qtype: u16,
+    /// Class.
+    pub qclass: u16,
+    /// RD.
+    pub recursion_desired: bool,
+    /// CD.
+    pub checking_disabled: bool,
+    /// EDNS, if it has any.
+    pub edns: Option<Edns>,
+}
+
+/// What a datagram is.
+#[derive(Clone, Copy, Debug)]
+pub enum Received<'a> {
+    /// A query.
+    Query(Query<'a>),
+    /// Something that gets an error: the RCODE, with EDNS if it is above 15.
+    Error {
+        /// The RCODE.
+        rcode: u16,
+        /// The question, where it could be read and must be repeated.
+        question: &'a [u8],
+    },
+    /// Nothing that gets a reply: a response, or less than a header.
+    Ignored,
+}
+
+impl<'a> Received<'a> {
+    /// Reads a datagram, or a message from a TCP stream.
+    #[inline]
+    pub fn read(bytes: &'a [u8]) -> Received<'a> {
+        // A response to a response would go on for ever.
+        let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else { return Received::Ignored };
+        if message.opcode() != 0 {
+            return Received::error(rcode::NOTIMP);
+        }
+        let Some((name_end, question)) = read_question(&message, bytes) else {
+            return Received::error(rcode::FORMERR);
+        };
+        let f = &bytes[name_end..];
+        let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
+        let edns = match read_edns(&message, HEADER_LEN + question.len()) {
+            Ok(edns) => edns,
+            Err(rcode) => return Received::Error { rcode, question },
+        };
+        // Zone transfers and other meta types (RFC 6895 §3.1) are nothing to forward, ANY excepted.
+        if qtype == rtype::OPT || (128..=254).contains(&qtype) {
+            let code = if qtype == rtype::OPT { rcode::FORMERR } else { rcode::NOTIMP };
+            return Received::Error { rcode: u16::from(code), question };
+        }
+        if qclass != CLASS_IN && (qclass == 0 || qclass >= 254) {
+            return Received::Error { rcode: u16::from(rcode::NOTIMP), question };
+        }
+        Received::Query(Query {
+            id: message.id(),
+            question,
+            name: LowerName::of_wire(&bytes[HEADER_LEN..name_end]),
+            qtype,
+            qclass,
+            recursion_desired: bytes[2] & 0x01 != 0,
+            checking_disabled: bytes[3] & 0x10 != 0,
+            edns,
+        })
+    }
+
+    fn error(code: u8) -> Received<'a> {
+        Received::Error { rcode: u16::from(code), question: &[] }
+    }
+}
+
+impl Query<'_> {
+    /// DO.
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+}
+
+/// End of the name and the question section, if there is exactly one question and its name is whole.
+fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
+    if message.qdcount() != 1 {
+        return None;
+    }
+    let mut at = HEADER_LEN;
+    loop {
+        let len = usize::from(*bytes.get(at)?);
+        // A pointer in the first name of a message could only lead into the header.
+        if len > 63 {
+            return None;
+        }
+        at += 1 + len;
+        if at - HEADER_LEN > 255 {
+            return None;
+        }
+        if len == 0 {
+            break;
+        }
+    }
+    Some((at, bytes.get(HEADER_LEN..at + 4)?))
+}
+
+/// The EDNS part (RFC 6891 §6.1), or the RCODE for a wrong one. What else is in a query is skipped, but must be well formed.
+fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, u16> {
+    const FORMERR: u16 = rcode::FORMERR as u16;
+    let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
+    if others.any(|record| record.is_err()) {
+        return Err(FORMERR);
+    }
+    let mut edns = None;
+    for record in message.records(others.offset(), message.arcount()) {
+        let Ok(record) = record else { return Err(FORMERR) };
+        if record.rtype != rtype::OPT {
+            continue;
+        }
+        // One OPT, owned by the root.
+        if edns.is_some() || message.skip_name(record.owner) != Ok(record.owner + 1) {
+            return Err(FORMERR);
+        }
+        if record.ttl >> 16 & 0xff != 0 {
+            return Err(BADVERS);
+        }
+        let cookie = read_cookie(record.data).map_err(|()| FORMERR)?;
+        let size = usize::from(record.class).max(MIN_UDP);
+        edns = Some(Edns { size, dnssec_ok: record.ttl & 0x8000 != 0, cookie });
+    }
+    Ok(edns)
+}
+
+/// The first cookie option; others are ignored. An error if options or cookie are malformed (RFC 7873 §5.2.2).
+fn read_cookie(mut options: &[u8]) -> Result<Option<Cookie>, ()> {
+    let mut cookie = None;
+    while !options.is_empty() {
+        let [c0, c1, l0, l1, rest @ ..] = options else { return Err(()) };
+        let (data, after) = rest.split_at_checked(usize::from(u16::from_be_bytes([*l0, *l1]))).ok_or(())?;
+        if u16::from_be_bytes([*c0, *c1]) == COOKIE && cookie.is_none() {
+            let (client, server) = data.split_first_chunk::<8>().ok_or(())?;
+            if !server.is_empty() && !(8..=32).contains(&server.len()) {
+                return Err(());
+            }
+            cookie = Some(Cookie { client: ClientCookie::from_octets(*client), server: server.try_into().ok() });
+        }
+        options = after;
+    }
+    Ok(cookie)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn query(flags: u16, qtype: u16, additional: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0x12, 0x34];
+        bytes.extend(flags.to_be_bytes());
+        bytes.extend([0, 1, 0, 0, 0, 0, 0, u8::from(!additional.is_empty())]);
+        bytes.extend(b"\x03WwW\x04test\0");
+        bytes.extend(qtype.to_be_bytes());
+        bytes.extend([0, 1]);
+        bytes.extend(additional);
+        bytes
+    }
+
+    fn opt(size: u16, ttl: u32, options: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0, 0, 41];
+        bytes.extend(size.to_be_bytes());
+        bytes.extend(ttl.to_be_bytes());
+        bytes.extend((options.len() as u16).to_be_bytes());
+        bytes.extend(options);
+        bytes
+    }
+
+    fn rcode_of(bytes: &[u8]) -> Option<u16> {
+        match Received::read(bytes) {
+            Received::Error { rcode, .. } => Some(rcode),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn item_44_what_is_no_query_gets_its_error_or_nothing() {
+        let good = query(0x0100, 28, &[]);
+        assert!(matches!(Received::read(&good), Received::Query(q) if q.recursion_desired && q.qtype == 28));
+        assert!(matches!(Received::read(&query(0x8000, 28, &[])), Received::Ignored));
+        assert!(matches!(Received::read(&good[..11]), Received::Ignored));
+        assert_eq!(rcode_of(&query(0x2800, 28, &[])), Some(4), "UPDATE");
+        for questions in [0, 2] {
+            let mut other = good.clone();
+            other[5] = questions;
+            assert_eq!(rcode_of(&other), Some(1), "{questions} questions");
+        }
+        assert_eq!(rcode_of(&good[..20]), Some(1));
+        assert_eq!(rcode_of(&query(0, 252, &[])), Some(4), "AXFR");
+    }
+
+    #[test]
+    fn item_31_edns() {
+        let edns = |additional: &[u8]| match Received::read(&query(0, 28, additional)) {
+            Received::Query(query) => query.edns,
+            other => panic!("{other:?}"),
+        };
+        assert!(edns(&[]).is_none());
+        assert_eq!(edns(&opt(100, 0, &[])).unwrap().size, 512);
+        let wide = edns(&opt(4096, 0x8000, &[0, 3, 0, 0])).unwrap();
+        assert!(wide.size == 4096 && wide.dnssec_ok && wide.cookie.is_none());
+        assert_eq!(rcode_of(&query(0, 28, &opt(1232, 1 << 16, &[]))), Some(BADVERS));
+        assert_eq!(rcode_of(&query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]))), Some(1), "an option that is cut off");
+        let mut two = query(0, 28, &[opt(1232, 0, &[]), opt(1232, 0, &[])].concat());
+        two[11] = 2;
+        assert_eq!(rcode_of(&two), Some(1));
+    }
+
+    #[test]
+    fn item_34_cookies_have_their_lengths() {
+        for (len, good) in [(0, false), (7, false), (8, true), (12, false), (16, true), (24, true), (40, true), (41, false)] {
+            let mut option = vec![0, 10, 0, len];
+            option.extend(vec![7; usize::from(len)]);
+            let bytes = query(0, 28, &opt(1232, 0, &option));
+            assert_eq!(matches!(Received::read(&bytes), Received::Query(_)), good, "{len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Received::read(&bytes);
+        }
+
+        #[test]
+        fn damaged_queries_do_not_panic(at in 0usize..60, value: u8) {
+            let mut bytes = query(0x0100, 28, &opt(1232, 0x8000, &[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8]));
+            let at = at % bytes.len();
+            bytes[at] = value;
+            let _ = Received::read(&bytes);
+        }
+    }
+}

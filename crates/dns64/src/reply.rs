@@ -1,0 +1,413 @@
+//! Replies to clients: an answer copied, translated or put together from several, cut to what the client can take.
+
+use std::net::Ipv6Addr;
+
+use domain::base::iana::{Class, Rtype};
+use domain::base::message_builder::{AnswerBuilder, AuthorityBuilder, StaticCompressor};
+use domain::base::name::Name;
+use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
+use domain::rdata::{Aaaa, AllRecordData, Cname};
+use wire::template::HEADER_LEN;
+use wire::view::{CLASS_IN, rtype};
+
+use crate::answer::{Kept, ReadRecord, rcode, readable};
+use crate::local::{self, LocalAnswer};
+use crate::name::LowerName;
+use crate::policy::Policy;
+use crate::query::{MAX_UDP, MIN_UDP, Query};
+use crate::translate::{Failure, Outcome, Reply, addresses};
+
+/// Extended DNS errors (RFC 8914 and its registry).
+pub mod ede {
+    #![allow(missing_docs)]
+    pub const STALE_ANSWER: u16 = 3;
+    pub const PROHIBITED: u16 = 18;
+    pub const NO_REACHABLE_AUTHORITY: u16 = 22;
+    pub const NETWORK_ERROR: u16 = 23;
+    pub const SYNTHESIZED: u16 = 29;
+}
+
+/// Length of the cookie option's data: the client's 8 octets and our 16.
+pub const COOKIE_LEN: usize = 24;
+
+/// What every reply to a client has in common.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// Its id.
+    pub id: u16,
+    /// Its question section, in its letter case.
+    pub question: Box<[u8]>,
+    /// RD and CD are repeated.
+    pub recursion_desired: bool,
+    /// CD.
+    pub checking_disabled: bool,
+    /// DO.
+    pub dnssec_ok: bool,
+    /// Whether it speaks EDNS; only then the reply may.
+    pub edns: bool,
+    /// The most octets that it takes.
+    pub limit: usize,
+    /// The cookie option to send.
+    pub cookie: Option<[u8; COOKIE_LEN]>,
+}
+
+impl Form {
+    /// The form for a reply to `query`; over TCP everything fits.
+    pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> Form {
+        let limit = match (over_tcp, query.edns) {
+            (true, _) => usize::from(u16::MAX),
+            (false, Some(edns)) => edns.size.min(MAX_UDP),
+            (false, None) => MIN_UDP,
+        };
+        Form {
+            id: query.id,
+            question: query.question.into(),
+            recursion_desired: query.recursion_desired,
+            checking_disabled: query.checking_disabled,
+            dnssec_ok: query.dnssec_ok(),
+            edns: query.edns.is_some(),
+            limit,
+            cookie,
+        }
+    }
+
+    /// Writes the reply that [`crate::translate::next`] decided on. `alias` is the name that the client's name is a CNAME of,
+    /// by a decision of [`crate::local::look`]. `trust_ad`: pass on the upstream's AD.
+    pub fn write(
+        &self,
+        out: &mut Vec<u8>,
+        reply: &Reply,
+        known: &[Outcome],
+        policy: &Policy,
+        alias: Option<&LowerName>,
+        trust_ad: bool,
+    ) {
+        let start = out.len();
+        let stale = known.iter().any(|outcome| matches!(outcome, Outcome::Answered(kept) if kept.stale));
+        let mut ede = stale.then_some(ede::STALE_ANSWER);
+        match *reply {
+            Reply::Error { rcode, failure } => {
+                self.write_header(out, rcode, false);
+                ede = match failure {
+                    Some(Failure::Timeout) => Some(ede::NO_REACHABLE_AUTHORITY),
+                    Some(Failure::AliasLoop | Failure::Overload) => None,
+                    None => Some(ede::NETWORK_ERROR).filter(|_| rcode == rcode::SERVFAIL),
+                };
+            }
+            Reply::Pass { count: 1, strip: false, .. } if alias.is_none() => {
+                let kept = answered(&known[0]);
+                let ad = trust_ad && self.dnssec_ok && kept.answer.is_authentic();
+                self.write_copy(out, kept, ad);
+            }
+            Reply::Synthesize { aaaa: 1, count: 2, ttl_limit, .. }
+                if !has_aliases(&known[0]) && !has_aliases(&known[1]) && alias.is_none() =>
+            {
+                ede = ede.or(Some(ede::SYNTHESIZED));
+                self.write_synthesized(out, answered(&known[1]), policy, ttl_limit);
+            }
+            _ => {
+                if matches!(reply, Reply::Synthesize { .. }) {
+                    ede = ede.or(Some(ede::SYNTHESIZED));
+                }
+                // It fails only where something exceeds what a message can hold.
+                if self.compose(out, reply, known, policy, alias).is_none() {
+                    out.truncate(start);
+                    self.write_header(out, rcode::SERVFAIL, false);
+                }
+            }
+        }
+        self.finish(out, start, ede);
+    }
+
+    /// Writes an answer that needed no upstream.
+    pub fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer) {
+        let start = out.len();
+        self.write_header(out, answer.rcode, false);
+        for record in &answer.records {
+            count(out, start, ANCOUNT);
+            put_record(out, &QUESTION_NAME, record.rtype, record.ttl, &record.data);
+        }
+        if let Some(zone) = &answer.zone {
+            count(out, start, NSCOUNT);
+            put_record(out, zone, rtype::SOA, local::SOA_TTL, &local::soa_data());
+        }
+        self.finish(out, start, None);
+    }
+
+    /// Writes a reply that is only an error, with the extended error `ede`.
+    pub fn write_error(&self, out: &mut Vec<u8>, code: u8, ede: Option<u16>) {
+        let start = out.len();
+        self.write_header(out, code, false);
+        self.finish(out, start, ede);
+    }
+
+    /// Writes a reply that only says that TCP has a better one.
+    pub fn write_truncated(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.write_header(out, rcode::NOERROR, false);
+        out[start + 2] |= TC;
+        self.finish(out, start, None);
+    }
+
+    fn write_header(&self, out: &mut Vec<u8>, code: u8, ad: bool) {
+        out.extend(self.id.to_be_bytes());
+        out.extend(self.flags(code, ad));
+        out.extend([0, 1, 0, 0, 0, 0, 0, 0]);
+        out.extend(&*self.question);
+    }
+
+    fn flags(&self, code: u8, ad: bool) -> [u8; 2] {
+        let rd = u8::from(self.recursion_desired);
+        [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code]
+    }
+
+    /// The upstream's message with our header, the client's question, and what is left of the TTLs.
+    fn write_copy(&self, out: &mut Vec<u8>, kept: &Kept, ad: bool) {
+        let start = out.len();
+        let answer = &*kept.answer;
+        self.write_header(out, answer.rcode(), ad);
+        out[start + ANCOUNT..start + HEADER_LEN].copy_from_slice(&answer.bytes()[ANCOUNT..HEADER_LEN]);
+        out.extend(&answer.bytes()[answer.records_at()..]);
+        if kept.age == 0 && !kept.stale {
+            return;
+        }
+        let view = answer.view();
+        let records = u32::from(view.ancount()) + u32::from(view.nscount()) + u32::from(view.arcount());
+        for record in view.records(answer.records_at(), records.min(u32::from(u16::MAX)) as u16).flatten() {
+            let at = start + record.data_at - 6;
+            out[at..at + 4].copy_from_slice(&kept.left(record.ttl).to_be_bytes());
+        }
+    }
+
+    /// AAAA records for the A records of an answer without aliases (RFC 6147 §5.1.7), one TTL for all (item 16).
+    fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, policy: &Policy, ttl_limit: u32) {
+        let start = out.len();
+        self.write_header(out, rcode::NOERROR, false);
+        let ttl = synthetic_ttl(a, ttl_limit);
+        let records_at = out.len();
+        for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
+            if !has_record(&out[records_at..], v6) {
+                count(out, start, ANCOUNT);
+                put_record(out, &QUESTION_NAME, rtype::AAAA, ttl, &v6.octets());
+            }
+        }
+    }
+
+    /// The general way: aliases in order, then data or denial, names compressed anew.
+    fn compose(
+        &self,
+        out: &mut Vec<u8>,
+        reply: &Reply,
+        known: &[Outcome],
+        policy: &Policy,
+        alias: Option<&LowerName>,
+    ) -> Option<()> {
+        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(MAX_UDP))).ok()?;
+        builder.header_mut().set_id(self.id);
+        let name_end = self.question.len() - 4;
+        let name = Name::from_octets(&self.question[..name_end]).ok()?;
+        let qtype = u16::from_be_bytes([self.question[name_end], self.question[name_end + 1]]);
+        let mut question = builder.question();
+        question.push((name.clone(), Rtype::from_int(qtype), Class::IN)).ok()?;
+        let mut answer = question.answer();
+        if let Some(target) = alias {
+            let target = Name::from_octets(target.wire()).ok()?;
+            answer.push(Record::new(name, Class::IN, Ttl::from_secs(local::ALIAS_TTL), Cname::new(target))).ok()?;
+        }
+        let (code, done) = match *reply {
+            Reply::Pass { count, strip, .. } => {
+                known[..count - 1].iter().try_for_each(|o| push_aliases(&mut answer, answered(o)))?;
+                let last = answered(&known[count - 1]);
+                for record in section(last, Section::Answer)? {
+                    let hidden = match record.data() {
+                        AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
+                        // Signed as a whole, it is no longer whole.
+                        AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
+                        _ => false,
+                    };
+                    if !hidden {
+                        push(&mut answer, record, last)?;
+                    }
+                }
+                (last.answer.rcode(), push_authority(answer, last)?)
+            }
+            Reply::Synthesize { count, ttl_limit, .. } => {
+                for kept in known[..count].iter().filter_map(answered_or_skip) {
+                    push_aliases(&mut answer, kept)?;
+                }
+                let a = answered(&known[count - 1]);
+                let ttl = Ttl::from_secs(synthetic_ttl(a, ttl_limit));
+                let target = a.answer.target();
+                let owner = Name::from_octets(target.wire()).ok()?;
+                let mut made = Vec::new();
+                for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
+                    if !made.contains(&v6) {
+                        made.push(v6);
+                        answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
+                    }
+                }
+                (rcode::NOERROR, answer.authority())
+            }
+            Reply::Empty { aliases, authority, .. } => {
+                known[..aliases].iter().try_for_each(|o| push_aliases(&mut answer, answered(o)))?;
+                (rcode::NOERROR, push_authority(answer, answered(&known[authority]))?)
+            }
+            Reply::Error { .. } => return None,
+        };
+        let start = out.len();
+        out.extend(done.finish().into_target());
+        out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
+        // Compression may have given the question another form only if it were longer than the client's.
+        let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
+        question.copy_from_slice(&self.question);
+        Some(())
+    }
+
+    /// Cuts a reply that is too long (RFC 2181 §9: no partial RRset) and appends EDNS.
+    fn finish(&self, out: &mut Vec<u8>, start: usize, ede: Option<u16>) {
+        let mut options = Vec::new();
+        if self.edns {
+            if let Some(cookie) = &self.cookie {
+                options.extend([0, 10, 0, COOKIE_LEN as u8]);
+                options.extend(cookie);
+            }
+            if let Some(code) = ede {
+                options.extend([0, 15, 0, 2]);
+                options.extend(code.to_be_bytes());
+            }
+        }
+        let opt_len = if self.edns { 11 + options.len() } else { 0 };
+        if out.len() - start + opt_len > self.limit {
+            out.truncate(start + HEADER_LEN + self.question.len());
+            out[start + 2] |= TC;
+            out[start + ANCOUNT..start + HEADER_LEN].fill(0);
+        }
+        if self.edns {
+            count(out, start, ARCOUNT);
+            put_opt(out, 0, self.dnssec_ok, &options);
+        }
+    }
+}
+
+/// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE.
+pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: u16, question: &[u8]) {
+    let start = out.len();
+    out.extend(&received[..2]);
+    // The opcode and RD of the query.
+    out.extend([QR | received[2] & 0x79, code as u8 & 0xf, 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
+    out.extend(question);
+    if code > 15 {
+        count(out, start, ARCOUNT);
+        put_opt(out, (code >> 4) as u8, false, &[]);
+    }
+}
+
+const QR: u8 = 0x80;
+const TC: u8 = 0x02;
+const RA: u8 = 0x80;
+/// Offsets of the header's counts.
+const ANCOUNT: usize = 6;
+const NSCOUNT: usize = 8;
+const ARCOUNT: usize = 10;
+/// A pointer to the question's name.
+const QUESTION_NAME: [u8; 2] = [0xc0, HEADER_LEN as u8];
+
+fn count(out: &mut [u8], start: usize, at: usize) {
+    let at = start + at;
+    let n = u16::from_be_bytes([out[at], out[at + 1]]).saturating_add(1);
+    out[at..at + 2].copy_from_slice(&n.to_be_bytes());
+}
+
+fn put_record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) {
+    out.extend(owner);
+    out.extend(rtype.to_be_bytes());
+    out.extend(CLASS_IN.to_be_bytes());
+    out.extend(ttl.to_be_bytes());
+    out.extend((data.len() as u16).to_be_bytes());
+    out.extend(data);
+}
+
+fn put_opt(out: &mut Vec<u8>, extended_rcode: u8, dnssec_ok: bool, options: &[u8]) {
+    out.extend([0, 0, rtype::OPT as u8]);
+    out.extend((MAX_UDP as u16).to_be_bytes());
+    out.extend([extended_rcode, 0, u8::from(dnssec_ok) << 7, 0]);
+    out.extend((options.len() as u16).to_be_bytes());
+    out.extend(options);
+}
+
+/// Octets of a synthesized record: pointer, type, class, TTL, length, address.
+const AAAA_LEN: usize = 28;
+
+/// Whether one of the synthesized records in `records` has this address.
+fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
+    records.chunks_exact(AAAA_LEN).any(|record| record[12..] == address.octets())
+}
+
+/// The least TTL of the A records, what is left of it, and not above the limit (RFC 6147 §5.1.7).
+fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
+    let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
+    records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
+}
+
+fn answered(outcome: &Outcome) -> &Kept {
+    answered_or_skip(outcome).expect("replies are made from answers; a failure has Reply::Error")
+}
+
+/// `None` for a failure: the AAAA question may have failed where the A question did not.
+fn answered_or_skip(outcome: &Outcome) -> Option<&Kept> {
+    match outcome {
+        Outcome::Answered(kept) => Some(kept),
+        Outcome::Failed(_) => None,
+    }
+}
+
+fn has_aliases(outcome: &Outcome) -> bool {
+    answered_or_skip(outcome).is_some_and(|kept| kept.answer.has_aliases())
+}
+
+type Compressed = StaticCompressor<Vec<u8>>;
+
+enum Section {
+    Answer,
+    Authority,
+}
+
+fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
+    let message = DomainMessage::from_slice(kept.answer.bytes()).ok()?;
+    let records = match which {
+        Section::Answer => message.answer(),
+        Section::Authority => message.authority(),
+    };
+    readable(records.ok()?).ok()
+}
+
+fn push(answer: &mut AnswerBuilder<Compressed>, record: ReadRecord<'_>, kept: &Kept) -> Option<()> {
+    answer.push(aged(record, kept)).ok()
+}
+
+fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
+    record.set_ttl(Ttl::from_secs(kept.left(record.ttl().as_secs())));
+    record
+}
+
+fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<()> {
+    for record in section(kept, Section::Answer)? {
+        let is_alias = match record.data() {
+            AllRecordData::Cname(_) | AllRecordData::Dname(_) => true,
+            AllRecordData::Rrsig(rrsig) => matches!(rrsig.type_covered(), Rtype::CNAME | Rtype::DNAME),
+            _ => false,
+        };
+        if is_alias {
+            push(answer, record, kept)?;
+        }
+    }
+    Some(())
+}
+
+fn push_authority(answer: AnswerBuilder<Compressed>, kept: &Kept) -> Option<AuthorityBuilder<Compressed>> {
+    let mut authority = answer.authority();
+    for record in section(kept, Section::Authority)? {
+        authority.push(aged(record, kept)).ok()?;
+    }
+    Some(authority)
+}

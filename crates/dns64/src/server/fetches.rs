@@ -1,0 +1,131 @@
+//! Questions to upstreams that are in flight.
+
+use std::sync::Arc;
+
+use method::units::Nanos;
+use rand::Rng;
+use slab::Slab;
+
+use crate::answer::Answer;
+use crate::config::Settings;
+use crate::name::{Key, LowerName};
+
+/// Names a question in flight; never reused for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FetchId {
+    index: u32,
+    generation: u32,
+}
+
+/// One time that a question was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) server: usize,
+    pub(super) socket: usize,
+    pub(super) id: u16,
+    pub(super) sent: Nanos,
+}
+
+/// A question in flight.
+pub(super) struct Fetch {
+    pub(super) key: Key,
+    /// The question section as it is sent: in random letter case if so configured.
+    pub(super) question: Box<[u8]>,
+    pub(super) route: usize,
+    pub(super) attempts: Vec<Attempt>,
+    pub(super) tried: Vec<usize>,
+    pub(super) deadline: Nanos,
+    /// When it is looked at next; timers that ring earlier were set before something else happened.
+    pub(super) due: Nanos,
+    /// Jobs that wait for it.
+    pub(super) waiters: Vec<usize>,
+    pub(super) edns: bool,
+    /// TCP has been asked.
+    pub(super) over_tcp: bool,
+    /// Another worker asks; this one only waits.
+    pub(super) elsewhere: bool,
+    /// An error that an upstream answered, should the others do no better.
+    pub(super) fallback: Option<Arc<Answer>>,
+    generation: u32,
+}
+
+/// The questions in flight of a worker.
+#[derive(Default)]
+pub(super) struct Fetches {
+    slab: Slab<Fetch>,
+    generation: u32,
+}
+
+impl Fetches {
+    pub(super) fn insert(&mut self, mut fetch: Fetch) -> FetchId {
+        self.generation = self.generation.wrapping_add(1);
+        fetch.generation = self.generation;
+        FetchId { index: self.slab.insert(fetch) as u32, generation: self.generation }
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, id: FetchId) -> Option<&mut Fetch> {
+        self.slab.get_mut(id.index as usize).filter(|fetch| fetch.generation == id.generation)
+    }
+
+    pub(super) fn remove(&mut self, id: FetchId) -> Option<Fetch> {
+        self.get(id)?;
+        Some(self.slab.remove(id.index as usize))
+    }
+
+    /// Finds the routes anew, in a new configuration.
+    pub(super) fn reroute(&mut self, settings: &Settings) {
+        for (_, fetch) in &mut self.slab {
+            fetch.route = settings.route(&LowerName::of_wire(fetch.key.name()));
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+}
+
+impl Fetch {
+    pub(super) fn new(key: Key, route: usize, deadline: Nanos, random_case: Option<&mut impl Rng>) -> Fetch {
+        let mut question: Box<[u8]> = key.question().into();
+        if let Some(rng) = random_case {
+            randomize_case(&mut question, key.name().len(), rng);
+        }
+        Fetch {
+            key,
+            question,
+            route,
+            attempts: Vec::with_capacity(1),
+            tried: Vec::new(),
+            deadline,
+            due: deadline,
+            waiters: Vec::with_capacity(1),
+            edns: true,
+            over_tcp: false,
+            elsewhere: false,
+            fallback: None,
+            generation: 0,
+        }
+    }
+
+    /// Writes the query for it (items 31, 32: an id of its own, EDNS of this hop).
+    pub(super) fn write_query(&self, id: u16, out: &mut Vec<u8>) {
+        let cd = u8::from(self.key.checking_disabled()) << 4;
+        out.extend(id.to_be_bytes());
+        out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(self.edns)]);
+        out.extend(&*self.question);
+        if self.edns {
+            let size = (crate::query::MAX_UDP as u16).to_be_bytes();
+            out.extend([0, 0, 41, size[0], size[1], 0, 0, u8::from(self.key.dnssec_ok()) << 7, 0, 0, 0]);
+        }
+    }
+}
+
+/// Random letter case for the letters of a name (draft-vixie-dnsext-dns0x20).
+fn randomize_case(question: &mut [u8], name_len: usize, rng: &mut impl Rng) {
+    for octet in &mut question[..name_len] {
+        if octet.is_ascii_lowercase() && rng.next_u32() & 1 == 1 {
+            octet.make_ascii_uppercase();
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Which worker asks which question: a question that is in flight is not asked a second time by another worker (item 39).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+
+use crate::name::Key;
+
+const SHARDS: usize = 64;
+
+/// The questions in flight, each with the workers that wait for it beside the one that asks (a bit per worker).
+pub(super) struct Flights {
+    shards: Vec<Mutex<HashMap<Key, u64>>>,
+    hasher: RandomState,
+    /// With a single worker there is nobody to share with.
+    shared: bool,
+}
+
+impl Flights {
+    pub(super) fn new(workers: usize) -> Flights {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Flights { shards, hasher: RandomState::new(), shared: workers > 1 }
+    }
+
+    /// Whether `worker` should ask; if not, somebody else does, and will tell it.
+    pub(super) fn claim(&self, key: &Key, worker: usize) -> bool {
+        if !self.shared {
+            return true;
+        }
+        let mut shard = self.shard(key);
+        if let Some(waiting) = shard.get_mut(key) {
+            *waiting |= 1 << worker;
+            return false;
+        }
+        shard.insert(key.clone(), 0);
+        true
+    }
+
+    /// The question has been answered, or not: whom to tell.
+    pub(super) fn land(&self, key: &Key) -> impl Iterator<Item = usize> + use<> {
+        let waiting = if self.shared { self.shard(key).remove(key).unwrap_or(0) } else { 0 };
+        (0..u64::BITS as usize).filter(move |worker| waiting >> worker & 1 == 1)
+    }
+
+    fn shard(&self, key: &Key) -> std::sync::MutexGuard<'_, HashMap<Key, u64>> {
+        let shard = self.hasher.hash_one(key) as usize % SHARDS;
+        // A panic elsewhere leaves the map whole: each operation on it is a single one.
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::KeyBuf;
+
+    #[test]
+    fn item_39_one_worker_asks_and_the_others_are_told() {
+        let flights = Flights::new(3);
+        let key = KeyBuf::new(&"a.test".parse().unwrap(), 28, 1, false, false).to_key();
+        assert!(flights.claim(&key, 1));
+        assert!(!flights.claim(&key, 0) && !flights.claim(&key, 2) && !flights.claim(&key, 0));
+        assert_eq!(flights.land(&key).collect::<Vec<_>>(), [0, 2]);
+        assert!(flights.claim(&key, 0));
+        assert_eq!(flights.land(&key).count(), 0);
+    }
+}

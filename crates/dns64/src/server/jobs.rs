@@ -1,0 +1,53 @@
+//! Client queries, from their arrival to their reply.
+
+use std::net::IpAddr;
+
+use method::units::Nanos;
+use net::batch::Peer;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::name::LowerName;
+use crate::reply::Form;
+use crate::translate::{Outcome, Question};
+
+/// Whom the reply goes to.
+#[derive(Clone)]
+pub(super) enum Client {
+    /// A datagram's source, and the number of the endpoint that it came to.
+    Udp(usize, Peer),
+    /// A connection: it gets one message for each query, empty if there is no reply.
+    Tcp(IpAddr, UnboundedSender<Vec<u8>>),
+}
+
+impl Client {
+    pub(super) fn ip(&self) -> IpAddr {
+        match self {
+            Client::Udp(_, peer) => peer.address.ip(),
+            Client::Tcp(ip, _) => *ip,
+        }
+    }
+
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(self, Client::Tcp(..))
+    }
+}
+
+/// A client query that has not been answered yet.
+pub(super) struct Job {
+    pub(super) client: Client,
+    pub(super) form: Form,
+    pub(super) question: Question,
+    /// The name that the client's is a CNAME of (reverse tree of a prefix); `question` asks for that one then.
+    pub(super) alias: bool,
+    /// Class of the question.
+    pub(super) qclass: u16,
+    pub(super) arrived: Nanos,
+    /// What is known so far, in the order in which it was asked for.
+    pub(super) known: Vec<Outcome>,
+}
+
+impl Job {
+    pub(super) fn alias_target(&self) -> Option<&LowerName> {
+        self.alias.then_some(&self.question.name)
+    }
+}

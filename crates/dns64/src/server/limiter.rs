@@ -1,0 +1,76 @@
+//! Queries per second of each client (item 42): the generic cell rate algorithm (ITU-T I.371), one word per client.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use method::units::Nanos;
+use quick_cache::sync::Cache;
+
+/// Clients remembered; beyond that the least active are forgotten.
+const CLIENTS: usize = 65_536;
+
+/// The limiter of all workers.
+pub(super) struct Limiter {
+    /// When each client's allowance will be whole again.
+    whole_at: Cache<u64, Arc<AtomicU64>>,
+}
+
+impl Limiter {
+    pub(super) fn new() -> Limiter {
+        Limiter { whole_at: Cache::new(CLIENTS) }
+    }
+
+    /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no limit.
+    pub(super) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
+        if rate == 0 {
+            return true;
+        }
+        let key = network(client);
+        let slot = self.whole_at.get(&key).unwrap_or_else(|| {
+            let slot = Arc::new(AtomicU64::new(0));
+            self.whole_at.insert(key, Arc::clone(&slot));
+            slot
+        });
+        let interval = Nanos::SECOND.0 / u64::from(rate);
+        let tolerance = interval * u64::from(burst.max(1));
+        let take = |whole_at: u64| {
+            let next = whole_at.max(now.0) + interval;
+            (next <= now.0 + tolerance).then_some(next)
+        };
+        slot.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// A client: an IPv4 address, or an IPv6 /64, which is the least that a host has to itself.
+fn network(client: IpAddr) -> u64 {
+    match client {
+        IpAddr::V4(v4) => u64::from(u32::from(v4)),
+        IpAddr::V6(v6) => (u128::from(v6) >> 64) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_42_a_client_has_its_rate_and_its_burst() {
+        let limiter = Limiter::new();
+        let (one, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let at = |ms| Nanos::SECOND + Nanos::from_millis(ms);
+        let admitted = |client, ms, tries| (0..tries).filter(|_| limiter.admits(client, at(ms), 10, 5)).count();
+        assert_eq!(admitted(one, 0, 100), 5);
+        assert_eq!(admitted(one, 100, 100), 1);
+        assert_eq!(admitted(other, 100, 3), 3);
+        assert_eq!(admitted(one, 10_000, 100), 5);
+        assert!((0..1000).all(|_| limiter.admits(one, at(0), 0, 0)));
+    }
+
+    #[test]
+    fn item_42_an_ipv6_client_is_its_network() {
+        let limiter = Limiter::new();
+        let host = |n: u16| IpAddr::from([0xfd00, 0, 0, 1, 0, 0, 0, n]);
+        assert_eq!((0..10).filter(|&n| limiter.admits(host(n), Nanos::SECOND, 1, 4)).count(), 4);
+    }
+}

@@ -1,0 +1,300 @@
+//! Counters of the workers, and how Prometheus reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use method::units::Nanos;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use crate::cache::Cache;
+
+/// What is counted. The order is that of [`TABLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Count {
+    UdpA,
+    UdpAaaa,
+    UdpPtr,
+    UdpOther,
+    TcpA,
+    TcpAaaa,
+    TcpPtr,
+    TcpOther,
+    Ignored,
+    Noerror,
+    Formerr,
+    Servfail,
+    Nxdomain,
+    Notimp,
+    Refused,
+    OtherRcode,
+    Truncated,
+    SynthesizedNodata,
+    SynthesizedRcode,
+    SynthesizedTimeout,
+    SynthesizedExcluded,
+    WithheldUnmapped,
+    WithheldSigned,
+    WithheldCd,
+    Stripped,
+    Local,
+    AclRefused,
+    RateLimited,
+    Overload,
+    SendRefused,
+    CacheHit,
+    CacheMiss,
+    StaleServed,
+    Collapsed,
+    UpstreamUdp,
+    UpstreamTcp,
+    UpstreamAnswer,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    UpstreamStray,
+    UpstreamMalformed,
+    Total,
+}
+
+/// Family, label and its value for each [`Count`].
+const TABLE: [(&str, &str, &str); Count::Total as usize] = [
+    ("queries", "kind", "udp_a"),
+    ("queries", "kind", "udp_aaaa"),
+    ("queries", "kind", "udp_ptr"),
+    ("queries", "kind", "udp_other"),
+    ("queries", "kind", "tcp_a"),
+    ("queries", "kind", "tcp_aaaa"),
+    ("queries", "kind", "tcp_ptr"),
+    ("queries", "kind", "tcp_other"),
+    ("queries", "kind", "ignored"),
+    ("replies", "rcode", "noerror"),
+    ("replies", "rcode", "formerr"),
+    ("replies", "rcode", "servfail"),
+    ("replies", "rcode", "nxdomain"),
+    ("replies", "rcode", "notimp"),
+    ("replies", "rcode", "refused"),
+    ("replies", "rcode", "other"),
+    ("replies_truncated", "", ""),
+    ("synthesized", "reason", "nodata"),
+    ("synthesized", "reason", "rcode"),
+    ("synthesized", "reason", "timeout"),
+    ("synthesized", "reason", "excluded"),
+    ("not_synthesized", "reason", "unmapped"),
+    ("not_synthesized", "reason", "signed"),
+    ("not_synthesized", "reason", "cd"),
+    ("excluded_stripped", "", ""),
+    ("local_answers", "", ""),
+    ("denied", "reason", "acl"),
+    ("denied", "reason", "rate"),
+    ("denied", "reason", "overload"),
+    ("replies_not_sent", "", ""),
+    ("cache_lookups", "result", "hit"),
+    ("cache_lookups", "result", "miss"),
+    ("stale_answers", "", ""),
+    ("collapsed", "", ""),
+    ("upstream_queries", "transport", "udp"),
+    ("upstream_queries", "transport", "tcp"),
+    ("upstream_results", "result", "answer"),
+    ("upstream_results", "result", "timeout"),
+    ("upstream_results", "result", "unreachable"),
+    ("upstream_results", "result", "stray"),
+    ("upstream_results", "result", "malformed"),
+];
+
+fn help(family: &str) -> &'static str {
+    match family {
+        "queries" => "Client queries by transport and type; ignored: responses and fragments",
+        "replies" => "Replies to clients by RCODE",
+        "replies_truncated" => "UDP replies that did not fit and sent the client to TCP",
+        "synthesized" => "AAAA answers made from A records, by why there were no AAAA records",
+        "not_synthesized" => "AAAA queries left alone though they might have been translated, by reason",
+        "excluded_stripped" => "AAAA answers of which excluded records were left out",
+        "local_answers" => "Answers without an upstream: ipv4only.arpa and the prefixes' reverse trees",
+        "denied" => "Client queries not served, by reason",
+        "replies_not_sent" => "Replies that the kernel refused to send",
+        "cache_lookups" => "Questions looked up in the cache",
+        "stale_answers" => "Answers served after their time because upstreams failed",
+        "collapsed" => "Questions that waited for the same question already in flight",
+        "upstream_queries" => "Queries to upstreams by transport",
+        "upstream_results" => "What came of them; stray: no question of ours",
+        _ => "",
+    }
+}
+
+/// Upper bounds of the RTT histogram's buckets, seconds.
+const RTT_BOUNDS: [f64; 12] = [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, f64::INFINITY];
+
+/// Counters of one worker: written by it alone, read by anybody.
+#[derive(Debug)]
+pub struct WorkerMetrics {
+    counts: [AtomicU64; Count::Total as usize],
+    rtt_buckets: [AtomicU64; RTT_BOUNDS.len()],
+    rtt_nanos: AtomicU64,
+    /// Client queries that wait for upstreams.
+    pub in_flight: AtomicU64,
+}
+
+impl Default for WorkerMetrics {
+    fn default() -> Self {
+        WorkerMetrics {
+            counts: [const { AtomicU64::new(0) }; Count::Total as usize],
+            rtt_buckets: [const { AtomicU64::new(0) }; RTT_BOUNDS.len()],
+            rtt_nanos: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+        }
+    }
+}
+
+impl WorkerMetrics {
+    /// Counts one.
+    #[inline]
+    pub fn count(&self, what: Count) {
+        self.add(what, 1);
+    }
+
+    /// Counts `n`. There is one writer, so that no locked instruction is needed.
+    #[inline]
+    pub fn add(&self, what: Count, n: u64) {
+        let counter = &self.counts[what as usize];
+        counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// Notes how long an upstream took.
+    #[inline]
+    pub fn rtt(&self, rtt: Nanos) {
+        let seconds = rtt.as_secs_f64();
+        let bucket = RTT_BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(RTT_BOUNDS.len() - 1);
+        let counter = &self.rtt_buckets[bucket];
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.rtt_nanos.store(self.rtt_nanos.load(Ordering::Relaxed) + rtt.0, Ordering::Relaxed);
+    }
+
+    /// Reads a counter.
+    pub fn get(&self, what: Count) -> u64 {
+        self.counts[what as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of all workers.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    workers: Arc<[WorkerMetrics]>,
+}
+
+impl Metrics {
+    /// Counters for so many workers.
+    pub fn new(workers: usize) -> Metrics {
+        Metrics { workers: (0..workers).map(|_| WorkerMetrics::default()).collect() }
+    }
+
+    /// Those of one worker.
+    pub fn worker(&self, number: usize) -> &WorkerMetrics {
+        &self.workers[number]
+    }
+
+    /// A counter, all workers together.
+    pub fn total(&self, what: Count) -> u64 {
+        self.workers.iter().map(|worker| worker.get(what)).sum()
+    }
+
+    /// Client queries that wait for upstreams now.
+    pub fn in_flight(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.in_flight.load(Ordering::Relaxed)).sum()
+    }
+
+    /// All of them in the text format that Prometheus reads.
+    pub fn to_text(&self, cache: &Arc<Cache>) -> String {
+        let mut registry = Registry::with_prefix("dns64d");
+        registry.register_collector(Box::new(Snapshot { metrics: self.clone(), cache: Arc::clone(cache) }));
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+        text
+    }
+}
+
+struct Snapshot {
+    metrics: Metrics,
+    cache: Arc<Cache>,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Snapshot")
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut at = 0;
+        while at < TABLE.len() {
+            let family = TABLE[at].0;
+            let mut described = encoder.encode_descriptor(family, help(family), None, MetricType::Counter)?;
+            while let Some((_, label, value)) = TABLE.get(at).filter(|row| row.0 == family) {
+                let sum: u64 = self.metrics.workers.iter().map(|w| w.counts[at].load(Ordering::Relaxed)).sum();
+                if label.is_empty() {
+                    described.encode_counter::<NoLabelSet, u64, f64>(&sum, None)?;
+                } else {
+                    ConstCounter::new(sum).encode(described.encode_family(&[(*label, *value)])?)?;
+                }
+                at += 1;
+            }
+        }
+        let gauges = [
+            ("in_flight", "Client queries that wait for upstreams", self.metrics.in_flight()),
+            ("cache_entries", "Answers in the cache", self.cache.len() as u64),
+            ("cache_bytes", "Memory for them, estimated", self.cache.weight()),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        let sum = |of: &dyn Fn(&WorkerMetrics) -> u64| self.metrics.workers.iter().map(of).sum::<u64>();
+        let buckets: Vec<(f64, u64)> = RTT_BOUNDS
+            .iter()
+            .enumerate()
+            .map(|(i, &bound)| {
+                let bound = if bound.is_infinite() { f64::MAX } else { bound };
+                (bound, sum(&|w| w.rtt_buckets[i].load(Ordering::Relaxed)))
+            })
+            .collect();
+        let seconds = Nanos(sum(&|w| w.rtt_nanos.load(Ordering::Relaxed))).as_secs_f64();
+        let count = buckets.iter().map(|(_, n)| n).sum();
+        let name = "upstream_rtt_seconds";
+        let mut described =
+            encoder.encode_descriptor(name, "Time until an upstream answered", None, MetricType::Histogram)?;
+        described.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prometheus_gets_every_counter() {
+        let metrics = Metrics::new(2);
+        metrics.worker(0).add(Count::UdpAaaa, 3);
+        metrics.worker(1).count(Count::UdpAaaa);
+        metrics.worker(1).count(Count::UpstreamMalformed);
+        metrics.worker(1).rtt(Nanos::from_millis(2));
+        let text = metrics.to_text(&Arc::new(Cache::new(1)));
+        for line in [
+            "dns64d_queries_total{kind=\"udp_aaaa\"} 4",
+            "dns64d_upstream_results_total{result=\"malformed\"} 1",
+            "dns64d_replies_truncated_total 0",
+            "dns64d_in_flight 0",
+            "dns64d_upstream_rtt_seconds_count 1",
+            "dns64d_upstream_rtt_seconds_bucket{le=\"0.003\"} 1",
+            "dns64d_upstream_rtt_seconds_bucket{le=\"+Inf\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        assert!(TABLE.iter().all(|row| !help(row.0).is_empty()));
+    }
+}

@@ -1,0 +1,317 @@
+//! The server: workers for UDP, a thread for TCP, and what they share.
+//!
+//! ```text
+//! Settings ─► bind ─► BoundServer ─► start ─► RunningServer ─► reload, stop
+//!             sockets    (drop root, lock in)     threads
+//! ```
+
+mod cookies;
+pub(crate) mod fetches;
+mod flights;
+mod jobs;
+mod limiter;
+pub mod metrics;
+mod tcp;
+mod timers;
+mod upstreams;
+mod worker;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use arc_swap::ArcSwap;
+use method::units::CpuId;
+use net::affinity::pin_to;
+use net::poller::Alarm;
+use net::socket::Endpoint;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::cache::Cache;
+use crate::config::Settings;
+use crate::name::Key;
+use crate::translate::Outcome;
+use cookies::Cookies;
+use fetches::FetchId;
+use flights::Flights;
+use limiter::Limiter;
+use metrics::Metrics;
+use worker::Worker;
+
+/// What a worker is told by others.
+enum Message {
+    /// A query that came over TCP.
+    TcpQuery { bytes: Vec<u8>, from: IpAddr, reply: UnboundedSender<Vec<u8>> },
+    /// What came of a question to an upstream over TCP.
+    TcpAnswer { fetch: FetchId, message: Option<Vec<u8>> },
+    /// What came of a question that another worker asked.
+    Landed(Key, Outcome),
+}
+
+/// Where a worker is told.
+struct Mailbox {
+    sender: Sender<Message>,
+    alarm: Arc<Alarm>,
+}
+
+impl Mailbox {
+    fn post(&self, message: Message) {
+        // The worker has ended: so does everything.
+        if self.sender.send(message).is_ok() {
+            self.alarm.ring();
+        }
+    }
+}
+
+/// What all threads share.
+struct Shared {
+    settings: ArcSwap<Settings>,
+    cache: Arc<Cache>,
+    flights: Flights,
+    limiter: Limiter,
+    cookies: Cookies,
+    metrics: Metrics,
+    mailboxes: Vec<Mailbox>,
+    tcp_questions: UnboundedSender<tcp::TcpQuestion>,
+    /// No new queries are taken.
+    stopping: AtomicBool,
+    /// The workers have ended.
+    ended: AtomicBool,
+}
+
+/// Why the server does not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// An address cannot be used.
+    #[error("cannot serve {address} over {transport}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// "UDP", "TCP" or "HTTP".
+        transport: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A thread, or what it needs, could not be made.
+    #[error("cannot start {what}: {source}")]
+    Start {
+        /// Which.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A server with its sockets, before its first thread: the moment to give up privileges.
+pub struct BoundServer {
+    settings: Settings,
+    /// For each worker its socket on each address.
+    endpoints: Vec<Vec<Endpoint>>,
+    listeners: Vec<TcpListener>,
+    metrics_listener: Option<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
+}
+
+/// Sockets that systemd has bound for us.
+#[derive(Debug, Default)]
+pub struct Activated {
+    /// Datagram sockets.
+    pub udp: Vec<UdpSocket>,
+    /// Listening stream sockets.
+    pub tcp: Vec<TcpListener>,
+}
+
+/// Binds the addresses of the settings, or takes over sockets of systemd in their stead.
+///
+/// # Errors
+/// If an address cannot be served.
+pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
+    let threads = settings.config.threads;
+    let mut bound = BoundServer {
+        endpoints: (0..threads).map(|_| Vec::new()).collect(),
+        listeners: Vec::new(),
+        metrics_listener: None,
+        addresses: Vec::new(),
+        metrics_address: None,
+        settings,
+    };
+    if activated.udp.is_empty() && activated.tcp.is_empty() {
+        for address in bound.settings.config.listen.clone() {
+            bound.listen(address)?;
+        }
+    } else {
+        bound.adopt(activated)?;
+    }
+    if let Some(address) = bound.settings.config.metrics.listen {
+        let at = |source| ServerError::Listen { address, transport: "HTTP", source };
+        let listener = tcp_listener(address).map_err(at)?;
+        bound.metrics_address = listener.local_addr().ok();
+        bound.metrics_listener = Some(listener);
+    }
+    Ok(bound)
+}
+
+fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+impl BoundServer {
+    fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
+        let at = |transport| move |source| ServerError::Listen { address, transport, source };
+        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at("UDP"))?;
+        let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        self.listeners.push(tcp_listener(bound).map_err(at("TCP"))?);
+        self.hand_out(endpoints);
+        self.addresses.push(bound);
+        Ok(())
+    }
+
+    fn adopt(&mut self, activated: Activated) -> Result<(), ServerError> {
+        let failed = |source| ServerError::Start { what: "on the sockets that systemd passed", source };
+        for socket in activated.udp {
+            self.addresses.push(socket.local_addr().map_err(failed)?);
+            let endpoints = Endpoint::adopt(socket, self.endpoints.len()).map_err(failed)?;
+            self.hand_out(endpoints);
+        }
+        for listener in activated.tcp {
+            listener.set_nonblocking(true).map_err(failed)?;
+            self.listeners.push(listener);
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, endpoints: Vec<Endpoint>) {
+        for (worker, endpoint) in self.endpoints.iter_mut().zip(endpoints) {
+            worker.push(endpoint);
+        }
+    }
+
+    /// Starts the threads; the server serves when this returns.
+    ///
+    /// # Errors
+    /// If the system has no room for them.
+    pub fn start(self) -> Result<RunningServer, ServerError> {
+        let failed = |what| move |source| ServerError::Start { what, source };
+        let workers = self.endpoints.len();
+        let mut inboxes: Vec<Receiver<Message>> = Vec::new();
+        let mut mailboxes = Vec::new();
+        for _ in 0..workers {
+            let (sender, inbox) = channel();
+            mailboxes.push(Mailbox { sender, alarm: Arc::new(Alarm::new().map_err(failed("a worker"))?) });
+            inboxes.push(inbox);
+        }
+        let (tcp_questions, questions) = unbounded_channel();
+        let cpus = self.settings.config.cpus.clone();
+        let shared = Arc::new(Shared {
+            cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
+            flights: Flights::new(workers),
+            limiter: Limiter::new(),
+            cookies: Cookies::new(),
+            metrics: Metrics::new(workers),
+            mailboxes,
+            tcp_questions,
+            stopping: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            settings: ArcSwap::from_pointee(self.settings),
+        });
+        let mut running = RunningServer {
+            shared: Arc::clone(&shared),
+            addresses: self.addresses,
+            metrics_address: self.metrics_address,
+            workers: Vec::new(),
+            tcp: None,
+        };
+        for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
+            let worker = Worker::new(number, Arc::clone(&shared), endpoints, inbox).map_err(failed("a worker"))?;
+            let cpu = cpus.get(number % cpus.len().max(1)).copied();
+            let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+                if let Some(cpu) = cpu
+                    && let Err(error) = pin_to(CpuId(cpu))
+                {
+                    tracing::warn!("cannot pin worker {number} to CPU {cpu}: {error}");
+                }
+                worker.run();
+            });
+            running.workers.push(thread.map_err(failed("a worker"))?);
+        }
+        let tcp = thread::Builder::new().name("tcp".into()).spawn(move || {
+            if let Err(error) = tcp::run(&shared, self.listeners, self.metrics_listener, questions) {
+                tracing::error!("TCP is not served: {error}");
+            }
+        });
+        running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
+        Ok(running)
+    }
+}
+
+/// A server that serves. Dropping it stops it.
+pub struct RunningServer {
+    shared: Arc<Shared>,
+    addresses: Vec<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
+    workers: Vec<JoinHandle<()>>,
+    tcp: Option<JoinHandle<()>>,
+}
+
+impl RunningServer {
+    /// The addresses that it serves, ports filled in.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where its metrics are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
+    /// Its counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// Its counters as Prometheus reads them.
+    pub fn metrics_text(&self) -> String {
+        self.shared.metrics.to_text(&self.shared.cache)
+    }
+
+    /// Replaces the configuration: all of it at once, for every query that comes after. Addresses, threads, CPUs, user, cache
+    /// size and metrics listener stay as they are until the next start.
+    pub fn reload(&self, settings: Settings) {
+        self.shared.settings.store(Arc::new(settings));
+        for mailbox in &self.shared.mailboxes {
+            mailbox.alarm.ring();
+        }
+    }
+
+    /// Takes no new queries, and returns when those that wait have their replies.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        for mailbox in &self.shared.mailboxes {
+            mailbox.alarm.ring();
+        }
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+        self.shared.ended.store(true, Ordering::Relaxed);
+        if let Some(tcp) = self.tcp.take() {
+            let _ = tcp.join();
+        }
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

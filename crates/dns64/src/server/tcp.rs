@@ -1,0 +1,289 @@
+//! What is not UDP: clients over TCP (RFC 7766), upstreams over TCP, and the metrics listener. One thread, asynchronous; the
+//! workers do the DNS.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::timeout;
+use wire::template::HEADER_LEN;
+use wire::view::Message as View;
+
+use super::fetches::FetchId;
+use super::{Message, Shared};
+
+/// Questions to upstreams over TCP at once; others wait.
+const UPSTREAM_CONNECTIONS: usize = 100;
+/// Idle connections kept to an upstream.
+const IDLE_CONNECTIONS: usize = 4;
+/// How often it is looked at whether the server stops.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// The longest request that the metrics listener reads, and how long it waits for it.
+const HTTP_REQUEST: usize = 4_096;
+const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A question that an upstream is to be asked over TCP.
+pub(super) struct TcpQuestion {
+    pub(super) worker: usize,
+    pub(super) fetch: FetchId,
+    pub(super) address: SocketAddr,
+    pub(super) query: Vec<u8>,
+    pub(super) timeout: Duration,
+}
+
+/// Serves until the server stops.
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    listeners: Vec<std::net::TcpListener>,
+    metrics: Option<std::net::TcpListener>,
+    questions: UnboundedReceiver<TcpQuestion>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let clients = Rc::new(Clients::default());
+        for listener in listeners {
+            spawn_local(accept(TcpListener::from_std(listener)?, Arc::clone(shared), Rc::clone(&clients)));
+        }
+        if let Some(listener) = metrics {
+            spawn_local(serve_metrics(TcpListener::from_std(listener)?, Arc::clone(shared)));
+        }
+        spawn_local(ask_upstreams(Arc::clone(shared), questions));
+        while !shared.ended.load(Ordering::Relaxed) {
+            tokio::time::sleep(STOP_CHECK).await;
+        }
+        Ok(())
+    })
+}
+
+// ---- clients ----
+
+/// Connections by client.
+#[derive(Default)]
+struct Clients {
+    open: RefCell<HashMap<IpAddr, usize>>,
+}
+
+/// A connection that counts while it lives.
+struct Place {
+    clients: Rc<Clients>,
+    ip: IpAddr,
+}
+
+impl Clients {
+    fn enter(self: &Rc<Clients>, ip: IpAddr, most: usize, most_each: usize) -> Option<Place> {
+        let mut open = self.open.borrow_mut();
+        if open.values().sum::<usize>() >= most || open.get(&ip).copied().unwrap_or(0) >= most_each {
+            return None;
+        }
+        *open.entry(ip).or_default() += 1;
+        Some(Place { clients: Rc::clone(self), ip })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.clients.open.borrow_mut();
+        if let Some(count) = open.get_mut(&self.ip) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.ip);
+            }
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>) {
+    while !shared.stopping.load(Ordering::Relaxed) {
+        let Ok((stream, peer)) = listener.accept().await else {
+            // Out of file descriptors, most likely; a moment later there may be one.
+            tokio::time::sleep(STOP_CHECK).await;
+            continue;
+        };
+        let settings = shared.settings.load();
+        let limits = settings.config.limits;
+        // Others are closed at once: better than a connection on which nothing happens.
+        let place = clients.enter(peer.ip(), limits.tcp_connections, limits.tcp_per_client);
+        if let Some(place) = place.filter(|_| settings.allows(peer.ip())) {
+            let shared = Arc::clone(&shared);
+            spawn_local(async move {
+                // However it ends, the client knows as much as we do.
+                let _ = serve_connection(stream, peer.ip(), &shared, limits.tcp_idle, limits.tcp_pipeline).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Reads queries and hands them to the workers in turn; replies go back in the order in which they are ready.
+async fn serve_connection(
+    stream: TcpStream,
+    ip: IpAddr,
+    shared: &Arc<Shared>,
+    idle: Duration,
+    pipeline: usize,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut reader, writer) = stream.into_split();
+    let (reply, replies) = mpsc::unbounded_channel();
+    let free = Rc::new(Semaphore::new(pipeline));
+    let writing = spawn_local(write_replies(writer, replies, Rc::clone(&free), idle));
+    let mut worker = rand::random_range(0..shared.mailboxes.len());
+    while !shared.stopping.load(Ordering::Relaxed) && !writing.is_finished() {
+        let Ok(bytes) = read_message(&mut reader, idle).await else { break };
+        let Ok(permit) = free.acquire().await else { break };
+        // Given back when its reply has been written.
+        permit.forget();
+        worker = (worker + 1) % shared.mailboxes.len();
+        shared.mailboxes[worker].post(Message::TcpQuery { bytes, from: ip, reply: reply.clone() });
+    }
+    // What has been asked is still answered: the writer ends with the last sender.
+    drop(reply);
+    let _ = writing.await;
+    Ok(())
+}
+
+async fn write_replies(
+    mut writer: OwnedWriteHalf,
+    mut replies: UnboundedReceiver<Vec<u8>>,
+    free: Rc<Semaphore>,
+    patience: Duration,
+) {
+    while let Some(reply) = replies.recv().await {
+        if !reply.is_empty() {
+            let write = write_message(&mut writer, &reply);
+            if !matches!(timeout(patience, write).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        free.add_permits(1);
+    }
+    free.close();
+}
+
+async fn read_message(reader: &mut (impl AsyncReadExt + Unpin), patience: Duration) -> io::Result<Vec<u8>> {
+    let read = async {
+        let len = reader.read_u16().await?;
+        let mut bytes = vec![0; usize::from(len)];
+        reader.read_exact(&mut bytes).await?;
+        Ok(bytes)
+    };
+    timeout(patience, read).await?
+}
+
+async fn write_message(writer: &mut (impl AsyncWriteExt + Unpin), message: &[u8]) -> io::Result<()> {
+    let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    // In one segment (RFC 7766 §8).
+    let mut framed = Vec::with_capacity(2 + message.len());
+    framed.extend(len.to_be_bytes());
+    framed.extend(message);
+    writer.write_all(&framed).await
+}
+
+// ---- upstreams ----
+
+/// Connections that wait for their next question.
+type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<TcpStream>>>>;
+
+async fn ask_upstreams(shared: Arc<Shared>, mut questions: UnboundedReceiver<TcpQuestion>) {
+    let room = Rc::new(Semaphore::new(UPSTREAM_CONNECTIONS));
+    let idle = Idle::default();
+    while let Some(question) = questions.recv().await {
+        let (shared, room, idle) = (Arc::clone(&shared), Rc::clone(&room), Rc::clone(&idle));
+        spawn_local(async move {
+            let ask = async {
+                let _permit = room.acquire().await.ok()?;
+                ask(&question, &idle).await.ok()
+            };
+            let message = timeout(question.timeout, ask).await.ok().flatten();
+            shared.mailboxes[question.worker].post(Message::TcpAnswer { fetch: question.fetch, message });
+        });
+    }
+}
+
+async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
+    let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
+    if let Some(stream) = kept {
+        // The upstream may have closed it meanwhile.
+        if let Ok(answer) = ask_on(stream, question, idle).await {
+            return Ok(answer);
+        }
+    }
+    let stream = TcpStream::connect(question.address).await?;
+    stream.set_nodelay(true)?;
+    ask_on(stream, question, idle).await
+}
+
+async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
+    write_message(&mut stream, &question.query).await?;
+    let answer = read_message(&mut stream, question.timeout).await?;
+    let is_ours = View::new(&answer)
+        .is_some_and(|view| view.is_response() && !view.is_truncated() && answer[..2] == question.query[..2]);
+    if !is_ours || answer.len() < HEADER_LEN {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut idle = idle.borrow_mut();
+    let kept = idle.entry(question.address).or_default();
+    if kept.len() < IDLE_CONNECTIONS {
+        kept.push(stream);
+    }
+    Ok(answer)
+}
+
+// ---- metrics ----
+
+async fn serve_metrics(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(STOP_CHECK).await;
+            continue;
+        };
+        let shared = Arc::clone(&shared);
+        spawn_local(async move {
+            let serve = async {
+                let request = read_request(&mut stream).await?;
+                stream.write_all(&http_response(&request, &shared)).await?;
+                stream.shutdown().await
+            };
+            // Prometheus will come again.
+            let _ = timeout(HTTP_TIMEOUT, serve).await;
+        });
+    }
+}
+
+/// The first line of a request; its headers say nothing that matters here.
+async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(HTTP_REQUEST);
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        if bytes.len() >= HTTP_REQUEST || stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
+}
+
+fn http_response(request: &str, shared: &Shared) -> Vec<u8> {
+    let (status, body) = match request.split(' ').collect::<Vec<_>>()[..] {
+        ["GET", "/metrics", ..] => ("200 OK", shared.metrics.to_text(&shared.cache)),
+        ["GET", ..] => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
+    };
+    let kind = if status.starts_with("200") {
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    } else {
+        "text/plain; charset=utf-8"
+    };
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into()
+}

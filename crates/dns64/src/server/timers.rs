@@ -1,0 +1,50 @@
+//! When questions to upstreams must be looked at again. A queue per delay: what is put in last is due last, so nothing is sorted,
+//! and nothing has to be taken out when an answer comes.
+
+use std::collections::VecDeque;
+
+use method::units::Nanos;
+
+use super::fetches::FetchId;
+
+/// The shortest delay.
+pub(super) const LEAST_DELAY: Nanos = DELAYS[0];
+
+/// The delays that there are.
+const DELAYS: [Nanos; 7] = [
+    Nanos::from_millis(25),
+    Nanos::from_millis(50),
+    Nanos::from_millis(100),
+    Nanos::from_millis(200),
+    Nanos::from_millis(400),
+    Nanos::from_millis(800),
+    Nanos::from_millis(1_600),
+];
+
+/// Questions and when they are due.
+#[derive(Default)]
+pub(super) struct Timers {
+    queues: [VecDeque<(Nanos, FetchId)>; DELAYS.len()],
+}
+
+impl Timers {
+    /// Wakes `fetch` after about `delay`: after the longest of our delays that is not longer (but 25 ms at the least).
+    /// Returns when.
+    pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos) -> Nanos {
+        let class = DELAYS.iter().rposition(|&d| d <= delay).unwrap_or(0);
+        let due = now + DELAYS[class];
+        self.queues[class].push_back((due, fetch));
+        due
+    }
+
+    /// One that is due.
+    pub(super) fn pop(&mut self, now: Nanos) -> Option<FetchId> {
+        let due = |queue: &VecDeque<(Nanos, FetchId)>| queue.front().is_some_and(|(at, _)| *at <= now);
+        self.queues.iter_mut().find(|queue| due(queue))?.pop_front().map(|(_, fetch)| fetch)
+    }
+
+    /// When the next one is due.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.queues.iter().filter_map(|queue| queue.front()).map(|(at, _)| *at).min()
+    }
+}

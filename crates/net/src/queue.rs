@@ -1,0 +1,349 @@
+//! Datagrams that leave together: one `sendmmsg` for all of them, and one pass through the network stack (`UDP_SEGMENT`) for
+//! those of equal length to the same peer.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+use libc::{c_void, iovec, mmsghdr, sockaddr_storage, socklen_t};
+use socket2::SockAddr;
+
+use crate::batch::Peer;
+use crate::socket::Endpoint;
+
+/// Datagrams of one flush; further ones make a flush of their own.
+const ROOM: usize = 64;
+/// The kernel segments up to 64 datagrams (UDP_MAX_SEGMENTS of older kernels) and 65 535 octets with headers at once.
+const MAX_SEGMENTS: usize = 64;
+const MAX_SEGMENTED: usize = 65_000;
+/// Room for a segment size (24 octets) and a source address (40 octets).
+const CONTROL_LEN: usize = 64;
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_LEN]);
+
+#[derive(Clone, Copy)]
+struct Queued {
+    /// `None`: the peer that the socket is connected to.
+    peer: Option<Peer>,
+    start: usize,
+    len: usize,
+}
+
+/// What became of the datagrams of a flush.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// The kernel took them.
+    pub sent: usize,
+    /// The kernel refused them.
+    pub refused: usize,
+}
+
+/// Datagrams waiting to be sent on one socket.
+pub struct SendQueue {
+    bytes: Vec<u8>,
+    queued: Vec<Queued>,
+    iovecs: Box<[iovec]>,
+    headers: Box<[mmsghdr]>,
+    addresses: Box<[sockaddr_storage]>,
+    controls: Box<[Control]>,
+    /// How many datagrams header i carries.
+    carried: [usize; ROOM],
+    /// Whether the kernel and the interface segment; found out by trying.
+    segments: bool,
+}
+
+// SAFETY: the raw pointers in `iovecs` and `headers` are written anew in `flush` before each use and point into buffers that
+// the same value owns, so it may move to another thread.
+unsafe impl Send for SendQueue {}
+
+impl Default for SendQueue {
+    fn default() -> Self {
+        SendQueue::new()
+    }
+}
+
+impl SendQueue {
+    /// An empty queue.
+    pub fn new() -> SendQueue {
+        // SAFETY: iovec, mmsghdr and sockaddr_storage are plain data for which all zeros is a valid value.
+        let (iov, header, address) = unsafe { (zeroed::<iovec>(), zeroed::<mmsghdr>(), zeroed()) };
+        SendQueue {
+            bytes: Vec::with_capacity(ROOM * 256),
+            queued: Vec::with_capacity(ROOM),
+            iovecs: vec![iov; ROOM].into(),
+            headers: vec![header; ROOM].into(),
+            addresses: vec![address; ROOM].into(),
+            controls: vec![Control([0; CONTROL_LEN]); ROOM].into(),
+            carried: [0; ROOM],
+            segments: true,
+        }
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+
+    /// Whether the next datagram should wait for a flush.
+    pub fn is_full(&self) -> bool {
+        self.queued.len() >= ROOM
+    }
+
+    /// Queues the datagram that `write` appends, to `peer` or to the one that the socket is connected to. Nothing is queued if
+    /// it appends nothing.
+    ///
+    /// # Panics
+    /// If the queue is full.
+    #[inline]
+    pub fn push(&mut self, peer: Option<Peer>, write: impl FnOnce(&mut Vec<u8>)) {
+        assert!(!self.is_full(), "flush a full queue first");
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let len = self.bytes.len() - start;
+        if len > 0 {
+            self.queued.push(Queued { peer, start, len });
+        }
+    }
+
+    /// Sends what waits, on `endpoint`.
+    pub fn flush(&mut self, endpoint: &Endpoint) -> Flushed {
+        let mut flushed = Flushed::default();
+        if self.queued.is_empty() {
+            return flushed;
+        }
+        // Datagrams that can share a pass through the stack come together; order between peers means nothing.
+        if self.queued.iter().any(|q| q.peer.is_some()) {
+            self.queued.sort_by_key(|q| (q.peer, q.len));
+        }
+        let messages = self.prepare();
+        let (mut message, mut datagram) = (0, 0);
+        while message < messages {
+            // SAFETY: headers `message..messages` were written by `prepare`; they point into buffers of `self` that do not
+            // change before the call is over.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    endpoint.socket().as_raw_fd(),
+                    self.headers[message..].as_mut_ptr(),
+                    (messages - message) as libc::c_uint,
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            if sent > 0 {
+                for &carried in &self.carried[message..message + sent as usize] {
+                    flushed.sent += carried;
+                    datagram += carried;
+                }
+                message += sent as usize;
+                continue;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            // Only the first message was refused. EIO and EINVAL may mean that this interface does not segment.
+            let carried = self.carried[message];
+            if carried > 1 && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) {
+                self.segments = false;
+                for at in datagram..datagram + carried {
+                    let one = self.send_one(endpoint, at);
+                    flushed.sent += usize::from(one);
+                    flushed.refused += usize::from(!one);
+                }
+            } else {
+                flushed.refused += carried;
+            }
+            datagram += carried;
+            message += 1;
+        }
+        self.queued.clear();
+        self.bytes.clear();
+        flushed
+    }
+
+    /// Writes the headers for what waits; returns how many there are.
+    fn prepare(&mut self) -> usize {
+        let (mut messages, mut at) = (0, 0);
+        while at < self.queued.len() {
+            let first = self.queued[at];
+            let most = if self.segments { MAX_SEGMENTS.min(MAX_SEGMENTED / first.len).max(1) } else { 1 };
+            let same = |q: &&Queued| q.peer == first.peer && q.len == first.len;
+            let carried = self.queued[at..].iter().take(most).take_while(same).count();
+            for (iov, q) in self.iovecs[at..].iter_mut().zip(&self.queued[at..at + carried]) {
+                *iov = iovec { iov_base: self.bytes[q.start..].as_mut_ptr().cast::<c_void>(), iov_len: q.len };
+            }
+            let segment = (carried > 1).then_some(first.len as u16);
+            self.write_header(messages, first.peer, at, carried, segment);
+            self.carried[messages] = carried;
+            messages += 1;
+            at += carried;
+        }
+        messages
+    }
+
+    fn write_header(&mut self, message: usize, peer: Option<Peer>, iov: usize, iovs: usize, segment: Option<u16>) {
+        // SAFETY: msghdr is plain data; all zeros is a valid value with null pointers and zero lengths.
+        let mut header: libc::msghdr = unsafe { zeroed() };
+        header.msg_iov = &raw mut self.iovecs[iov];
+        header.msg_iovlen = iovs as _;
+        if let Some(peer) = peer {
+            header.msg_namelen = write_address(&mut self.addresses[message], peer.address);
+            header.msg_name = (&raw mut self.addresses[message]).cast();
+        }
+        let local = peer.and_then(|peer| peer.local);
+        let control = &mut self.controls[message];
+        let used = write_control(control, segment, local);
+        if used > 0 {
+            header.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_controllen = used as _;
+        }
+        self.headers[message].msg_hdr = header;
+    }
+
+    fn send_one(&self, endpoint: &Endpoint, at: usize) -> bool {
+        let q = self.queued[at];
+        let bytes = &self.bytes[q.start..q.start + q.len];
+        match q.peer {
+            // The source address of a reply from a wildcard is the kernel's choice here; it is the rare path of a rare path.
+            Some(peer) => endpoint.send_to(bytes, peer.address).is_ok(),
+            None => endpoint.send(bytes).is_ok(),
+        }
+    }
+}
+
+fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen_t {
+    let address = SockAddr::from(address);
+    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides have room for that many.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            address.as_ptr().cast::<u8>(),
+            (&raw mut *storage).cast::<u8>(),
+            (address.len() as usize).min(size_of::<sockaddr_storage>()),
+        );
+    }
+    address.len()
+}
+
+/// Writes the ancillary data; returns its length.
+fn write_control(control: &mut Control, segment: Option<u16>, local: Option<IpAddr>) -> usize {
+    control.0.fill(0);
+    let mut at = 0;
+    if let Some(segment) = segment {
+        at += append(control, at, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
+    }
+    match local {
+        Some(IpAddr::V4(local)) => {
+            // SAFETY: in_pktinfo is plain data for which all zeros is a valid value.
+            let mut info: libc::in_pktinfo = unsafe { zeroed() };
+            info.ipi_spec_dst.s_addr = u32::from(local).to_be();
+            at += append(control, at, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+        }
+        Some(IpAddr::V6(local)) => {
+            // SAFETY: in6_pktinfo is plain data for which all zeros is a valid value.
+            let mut info: libc::in6_pktinfo = unsafe { zeroed() };
+            info.ipi6_addr.s6_addr = local.octets();
+            at += append(control, at, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+        }
+        None => {}
+    }
+    at
+}
+
+/// Appends one control message at `at`; returns the room that it takes.
+fn append<T: Copy>(control: &mut Control, at: usize, level: libc::c_int, kind: libc::c_int, value: T) -> usize {
+    // SAFETY: CMSG_SPACE and CMSG_LEN only compute lengths.
+    let (space, len) = unsafe {
+        (libc::CMSG_SPACE(size_of::<T>() as u32) as usize, libc::CMSG_LEN(size_of::<T>() as u32) as usize)
+    };
+    assert!(at + space <= CONTROL_LEN, "CONTROL_LEN has room for both messages that there can be");
+    let header = control.0[at..].as_mut_ptr().cast::<libc::cmsghdr>();
+    // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion says that header and data are inside.
+    unsafe {
+        (*header).cmsg_level = level;
+        (*header).cmsg_type = kind;
+        (*header).cmsg_len = len as _;
+        libc::CMSG_DATA(header).cast::<T>().write_unaligned(value);
+    }
+    space
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{ReceiveBatch, Wait};
+    use std::net::{IpAddr, UdpSocket};
+    use std::time::Duration;
+
+    fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut bytes = [0; 100];
+        let (len, from) = socket.recv_from(&mut bytes).unwrap();
+        (bytes[..len].to_vec(), from)
+    }
+
+    #[test]
+    fn replies_reach_their_peers_from_the_address_they_asked() {
+        for (listen, asked) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1"), ("127.0.0.1:0", "127.0.0.1")] {
+            let server = Endpoint::listen(listen.parse().unwrap(), 1).unwrap().remove(0);
+            server.set_receive_timeout(Duration::from_secs(5)).unwrap();
+            let asked: IpAddr = asked.parse().unwrap();
+            let port = server.local_address().unwrap().port();
+            let clients: Vec<UdpSocket> = (0..2).map(|_| UdpSocket::bind((asked, 0)).unwrap()).collect();
+            let mut batch = ReceiveBatch::new(100);
+            let mut queue = SendQueue::new();
+            for client in &clients {
+                client.send_to(b"ask", (asked, port)).unwrap();
+            }
+            while queue.queued.len() < 8 {
+                for i in 0..batch.receive(&server, Wait::ForOne).unwrap() {
+                    let peer = batch.peer(i);
+                    for text in [&b"one"[..], b"two", b"three", b"six"] {
+                        queue.push(peer, |out| out.extend(text));
+                    }
+                }
+            }
+            assert_eq!(queue.flush(&server), Flushed { sent: 8, refused: 0 });
+            assert!(queue.is_empty());
+            for client in &clients {
+                let mut texts = Vec::new();
+                for _ in 0..4 {
+                    let (text, from) = received(client);
+                    assert_eq!(from, SocketAddr::new(asked, port), "{listen}");
+                    texts.push(text);
+                }
+                texts.sort();
+                assert_eq!(texts, [&b"one"[..], b"six", b"three", b"two"], "{listen}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_connected_queue_keeps_its_order() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let client = Endpoint::connect(server.local_addr().unwrap()).unwrap();
+        let mut queue = SendQueue::new();
+        for text in [&b"aa"[..], b"bb", b"c", b"dd"] {
+            queue.push(None, |out| out.extend(text));
+        }
+        queue.push(None, |_| {});
+        assert_eq!(queue.flush(&client), Flushed { sent: 4, refused: 0 });
+        for text in [&b"aa"[..], b"bb", b"c", b"dd"] {
+            assert_eq!(received(&server).0, text);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_counted() {
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let client = Endpoint::connect(closed).unwrap();
+        client.send(b"provoke an ICMP error").unwrap();
+        let mut queue = SendQueue::new();
+        queue.push(None, |out| out.extend(b"x"));
+        queue.push(None, |out| out.extend(b"yy"));
+        let flushed = queue.flush(&client);
+        assert_eq!(flushed.sent + flushed.refused, 2);
+        assert!(flushed.refused >= 1, "{flushed:?}");
+    }
+}
