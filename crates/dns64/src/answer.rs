@@ -11,7 +11,7 @@ use domain::base::message_builder::StaticCompressor;
 use domain::base::{Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record as DomainRecord};
 use domain::rdata::AllRecordData;
 use wire::template::HEADER_LEN;
-use wire::view::{CLASS_IN, Malformed, Message, Record, rtype};
+use wire::view::{Malformed, Message, Record, rtype};
 
 use crate::name::LowerName;
 use crate::policy::TtlLimits;
@@ -116,13 +116,13 @@ impl Answer {
         if !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(question)) {
             return Err(Unusable::OtherQuestion);
         }
-        let [.., t0, t1, _, _] = *question else { return Err(Unusable::OtherQuestion) };
-        let qtype = u16::from_be_bytes([t0, t1]);
-        let survey = Survey::of(&view, records_at, qtype)?;
+        let [.., t0, t1, c0, c1] = *question else { return Err(Unusable::OtherQuestion) };
+        let asked = Asked { qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) };
+        let survey = Survey::of(&view, records_at, asked)?;
         if survey.must_rebuild {
             let clean = rebuild(message, survey.relevant.as_deref())?;
             let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
-            let survey = Survey::of(&view, records_at, qtype)?;
+            let survey = Survey::of(&view, records_at, asked)?;
             // `rebuild` leaves nothing to rebuild; a second time would find the same.
             return Ok(Answer::from_survey(&clean, records_at, &survey, limits));
         }
@@ -217,6 +217,13 @@ impl Answer {
     }
 }
 
+/// Type and class of the question.
+#[derive(Clone, Copy)]
+struct Asked {
+    qtype: u16,
+    qclass: u16,
+}
+
 /// What a walk over a message finds.
 struct Survey<'a> {
     /// The answer records that belong to the question, aliases first and in order; `None`: all of them, as they are.
@@ -234,7 +241,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn of(view: &Message<'a>, records_at: usize, qtype: u16) -> Result<Survey<'a>, Unusable> {
+    fn of(view: &Message<'a>, records_at: usize, asked: Asked) -> Result<Survey<'a>, Unusable> {
         let mut survey = Survey {
             relevant: None,
             must_rebuild: false,
@@ -247,18 +254,19 @@ impl<'a> Survey<'a> {
             end: records_at,
             arcount: 0,
         };
-        let after_answers = survey.walk_answers(view, records_at, qtype)?;
-        survey.walk_others(view, after_answers)?;
+        let after_answers = survey.walk_answers(view, records_at, asked)?;
+        survey.walk_others(view, after_answers, asked)?;
         Ok(survey)
     }
 
-    fn walk_answers(&mut self, view: &Message<'a>, at: usize, qtype: u16) -> Result<usize, Unusable> {
+    fn walk_answers(&mut self, view: &Message<'a>, at: usize, asked: Asked) -> Result<usize, Unusable> {
+        let Asked { qtype, qclass } = asked;
         let mut records = view.records(at, view.ancount());
         let mut plain = true;
         while let Some(record) = records.next() {
             let record = record?;
             let wanted = qtype == rtype::ANY || record.rtype == qtype || record.rtype == rtype::RRSIG;
-            plain &= record.class == CLASS_IN && wanted && view.same_name(record.owner, HEADER_LEN)?;
+            plain &= record.class == qclass && wanted && view.same_name(record.owner, HEADER_LEN)?;
             self.note(&record, qtype);
         }
         let end = records.offset();
@@ -267,7 +275,7 @@ impl<'a> Survey<'a> {
         }
         let all: Vec<Record<'_>> = view.records(at, view.ancount()).collect::<Result<_, _>>()?;
         (self.has_data, self.signed, self.min_ttl) = (false, false, u32::MAX);
-        self.follow_aliases(view, &all, qtype)?;
+        self.follow_aliases(view, &all, asked)?;
         let in_place = self.relevant.as_deref() == Some(&all);
         self.must_rebuild = !in_place;
         Ok(end)
@@ -280,7 +288,8 @@ impl<'a> Survey<'a> {
     }
 
     /// Orders the records: each alias once, with what belongs to it, and the data at the end (RFC 6147 §5.1.5).
-    fn follow_aliases(&mut self, view: &Message<'a>, all: &[Record<'a>], qtype: u16) -> Result<(), Unusable> {
+    fn follow_aliases(&mut self, view: &Message<'a>, all: &[Record<'a>], asked: Asked) -> Result<(), Unusable> {
+        let Asked { qtype, qclass } = asked;
         let mut taken = vec![false; all.len()];
         let relevant = self.relevant.insert(Vec::new());
         loop {
@@ -288,7 +297,7 @@ impl<'a> Survey<'a> {
             // DNAMEs above the name, and everything that the name owns.
             let mut alias = None;
             for (i, record) in all.iter().enumerate() {
-                if taken[i] || record.class != CLASS_IN {
+                if taken[i] || record.class != qclass {
                     continue;
                 }
                 let record_owner = LowerName::at(view, record.owner)?;
@@ -335,12 +344,12 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    fn walk_others(&mut self, view: &Message<'a>, at: usize) -> Result<(), Unusable> {
+    fn walk_others(&mut self, view: &Message<'a>, at: usize, asked: Asked) -> Result<(), Unusable> {
         let mut authority = view.records(at, view.nscount());
         while let Some(record) = authority.next() {
             let record = record?;
             match record.rtype {
-                rtype::SOA if record.class == CLASS_IN && self.negative_ttl.is_none() => {
+                rtype::SOA if record.class == asked.qclass && self.negative_ttl.is_none() => {
                     let zone = LowerName::at(view, record.owner)?;
                     // An SOA of somewhere else says nothing about this name.
                     if LowerName::at(view, self.target_at)?.ends_with(zone.wire())

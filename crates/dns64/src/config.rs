@@ -139,6 +139,19 @@ pub struct TranslationKeys {
     pub parallel: Option<bool>,
 }
 
+impl TranslationKeys {
+    /// Writes the defaults where nothing is written.
+    fn fill_in(&mut self) {
+        let default = Policy::default();
+        self.prefixes.get_or_insert_with(|| vec![PrefixKeys::new(Prefix::WELL_KNOWN, false)]);
+        self.exclude.get_or_insert(default.exclude);
+        self.mode.get_or_insert(default.mode);
+        self.break_dnssec.get_or_insert(default.break_dnssec);
+        self.recursive_only.get_or_insert(default.recursive_only);
+        self.parallel.get_or_insert(default.parallel);
+    }
+}
+
 /// A prefix with its ranges. Checked as a whole when it is read, so that the error has the line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
@@ -533,6 +546,7 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn settings(&self, mut config: Config, upstreams: Vec<Upstream>) -> Result<Settings, ConfigError> {
         self.check_values(&config, &upstreams)?;
+        config.dns64.fill_in();
         let base = policy(&config.dns64, &Policy::default());
         let mut policies = vec![base.clone()];
         let mut groups = Vec::new();

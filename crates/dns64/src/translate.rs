@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use wire::view::rtype;
+use wire::view::{CLASS_IN, rtype};
 
 use crate::answer::{Answer, Kept, Kind, MAX_ALIASES, rcode};
 use crate::name::LowerName;
@@ -47,6 +47,8 @@ pub struct Question {
     pub name: LowerName,
     /// Type.
     pub qtype: u16,
+    /// Class.
+    pub qclass: u16,
     /// DO: the client wants signatures.
     pub dnssec_ok: bool,
     /// CD: the client validates for itself.
@@ -131,6 +133,7 @@ impl Question {
     /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
     pub fn may_translate(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA
+            && self.qclass == CLASS_IN
             && policy.translates()
             && !self.checking_disabled
             && (self.recursion_desired || !policy.recursive_only)

@@ -22,6 +22,11 @@ impl Flights {
         Flights { shards, hasher: RandomState::new(), shared: workers > 1 }
     }
 
+    /// Whether there are several workers.
+    pub(super) fn are_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Whether `worker` should ask; if not, somebody else does, and will tell it.
     pub(super) fn claim(&self, key: &Key, worker: usize) -> bool {
         if !self.shared {

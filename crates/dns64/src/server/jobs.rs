@@ -39,8 +39,6 @@ pub(super) struct Job {
     pub(super) question: Question,
     /// The name that the client's is a CNAME of (reverse tree of a prefix); `question` asks for that one then.
     pub(super) alias: bool,
-    /// Class of the question.
-    pub(super) qclass: u16,
     pub(super) arrived: Nanos,
     /// What is known so far, in the order in which it was asked for.
     pub(super) known: Vec<Outcome>,

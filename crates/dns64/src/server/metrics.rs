@@ -258,10 +258,7 @@ impl Collector for Snapshot {
         let buckets: Vec<(f64, u64)> = RTT_BOUNDS
             .iter()
             .enumerate()
-            .map(|(i, &bound)| {
-                let bound = if bound.is_infinite() { f64::MAX } else { bound };
-                (bound, sum(&|w| w.rtt_buckets[i].load(Ordering::Relaxed)))
-            })
+            .map(|(i, &bound)| (bound, sum(&|w| w.rtt_buckets[i].load(Ordering::Relaxed))))
             .collect();
         let seconds = Nanos(sum(&|w| w.rtt_nanos.load(Ordering::Relaxed))).as_secs_f64();
         let count = buckets.iter().map(|(_, n)| n).sum();

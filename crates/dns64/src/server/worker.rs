@@ -225,6 +225,7 @@ impl Worker {
         let mut question = Question {
             name: query.name,
             qtype: query.qtype,
+            qclass: query.qclass,
             dnssec_ok: query.dnssec_ok(),
             checking_disabled: query.checking_disabled,
             recursion_desired: query.recursion_desired,
@@ -245,8 +246,8 @@ impl Worker {
         if query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
             self.metrics().count(Count::WithheldCd);
         }
-        let (qclass, arrived) = (query.qclass, self.now);
-        let job = Job { client, form, question, alias, qclass, arrived, known: Vec::with_capacity(2) };
+        let arrived = self.now;
+        let job = Job { client, form, question, alias, arrived, known: Vec::with_capacity(2) };
         self.advance(job);
     }
 
@@ -315,7 +316,7 @@ impl Worker {
     }
 
     fn key(&self, job: &Job, name: &LowerName, qtype: u16) -> KeyBuf {
-        KeyBuf::new(name, qtype, job.qclass, job.question.dnssec_ok, job.question.checking_disabled)
+        KeyBuf::new(name, qtype, job.question.qclass, job.question.dnssec_ok, job.question.checking_disabled)
     }
 
     /// Lets a job wait for a question, which is asked if nobody has. Gives the job back, with a failure, if it cannot wait.
@@ -348,32 +349,43 @@ impl Worker {
                 self.metrics().count(Count::Collapsed);
                 fetch
             }
-            None => self.fetch(key.to_key()),
+            None => match self.begin(key) {
+                Ok(fetch) => fetch,
+                Err(kept) => {
+                    let mut job = self.jobs.remove(index);
+                    job.known.push(Outcome::Answered(kept));
+                    return Some(job);
+                }
+            },
         };
-        match self.fetches.get(fetch) {
-            Some(fetch) => fetch.waiters.push(index),
-            // It was over before it began: no upstream could be asked at all.
-            None => {
-                let mut job = self.jobs.remove(index);
-                job.known.push(Outcome::Failed(Failure::Timeout));
-                return Some(job);
-            }
+        if let Some(fetch) = self.fetches.get(fetch) {
+            fetch.waiters.push(index);
         }
         if let Some(key) = a_key {
             let missing = matches!(self.shared.cache.get(key.octets(), self.now, &self.settings.ttl), Found::Missing);
             if missing && !self.by_key.contains_key(key.octets()) {
-                self.fetch(key.to_key());
+                // If another worker has just got the answer, it is in the cache by now.
+                let _ = self.begin(&key);
             }
         }
         None
     }
 
-    /// Begins to ask a question.
-    fn fetch(&mut self, key: Key) -> FetchId {
+    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, it
+    /// is there at once.
+    fn begin(&mut self, question: &KeyBuf) -> Result<FetchId, Kept> {
+        let key = question.to_key();
+        let mine = self.shared.flights.claim(&key, self.number);
+        if mine
+            && self.shared.flights.are_shared()
+            && let Found::Usable(kept) = self.shared.cache.get(question.octets(), self.now, &self.settings.ttl)
+        {
+            self.tell_others(&key, &Outcome::Answered(kept.clone()));
+            return Err(kept);
+        }
         let forwarding = self.settings.config.forwarding;
         let timeout = Nanos::from(forwarding.timeout);
         let route = self.settings.route(&LowerName::of_wire(key.name()));
-        let mine = self.shared.flights.claim(&key, self.number);
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
         let mut fetch = Fetch::new(key.clone(), route, deadline, random_case);
@@ -385,7 +397,14 @@ impl Worker {
         } else {
             self.wait_until_deadline(id);
         }
-        id
+        Ok(id)
+    }
+
+    /// Tells the workers that wait for this one's question.
+    fn tell_others(&self, key: &Key, outcome: &Outcome) {
+        for worker in self.shared.flights.land(key) {
+            self.shared.mailboxes[worker].post(Inbox::Landed(key.clone(), outcome.clone()));
+        }
     }
 
     // ---- upstreams ----
@@ -579,9 +598,7 @@ impl Worker {
         let answer = answer.or(fetch.fallback);
         let outcome = self.outcome(&fetch.key, answer, failure, fetch.elsewhere);
         if !fetch.elsewhere {
-            for worker in self.shared.flights.land(&fetch.key) {
-                self.shared.mailboxes[worker].post(Inbox::Landed(fetch.key.clone(), outcome.clone()));
-            }
+            self.tell_others(&fetch.key, &outcome);
         }
         self.resume(fetch.waiters, &outcome);
     }

@@ -1,0 +1,10 @@
+//! The items of dns64-server.md, through real sockets against a scripted upstream. Each test's name or comment has its number.
+
+#![allow(missing_docs)]
+
+mod harness;
+mod operations;
+mod records;
+mod safety;
+mod synthesis;
+mod transport;

@@ -1,0 +1,235 @@
+//! Configuration, reload, metrics, signals: with the real binary where it matters.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use domain::base::iana::{Rcode, Rtype};
+
+use crate::harness::*;
+
+fn plain(q: &Asked) -> Vec<Act> {
+    match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 300, "192.0.2.1").send(),
+        _ => q.nodata(300, 300).send(),
+    }
+}
+
+#[test]
+fn prometheus_reads_what_happened() {
+    let upstream = Upstream::new(plain);
+    let server = server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
+    ask("www.test", Rtype::AAAA).of(&server);
+    ask("www.test", Rtype::AAAA).over_tcp(&server);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(server.running.metrics_address().unwrap()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let text = get("/metrics");
+    assert!(text.starts_with("HTTP/1.1 200 OK"));
+    for line in [
+        "dns64d_queries_total{kind=\"udp_aaaa\"} 1",
+        "dns64d_queries_total{kind=\"tcp_aaaa\"} 1",
+        "dns64d_synthesized_total{reason=\"nodata\"} 2",
+        "dns64d_cache_lookups_total{result=\"hit\"} 2",
+        "dns64d_upstream_queries_total{transport=\"udp\"} 2",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    assert!(get("/").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn a_reload_replaces_everything_at_once_and_keeps_the_cache() {
+    let (first, second) = (Upstream::new(plain), Upstream::new(plain));
+    let server = server(&[first.address], PREFIX);
+    ask("old.test", Rtype::AAAA).of(&server);
+    let other = "[dns64]\nprefixes = [{ prefix = '2001:db8:99::/96' }]\n";
+    server.running.reload(settings(&[second.address], other));
+    eventually("the new prefix", || {
+        ask("old.test", Rtype::AAAA).of(&server).addresses() == [v6("2001:db8:99::c000:201")]
+    });
+    ask("new.test", Rtype::AAAA).of(&server);
+    assert_eq!(first.asked().len(), 2);
+    assert_eq!(second.asked(), ["new.test AAAA", "new.test A"]);
+}
+
+/// The real program.
+struct Daemon {
+    child: Child,
+    address: SocketAddr,
+    lines: Receiver<String>,
+}
+
+impl Daemon {
+    fn start(config: &Path) -> Daemon {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dns64d"))
+            .args(["--config".as_ref(), config.as_os_str()])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut daemon = Daemon { child, address: ([127, 0, 0, 1], 0).into(), lines };
+        let line = daemon.line_with("serving ");
+        daemon.address = line.rsplit(' ').next().unwrap().trim_end_matches("\u{1b}[0m").parse().unwrap();
+        daemon
+    }
+
+    fn line_with(&self, text: &str) -> String {
+        let give_up = Instant::now() + SOON;
+        let mut seen = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+            if line.contains(text) {
+                return line;
+            }
+            seen.push(line);
+        }
+        panic!("no line with '{text}' among {seen:#?}");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
+    let path = folder.join("dns64d.toml");
+    let (ip, port) = (upstream.ip(), upstream.port());
+    let text = format!(
+        "listen = ['127.0.0.1:0']\nthreads = 1\n[dns64]\nprefixes = [{{ prefix = '{prefix}' }}]\n\
+         [[upstream]]\naddress = '{ip}'\nport = {port}\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn sighup_takes_a_good_file_and_refuses_a_bad_one() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let daemon = Daemon::start(&path);
+    let addresses = || ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap().addresses();
+    assert_eq!(addresses(), [v6("2001:db8:1::c000:201")]);
+
+    file(folder.path(), upstream.address, "2001:db8:2::/72");
+    daemon.signal("HUP");
+    let line = daemon.line_with("the old configuration stays");
+    assert!(line.contains("dns64d.toml"), "{line}");
+    assert_eq!(addresses(), [v6("2001:db8:1::c000:201")]);
+
+    file(folder.path(), upstream.address, "2001:db8:2::/96");
+    daemon.signal("HUP");
+    daemon.line_with("has been replaced");
+    assert_eq!(addresses(), [v6("2001:db8:2::c000:201")]);
+}
+
+#[test]
+fn sigterm_answers_what_is_in_flight_and_ends() {
+    let upstream = Upstream::new(|q| {
+        let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
+        vec![Act::Wait(Duration::from_millis(300)), Act::Send(bytes.clone())]
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let mut daemon = Daemon::start(&file(folder.path(), upstream.address, "2001:db8:1::/96"));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&ask("www.test", Rtype::AAAA).bytes(), daemon.address).unwrap();
+    eventually("the query is in flight", || !upstream.asked().is_empty());
+    daemon.signal("TERM");
+    assert_eq!(receive(&socket, SOON).unwrap().addresses(), [v6("2001:db8:1::c000:201")]);
+    assert!(daemon.child.wait().unwrap().success());
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).output().unwrap()
+}
+
+#[test]
+fn check_prints_what_is_in_effect_or_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "192.0.2.1:53".parse().unwrap(), "2001:db8:1::/96");
+    let path = path.to_str().unwrap();
+    let good = run(&["check", "--config", path]);
+    let text = String::from_utf8(good.stdout).unwrap();
+    assert!(good.status.success());
+    assert!(text.contains("2001:db8:1::/96") && text.contains("in-flight = 16384"), "{text}");
+
+    std::fs::write(path, "[dns64]\nprefixs = []\n").unwrap();
+    let bad = run(&["check", "--config", path]);
+    let text = String::from_utf8(bad.stderr).unwrap();
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(text.contains(path) && text.contains("line 2") && text.contains("prefixs"), "{text}");
+
+    let missing = run(&["--config", "/no/such/file"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("/no/such/file"));
+}
+
+#[test]
+fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/dns64d.example.toml");
+    let text = std::fs::read_to_string(&example).unwrap();
+    let settings = dns64::config::Settings::from_text(&text, &example).unwrap();
+    // Each key that a user can write is explained there.
+    let uncommented: String = text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
+    let full = dns64::config::Settings::from_text(&uncommented, &example).unwrap_or_else(|e| panic!("{e}"));
+    let keys = |text: &str| {
+        let mut keys = BTreeSet::new();
+        collect_keys("", &toml::Value::Table(toml::from_str(text).unwrap()), &mut keys);
+        keys
+    };
+    let (known, explained) = (keys(&full.to_toml()), keys(&uncommented));
+    let missing: Vec<_> = known.difference(&explained).collect();
+    assert!(missing.is_empty(), "not explained: {missing:?}");
+    let mut defaults = dns64::config::Config::default();
+    defaults.upstreams = settings.config.upstreams.clone();
+    defaults.threads = settings.config.threads;
+    let defaults = dns64::config::Settings::from_text(&toml::to_string(&defaults).unwrap(), &example).unwrap();
+    assert_eq!(settings.to_toml(), defaults.to_toml(), "what is not commented out is the default");
+}
+
+fn collect_keys(path: &str, value: &toml::Value, keys: &mut BTreeSet<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let path = format!("{path}.{key}");
+                collect_keys(&path, value, keys);
+                keys.insert(path);
+            }
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| collect_keys(path, value, keys)),
+        _ => {}
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let upstream = Upstream::new(|q| q.rcode(Rcode::REFUSED).send());
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    std::fs::write(&path, text.replace("127.0.0.1:0", &address)).unwrap();
+    let output = run(&["--config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(4));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(&address) && stderr.contains("UDP"), "{stderr}");
+}

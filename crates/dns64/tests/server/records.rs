@@ -1,0 +1,108 @@
+//! Items 18 to 23.
+
+use domain::base::iana::{Rcode, Rtype};
+use domain::base::rdata::UnknownRecordData;
+use domain::rdata::{AllRecordData, Mx, Ptr};
+
+use crate::harness::*;
+
+#[test]
+fn item_18_other_types_are_unchanged() {
+    let upstream = Upstream::new(|q| match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        _ => q.answer().any(&q.name, 60, AllRecordData::Mx(Mx::new(10, name("mail.test")))).send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("www.test", Rtype::A).of(&server).answers(), ["www.test 60 a 192.0.2.1"]);
+    assert_eq!(ask("www.test", Rtype::MX).of(&server).answers(), ["www.test 60 mx 10 mail.test"]);
+}
+
+#[test]
+fn item_19_the_additional_section_is_untouched() {
+    let upstream = Upstream::new(|q| {
+        q.answer()
+            .any(&q.name, 60, AllRecordData::Mx(Mx::new(10, name("mail.test"))))
+            .additional_a("mail.test", 60, "192.0.2.7")
+            .send()
+    });
+    let server = server(&[upstream.address], PREFIX);
+    for query in [ask("www.test", Rtype::MX), ask("www.test", Rtype::MX).edns(1232)] {
+        let got = query.of(&server);
+        let additional: Vec<_> = got.message.additional().unwrap().map(|r| r.unwrap().rtype()).collect();
+        assert_eq!(additional.iter().filter(|t| **t == Rtype::A).count(), 1);
+        assert_eq!(additional.contains(&Rtype::OPT), query.edns.is_some(), "item 31: the upstream's OPT is not ours");
+    }
+}
+
+#[test]
+fn item_20_service_hints_are_untouched() {
+    // HTTPS 1 . ipv4hint=192.0.2.1
+    let data = vec![0, 1, 0, 0, 4, 0, 4, 192, 0, 2, 1];
+    let expected = data.clone();
+    let upstream = Upstream::new(move |q| {
+        let unknown = UnknownRecordData::from_octets(Rtype::HTTPS, data.clone()).unwrap();
+        q.answer().any(&q.name, 60, AllRecordData::Unknown(unknown)).send()
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let got = ask("www.test", Rtype::HTTPS).of(&server);
+    let bytes = got.message.as_slice();
+    assert!(bytes.windows(expected.len()).any(|w| w == expected));
+    assert_eq!(upstream.asked(), ["www.test HTTPS"]);
+}
+
+#[test]
+fn item_21_any_is_not_synthesized() {
+    let upstream = Upstream::new(|q| q.answer().a(&q.name, 60, "192.0.2.1").send());
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("www.test", Rtype::ANY).of(&server).answers(), ["www.test 60 a 192.0.2.1"]);
+    assert_eq!(upstream.asked(), ["www.test ANY"]);
+}
+
+fn reverse(address: &str) -> String {
+    let bits = u128::from(v6(address));
+    (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
+}
+
+#[test]
+fn item_22_pointers_under_a_prefix() {
+    let upstream = Upstream::new(|q| match q.name.as_str() {
+        "1.2.0.192.in-addr.arpa" => {
+            q.answer().any(&q.name, 60, AllRecordData::Ptr(Ptr::new(name("www.test")))).send()
+        }
+        "2.2.0.192.in-addr.arpa" => q.rcode(Rcode::NXDOMAIN).soa("2.0.192.in-addr.arpa", 60, 60).send(),
+        other => q.answer().any(other, 60, AllRecordData::Ptr(Ptr::new(name("elsewhere.test")))).send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let made = reverse("2001:db8:64::192.0.2.1");
+    for _ in 0..2 {
+        let got = ask(&made, Rtype::PTR).of(&server).answers();
+        let cname = format!("{made} 600 cname 1.2.0.192.in-addr.arpa");
+        assert_eq!(got, [cname, "1.2.0.192.in-addr.arpa 60 ptr www.test".into()]);
+    }
+    let missing = ask(&reverse("2001:db8:64::192.0.2.2"), Rtype::PTR).of(&server);
+    assert_eq!((missing.rcode(), missing.answers().len(), missing.has_soa()), (Rcode::NXDOMAIN, 1, true));
+    let tail = &made[2..];
+    assert_eq!(ask(&format!("z.{tail}"), Rtype::PTR).of(&server).rcode(), Rcode::NXDOMAIN);
+    assert_eq!(ask(&format!("1.{made}"), Rtype::PTR).of(&server).rcode(), Rcode::NXDOMAIN, "33 nibbles");
+    let inside = ask(tail, Rtype::PTR).of(&server);
+    assert!(inside.rcode() == Rcode::NOERROR && inside.answers().is_empty() && inside.has_soa());
+    assert_eq!(upstream.asked(), ["1.2.0.192.in-addr.arpa PTR", "2.2.0.192.in-addr.arpa PTR"]);
+    assert_eq!(ask(&reverse("2001:db8::1"), Rtype::PTR).of(&server).answers().len(), 1, "not ours, but somebody's");
+}
+
+#[test]
+fn item_23_ipv4only_arpa_needs_no_upstream() {
+    let upstream = Upstream::new(|q| q.rcode(Rcode::REFUSED).send());
+    let server = server(&[upstream.address], PREFIX);
+    let a = ask("ipv4only.arpa", Rtype::A).of(&server).answers();
+    assert_eq!(a, ["ipv4only.arpa 86400 a 192.0.0.170", "ipv4only.arpa 86400 a 192.0.0.171"]);
+    let aaaa = ask("IPV4only.arpa", Rtype::AAAA).of(&server).addresses();
+    assert_eq!(aaaa, [mapped("192.0.0.170"), mapped("192.0.0.171")]);
+    for pointer in ["170.0.0.192.in-addr.arpa", &reverse("2001:db8:64::192.0.0.171")] {
+        let got = ask(pointer, Rtype::PTR).of(&server).answers();
+        assert_eq!(got, [format!("{pointer} 86400 ptr ipv4only.arpa")]);
+    }
+    let mx = ask("ipv4only.arpa", Rtype::MX).of(&server);
+    assert!(mx.rcode() == Rcode::NOERROR && mx.answers().is_empty() && mx.has_soa());
+    assert!(upstream.asked().is_empty());
+}

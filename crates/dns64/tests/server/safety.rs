@@ -1,0 +1,271 @@
+//! Items 37 to 43, and faults: dead upstreams, crowds, floods, malformed packets.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use dns64::server::metrics::Count;
+use domain::base::iana::{Rcode, Rtype};
+use rand::RngExt;
+
+use crate::harness::*;
+
+fn plain(q: &Asked) -> Vec<Act> {
+    match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 300, "192.0.2.1").send(),
+        _ => q.nodata(300, 300).send(),
+    }
+}
+
+/// An upstream that can be switched off.
+fn switchable() -> (Upstream, Arc<AtomicBool>) {
+    let on = Arc::new(AtomicBool::new(true));
+    let switch = Arc::clone(&on);
+    (Upstream::new(move |q| if on.load(Ordering::Relaxed) { plain(q) } else { Vec::new() }), switch)
+}
+
+const GROUPS: &str = "[[group]]\nclients = ['127.0.0.2/32']\n[group.dns64]\nprefixes = [{ prefix = '2001:db8:2::/96' }]\n\
+                      [[group]]\nclients = ['127.0.0.3/32']\n[group.dns64]\nprefixes = []\n\
+                      [[group]]\nclients = ['127.0.0.4/32']\n[group.dns64]\nrecursive-only = true\nexclude = ['2001:db8::/32']\n";
+
+#[test]
+fn items_37_and_41_groups_share_the_cache_and_differ_in_what_they_see() {
+    let upstream = Upstream::new(plain);
+    let server = server(&[upstream.address], &format!("{PREFIX}{GROUPS}"));
+    let addresses = |from: &str| ask("www.test", Rtype::AAAA).from(from).of(&server).addresses();
+    assert_eq!(addresses("127.0.0.1"), [mapped("192.0.2.1")]);
+    assert_eq!(addresses("127.0.0.2"), [v6("2001:db8:2::c000:201")]);
+    assert!(addresses("127.0.0.3").is_empty(), "no prefix: off");
+    assert_eq!(addresses("127.0.0.4"), [mapped("192.0.2.1")]);
+    let mut iterative = ask("www.test", Rtype::AAAA).from("127.0.0.4");
+    iterative.recursion_desired = false;
+    assert!(iterative.of(&server).addresses().is_empty(), "recursive-only");
+    assert_eq!(upstream.asked(), ["www.test AAAA", "www.test A"], "asked once for all of them");
+}
+
+#[test]
+fn item_38_failures_are_remembered_for_a_moment() {
+    let upstream = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
+    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"));
+    for _ in 0..10 {
+        assert_eq!(ask("www.test", Rtype::A).of(&server).rcode(), Rcode::SERVFAIL);
+    }
+    let asked = upstream.asked().len();
+    assert!(asked <= 2, "{asked} queries: a second may have passed, not more");
+    eventually("it is asked again", || {
+        ask("www.test", Rtype::A).of(&server);
+        upstream.asked().len() > asked
+    });
+}
+
+#[test]
+fn item_38_denials_are_kept_as_long_as_the_soa_says_and_no_longer_than_the_limit() {
+    let upstream = Upstream::new(|q| match q.name.as_str() {
+        "without-soa.test" => q.answer().send(),
+        _ => q.nodata(86_400, 86_400).send(),
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nnegative-max-ttl = 1\n"));
+    for _ in 0..3 {
+        ask("without-soa.test", Rtype::TXT).of(&server);
+    }
+    assert_eq!(upstream.asked().len(), 3, "nothing says how long");
+    ask("www.test", Rtype::TXT).of(&server);
+    eventually("negative-max-ttl passes", || {
+        ask("www.test", Rtype::TXT).of(&server);
+        upstream.asked().len() > 4
+    });
+}
+
+#[test]
+fn item_39_ten_thousand_clients_one_upstream_pair() {
+    const CLIENTS: usize = 10_000;
+    let upstream = Upstream::new(|q| {
+        let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
+        vec![Act::Wait(Duration::from_millis(250)), Act::Send(bytes.clone())]
+    });
+    let server = server(&[upstream.address], &format!("threads = 2\n{PREFIX}"));
+    // A hundred sockets that ask a hundred times each, with ids of their own.
+    let sockets: Vec<UdpSocket> = (0..100).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for id in 0..CLIENTS / sockets.len() {
+        for socket in &sockets {
+            let mut query = ask("www.test", Rtype::AAAA);
+            query.id = id as u16;
+            socket.send_to(&query.bytes(), server.address).unwrap();
+        }
+    }
+    let mut answered = 0;
+    for socket in &sockets {
+        let mut ids = std::collections::HashSet::new();
+        while ids.len() < CLIENTS / sockets.len() {
+            let Some(got) = receive(socket, SOON) else { break };
+            assert_eq!(got.addresses(), [mapped("192.0.2.1")]);
+            ids.insert(got.message.header().id());
+        }
+        answered += ids.len();
+    }
+    assert_eq!(answered, CLIENTS);
+    assert_eq!(upstream.asked(), ["www.test AAAA", "www.test A"]);
+    assert!(server.running.metrics().total(Count::Collapsed) > 0);
+}
+
+#[test]
+fn item_40_stale_answers_while_the_upstream_is_dead() {
+    let on = Arc::new(AtomicBool::new(true));
+    let switch = Arc::clone(&on);
+    let upstream = Upstream::new(move |q| match (on.load(Ordering::Relaxed), q.qtype) {
+        (false, _) => Vec::new(),
+        (true, Rtype::A) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
+        (true, _) => q.nodata(1, 1).send(),
+    });
+    let configuration = format!("{PREFIX}[cache]\nserve-stale = '1h'\n[forwarding]\ntimeout = '200ms'\n");
+    let server = server(&[upstream.address], &configuration);
+    assert_eq!(ask("www.test", Rtype::AAAA).of(&server).ttls(), [1]);
+    switch.store(false, Ordering::Relaxed);
+    eventually("the answer is stale", || {
+        let got = ask("www.test", Rtype::AAAA).edns(1232).of(&server);
+        assert_eq!(got.addresses(), [mapped("192.0.2.1")]);
+        got.ede() == Some(3) && got.ttls() == [30]
+    });
+    assert_eq!(ask("other.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
+    let started = Instant::now();
+    ask("www.test", Rtype::AAAA).of(&server);
+    assert!(started.elapsed() < Duration::from_millis(200), "not tried again for each query");
+}
+
+#[test]
+fn item_42_strangers_are_refused() {
+    let upstream = Upstream::new(plain);
+    let server = server(&[upstream.address], &format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n"));
+    assert_eq!(ask("www.test", Rtype::AAAA).of(&server).rcode(), Rcode::NOERROR);
+    let refused = ask("www.test", Rtype::AAAA).edns(1232).from("127.0.0.9").of(&server);
+    assert_eq!((refused.rcode(), refused.ede()), (Rcode::REFUSED, Some(18)));
+    assert_eq!(upstream.asked().len(), 2);
+}
+
+#[test]
+fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
+    const LIMIT: usize = 200;
+    let upstream = Upstream::new(|q| if q.name.starts_with("flood") { Vec::new() } else { plain(q) });
+    for (overload, replies) in [("servfail", true), ("drop", false)] {
+        let limits = format!("{PREFIX}[limits]\nin-flight = {LIMIT}\noverload = '{overload}'\n");
+        let server = server(&[upstream.address], &limits);
+        assert_eq!(ask("served.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for i in 0..3 * LIMIT {
+            socket.send_to(&ask(&format!("flood{i}.test"), Rtype::AAAA).bytes(), server.address).unwrap();
+        }
+        let metrics = server.running.metrics();
+        eventually("the limit is reached", || metrics.total(Count::Overload) == 2 * LIMIT as u64);
+        assert!(metrics.in_flight() <= LIMIT as u64);
+        assert_eq!(ask("served.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")], "from the cache");
+        if replies {
+            let got = receive(&socket, SOON).unwrap();
+            assert_eq!(got.rcode(), Rcode::SERVFAIL);
+        } else {
+            assert!(receive(&socket, NOTHING).is_none(), "{overload}");
+        }
+    }
+}
+
+#[test]
+fn item_43_a_dead_upstream_is_replaced_by_another() {
+    let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = dead.local_addr().unwrap();
+    let closed: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let alive = Upstream::new(plain);
+    let server = server(&[silent, closed, alive.address], PREFIX);
+    let started = Instant::now();
+    for i in 0..30 {
+        let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
+        assert_eq!(got.addresses(), [mapped("192.0.2.1")], "query {i}");
+    }
+    // Three timeouts of 0.4 s show that the silent one is dead; without that it were 60 × 1/3 × 0.4 s.
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+}
+
+#[test]
+fn item_43_upstreams_that_fail_are_no_answer_while_another_has_one() {
+    let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
+    let alive = Upstream::new(plain);
+    let server = server(&[broken.address, alive.address], PREFIX);
+    for i in 0..20 {
+        assert_eq!(ask(&format!("n{i}.test"), Rtype::A).of(&server).rcode(), Rcode::NOERROR);
+    }
+    assert!(!broken.asked().is_empty() && !alive.asked().is_empty());
+}
+
+#[test]
+fn item_43_all_upstreams_dead_is_servfail_in_time_and_the_cache_still_answers() {
+    let (upstream, on) = switchable();
+    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"));
+    assert_eq!(ask("kept.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+    on.store(false, Ordering::Relaxed);
+    let started = Instant::now();
+    assert_eq!(ask("new.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert_eq!(ask("kept.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+    on.store(true, Ordering::Relaxed);
+    eventually("it is found that the upstream is back", || {
+        ask("new.test", Rtype::AAAA).of(&server).addresses() == [mapped("192.0.2.1")]
+    });
+}
+
+#[test]
+fn item_43_an_upstream_that_dies_and_returns() {
+    let address = Upstream::new(plain).address;
+    // Nobody listens there now.
+    let server = server(&[address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\n[forwarding]\ntimeout = '300ms'\n"));
+    assert_eq!(ask("a.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
+    let _returned = Upstream::at(address, plain);
+    eventually("it is used again", || ask("b.test", Rtype::AAAA).of(&server).rcode() == Rcode::NOERROR);
+}
+
+#[test]
+fn malformed_packets_from_both_sides_stop_nothing() {
+    let upstream = Upstream::new(|q| {
+        let mut rng = rand::rng();
+        let good = plain(q);
+        let [Act::Send(bytes)] = &good[..] else { unreachable!("one act") };
+        // Damaged copies with the right id first, then the truth.
+        let mut acts: Vec<Act> = (0..3)
+            .map(|_| {
+                let mut damaged = bytes.clone();
+                for _ in 0..3 {
+                    let at = rng.random_range(2..damaged.len());
+                    damaged[at] = rng.random();
+                }
+                damaged.truncate(rng.random_range(12..=bytes.len()));
+                // It is not to be taken for a good answer by chance.
+                damaged[4] = 0xff;
+                Act::Send(damaged)
+            })
+            .collect();
+        acts.extend(good);
+        acts
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let count = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rng = rand::rng();
+            let good = ask("www.test", Rtype::AAAA).edns(1232).bytes();
+            while count.load(Ordering::Relaxed) < 200 {
+                let mut damaged = good.clone();
+                for _ in 0..rng.random_range(1..6) {
+                    let at = rng.random_range(0..damaged.len());
+                    damaged[at] = rng.random();
+                }
+                damaged.truncate(rng.random_range(0..=good.len()));
+                let _ = noise.send_to(&damaged, server.address);
+            }
+        });
+        for i in 0..200 {
+            let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
+            assert_eq!(got.addresses(), [mapped("192.0.2.1")]);
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    assert!(server.running.metrics().total(Count::Formerr) > 0);
+}

@@ -1,0 +1,265 @@
+//! Items 29 to 35 and 44.
+
+use std::collections::HashSet;
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
+
+use domain::base::iana::{Rcode, Rtype};
+
+use crate::harness::*;
+
+/// Names say how many A records they have: `50.test`.
+fn many() -> Upstream {
+    Upstream::new(|q| {
+        let count: u32 = q.name.split('.').next().unwrap().parse().unwrap_or(1);
+        match (q.qtype, q.tcp) {
+            (Rtype::AAAA, _) => q.nodata(60, 60).send(),
+            (_, false) if count > 70 => q.answer().truncated().send(),
+            _ => {
+                let add = |reply: Reply, i: u32| reply.a(&q.name, 60, &format!("192.0.{}.{}", i / 256, i % 256));
+                (0..count).fold(q.answer(), add).send()
+            }
+        }
+    })
+}
+
+#[test]
+fn item_29_what_does_not_fit_is_truncated_without_a_partial_set() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    // 50 A records are 844 octets, 50 AAAA records 1444.
+    let got = ask("50.test", Rtype::AAAA).edns(4096).of(&server);
+    assert!(got.message.header().tc() && got.answers().is_empty() && got.len() <= 1232);
+    let whole = ask("50.test", Rtype::AAAA).edns(4096).over_tcp(&server);
+    assert!(!whole.message.header().tc());
+    assert_eq!(whole.addresses().len(), 50);
+    let fits = ask("40.test", Rtype::AAAA).edns(1232).of(&server);
+    assert_eq!(fits.addresses().len(), 40);
+    let small = ask("40.test", Rtype::AAAA).of(&server);
+    assert!(small.message.header().tc() && small.len() <= 512);
+}
+
+#[test]
+fn item_30_truncated_upstream_answers_are_fetched_over_tcp() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("120.test", Rtype::AAAA).over_tcp(&server).addresses().len(), 120);
+    assert_eq!(upstream.asked(), ["120.test AAAA", "120.test A", "120.test A tcp"]);
+    assert!(ask("120.test", Rtype::AAAA).edns(1232).of(&server).message.header().tc());
+    assert_eq!(upstream.asked().len(), 3, "kept whole");
+}
+
+#[test]
+fn item_30_tcp_queries_may_be_pipelined_and_overtake_each_other() {
+    let upstream = Upstream::new(|q| {
+        let answer = q.answer().a(&q.name, 60, "192.0.2.1").bytes();
+        match q.name.as_str() {
+            "slow.test" => vec![Act::Wait(Duration::from_millis(300)), Act::Send(answer)],
+            _ => vec![Act::Send(answer)],
+        }
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let (slow, quick) = (ask("slow.test", Rtype::A), ask("quick.test", Rtype::A));
+    write_tcp(&mut stream, &slow.bytes());
+    write_tcp(&mut stream, &quick.bytes());
+    let ids: Vec<u16> = (0..2).map(|_| Got::new(&read_tcp(&mut stream).unwrap()).message.header().id()).collect();
+    assert_eq!(ids, [quick.id, slow.id]);
+}
+
+#[test]
+fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
+    use std::io::{Read, Write};
+    let upstream = many();
+    let limits = format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-per-client = 3\n");
+    let server = server(&[upstream.address], &limits);
+    let mut slow: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    // A byte of a message and no more.
+    slow.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
+    let mut fourth = TcpStream::connect(server.address).unwrap();
+    fourth.set_read_timeout(Some(SOON)).unwrap();
+    assert_eq!(fourth.read(&mut [0; 1]).unwrap_or(0), 0, "more than tcp-per-client");
+    assert_eq!(ask("1.test", Rtype::A).of(&server).rcode(), Rcode::NOERROR, "UDP goes on");
+    for stream in &mut slow {
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "closed after tcp-idle");
+    }
+    assert_eq!(ask("1.test", Rtype::A).over_tcp(&server).rcode(), Rcode::NOERROR, "there is room again");
+}
+
+#[test]
+fn item_31_edns_is_of_each_hop() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    let plain = ask("1.test", Rtype::AAAA).of(&server);
+    assert!(plain.message.opt().is_none(), "no OPT for who sent none");
+    let edns = ask("1.test", Rtype::AAAA).option(65_001, b"what is this").of(&server);
+    let opt = edns.message.opt().unwrap();
+    assert_eq!(opt.udp_payload_size(), 1232);
+    assert!(!edns.options().contains_key(&65_001), "unknown options are not echoed");
+    let sent = upstream.queries()[0].message.opt().expect("EDNS towards the upstream").udp_payload_size();
+    assert_eq!(sent, 1232);
+
+    let mut version = ask("1.test", Rtype::AAAA).edns(1232).bytes();
+    let at = version.len() - 5;
+    version[at] = 1;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(&version, server.address).unwrap();
+    let got = receive(&socket, SOON).unwrap();
+    assert_eq!(got.message.opt_rcode().to_int(), 16, "BADVERS");
+}
+
+#[test]
+fn item_31_upstreams_without_edns_are_asked_without() {
+    let upstream = Upstream::new(|q| match q.message.opt() {
+        Some(_) => q.rcode(Rcode::FORMERR).send(),
+        None => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("a.test", Rtype::A).of(&server).answers().len(), 1);
+    assert_eq!(ask("b.test", Rtype::A).of(&server).answers().len(), 1);
+    assert_eq!(upstream.asked(), ["a.test A", "a.test A", "b.test A"], "found out once");
+}
+
+#[test]
+fn item_32_forged_answers_are_not_taken() {
+    let upstream = Upstream::new(|q| {
+        let forged = || q.answer().a(&q.name, 60, "203.0.113.66").bytes();
+        let mut wrong_id = forged();
+        wrong_id[1] ^= 1;
+        let mut wrong_name = forged();
+        wrong_name[13] ^= 1;
+        let mut query = forged();
+        query[2] &= 0x7f;
+        let true_answer = q.answer().a(&q.name, 60, "192.0.2.1").bytes();
+        vec![
+            Act::Send(wrong_id),
+            Act::Send(wrong_name),
+            Act::Send(query),
+            Act::SendFromElsewhere(forged()),
+            Act::Send(vec![0; 5]),
+            Act::Wait(Duration::from_millis(100)),
+            Act::Send(true_answer),
+        ]
+    });
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("www.test", Rtype::A).of(&server).answers(), ["www.test 60 a 192.0.2.1"]);
+    assert!(server.running.metrics_text().contains("dns64d_upstream_results_total{result=\"stray\"} 4"));
+}
+
+#[test]
+fn item_32_ports_and_ids_are_random() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    for i in 0..200 {
+        let mut query = ask(&format!("1.n{i}.test"), Rtype::A);
+        query.id = 7;
+        assert_eq!(query.of(&server).message.header().id(), 7);
+    }
+    let queries = upstream.queries();
+    let ports: HashSet<u16> = queries.iter().map(|q| q.from.port()).collect();
+    let ids: HashSet<u16> = queries.iter().map(|q| q.message.header().id()).collect();
+    assert!(ports.len() > 40, "{} ports of 64 for 200 queries", ports.len());
+    assert!(ids.len() > 190, "{} ids for 200 queries", ids.len());
+}
+
+#[test]
+fn item_33_the_clients_letter_case_is_kept_and_the_upstreams_may_be_random() {
+    let upstream = many();
+    let server = server(&[upstream.address], &format!("{PREFIX}[forwarding]\nrandomize-case = true\n"));
+    for spelling in ["1.WwW.example.TEST", "1.www.EXAMPLE.test"] {
+        for qtype in [Rtype::AAAA, Rtype::A] {
+            let got = ask(spelling, qtype).of(&server);
+            assert_eq!(got.message.sole_question().unwrap().qname().to_string(), spelling);
+            assert_eq!(got.answers().len(), 1);
+        }
+    }
+    let sent: Vec<String> =
+        upstream.queries().iter().map(|q| q.message.sole_question().unwrap().qname().to_string()).collect();
+    assert_eq!(sent.len(), 2);
+    // Fourteen letters twice: all lower case once in 2²⁸ runs.
+    assert!(sent.iter().any(|name| *name != name.to_lowercase()), "{sent:?}");
+}
+
+#[test]
+fn item_33_answers_in_another_case_are_forged_when_case_is_random() {
+    let upstream = Upstream::new(|q| {
+        let mut answer = q.answer().a(&q.name, 60, "192.0.2.1").bytes();
+        answer[12..12 + q.name.len()].make_ascii_lowercase();
+        vec![Act::Send(answer)]
+    });
+    let forwarding = "[forwarding]\nrandomize-case = true\ntimeout = '200ms'\n";
+    let server = server(&[upstream.address], &format!("{PREFIX}{forwarding}"));
+    let got = ask("a-rather-long-name-with-many-letters.test", Rtype::A).of(&server);
+    assert_eq!(got.rcode(), Rcode::SERVFAIL);
+}
+
+#[test]
+fn item_34_cookies() {
+    let upstream = many();
+    let limited = format!("{PREFIX}[limits]\nclient-rate = 1\nclient-burst = 2\n");
+    let server = server(&[upstream.address], &limited);
+    let got = ask("1.test", Rtype::A).option(10, &[7; 8]).of(&server);
+    let cookie = got.options()[&10].clone();
+    assert_eq!((cookie.len(), &cookie[..8], cookie[8]), (24, &[7; 8][..], 1), "RFC 9018: version 1");
+    let mut short = ask("1.test", Rtype::A).option(10, &[7; 5]);
+    short.from = "127.0.0.2".parse().unwrap();
+    assert_eq!(short.of(&server).rcode(), Rcode::FORMERR);
+
+    // Beyond its rate: who proves its address is sent to TCP, who does not gets nothing.
+    assert!(ask("1.test", Rtype::A).try_of(server.address, SOON).is_some());
+    assert!(ask("1.test", Rtype::A).try_of(server.address, NOTHING).is_none());
+    let proven = ask("1.test", Rtype::A).option(10, &cookie).of(&server);
+    assert!(proven.message.header().tc() && proven.answers().is_empty());
+    let stolen = ask("1.test", Rtype::A).option(10, &cookie);
+    let mut forged = cookie.clone();
+    forged[20] ^= 1;
+    assert!(ask("1.test", Rtype::A).option(10, &forged).try_of(server.address, NOTHING).is_none());
+    assert!(stolen.try_of(server.address, SOON).is_some());
+}
+
+#[test]
+fn item_35_extended_errors_explain() {
+    let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
+        ("dead.test", _) => Vec::new(),
+        ("broken.test", _) => q.rcode(Rcode::SERVFAIL).send(),
+        (_, Rtype::A) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        _ => q.nodata(60, 60).send(),
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}[forwarding]\ntimeout = '200ms'\n"));
+    let ede = |name: &str| ask(name, Rtype::AAAA).edns(1232).of(&server).ede();
+    assert_eq!(ede("made.test"), Some(29));
+    assert_eq!(ede("dead.test"), Some(22));
+    assert_eq!(ede("broken.test"), Some(23));
+    assert_eq!(ask("made.test", Rtype::AAAA).of(&server).ede(), None, "not without EDNS");
+    assert_eq!(ask("made.test", Rtype::A).edns(1232).of(&server).ede(), None);
+}
+
+#[test]
+fn item_44_what_is_no_query() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let good = ask("1.test", Rtype::A).bytes();
+    let changed = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        bytes
+    };
+    for (bytes, rcode) in [
+        (changed(5, 0), Rcode::FORMERR),
+        (changed(5, 2), Rcode::FORMERR),
+        (changed(2, 0x28), Rcode::NOTIMP),
+        (good[..15].to_vec(), Rcode::FORMERR),
+    ] {
+        socket.send_to(&bytes, server.address).unwrap();
+        let got = receive(&socket, SOON).unwrap();
+        assert_eq!(got.rcode(), rcode);
+        assert_eq!(got.message.as_slice()[..2], good[..2]);
+    }
+    socket.send_to(&changed(2, 0x81), server.address).unwrap();
+    socket.send_to(&[1, 2, 3], server.address).unwrap();
+    socket.send_to(&[], server.address).unwrap();
+    assert!(receive(&socket, NOTHING).is_none(), "responses and fragments get no reply");
+}
