@@ -328,7 +328,8 @@ impl<'a> Survey<'a> {
             self.aliases += 1;
             self.target_at = next;
             let target = LowerName::at(view, next)?;
-            let seen = |r: &Record<'_>| Ok::<_, Malformed>(r.rtype == rtype::CNAME && LowerName::at(view, r.owner)? == target);
+            let seen =
+                |r: &Record<'_>| Ok::<_, Malformed>(r.rtype == rtype::CNAME && LowerName::at(view, r.owner)? == target);
             for record in &*relevant {
                 if seen(record)? {
                     return Err(Unusable::AliasLoop);
@@ -444,7 +445,5 @@ pub(crate) type ReadRecord<'a> = DomainRecord<ParsedName<&'a [u8]>, AllRecordDat
 /// # Errors
 /// If one of them is malformed.
 pub(crate) fn readable(section: RecordSection<'_, [u8]>) -> Result<Vec<ReadRecord<'_>>, Unusable> {
-    section
-        .map(|record| record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed))
-        .collect()
+    section.map(|record| record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed)).collect()
 }

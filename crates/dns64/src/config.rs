@@ -235,8 +235,15 @@ pub struct AccessKeys {
 impl Default for AccessKeys {
     fn default() -> AccessKeys {
         let private = [
-            "127.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "::1/128",
-            "fc00::/7", "fe80::/10",
+            "127.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "::1/128",
+            "fc00::/7",
+            "fe80::/10",
         ];
         AccessKeys { allow: private.map(|net| net.parse().expect("a constant")).into(), open_resolver: false }
     }
@@ -502,7 +509,11 @@ impl Settings {
         let upstreams = if config.upstreams.is_empty() {
             system_upstreams()
         } else {
-            config.upstreams.iter().map(|u| Upstream { address: (u.address, u.port).into(), weight: u.weight }).collect()
+            config
+                .upstreams
+                .iter()
+                .map(|u| Upstream { address: (u.address, u.port).into(), weight: u.weight })
+                .collect()
         };
         if upstreams.is_empty() {
             return Err(ConfigError::NoUpstream { file: file.into() });
@@ -592,7 +603,11 @@ impl Checker<'_> {
     }
 
     fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
-        let everybody = config.access.allow.iter().find(|net| net.prefix_len() < 8 && !net.addr().is_unspecified() || net.prefix_len() == 0);
+        let everybody = config
+            .access
+            .allow
+            .iter()
+            .find(|net| net.prefix_len() < 8 && !net.addr().is_unspecified() || net.prefix_len() == 0);
         let everybody = everybody.filter(|net| **net != "fc00::/7".parse::<IpNet>().expect("a constant"));
         if let Some(net) = everybody.filter(|_| !config.access.open_resolver) {
             let reason = format!(
@@ -695,7 +710,10 @@ mod tests {
     fn item_12_bad_prefixes_are_refused_with_file_and_line() {
         let text = format!("{UPSTREAM}\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/72' }}]\n");
         let error = refused(&text);
-        assert!(error.starts_with("test.toml") && error.contains("line 5") && error.contains("32, 40, 48, 56"), "{error}");
+        assert!(
+            error.starts_with("test.toml") && error.contains("line 5") && error.contains("32, 40, 48, 56"),
+            "{error}"
+        );
         let text = format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', suffix = '::1' }}]\n");
         assert!(refused(&text).contains("overlaps"), "{}", refused(&text));
     }
@@ -724,7 +742,9 @@ mod tests {
             assert!(read(&text.replace("[access]", "[access]\nopen-resolver = true")).is_ok());
         }
         let settings = read(UPSTREAM).unwrap();
-        for (client, allowed) in [("127.0.0.1", true), ("192.168.1.1", true), ("fd00::1", true), ("8.8.8.8", false), ("2001:db8::1", false)] {
+        for (client, allowed) in
+            [("127.0.0.1", true), ("192.168.1.1", true), ("fd00::1", true), ("8.8.8.8", false), ("2001:db8::1", false)]
+        {
             assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
         }
     }
@@ -776,7 +796,8 @@ mod tests {
 
     #[test]
     fn the_effective_configuration_means_the_same() {
-        let settings = read(&format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n")).unwrap();
+        let settings =
+            read(&format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n")).unwrap();
         let again = read(&settings.to_toml()).unwrap();
         assert_eq!(again.to_toml(), settings.to_toml());
         assert_eq!(format!("{:?}", again.policies), format!("{:?}", settings.policies));

@@ -11,8 +11,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
-use crate::server::{Activated, RunningServer, bind};
 use crate::harden;
+use crate::server::{Activated, RunningServer, bind};
 
 /// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
 const BAD_CONFIGURATION: u8 = 2;

@@ -139,9 +139,11 @@ fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     if nibbles < 32 {
         return Local::Answer(LocalAnswer::negative(rcode::NOERROR, &zone));
     }
-    let embedded = policy.mappings.iter().filter(ours).find_map(|mapping| {
-        mapping.prefix().extract(address).filter(|&v4| mapping.carries(v4))
-    });
+    let embedded = policy
+        .mappings
+        .iter()
+        .filter(ours)
+        .find_map(|mapping| mapping.prefix().extract(address).filter(|&v4| mapping.carries(v4)));
     match embedded {
         None => Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone)),
         // RFC 8880 §7.2: PTR of the translated addresses, without the detour.

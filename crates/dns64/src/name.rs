@@ -95,7 +95,10 @@ pub fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The labels of a name, without the root's.
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
-    ancestors(wire).filter_map(|name| name.split_first()).filter(|(len, _)| **len > 0).filter_map(|(len, rest)| rest.get(..usize::from(*len)))
+    ancestors(wire)
+        .filter_map(|name| name.split_first())
+        .filter(|(len, _)| **len > 0)
+        .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
 }
 
 /// What distinguishes one question to upstreams from another: name (lower case), type, class, DO and CD. Questions with DO

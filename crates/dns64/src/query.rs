@@ -265,7 +265,9 @@ mod tests {
 
     #[test]
     fn item_34_cookies_have_their_lengths() {
-        for (len, good) in [(0, false), (7, false), (8, true), (12, false), (16, true), (24, true), (40, true), (41, false)] {
+        for (len, good) in
+            [(0, false), (7, false), (8, true), (12, false), (16, true), (24, true), (40, true), (41, false)]
+        {
             let mut option = vec![0, 10, 0, len];
             option.extend(vec![7; usize::from(len)]);
             let bytes = query(0, 28, &opt(1232, 0, &option));

@@ -40,6 +40,13 @@ pub(crate) enum Command {
     Lab(Lab),
     /// What on this machine spoils measurements, and the commands that mend it
     Check(Check),
+    /// The DNS64 server dns64d, as quickstart starts it
+    #[command(hide = true, disable_help_flag = true)]
+    Dns64d {
+        /// Its own arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
 }
 
 /// What all measuring commands have in common.

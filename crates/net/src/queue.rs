@@ -254,9 +254,8 @@ fn write_control(control: &mut Control, segment: Option<u16>, local: Option<IpAd
 /// Appends one control message at `at`; returns the room that it takes.
 fn append<T: Copy>(control: &mut Control, at: usize, level: libc::c_int, kind: libc::c_int, value: T) -> usize {
     // SAFETY: CMSG_SPACE and CMSG_LEN only compute lengths.
-    let (space, len) = unsafe {
-        (libc::CMSG_SPACE(size_of::<T>() as u32) as usize, libc::CMSG_LEN(size_of::<T>() as u32) as usize)
-    };
+    let (space, len) =
+        unsafe { (libc::CMSG_SPACE(size_of::<T>() as u32) as usize, libc::CMSG_LEN(size_of::<T>() as u32) as usize) };
     assert!(at + space <= CONTROL_LEN, "CONTROL_LEN has room for both messages that there can be");
     let header = control.0[at..].as_mut_ptr().cast::<libc::cmsghdr>();
     // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion says that header and data are inside.

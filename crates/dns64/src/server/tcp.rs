@@ -285,5 +285,6 @@ fn http_response(request: &str, shared: &Shared) -> Vec<u8> {
         "text/plain; charset=utf-8"
     };
     let length = body.len();
-    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").into()
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        .into()
 }

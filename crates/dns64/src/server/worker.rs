@@ -492,7 +492,8 @@ impl Worker {
         if !same {
             return self.metrics().count(Count::UpstreamStray);
         }
-        let sent = fetch.attempts.iter().find(|a| a.server == at.server && a.socket == at.socket && a.id == message.id());
+        let sent =
+            fetch.attempts.iter().find(|a| a.server == at.server && a.socket == at.socket && a.id == message.id());
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
             self.upstreams.server(at.server).answered(rtt);

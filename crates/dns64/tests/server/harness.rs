@@ -163,11 +163,12 @@ impl Reply {
         }
         let mut additional = authority.additional();
         // EDNS in front, so that what follows it is moved when it is cut out.
-        additional.opt(|opt| {
-            opt.set_udp_payload_size(4096);
-            Ok(())
-        })
-        .unwrap();
+        additional
+            .opt(|opt| {
+                opt.set_udp_payload_size(4096);
+                Ok(())
+            })
+            .unwrap();
         for record in self.additional {
             additional.push(record).unwrap();
         }
@@ -340,10 +341,8 @@ pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
 
 pub(crate) fn settings(upstreams: &[SocketAddr], configuration: &str) -> Settings {
     let threads = if configuration.contains("threads") { "" } else { "threads = 1\n" };
-    let upstreams: String = upstreams
-        .iter()
-        .map(|a| format!("[[upstream]]\naddress = '{}'\nport = {}\n", a.ip(), a.port()))
-        .collect();
+    let upstreams: String =
+        upstreams.iter().map(|a| format!("[[upstream]]\naddress = '{}'\nport = {}\n", a.ip(), a.port())).collect();
     let text = format!("listen = ['127.0.0.1:0']\n{threads}{configuration}\n{upstreams}");
     Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }

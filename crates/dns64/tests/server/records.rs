@@ -66,9 +66,7 @@ fn reverse(address: &str) -> String {
 #[test]
 fn item_22_pointers_under_a_prefix() {
     let upstream = Upstream::new(|q| match q.name.as_str() {
-        "1.2.0.192.in-addr.arpa" => {
-            q.answer().any(&q.name, 60, AllRecordData::Ptr(Ptr::new(name("www.test")))).send()
-        }
+        "1.2.0.192.in-addr.arpa" => q.answer().any(&q.name, 60, AllRecordData::Ptr(Ptr::new(name("www.test")))).send(),
         "2.2.0.192.in-addr.arpa" => q.rcode(Rcode::NXDOMAIN).soa("2.0.192.in-addr.arpa", 60, 60).send(),
         other => q.answer().any(other, 60, AllRecordData::Ptr(Ptr::new(name("elsewhere.test")))).send(),
     });

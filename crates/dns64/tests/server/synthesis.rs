@@ -161,7 +161,8 @@ fn item_08_aliases_that_the_upstream_did_not_follow_are_chased() {
     });
     let server = server(&[upstream.address], PREFIX);
     let got = ask("a.test", Rtype::AAAA).of(&server).answers();
-    let expected = ["a.test 100 cname b.example", "b.example 100 cname c.example", "c.example 300 aaaa 2001:db8:64::c000:201"];
+    let expected =
+        ["a.test 100 cname b.example", "b.example 100 cname c.example", "c.example 300 aaaa 2001:db8:64::c000:201"];
     assert_eq!(got, expected);
     assert_eq!(upstream.asked(), ["a.test AAAA", "b.example AAAA", "c.example AAAA", "c.example A"]);
 }
@@ -333,7 +334,9 @@ fn item_17_both_questions_in_parallel_if_wanted() {
 fn item_24_cd_means_no_synthesis() {
     let upstream = v4_only();
     let server = server(&[upstream.address], PREFIX);
-    for query in [ask("a.test", Rtype::AAAA).checking_disabled(), ask("b.test", Rtype::AAAA).checking_disabled().dnssec_ok()] {
+    for query in
+        [ask("a.test", Rtype::AAAA).checking_disabled(), ask("b.test", Rtype::AAAA).checking_disabled().dnssec_ok()]
+    {
         let got = query.of(&server);
         assert!(got.answers().is_empty() && got.has_soa() && got.message.header().cd());
     }

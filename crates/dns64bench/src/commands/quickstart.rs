@@ -1,4 +1,4 @@
-//! `quickstart`: self-test and a short search on this host. Until dns64d exists, the reference DUT stands in for it.
+//! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, then three short measurements.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -7,6 +7,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use campaign::journal::Journal;
+use campaign::search::{SearchError, SearchResult};
 use clap::Parser;
 use net::socket::Endpoint;
 use serde::Serialize;
@@ -14,23 +16,60 @@ use serde::Serialize;
 use super::self_test::SelfTestResult;
 use crate::args::{self, Arguments, Quickstart};
 use crate::output::{Failure, Outcome, print_json, print_points, word};
-use campaign::search::SearchResult;
 
-/// What the reference DUT is told to do; a search that is right finds it again.
-const CAPACITY: u64 = 12_000;
-/// The rate that the self-test is to vouch for.
-const FOR_RATE: u64 = 15_000;
+/// The least rate that the self-test is to vouch for, and where it ends looking for more.
+const FOR_RATE: &str = "2000";
+const SELF_TEST_TO: &str = "600000";
+/// Where the searches begin and end.
+const LOWEST: &str = "1000";
+const HIGHEST: &str = "400000";
+const RESOLUTION: &str = "4000";
 const TRIAL: &str = "1s";
+const TIMEOUT: &str = "250ms";
+
+/// One of the things that are measured.
+struct Stage {
+    /// What the table and the JSON call it.
+    name: &'static str,
+    meaning: &'static str,
+    aaaa_share: &'static str,
+    cached_share: &'static str,
+    repeat: &'static str,
+}
+
+const STAGES: [Stage; 3] = [
+    Stage {
+        name: "worst_case",
+        meaning: "no AAAA records, nothing cached: two questions to AuthDNS for each query",
+        aaaa_share: "0",
+        cached_share: "0",
+        repeat: "3",
+    },
+    Stage {
+        name: "all_aaaa",
+        meaning: "all names have AAAA records: one question, no translation",
+        aaaa_share: "1",
+        cached_share: "0",
+        repeat: "1",
+    },
+    Stage {
+        name: "all_cached",
+        meaning: "all names resolved before: no question, translation from the cache",
+        aaaa_share: "0",
+        cached_share: "1",
+        repeat: "1",
+    },
+];
 
 #[derive(Serialize)]
 struct QuickstartResult {
-    note: &'static str,
-    reference_capacity: u64,
+    dut: String,
     self_test: SelfTestResult,
-    search: SearchResult,
+    worst_case: SearchResult,
+    all_aaaa: SearchResult,
+    all_cached: SearchResult,
+    noncompliance: Vec<String>,
 }
-
-const NOTE: &str = "dns64d is not built yet: the DUT here is reference-dut, a DNS64 imitation of known capacity";
 
 pub(crate) fn run(args: &Quickstart) -> Outcome {
     let quiet = args.display.quiet || args.display.json;
@@ -39,25 +78,20 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
             eprintln!("{text}");
         }
     };
-    say("1/3  AuthDNS and the reference DUT start on loopback");
-    let (auth, dut) = (free_port()?, free_port()?);
-    let _auth = Server::start(&["auth", "--listen", &auth.to_string(), "--aaaa-share", "1", "--threads", "1"], auth)?;
-    let capacity = CAPACITY.to_string();
-    let _dut = Server::start(&["reference-dut", "--listen", &dut.to_string(), "--capacity", &capacity], dut)?;
-
-    say(&format!("2/3  Self-test: can this machine measure up to {FOR_RATE} queries/s?"));
-    let for_rate = FOR_RATE.to_string();
-    let Arguments { command: args::Command::SelfTest(self_test) } =
-        parse(&["self-test", "--server", &auth.to_string(), "--for-rate", &for_rate, "--duration", TRIAL, "--quiet"])?
-    else {
-        unreachable!("that is what was typed")
-    };
-    let self_test = super::self_test::self_test(&self_test)?;
-
-    say("3/3  Search: three times, for the highest rate at which every query gets a valid reply");
-    let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let search = search(&dut.to_string(), &self_test, folder.path(), quiet)?;
-    let result = QuickstartResult { note: NOTE, reference_capacity: CAPACITY, self_test, search };
+    say("1/4  Self-test: how fast are Measurer and AuthDNS on this machine?");
+    let self_test = self_test()?;
+    let mut found = Vec::new();
+    for (i, stage) in STAGES.iter().enumerate() {
+        say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
+        found.push(measure(stage, &self_test, quiet)?);
+    }
+    let [worst_case, all_aaaa, all_cached] =
+        found.try_into().map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
+    let mut noncompliance =
+        vec!["DUT, AuthDNS and Measurer share one host and its CPUs; RFC 8219 wants a DUT of its own".to_owned()];
+    noncompliance.extend(worst_case.noncompliance.iter().cloned());
+    let dut = format!("dns64d {}", env!("CARGO_PKG_VERSION"));
+    let result = QuickstartResult { dut, self_test, worst_case, all_aaaa, all_cached, noncompliance };
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -66,32 +100,39 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn search(dut: &str, self_test: &SelfTestResult, folder: &Path, quiet: bool) -> Result<SearchResult, Failure> {
-    let journal = folder.join("journal.jsonl").to_string_lossy().into_owned();
-    let passed = self_test.passed_rate.map(|rate| rate.to_string());
-    let mut typed = vec![
-        "search",
+fn self_test() -> Result<SelfTestResult, Failure> {
+    let (_auth, address) = auth("1")?;
+    let server = address.to_string();
+    let typed = [
+        "self-test",
         "--server",
-        dut,
-        "--min",
-        "1000",
-        "--max",
-        "20000",
-        "--resolution",
-        "50",
-        "--repeat",
-        "3",
-        "--pause",
-        "150ms",
+        &server,
+        "--for-rate",
+        FOR_RATE,
+        "--search-to",
+        SELF_TEST_TO,
         "--duration",
         TRIAL,
-        "--timeout",
-        "250ms",
-        "--expect-prefix",
-        "64:ff9b::/96",
-        "--journal",
-        &journal,
+        "--quiet",
     ];
+    let Arguments { command: args::Command::SelfTest(self_test) } = parse(&typed)? else {
+        unreachable!("that is what was typed")
+    };
+    super::self_test::self_test(&self_test)
+}
+
+/// Starts servers that nothing has been asked of, and searches.
+fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<SearchResult, Failure> {
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let (_auth, auth_address) = auth(stage.aaaa_share)?;
+    let (_dut, dut_address) = dns64d(auth_address, folder.path())?;
+    let server = dut_address.to_string();
+    let journal = folder.path().join("journal.jsonl").to_string_lossy().into_owned();
+    let passed = self_test.passed_rate.map(|rate| rate.to_string());
+    let mut typed = vec!["search", "--server", &server, "--min", LOWEST, "--max", HIGHEST];
+    typed.extend(["--resolution", RESOLUTION, "--repeat", stage.repeat, "--pause", "150ms"]);
+    typed.extend(["--duration", TRIAL, "--timeout", TIMEOUT, "--expect-prefix", "64:ff9b::/96"]);
+    typed.extend(["--aaaa-share", stage.aaaa_share, "--cached-share", stage.cached_share, "--journal", &journal]);
     if let Some(passed) = &passed {
         typed.extend(["--self-test-passed", passed]);
     }
@@ -99,8 +140,7 @@ fn search(dut: &str, self_test: &SelfTestResult, folder: &Path, quiet: bool) -> 
         unreachable!("that is what was typed")
     };
     let plan = search.new.resolve(&search.traffic)?;
-    let mut journal =
-        campaign::journal::Journal::create(Path::new(&journal), &plan).map_err(campaign::search::SearchError::from)?;
+    let mut journal = Journal::create(Path::new(&journal), &plan).map_err(SearchError::from)?;
     let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal { quiet })?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
@@ -110,25 +150,56 @@ fn parse(typed: &[&str]) -> Result<Arguments, Failure> {
     Arguments::try_parse_from(["dns64bench"].iter().chain(typed)).map_err(Failure::usage)
 }
 
-fn print(result: &QuickstartResult) {
-    let (test, found) = (&result.self_test, &result.search.summary);
-    let allowed = test.allowed_rate.map_or("nothing".to_owned(), |rate| format!("up to {rate} queries/s"));
-    println!();
-    println!("{:<34} {:>12}   what it says", "", "queries/s");
-    println!(
-        "{:<34} {:>12}   {}: this machine can measure {allowed}",
-        "self-test of the tester",
-        test.required_rate,
-        word(test.verdict)
+fn auth(aaaa_share: &str) -> Result<(Server, SocketAddr), Failure> {
+    let address = free_port()?;
+    let listen = address.to_string();
+    let typed = ["auth", "--listen", &listen, "--aaaa-share", aaaa_share, "--threads", "1"];
+    Ok((Server::start(&typed, address)?, address))
+}
+
+/// dns64d from inside this program, so that there is one to measure wherever dns64bench is.
+fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(Server, SocketAddr), Failure> {
+    let address = free_port()?;
+    // The names of the tester stand for 10.0.0.0/8, which the well-known prefix carries only if told.
+    let config = format!(
+        "listen = [\"{address}\"]\nthreads = 1\n\
+         [dns64]\nprefixes = [{{ prefix = \"64:ff9b::/96\", allow-non-global = true }}]\n\
+         [[upstream]]\naddress = \"{}\"\nport = {}\n",
+        upstream.ip(),
+        upstream.port()
     );
-    println!("{:<34} {:>12}   what the DUT can really do", "the DUT's true capacity", result.reference_capacity);
-    println!("{:<34} {:>12.0}   median of {} searches", "measured, worst case", found.median, found.n);
-    println!("{:<34} {:>12.0}   lowest of them", "", found.min);
-    println!("{:<34} {:>12.0}   highest of them", "", found.max);
+    let file = folder.join("dns64d.toml");
+    std::fs::write(&file, config).with_context(|| file.display().to_string()).map_err(Failure::environment)?;
+    let file = file.to_string_lossy();
+    Ok((Server::start(&["dns64d", "--config", &file], address)?, address))
+}
+
+fn print(result: &QuickstartResult) {
+    let test = &result.self_test;
+    let passed = test.passed_rate.map_or("-".to_owned(), |rate| rate.to_string());
     println!();
-    println!("{}", result.note);
-    print_points("Lower bound", &result.search.lower_bound_reasons);
-    print_points("Not RFC 8219 compliant", &result.search.noncompliance);
+    println!("{:<24} {:>10}   what it says", "", "queries/s");
+    println!("{:<24} {passed:>10}   {}: Measurer and AuthDNS alone", "self-test of the tester", word(test.verdict));
+    for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
+        let found = &search.summary;
+        let bound = if search.lower_bound { "at least " } else { "" };
+        let median = format!("{bound}{:.0}", found.median);
+        println!("{:<24} {median:>10}   {}", stage.name.replace('_', " "), stage.meaning);
+        if found.n > 1 {
+            println!(
+                "{:<24} {:>10}   lowest and highest of {} searches",
+                "",
+                format!("{:.0}-{:.0}", found.min, found.max),
+                found.n
+            );
+        }
+    }
+    println!();
+    println!("DUT: {}, one worker, on this host", result.dut);
+    for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
+        print_points(&format!("Lower bound ({})", stage.name.replace('_', " ")), &search.lower_bound_reasons);
+    }
+    print_points("Not RFC 8219 compliant", &result.noncompliance);
     println!("Next: README.md, \"A first real measurement\"");
 }
 
