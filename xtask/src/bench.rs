@@ -11,19 +11,19 @@ use serde_json::Value;
 use crate::interop::install;
 use crate::process::{self, Server, find, output};
 
-const LIMIT: Duration = Duration::from_secs(300);
+pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 /// AuthDNS's address on the self-test link of the lab.
 const AUTH: &str = "198.18.1.2";
 
 /// The lab, with what runs in it.
-struct Lab {
-    program: String,
+pub(crate) struct Lab {
+    pub(crate) program: String,
     ours: String,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Lab {
-    fn up() -> Result<Lab> {
+    pub(crate) fn up() -> Result<Lab> {
         let program = process::dns64bench()?.to_string_lossy().into_owned();
         process::cargo(&["build", "--release", "--quiet", "-p", "xtask"])?;
         let ours = Path::new(&program).with_file_name("xtask").to_string_lossy().into_owned();
@@ -31,19 +31,29 @@ impl Lab {
         Ok(Lab { program, ours, folder: tempfile::tempdir()? })
     }
 
-    fn exec<'a>(&'a self, host: &'a str, command: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn exec<'a>(&'a self, host: &'a str, command: &[&'a str]) -> Vec<&'a str> {
         [&["lab", "exec", host, "--"], command].concat()
     }
 
-    fn serve(&self, command: &[&str]) -> Result<Server> {
+    pub(crate) fn serve(&self, command: &[&str]) -> Result<Server> {
         let server = Server::start(&self.program, &self.exec("auth", command))?;
         thread::sleep(Duration::from_millis(500));
         Ok(server)
     }
 
-    /// Runs the Measurer in `tester` and returns its result, whatever the verdict.
+    /// Runs the Measurer in `tester` against AuthDNS itself, whose names all have AAAA records, and returns its result, whatever
+    /// the verdict.
     fn measure(&self, more: &[&str]) -> Result<Value> {
-        let common = [&self.program, "measure", "--aaaa-share", "1", "--json", "--quiet"];
+        self.measure_with(&[&["--aaaa-share", "1"], more].concat())
+    }
+
+    /// The same against a DNS64 server, with names that have no AAAA records.
+    pub(crate) fn measure_names_without_aaaa(&self, more: &[&str]) -> Result<Value> {
+        self.measure_with(&[&["--expect-prefix", "64:ff9b::/96"], more].concat())
+    }
+
+    fn measure_with(&self, more: &[&str]) -> Result<Value> {
+        let common = [&self.program, "measure", "--json", "--quiet"];
         let args = self.exec("tester", &[&common[..], more].concat());
         let ran = process::run(&self.program, &args, LIMIT)?;
         serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())

@@ -12,12 +12,15 @@ use serde_json::Value;
 use crate::process::{self, Server, find, free_port, output};
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 7] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
     ("dnsperf", "dnsperf"),
     ("unbound", "unbound"),
+    ("named", "bind9"),
+    ("pdns_recursor", "pdns-recursor"),
+    ("kdig", "knot-dnsutils"),
     ("dig", "bind9-dnsutils"),
     ("ip", "iproute2"),
 ];

@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones.
 
 mod bench;
+mod bench_dns64;
 mod certify;
 mod interop;
 mod process;
@@ -24,13 +25,25 @@ enum Command {
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
     /// Compare with other programs, side by side in one run
-    Bench,
+    Bench {
+        /// What to compare
+        #[arg(value_enum, default_value_t = Comparison::Tester)]
+        what: Comparison,
+    },
     /// A null reflector, for `bench`
     #[command(hide = true)]
     Reflect { address: std::net::SocketAddr, cpu: usize },
     /// A dns64perf++-style sender, for `bench`: prints the share that was answered
     #[command(hide = true)]
     Classic { address: std::net::SocketAddr, rate: u64, seconds: u64 },
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Comparison {
+    /// Pacing, AuthDNS and self-test of dns64bench
+    Tester,
+    /// dns64d beside other DNS64 servers
+    Dns64,
 }
 
 fn main() -> Result<ExitCode> {
@@ -40,7 +53,8 @@ fn main() -> Result<ExitCode> {
             interop::run()
         }
         Command::Certify(certify) => certify.run(),
-        Command::Bench => bench::run(),
+        Command::Bench { what: Comparison::Tester } => bench::run(),
+        Command::Bench { what: Comparison::Dns64 } => bench_dns64::run(),
         Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
         Command::Classic { address, rate, seconds } => {
             println!("{}", rivals::classic(address, rate, seconds)?);

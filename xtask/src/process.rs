@@ -80,6 +80,11 @@ impl Server {
         Ok(Server { child: Some(child) })
     }
 
+    /// Its process id.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.child.as_ref().map(Child::id).context("it has ended already")
+    }
+
     /// Ends it and returns what it printed.
     pub(crate) fn end(mut self) -> Result<String> {
         let child = self.child.take().context("it has ended already")?;

@@ -1,0 +1,303 @@
+//! `bench dns64`: dns64d beside Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one run.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::bench::{LIMIT, Lab};
+use crate::interop::{install, unbound_config};
+use crate::process::{self, Server, find, output};
+
+/// The DUT's and AuthDNS's addresses in the lab.
+const DUT: &str = "2001:2::1";
+const AUTH: &str = "198.18.0.2";
+/// The DUT's core; tester and AuthDNS share the other one.
+const DUT_CPU: &str = "1";
+const TESTER_CPU: &str = "0";
+/// Queries in flight in closed-loop runs.
+const OUTSTANDING: &str = "200";
+const CACHED_NAMES: u32 = 10_000;
+const MEMORY_NAMES: u32 = 1_000_000;
+
+/// A server under test.
+struct Dut {
+    name: &'static str,
+    program: &'static str,
+    /// Writes its configuration into the folder and returns its arguments.
+    prepare: fn(&Path) -> Result<Vec<String>>,
+    /// Also measured with a million names.
+    for_memory: bool,
+}
+
+const DUTS: [Dut; 4] = [
+    Dut { name: "dns64d", program: "dns64d", prepare: dns64d, for_memory: true },
+    Dut { name: "Unbound", program: "unbound", prepare: unbound, for_memory: true },
+    Dut { name: "BIND", program: "named", prepare: bind, for_memory: false },
+    Dut { name: "PowerDNS", program: "pdns_recursor", prepare: powerdns, for_memory: false },
+];
+
+/// What was measured of one server; rates in queries per second.
+#[derive(Default)]
+struct Figures {
+    different: f64,
+    different_cpu: f64,
+    cached: f64,
+    cached_cpu: f64,
+    half_rate: u64,
+    p99_us: f64,
+    mebibytes: Option<f64>,
+}
+
+pub(crate) fn run() -> Result<ExitCode> {
+    install();
+    process::cargo(&["build", "--release", "--quiet", "-p", "dns64"])?;
+    let lab = Lab::up()?;
+    let names = Names::write(lab.folder.path())?;
+    let address = format!("{AUTH}:53");
+    let auth = ["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"];
+    let _auth = lab.serve(&auth)?;
+    let mut all: Vec<(&str, Figures)> = Vec::new();
+    for dut in &DUTS {
+        let Some(program) = program(&lab, dut.program) else {
+            println!("SKIPPED {}: {} not found", dut.name, dut.program);
+            continue;
+        };
+        match measure(&lab, dut, &program, &names) {
+            Ok(figures) => all.push((dut.name, figures)),
+            Err(error) => println!("FAILED {}: {error:#}", dut.name),
+        }
+    }
+    print(&all);
+    two_cores(&lab, &names)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Query files for dnsperf.
+struct Names {
+    different: String,
+    cached: String,
+}
+
+impl Names {
+    fn write(folder: &Path) -> Result<Names> {
+        let file = |name: &str, first: u32, count: u32| -> Result<String> {
+            let mut text = String::with_capacity(count as usize * 36);
+            for n in first..first + count {
+                let [a, b, c, d] = n.to_be_bytes();
+                writeln!(text, "{a:03}-{b:03}-{c:03}-{d:03}.dns64perf.test AAAA")?;
+            }
+            let path = folder.join(name);
+            fs::write(&path, text)?;
+            Ok(path.to_string_lossy().into_owned())
+        };
+        Ok(Names {
+            different: file("different", 10 << 24, MEMORY_NAMES)?,
+            cached: file("cached", 11 << 24, CACHED_NAMES)?,
+        })
+    }
+}
+
+fn program(lab: &Lab, name: &str) -> Option<PathBuf> {
+    if name == "dns64d" { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
+}
+
+fn start(lab: &Lab, dut: &Dut, program: &Path, cpus: &str) -> Result<Server> {
+    let folder = lab.folder.path().join(dut.program);
+    fs::create_dir_all(&folder)?;
+    let args = (dut.prepare)(&folder)?;
+    let program = program.to_string_lossy();
+    let mut command = vec!["taskset", "-c", cpus, &program];
+    command.extend(args.iter().map(String::as_str));
+    let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
+    wait_until_ready(lab)?;
+    Ok(server)
+}
+
+/// Servers need a moment, some of them seconds.
+fn wait_until_ready(lab: &Lab) -> Result<()> {
+    let server = format!("[{DUT}]:53");
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < give_up {
+        let one = ["--server", &server, "--rate", "20", "--duration", "100ms", "--names", "9.0.0.0/24"];
+        if lab.measure_names_without_aaaa(&one)?["valid"].as_u64() > Some(0) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    anyhow::bail!("it does not answer")
+}
+
+fn measure(lab: &Lab, dut: &Dut, program: &Path, names: &Names) -> Result<Figures> {
+    let mut figures = Figures::default();
+    let server = start(lab, dut, program, DUT_CPU)?;
+    let before = memory(server.pid()?)?;
+    let seconds = if dut.for_memory { "300" } else { "8" };
+    (figures.different, figures.different_cpu) =
+        closed_loop(lab, &server, &names.different, &["-n", "1", "-l", seconds])?;
+    if dut.for_memory {
+        figures.mebibytes = Some(memory(server.pid()?)? - before);
+    }
+    drop(server);
+
+    let server = start(lab, dut, program, DUT_CPU)?;
+    closed_loop(lab, &server, &names.cached, &["-n", "1"])?;
+    (figures.cached, figures.cached_cpu) = closed_loop(lab, &server, &names.cached, &["-l", "6"])?;
+    figures.half_rate = (figures.different / 2.0) as u64;
+    figures.p99_us = latency(lab, figures.half_rate)?;
+    Ok(figures)
+}
+
+/// Queries per second with a fixed number in flight, and the share of a core that the server used meanwhile.
+fn closed_loop(lab: &Lab, server: &Server, file: &str, more: &[&str]) -> Result<(f64, f64)> {
+    let args =
+        [&["taskset", "-c", TESTER_CPU, "dnsperf", "-s", DUT, "-d", file, "-q", OUTSTANDING, "-c", "1"], more].concat();
+    let (cpu_before, started) = (cpu_seconds(server.pid()?)?, Instant::now());
+    let printed = output(&lab.program, &lab.exec("tester", &args), Duration::from_secs(400))?;
+    let cpu = (cpu_seconds(server.pid()?)? - cpu_before) / started.elapsed().as_secs_f64();
+    let rate = printed.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"));
+    let rate = rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.clone())?;
+    Ok((rate, cpu))
+}
+
+/// p99 of the round-trip time in µs at a constant rate: the best of three trials, as stalls of the machine hit some.
+fn latency(lab: &Lab, rate: u64) -> Result<f64> {
+    let (server, rate) = (format!("[{DUT}]:53"), rate.max(1).to_string());
+    let mut best = f64::INFINITY;
+    for block in ["12.0.0.0/8", "13.0.0.0/8", "14.0.0.0/8"] {
+        let args = ["--server", &server, "--rate", &rate, "--duration", "5s", "--names", block, "--cpus", TESTER_CPU];
+        let trial = lab.measure_names_without_aaaa(&args)?;
+        best = best.min(trial["rtt_us"]["p99"].as_f64().unwrap_or(f64::INFINITY));
+    }
+    Ok(best)
+}
+
+fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // After the program's name in parentheses: state is field 3, utime 14, stime 15, in ticks of 10 ms.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+    Ok((ticks(11) + ticks(12)) / 100.0)
+}
+
+/// Resident memory in MiB.
+fn memory(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS")?;
+    Ok(kib / 1024.0)
+}
+
+fn print(all: &[(&str, Figures)]) {
+    println!("\nOne core for the DUT, {OUTSTANDING} queries in flight (dnsperf), AuthDNS and tester on the other core");
+    println!(
+        "{:<9} {:>12} {:>8} {:>12} {:>8} {:>20} {:>14}",
+        "", "different/s", "its CPU", "cached/s", "its CPU", "p99 at half its rate", "1 M names"
+    );
+    for (name, f) in all {
+        let memory = f.mebibytes.map_or("-".to_owned(), |m| format!("{m:.0} MiB"));
+        println!(
+            "{name:<9} {:>12.0} {:>6.0} % {:>12.0} {:>6.0} % {:>8.0} µs at {:>6} {memory:>14}",
+            f.different,
+            f.different_cpu * 100.0,
+            f.cached,
+            f.cached_cpu * 100.0,
+            f.p99_us,
+            f.half_rate
+        );
+    }
+    let get = |name: &str| all.iter().find(|(n, _)| *n == name).map(|(_, f)| f);
+    if let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) {
+        println!("different names: {:.2} × Unbound (wanted 5)", ours.different / unbound.different);
+        println!("p99 at half the rate: {:.2} × Unbound's (wanted 1 at the most)", ours.p99_us / unbound.p99_us);
+    }
+    let best = all.iter().filter(|(n, _)| *n != "dns64d").map(|(_, f)| f.cached).fold(0.0, f64::max);
+    if let (Some(ours), true) = (get("dns64d"), best > 0.0) {
+        println!("cached names: {:.2} × the best of the others (wanted 2)", ours.cached / best);
+        if ours.different_cpu < 0.9 || ours.cached_cpu < 0.9 {
+            println!("dns64d was not busy all the time: dnsperf and AuthDNS, which share a core, were the limit");
+        }
+    }
+}
+
+/// dns64d on two cores. This machine may have no more, and then tester and AuthDNS take theirs from the same two.
+fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
+    let rate = |threads: &str, cpus: &str| -> Result<(f64, f64)> {
+        let folder = lab.folder.path().join("scale");
+        fs::create_dir_all(&folder)?;
+        let config = folder.join("dns64d.toml");
+        fs::write(&config, dns64d_config().replace("threads = 1", &format!("threads = {threads}")))?;
+        let program = Path::new(&lab.program).with_file_name("dns64d");
+        let (program, config) = (program.to_string_lossy(), config.to_string_lossy());
+        let command = ["taskset", "-c", cpus, &program, "--config", &config];
+        let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
+        wait_until_ready(lab)?;
+        let (cpu_before, started) = (cpu_seconds(server.pid()?)?, Instant::now());
+        // Ten sockets, so that the kernel can spread them over both workers.
+        let args = ["dnsperf", "-s", DUT, "-d", &names.different, "-q", OUTSTANDING, "-c", "10", "-n", "1"];
+        let printed = output(&lab.program, &lab.exec("tester", &args), LIMIT)?;
+        let cpu = (cpu_seconds(server.pid()?)? - cpu_before) / started.elapsed().as_secs_f64();
+        let rate = printed.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"));
+        Ok((rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.clone())?, cpu))
+    };
+    let (one, two) = (rate("1", "0,1")?, rate("2", "0,1")?);
+    println!("\nTwo workers: {:.0}/s with {:.2} CPUs; one: {:.0}/s with {:.2} CPUs", two.0, two.1, one.0, one.1);
+    println!("two / one: {:.2} (wanted 1.8 where the tester leaves room)", two.0 / one.0);
+    let cpus = thread::available_parallelism()?.get();
+    if cpus < 4 {
+        println!("This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would");
+    }
+    Ok(())
+}
+
+fn dns64d_config() -> String {
+    format!(
+        "listen = ['[{DUT}]:53']\nthreads = 1\n[access]\nallow = ['2001:2::/64']\n[cache]\nmebibytes = 2048\n\
+         [dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n[[upstream]]\naddress = '{AUTH}'\n"
+    )
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> Result<String> {
+    let path = folder.join(name);
+    fs::write(&path, text)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+fn dns64d(folder: &Path) -> Result<Vec<String>> {
+    Ok(vec!["--config".into(), written(folder, "dns64d.toml", &dns64d_config())?])
+}
+
+fn unbound(folder: &Path) -> Result<Vec<String>> {
+    // Room for a million names, as the others have.
+    let roomy = unbound_config(folder)
+        .replace("  verbosity: 0\n", "  verbosity: 0\n  msg-cache-size: 1g\n  rrset-cache-size: 2g\n");
+    Ok(vec!["-d".into(), "-c".into(), written(folder, "unbound.conf", &roomy)?])
+}
+
+fn bind(folder: &Path) -> Result<Vec<String>> {
+    let place = folder.display();
+    let config = format!(
+        "options {{ directory \"{place}\"; pid-file none; session-keyfile none; listen-on {{ none; }}; \
+         listen-on-v6 {{ {DUT}; }}; recursion yes; allow-query {{ any; }}; allow-recursion {{ any; }}; \
+         dnssec-validation no; forward only; forwarders {{ {AUTH}; }}; empty-zones-enable no; \
+         max-cache-size 2g; recursive-clients 10000; dns64 64:ff9b::/96 {{ clients {{ any; }}; }}; }};\n\
+         controls {{ }};\nlogging {{ category default {{ null; }}; }};\n"
+    );
+    let config = written(folder, "named.conf", &config)?;
+    Ok(["-f", "-n", "1", "-c", &config].map(str::to_owned).into())
+}
+
+fn powerdns(folder: &Path) -> Result<Vec<String>> {
+    let place = folder.display();
+    let config = format!(
+        "local-address={DUT}\nlocal-port=53\nallow-from=2001:2::/64\nsocket-dir={place}\ndaemon=no\nthreads=1\n\
+         pdns-distributes-queries=no\ndnssec=off\nquiet=yes\nloglevel=0\nforward-zones=dns64perf.test={AUTH}\n\
+         dns64-prefix=64:ff9b::/96\nmax-cache-entries=4000000\nmax-packetcache-entries=2000000\ndont-query=\n"
+    );
+    written(folder, "recursor.conf", &config)?;
+    Ok(vec![format!("--config-dir={place}")])
+}
