@@ -263,7 +263,7 @@ impl<'a> Survey<'a> {
         let Asked { qtype, qclass } = asked;
         let mut records = view.records(at, view.ancount());
         let mut plain = true;
-        while let Some(record) = records.next() {
+        for record in records.by_ref() {
             let record = record?;
             let wanted = qtype == rtype::ANY || record.rtype == qtype || record.rtype == rtype::RRSIG;
             plain &= record.class == qclass && wanted && view.same_name(record.owner, HEADER_LEN)?;
@@ -347,7 +347,7 @@ impl<'a> Survey<'a> {
 
     fn walk_others(&mut self, view: &Message<'a>, at: usize, asked: Asked) -> Result<(), Unusable> {
         let mut authority = view.records(at, view.nscount());
-        while let Some(record) = authority.next() {
+        for record in authority.by_ref() {
             let record = record?;
             match record.rtype {
                 rtype::SOA if record.class == asked.qclass && self.negative_ttl.is_none() => {

@@ -127,7 +127,7 @@ impl KeyBuf {
         bytes[..n].copy_from_slice(name.wire());
         bytes[n..n + 2].copy_from_slice(&qtype.to_be_bytes());
         bytes[n + 2..n + 4].copy_from_slice(&qclass.to_be_bytes());
-        bytes[n + 4] = u8::from(dnssec_ok) * DO | u8::from(checking_disabled) * CD;
+        bytes[n + 4] = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
         KeyBuf { bytes, len: (n + TAIL) as u16 }
     }
 

@@ -53,8 +53,8 @@ impl Mapping {
             return true;
         }
         let everything = matches!(self.ranges[..], [all] if all.prefix_len() == 0);
-        (everything || self.ranges.iter().any(|range| range.contains(&address)))
-            && !(self.global_only && !is_global(address))
+        let in_range = everything || self.ranges.iter().any(|range| range.contains(&address));
+        in_range && (is_global(address) || !self.global_only)
     }
 }
 

@@ -367,6 +367,7 @@ fn has_aliases(outcome: &Outcome) -> bool {
 
 type Compressed = StaticCompressor<Vec<u8>>;
 
+#[derive(Clone, Copy)]
 enum Section {
     Answer,
     Authority,

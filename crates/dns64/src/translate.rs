@@ -59,6 +59,10 @@ pub struct Question {
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one query; a box would be an allocation per query"
+)]
 pub enum Next {
     /// Ask upstream for this name and type.
     Ask(LowerName, u16),

@@ -36,7 +36,8 @@ impl Poller {
     /// # Errors
     /// Whatever epoll_wait(2) reports otherwise.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
-        let millis = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
+        // Rounded up: a wait that ends before its time would be begun again, and again, without a pause.
+        let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
             Err(nix::Error::EINTR) => 0,

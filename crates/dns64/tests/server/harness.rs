@@ -205,6 +205,9 @@ pub(crate) struct Upstream {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
+/// What an upstream does when it is asked.
+type Script = Arc<dyn Fn(&Asked) -> Vec<Act> + Send + Sync>;
+
 impl Upstream {
     pub(crate) fn new(script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> Upstream {
         Upstream::at("127.0.0.1:0".parse().unwrap(), script)
@@ -222,7 +225,7 @@ impl Upstream {
         let address = udp.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let stop = Arc::new(AtomicBool::new(false));
-        let script: Arc<dyn Fn(&Asked) -> Vec<Act> + Send + Sync> = Arc::new(script);
+        let script: Script = Arc::new(script);
         let threads = vec![
             thread::spawn({
                 let (script, asked, stop) = (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&stop));
@@ -255,8 +258,6 @@ impl Drop for Upstream {
         }
     }
 }
-
-type Script = Arc<dyn Fn(&Asked) -> Vec<Act> + Send + Sync>;
 
 fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop: &AtomicBool) {
     socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();

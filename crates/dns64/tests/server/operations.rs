@@ -198,9 +198,11 @@ fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
     let (known, explained) = (keys(&full.to_toml()), keys(&uncommented));
     let missing: Vec<_> = known.difference(&explained).collect();
     assert!(missing.is_empty(), "not explained: {missing:?}");
-    let mut defaults = dns64::config::Config::default();
-    defaults.upstreams = settings.config.upstreams.clone();
-    defaults.threads = settings.config.threads;
+    let defaults = dns64::config::Config {
+        upstreams: settings.config.upstreams.clone(),
+        threads: settings.config.threads,
+        ..dns64::config::Config::default()
+    };
     let defaults = dns64::config::Settings::from_text(&toml::to_string(&defaults).unwrap(), &example).unwrap();
     assert_eq!(settings.to_toml(), defaults.to_toml(), "what is not commented out is the default");
 }
