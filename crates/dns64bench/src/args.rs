@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Search(Box<Search>),
     /// Show up to which rate the tester itself can be trusted
     SelfTest(SelfTest),
+    /// Keep a number of queries in flight, and show how many are answered per second
+    ClosedLoop(ClosedLoop),
     /// AuthDNS: the authoritative server for all names of the tester
     Auth(Auth),
     /// A DNS64 imitation of known capacity, to hold the tester against the truth
@@ -208,6 +210,57 @@ pub(crate) struct SelfTest {
     /// Search for the highest rate that passes, up to this, instead; of the --repeat results the smallest counts
     #[arg(long, value_name = "QPS")]
     pub(crate) search_to: Option<Qps>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClosedLoop {
+    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) server: SocketAddr,
+    /// Queries in flight, over all threads
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) outstanding: usize,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// UDP source ports, over all threads [default: one per thread]
+    #[arg(long, value_name = "N")]
+    pub(crate) source_ports: Option<usize>,
+    /// CPUs of the threads, such as 2,3 or 0-7
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Option<CpuList>,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Block of IPv4 addresses whose names are asked for
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8")]
+    pub(crate) names: NameRange,
+    /// Position in that block of the first name
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// How many names to ask for
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) count: u64,
+    /// Go round and round through the names for this long [default: once through them]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// A query without an answer by then is given up
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) aaaa_share: Share,
+    /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
+    #[arg(long, value_name = "P/LEN")]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
+    #[arg(long)]
+    pub(crate) any_aaaa: bool,
+    /// Let queries and answers pass the network stack several at a time (UDP_SEGMENT, UDP_GRO)
+    #[arg(long, value_name = "YES", action = clap::ArgAction::Set, default_value_t = true)]
+    pub(crate) offload: bool,
+    #[command(flatten)]
+    pub(crate) display: Display,
 }
 
 #[derive(Debug, Args)]

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use campaign::environment::Environment;
 use campaign::search::{SearchError, SearchResult};
+use method::records::WrongCounts;
 use method::verdict::Verdict;
 use serde::Serialize;
 use tester::measurer::TrialError;
-use tester::measurer::result::TrialResult;
+use tester::measurer::result::{Rtt, TrialResult};
 
 /// How a command that worked ended.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -116,8 +117,25 @@ pub(crate) fn print_trial(trial: &TrialResult) {
         c.lost,
         c.wrong.total()
     );
-    if c.wrong.total() > 0 {
-        let w = &c.wrong;
+    print_wrong(&c.wrong);
+    println!(
+        "Besides     {} duplicates, {} stray, {} refused by the kernel, {} dropped by this host",
+        c.duplicates, c.stray, c.refused, trial.tester_drops
+    );
+    println!("Throughput  {:.0} valid replies/s", trial.throughput);
+    print_rtt(trial.rtt_us.as_ref());
+    let p = &trial.pacing;
+    println!(
+        "Pacing      lateness {:.0} µs median, {:.0} p99.9, {:.0} max; worst 100 ms window off by {:.2} %, 10 ms {:.2} %",
+        p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
+    );
+    print_points("Warning", &trial.warnings);
+    print_points("Not RFC 8219 compliant", &trial.noncompliance);
+}
+
+/// Wrong replies by what was wrong, if there were any.
+pub(crate) fn print_wrong(w: &WrongCounts) {
+    if w.total() > 0 {
         let rcodes: Vec<_> = w.rcode.iter().map(|(rcode, n)| format!("{n} rcode {rcode}")).collect();
         println!(
             "Wrong       {} no AAAA, {} truncated, {} other address, {} malformed, {}",
@@ -128,24 +146,16 @@ pub(crate) fn print_trial(trial: &TrialResult) {
             if rcodes.is_empty() { "no error rcode".to_owned() } else { rcodes.join(", ") }
         );
     }
-    println!(
-        "Besides     {} duplicates, {} stray, {} refused by the kernel, {} dropped by this host",
-        c.duplicates, c.stray, c.refused, trial.tester_drops
-    );
-    println!("Throughput  {:.0} valid replies/s", trial.throughput);
-    if let Some(rtt) = &trial.rtt_us {
+}
+
+/// Percentiles of the round-trip time, if there was a valid reply.
+pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
+    if let Some(rtt) = rtt {
         println!(
             "RTT         {:.0} µs min, {:.0} median, {:.0} p99, {:.0} p99.9, {:.0} max",
             rtt.min, rtt.p50, rtt.p99, rtt.p999, rtt.max
         );
     }
-    let p = &trial.pacing;
-    println!(
-        "Pacing      lateness {:.0} µs median, {:.0} p99.9, {:.0} max; worst 100 ms window off by {:.2} %, 10 ms {:.2} %",
-        p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
-    );
-    print_points("Warning", &trial.warnings);
-    print_points("Not RFC 8219 compliant", &trial.noncompliance);
 }
 
 /// A set of searches in words.

@@ -9,11 +9,13 @@ use method::search::SearchRange;
 use method::units::{Nanos, Qps};
 use method::verdict::Acceptance;
 use tester::authdns::answer;
+use tester::closed_loop::ClosedLoopPlan;
 use tester::delay_line::Delay;
+use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, TrialPlan};
 use wire::name::NameRange;
 
-use crate::args::{DelayRange, Measure, NewSearch, SelfTest, SpinChoice, Traffic, ZoneContent};
+use crate::args::{ClosedLoop, DelayRange, Measure, NewSearch, SelfTest, SpinChoice, Traffic, ZoneContent};
 use crate::output::Failure;
 
 impl Traffic {
@@ -108,6 +110,30 @@ impl SelfTest {
             plan.names = NameRange::ALL;
         }
         plan
+    }
+}
+
+impl ClosedLoop {
+    pub(crate) fn resolve(&self) -> ClosedLoopPlan {
+        ClosedLoopPlan {
+            server: self.server,
+            outstanding: self.outstanding,
+            threads: self.threads,
+            source_ports: self.source_ports.unwrap_or(self.threads),
+            cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
+            domain: self.domain.clone(),
+            names: self.names,
+            first_name: self.first_name,
+            count: self.count,
+            duration: self.duration.map(Nanos::from),
+            timeout: self.timeout.into(),
+            expectation: Expectation {
+                aaaa_share: self.aaaa_share,
+                check_own_aaaa: !self.any_aaaa,
+                prefixes: self.expect_prefix.clone(),
+            },
+            offload: self.offload,
+        }
     }
 }
 

@@ -12,6 +12,9 @@ use crate::socket::Endpoint;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
+/// Room for the largest datagram that a receive with offload can hold; an odd number of cache lines, so that the beginnings
+/// of the slots, which is all that replies fill, do not compete for the same lines.
+pub const OFFLOAD_LEN: usize = 1027 * 64;
 /// Room for ancillary data: a timestamp, a segment size and a destination address need 104 octets.
 const CONTROL_LEN: usize = 128;
 

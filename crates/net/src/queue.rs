@@ -82,6 +82,11 @@ impl SendQueue {
         }
     }
 
+    /// An empty queue whose datagrams each take their own way through the network stack.
+    pub fn without_offload() -> SendQueue {
+        SendQueue { segments: false, ..SendQueue::new() }
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()

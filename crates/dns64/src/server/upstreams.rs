@@ -20,12 +20,15 @@ const USES: u32 = 10_000;
 const MOST_IDS: usize = 32_768;
 /// How long an upstream is taken to need before it has answered once.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
-const LEAST_RTO: Nanos = Nanos::from_millis(50);
+/// Not shorter, however fast the upstream is: one that is merely busy for a moment must not be asked everything twice.
+const LEAST_RTO: Nanos = Nanos::from_millis(200);
 const MOST_RTO: Nanos = Nanos::from_millis(800);
 /// Timeouts in a row after which an upstream is left alone, and for how long: doubled each time.
 const FAILURES: u32 = 3;
 const FIRST_BACKOFF: Nanos = Nanos::SECOND;
 const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
+/// The log says at most once in this time that an upstream does not answer.
+const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
 /// Upstreams that are slower than the best by no more than this share its load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
 
@@ -77,6 +80,9 @@ struct Health {
     failures: u32,
     backoff: Nanos,
     down_until: Nanos,
+    /// When the log last said that it is left alone, and whether it has said since that it is back.
+    told: Option<Nanos>,
+    told_back: bool,
 }
 
 /// All upstreams. Numbers stay when the configuration is read again; servers that are no longer in it are not asked.
@@ -293,10 +299,12 @@ impl Server {
             None => (rtt.0, rtt.0 / 2),
             Some((srtt, var)) => ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4),
         };
-        if self.health.failures >= FAILURES {
+        let Health { failures, told, mut told_back, .. } = self.health;
+        if failures >= FAILURES && !told_back {
             tracing::info!("upstream {} answers again", self.address);
+            told_back = true;
         }
-        self.health = Health { smoothed: Some((Nanos(srtt), Nanos(var))), ..Health::default() };
+        self.health = Health { smoothed: Some((Nanos(srtt), Nanos(var))), told, told_back, ..Health::default() };
     }
 
     /// It did not answer, or could not be reached.
@@ -304,7 +312,8 @@ impl Server {
         let health = &mut self.health;
         health.failures = health.failures.saturating_add(1);
         if health.failures >= FAILURES && health.down_until <= now {
-            if health.failures == FAILURES {
+            if health.failures == FAILURES && health.told.is_none_or(|told| now.since(told) > TELL_AGAIN) {
+                (health.told, health.told_back) = (Some(now), false);
                 tracing::warn!("upstream {} is left alone for a while: {why}", self.address);
             }
             health.backoff = Nanos((health.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));

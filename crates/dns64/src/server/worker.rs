@@ -14,7 +14,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use method::units::Nanos;
-use net::batch::{BATCH, Peer, ReceiveBatch, Wait};
+use net::batch::{BATCH, OFFLOAD_LEN, Peer, ReceiveBatch, Wait};
 use net::clock;
 use net::poller::Poller;
 use net::queue::SendQueue;
@@ -41,8 +41,6 @@ use crate::query::{Query, Received};
 use crate::reply::{Form, ede, write_refusal};
 use crate::translate::{self, Failure, Next, Outcome, Question, Reason, Reply, Withheld};
 
-/// The longest datagram, or run of them, that is read at once.
-const SLOT: usize = 65_535;
 /// Batches that are read from one socket before the others have their turn.
 const BATCHES: usize = 4;
 /// Tokens of the poller: client endpoints from 0 on, then this.
@@ -114,7 +112,7 @@ impl Worker {
 
     /// Works until it is told to stop, and then until the last client query has its reply.
     pub(super) fn run(mut self) {
-        let mut batch = ReceiveBatch::new(SLOT);
+        let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
         loop {
             let stopping = self.shared.stopping.load(Ordering::Relaxed);

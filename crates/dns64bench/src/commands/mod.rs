@@ -2,6 +2,7 @@
 
 pub(crate) mod auth;
 pub(crate) mod check;
+pub(crate) mod closed_loop;
 pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod quickstart;

@@ -8,6 +8,7 @@ use method::records::Wrong;
 use method::units::Share;
 use serde::{Deserialize, Serialize};
 use wire::name::{has_aaaa, own_aaaa};
+use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
 /// Aliases followed in one answer; RFC 6147 leaves the bound to implementations, resolvers use 8 to 16.
@@ -155,10 +156,21 @@ impl Expectation {
     }
 }
 
+/// Where the answers of a reply with the right id begin; `None` if it does not answer the query for `name`.
+#[inline]
+pub(crate) fn answers_at(message: &Message<'_>, bytes: &[u8], asked: &QueryTemplate, name: Ipv4Addr) -> Option<usize> {
+    match message.qdcount() {
+        1 if asked.is_question_of(bytes, name) => Some(asked.len()),
+        // Servers that could not parse a query, or would not, may leave the question out.
+        0 if message.rcode() != 0 => Some(HEADER_LEN),
+        _ => None,
+    }
+}
+
 /// The offset of the name at the end of the CNAME chain that begins at the question (RFC 6147 §5.1.5). The chain's records
 /// may be in any order; a chain longer than [`MAX_ALIASES`], and so every loop, is malformed.
 fn end_of_aliases(message: &Message<'_>, at: usize) -> Result<usize, Malformed> {
-    let mut owner = wire::template::HEADER_LEN;
+    let mut owner = HEADER_LEN;
     for _ in 0..=MAX_ALIASES {
         let mut alias = None;
         for record in message.records(at, message.ancount()) {

@@ -9,14 +9,14 @@ use method::records::{Counts, Outcome, Record};
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos};
 use net::affinity::pin_to;
-use net::batch::{BATCH, ReceiveBatch, Wait};
+use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
 use net::poller::Poller;
 use net::socket::Endpoint;
-use wire::template::{HEADER_LEN, QueryTemplate};
+use wire::template::QueryTemplate;
 use wire::view::Message;
 
-use super::expect::Expectation;
+use super::expect::{Expectation, answers_at};
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
@@ -27,9 +27,6 @@ use super::trial::{Ports, Progress, Shard};
 const NAP: Duration = Duration::from_micros(500);
 /// After the last outcome the receiver listens on for duplicates and strays.
 const QUIET: Nanos = Nanos::from_millis(100);
-/// Room for the largest datagram that a receive with offload can hold; an odd number of cache lines, so that the beginnings
-/// of the slots, which is all that replies fill, do not compete for the same lines.
-const SLOT_LEN: usize = 1027 * 64;
 
 /// What the receiver hands over at the end.
 pub(super) struct Received {
@@ -108,7 +105,7 @@ impl Receiver {
         for (token, endpoint) in endpoints.iter().enumerate() {
             poller.add(endpoint, token)?;
         }
-        let mut batch = ReceiveBatch::new(SLOT_LEN);
+        let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         // Naps gather replies into larger reads where replies come faster than that.
         let naps = !self.spinning && self.schedule.rate().0 / u64::from(self.shard.of) > 2_000;
         let mut last_news = clock::now();
@@ -175,12 +172,7 @@ impl Receiver {
         let head = self.ledger.head();
         let Some(k) = self.ids.find(port, message.id(), head).filter(|&k| k >= state.swept) else { return false };
         let name = self.names.address(self.shard.index(k));
-        let answers_at = match message.qdcount() {
-            1 if self.template.is_question_of(bytes, name) => self.template.len(),
-            // Servers that could not parse a query, or would not, may leave the question out.
-            0 if message.rcode() != 0 => HEADER_LEN,
-            _ => return false,
-        };
+        let Some(answers_at) = answers_at(&message, bytes, &self.template, name) else { return false };
         let Some(sent) = self.ledger.sent(k) else { return false };
         let slot = &mut state.slots[(k & (self.ledger.capacity() - 1)) as usize];
         if slot.decided.is_some() {
