@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::bench::{LIMIT, Lab};
 use crate::interop::{install, unbound_config};
-use crate::process::{self, Server, find, output};
+use crate::process::{Server, find, output};
 
 /// The DUT's and AuthDNS's addresses in the lab.
 const DUT: &str = "2001:2::1";
@@ -41,38 +41,52 @@ const DUTS: [Dut; 4] = [
     Dut { name: "PowerDNS", program: "pdns_recursor", prepare: powerdns, for_memory: false },
 ];
 
-/// What was measured of one server; rates in queries per second.
-#[derive(Default)]
+/// Answers per second, and the share of a core that the server used meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    rate: f64,
+    cpu: f64,
+}
+
+/// What was measured of one server.
 struct Figures {
-    different: f64,
-    different_cpu: f64,
-    cached: f64,
-    cached_cpu: f64,
-    half_rate: u64,
-    p99_us: f64,
+    name: &'static str,
+    /// Every name once (dnsperf).
+    different: Load,
+    /// Cached names: dnsperf, and our closed loop with packets one by one and several at a time.
+    cached: [Load; 3],
     mebibytes: Option<f64>,
+    /// p99 of the round-trip time in µs, at half of its own rate and at half of Unbound's.
+    p99_us: [f64; 2],
+}
+
+impl Figures {
+    fn half_rate(&self) -> u64 {
+        (self.different.rate / 2.0) as u64
+    }
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
     install();
-    process::cargo(&["build", "--release", "--quiet", "-p", "dns64"])?;
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let address = format!("{AUTH}:53");
     let auth = ["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"];
     let _auth = lab.serve(&auth)?;
-    let mut all: Vec<(&str, Figures)> = Vec::new();
+    let mut all: Vec<Figures> = Vec::new();
     for dut in &DUTS {
         let Some(program) = program(&lab, dut.program) else {
             println!("SKIPPED {}: {} not found", dut.name, dut.program);
             continue;
         };
-        match measure(&lab, dut, &program, &names) {
-            Ok(figures) => all.push((dut.name, figures)),
+        match throughput(&lab, dut, &program, &names) {
+            Ok(figures) => all.push(figures),
             Err(error) => println!("FAILED {}: {error:#}", dut.name),
         }
     }
-    print(&all);
+    latencies(&lab, &mut all)?;
+    print_throughput(&all);
+    print_latency(&all);
     two_cores(&lab, &names)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -132,44 +146,83 @@ fn wait_until_ready(lab: &Lab) -> Result<()> {
     anyhow::bail!("it does not answer")
 }
 
-fn measure(lab: &Lab, dut: &Dut, program: &Path, names: &Names) -> Result<Figures> {
-    let mut figures = Figures::default();
+fn throughput(lab: &Lab, dut: &Dut, program: &Path, names: &Names) -> Result<Figures> {
     let server = start(lab, dut, program, DUT_CPU)?;
     let before = memory(server.pid()?)?;
     let seconds = if dut.for_memory { "300" } else { "8" };
-    (figures.different, figures.different_cpu) =
-        closed_loop(lab, &server, &names.different, &["-n", "1", "-l", seconds])?;
-    if dut.for_memory {
-        figures.mebibytes = Some(memory(server.pid()?)? - before);
-    }
+    let different = dnsperf(lab, &server, &names.different, &["-n", "1", "-l", seconds])?;
+    let mebibytes = if dut.for_memory { Some(memory(server.pid()?)? - before) } else { None };
     drop(server);
 
     let server = start(lab, dut, program, DUT_CPU)?;
-    closed_loop(lab, &server, &names.cached, &["-n", "1"])?;
-    (figures.cached, figures.cached_cpu) = closed_loop(lab, &server, &names.cached, &["-l", "6"])?;
-    figures.half_rate = (figures.different / 2.0) as u64;
-    figures.p99_us = latency(lab, figures.half_rate)?;
-    Ok(figures)
+    dnsperf(lab, &server, &names.cached, &["-n", "1"])?;
+    let cached = [
+        dnsperf(lab, &server, &names.cached, &["-l", "6"])?,
+        closed_loop(lab, &server, "false")?,
+        closed_loop(lab, &server, "true")?,
+    ];
+    Ok(Figures { name: dut.name, different, cached, mebibytes, p99_us: [f64::INFINITY; 2] })
 }
 
-/// Queries per second with a fixed number in flight, and the share of a core that the server used meanwhile.
-fn closed_loop(lab: &Lab, server: &Server, file: &str, more: &[&str]) -> Result<(f64, f64)> {
+fn dnsperf(lab: &Lab, server: &Server, file: &str, more: &[&str]) -> Result<Load> {
     let args =
         [&["taskset", "-c", TESTER_CPU, "dnsperf", "-s", DUT, "-d", file, "-q", OUTSTANDING, "-c", "1"], more].concat();
-    let (cpu_before, started) = (cpu_seconds(server.pid()?)?, Instant::now());
-    let printed = output(&lab.program, &lab.exec("tester", &args), Duration::from_secs(400))?;
-    let cpu = (cpu_seconds(server.pid()?)? - cpu_before) / started.elapsed().as_secs_f64();
-    let rate = printed.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"));
-    let rate = rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.clone())?;
-    Ok((rate, cpu))
+    under_load(server, || {
+        let printed = output(&lab.program, &lab.exec("tester", &args), Duration::from_secs(400))?;
+        rate_of_dnsperf(&printed)
+    })
 }
 
-/// p99 of the round-trip time in µs at a constant rate: the best of three trials, as stalls of the machine hit some.
-fn latency(lab: &Lab, rate: u64) -> Result<f64> {
+fn rate_of_dnsperf(printed: &str) -> Result<f64> {
+    let rate = printed.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"));
+    rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.to_owned())
+}
+
+/// Our own client, for what dnsperf is too slow: the same names.
+fn closed_loop(lab: &Lab, server: &Server, offload: &str) -> Result<Load> {
+    let (address, count) = (format!("[{DUT}]:53"), CACHED_NAMES.to_string());
+    let program: &str = &lab.program;
+    let args = [program, "closed-loop", "--server", &address, "--outstanding", OUTSTANDING, "--cpus", TESTER_CPU];
+    let names = ["--names", "11.0.0.0/8", "--count", &count, "--duration", "6s", "--expect-prefix", "64:ff9b::/96"];
+    let args = [&args[..], &names[..], &["--offload", offload, "--json"]].concat();
+    under_load(server, || {
+        let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
+        let result: serde_json::Value = serde_json::from_str(&printed)?;
+        // A full socket buffer loses a query now and then; a wrong answer must not be counted.
+        let [sent, valid, lost] = ["sent", "valid", "lost"].map(|key| result[key].as_u64().unwrap_or(0));
+        ensure!(sent == valid + lost && lost * 1000 < sent, "{sent} sent, {valid} valid, {lost} lost");
+        result["qps"].as_f64().context("no rate")
+    })
+}
+
+fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Load> {
+    let (before, started) = (cpu_seconds(server.pid()?)?, Instant::now());
+    let rate = load()?;
+    let cpu = (cpu_seconds(server.pid()?)? - before) / started.elapsed().as_secs_f64();
+    Ok(Load { rate, cpu })
+}
+
+fn latencies(lab: &Lab, all: &mut [Figures]) -> Result<()> {
+    let common = all.iter().find(|f| f.name == "Unbound").map_or(5_000, Figures::half_rate);
+    for figures in all {
+        let Some(dut) = DUTS.iter().find(|dut| dut.name == figures.name) else { continue };
+        let Some(program) = program(lab, dut.program) else { continue };
+        let _server = start(lab, dut, &program, DUT_CPU)?;
+        figures.p99_us = [latency(lab, figures.half_rate(), 12)?, latency(lab, common, 16)?];
+    }
+    Ok(())
+}
+
+/// p99 of the round-trip time in µs at a constant rate: the best of four trials, as stalls of the machine hit some. Names
+/// from `block`.0.0.0 on. Queries may leave 200 µs from their time, so that the sender leaves AuthDNS the core that it
+/// shares with it.
+fn latency(lab: &Lab, rate: u64, block: u8) -> Result<f64> {
     let (server, rate) = (format!("[{DUT}]:53"), rate.max(1).to_string());
     let mut best = f64::INFINITY;
-    for block in ["12.0.0.0/8", "13.0.0.0/8", "14.0.0.0/8"] {
-        let args = ["--server", &server, "--rate", &rate, "--duration", "5s", "--names", block, "--cpus", TESTER_CPU];
+    for block in block..block + 4 {
+        let names = format!("{block}.0.0.0/8");
+        let args = ["--server", &server, "--rate", &rate, "--duration", "5s", "--names", &names];
+        let args = [&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat();
         let trial = lab.measure_names_without_aaaa(&args)?;
         best = best.min(trial["rtt_us"]["p99"].as_f64().unwrap_or(f64::INFINITY));
     }
@@ -192,61 +245,64 @@ fn memory(pid: u32) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-fn print(all: &[(&str, Figures)]) {
-    println!("\nOne core for the DUT, {OUTSTANDING} queries in flight (dnsperf), AuthDNS and tester on the other core");
+fn print_throughput(all: &[Figures]) {
+    println!("\nOne core for the DUT, {OUTSTANDING} queries in flight, AuthDNS and the client on the other core");
+    println!("Answers per second, and the share of its core that the DUT used");
     println!(
-        "{:<9} {:>12} {:>8} {:>12} {:>8} {:>20} {:>14}",
-        "", "different/s", "its CPU", "cached/s", "its CPU", "p99 at half its rate", "1 M names"
+        "{:<9} {:>17} {:>17} {:>17} {:>17} {:>10}",
+        "", "different names", "cached, dnsperf", "closed-loop", "with UDP_SEGMENT", "1 M names"
     );
-    for (name, f) in all {
+    for f in all {
         let memory = f.mebibytes.map_or("-".to_owned(), |m| format!("{m:.0} MiB"));
-        println!(
-            "{name:<9} {:>12.0} {:>6.0} % {:>12.0} {:>6.0} % {:>8.0} µs at {:>6} {memory:>14}",
-            f.different,
-            f.different_cpu * 100.0,
-            f.cached,
-            f.cached_cpu * 100.0,
-            f.p99_us,
-            f.half_rate
-        );
+        let [a, b, c, d] = [f.different, f.cached[0], f.cached[1], f.cached[2]]
+            .map(|load| format!("{:.0} {:>3.0} %", load.rate, load.cpu * 100.0));
+        println!("{:<9} {a:>17} {b:>17} {c:>17} {d:>17} {memory:>10}", f.name);
     }
-    let get = |name: &str| all.iter().find(|(n, _)| *n == name).map(|(_, f)| f);
-    if let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) {
-        println!("different names: {:.2} × Unbound (wanted 5)", ours.different / unbound.different);
-        println!("p99 at half the rate: {:.2} × Unbound's (wanted 1 at the most)", ours.p99_us / unbound.p99_us);
+    let Some(ours) = all.iter().find(|f| f.name == "dns64d") else { return };
+    if let Some(unbound) = all.iter().find(|f| f.name == "Unbound") {
+        println!("different names: {:.2} × Unbound (wanted 5)", ours.different.rate / unbound.different.rate);
     }
-    let best = all.iter().filter(|(n, _)| *n != "dns64d").map(|(_, f)| f.cached).fold(0.0, f64::max);
-    if let (Some(ours), true) = (get("dns64d"), best > 0.0) {
-        println!("cached names: {:.2} × the best of the others (wanted 2)", ours.cached / best);
-        if ours.different_cpu < 0.9 || ours.cached_cpu < 0.9 {
-            println!("dns64d was not busy all the time: dnsperf and AuthDNS, which share a core, were the limit");
-        }
+    for (i, client) in ["dnsperf", "closed-loop", "closed-loop with UDP_SEGMENT"].iter().enumerate() {
+        let best = all.iter().filter(|f| f.name != ours.name).map(|f| f.cached[i].rate).fold(0.0, f64::max);
+        let idle = if ours.cached[i].cpu < 0.9 { "; dns64d waited for the client" } else { "" };
+        println!("cached names, {client}: {:.2} × the best of the others (wanted 2){idle}", ours.cached[i].rate / best);
     }
 }
 
-/// dns64d on two cores. This machine may have no more, and then tester and AuthDNS take theirs from the same two.
+fn print_latency(all: &[Figures]) {
+    println!("\np99 of the round-trip time at half of its own rate, and of Unbound's");
+    for f in all {
+        println!("{:<9} {:>8.0} µs at {:>6}/s {:>8.0} µs", f.name, f.p99_us[0], f.half_rate(), f.p99_us[1]);
+    }
+    let get = |name: &str| all.iter().find(|f| f.name == name);
+    if let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) {
+        let [own, common] = [0, 1].map(|i| ours.p99_us[i] / unbound.p99_us[i]);
+        println!(
+            "dns64d / Unbound: {own:.2} each at half of its own rate, {common:.2} at the same (wanted 1 at the most)"
+        );
+    }
+}
+
+/// dns64d on two cores. This machine may have no more, and then client and AuthDNS take theirs from the same two.
 fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
-    let rate = |threads: &str, cpus: &str| -> Result<(f64, f64)> {
+    let rate = |threads: &str| -> Result<Load> {
         let folder = lab.folder.path().join("scale");
         fs::create_dir_all(&folder)?;
-        let config = folder.join("dns64d.toml");
-        fs::write(&config, dns64d_config().replace("threads = 1", &format!("threads = {threads}")))?;
+        let config =
+            written(&folder, "dns64d.toml", &dns64d_config().replace("threads = 1", &format!("threads = {threads}")))?;
         let program = Path::new(&lab.program).with_file_name("dns64d");
-        let (program, config) = (program.to_string_lossy(), config.to_string_lossy());
-        let command = ["taskset", "-c", cpus, &program, "--config", &config];
-        let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
+        let server = Server::start(&lab.program, &lab.exec("dut", &[&program.to_string_lossy(), "--config", &config]))?;
         wait_until_ready(lab)?;
-        let (cpu_before, started) = (cpu_seconds(server.pid()?)?, Instant::now());
         // Ten sockets, so that the kernel can spread them over both workers.
         let args = ["dnsperf", "-s", DUT, "-d", &names.different, "-q", OUTSTANDING, "-c", "10", "-n", "1"];
-        let printed = output(&lab.program, &lab.exec("tester", &args), LIMIT)?;
-        let cpu = (cpu_seconds(server.pid()?)? - cpu_before) / started.elapsed().as_secs_f64();
-        let rate = printed.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"));
-        Ok((rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.clone())?, cpu))
+        under_load(&server, || rate_of_dnsperf(&output(&lab.program, &lab.exec("tester", &args), LIMIT)?))
     };
-    let (one, two) = (rate("1", "0,1")?, rate("2", "0,1")?);
-    println!("\nTwo workers: {:.0}/s with {:.2} CPUs; one: {:.0}/s with {:.2} CPUs", two.0, two.1, one.0, one.1);
-    println!("two / one: {:.2} (wanted 1.8 where the tester leaves room)", two.0 / one.0);
+    let (one, two) = (rate("1")?, rate("2")?);
+    println!(
+        "\nTwo workers: {:.0}/s with {:.2} CPUs; one: {:.0}/s with {:.2} CPUs",
+        two.rate, two.cpu, one.rate, one.cpu
+    );
+    println!("two / one: {:.2} (wanted 1.8 where the tester leaves room)", two.rate / one.rate);
     let cpus = thread::available_parallelism()?.get();
     if cpus < 4 {
         println!("This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would");

@@ -22,6 +22,12 @@ struct Arguments {
 enum Command {
     /// All tests: the workspace's, then those against real servers
     Test,
+    /// The tests against real servers and clients only
+    Interop {
+        /// Only those whose name contains this
+        #[arg(default_value = "")]
+        part: String,
+    },
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
     /// Compare with other programs, side by side in one run
@@ -50,8 +56,9 @@ fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Test => {
             process::cargo(&["test", "--workspace", "--quiet"])?;
-            interop::run()
+            interop::run("")
         }
+        Command::Interop { part } => interop::run(&part),
         Command::Certify(certify) => certify.run(),
         Command::Bench { what: Comparison::Tester } => bench::run(),
         Command::Bench { what: Comparison::Dns64 } => bench_dns64::run(),

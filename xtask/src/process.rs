@@ -21,9 +21,9 @@ pub(crate) fn cargo(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the release binary and returns its path.
+/// Builds the release binaries and returns the path of dns64bench; dns64d lies beside it.
 pub(crate) fn dns64bench() -> Result<PathBuf> {
-    cargo(&["build", "--release", "--quiet", "-p", "dns64bench"])?;
+    cargo(&["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     Ok(target.join("release/dns64bench"))
 }

@@ -385,12 +385,84 @@ impl<'a> Lane<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference_dut;
+    use crate::delay_line::Delay;
+    use crate::reference_dut::{ReferenceConfig, start};
+    use method::units::Share;
+
+    fn plan(server: SocketAddr) -> ClosedLoopPlan {
+        ClosedLoopPlan {
+            server,
+            outstanding: 30,
+            threads: 2,
+            source_ports: 3,
+            cpus: Vec::new(),
+            domain: Domain::dns64perf(),
+            names: "10.0.0.0/8".parse().unwrap(),
+            first_name: 0,
+            count: 2_000,
+            duration: None,
+            timeout: Nanos::from_millis(300),
+            expectation: Expectation {
+                aaaa_share: Share::ZERO,
+                check_own_aaaa: true,
+                prefixes: vec!["64:ff9b::/96".parse().unwrap()],
+            },
+            offload: true,
+        }
+    }
 
     #[test]
     fn shares_add_up() {
         for (total, of) in [(10, 3), (7, 7), (200, 1), (5, 2)] {
             assert_eq!((0..of).map(|i| share(total, i, of)).sum::<usize>(), total);
         }
+    }
+
+    #[test]
+    fn every_name_is_asked_for_once_and_has_its_outcome() {
+        let dut = start(ReferenceConfig {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            capacity: None,
+            burst: Nanos::from_millis(20),
+            domain: Domain::dns64perf(),
+            aaaa_share: Share::ZERO,
+            prefix: "64:ff9b::".parse().unwrap(),
+            loss: Share::percent(2),
+            late_share: Share::ZERO,
+            late_by: Nanos(0),
+            wrong_share: Share::percent(5),
+            delay: Delay { min: Nanos(0), max: Nanos(0) },
+            cpu: None,
+        })
+        .unwrap();
+        for offload in [true, false] {
+            let result = run(&ClosedLoopPlan { offload, ..plan(dut.address()) }).unwrap();
+            let c = &result.counts;
+            assert!(c.is_balanced(), "{c:?}");
+            assert_eq!((c.sent, c.lost, c.wrong.address, c.valid), (2_000, 40, 100, 1_860), "{c:?}");
+            assert!(result.qps > 0.0 && result.rtt_us.is_some());
+        }
+    }
+
+    #[test]
+    fn a_dead_server_ends_the_loop_in_its_time() {
+        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let result = run(&ClosedLoopPlan { count: 40, ..plan(nobody.local_addr().unwrap()) }).unwrap();
+        assert_eq!((result.counts.sent, result.counts.lost, result.qps), (40, 40, 0.0));
+    }
+
+    #[test]
+    fn shares_that_do_not_fit_are_refused() {
+        let good = plan("127.0.0.1:53".parse().unwrap());
+        for bad in [
+            ClosedLoopPlan { threads: 0, ..good.clone() },
+            ClosedLoopPlan { threads: 4, ..good.clone() },
+            ClosedLoopPlan { outstanding: 2, ..good.clone() },
+            ClosedLoopPlan { outstanding: 1_000_000, ..good.clone() },
+            ClosedLoopPlan { names: "10.0.0.0/24".parse().unwrap(), ..good.clone() },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+        good.check().unwrap();
     }
 }

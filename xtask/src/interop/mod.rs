@@ -1,5 +1,8 @@
 //! Tests against the servers and clients that people use. What cannot run is named, and never counted as passed.
 
+mod dns64d;
+mod tester;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -25,18 +28,12 @@ const PACKAGES: [(&str, &str); 10] = [
     ("ip", "iproute2"),
 ];
 
+/// A name that all our zones have.
+const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
+
 const LIMIT: Duration = Duration::from_secs(120);
 
 type Test = (&'static str, &'static [&'static str], fn(&Bench) -> Result<()>);
-
-const TESTS: [Test; 6] = [
-    ("Measurer against NSD with our zone file", &["nsd"], measurer_against_nsd),
-    ("Measurer against Knot DNS with our zone file", &["knotd"], measurer_against_knot),
-    ("dnsperf against AuthDNS", &["dnsperf"], dnsperf_against_auth),
-    ("kxdpgun against AuthDNS", &["kxdpgun"], kxdpgun_against_auth),
-    ("dig against AuthDNS, UDP and TCP", &["dig"], dig_against_auth),
-    ("search against Unbound in the lab", &["unbound", "ip"], search_against_unbound),
-];
 
 /// What every test needs.
 struct Bench {
@@ -59,10 +56,9 @@ impl Bench {
         self.folder.path().join(name).to_string_lossy().into_owned()
     }
 
-    /// Measures a server that serves our zone file of 10.0.0.0/16, half of the names with an AAAA record.
+    /// Measures a server that serves our zone file of 10.0.0.0/16, all names with an AAAA record.
     fn measure_zone(&self, port: u16) -> Result<()> {
         let server = format!("127.0.0.1:{port}");
-        wait_for(&server, "010-000-000-000.dns64perf.test")?;
         // Every name has an AAAA record in this zone, or the trial could not pass.
         let args = [
             "measure",
@@ -93,10 +89,44 @@ impl Bench {
         anyhow::bail!("ten trials in a row were spoiled by this machine")
     }
 
-    fn zone_file(&self) -> Result<String> {
+    /// Our zone file of 10.0.0.0/16, with AAAA records for a share of the names.
+    fn zone_file(&self, aaaa_share: &str) -> Result<String> {
         let path = self.path("zone");
-        output(self.program(), &["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &path], LIMIT)?;
+        output(
+            self.program(),
+            &["zone", "--names", "10.0.0.0/16", "--aaaa-share", aaaa_share, "--output", &path],
+            LIMIT,
+        )?;
         Ok(path)
+    }
+
+    /// NSD with a zone file, on a port of loopback.
+    fn nsd(&self, zone: &str) -> Result<(Server, u16)> {
+        let port = free_port()?;
+        let folder = self.folder.path().display();
+        let config = format!(
+            "server:\n  ip-address: 127.0.0.1\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
+             database: \"\"\n  rrl-ratelimit: 0\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/zl\"\n\
+             remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
+        );
+        let config = self.file("nsd.conf", &config)?;
+        let nsd = Server::start(find("nsd").context("nsd")?, &["-d", "-c", &config])?;
+        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+        Ok((nsd, port))
+    }
+
+    /// Knot DNS with a zone file, on a port of loopback.
+    fn knot(&self, zone: &str) -> Result<(Server, u16)> {
+        let port = free_port()?;
+        let folder = self.folder.path().display();
+        let config = format!(
+            "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: \"{folder}\"\n\
+             zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
+        );
+        let config = self.file("knot.conf", &config)?;
+        let knot = Server::start(find("knotd").context("knotd")?, &["-c", &config])?;
+        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+        Ok((knot, port))
     }
 
     fn auth(&self, port: u16) -> Result<Server> {
@@ -107,11 +137,12 @@ impl Bench {
     }
 }
 
-pub(crate) fn run() -> Result<ExitCode> {
+/// Runs the tests whose name contains `part`.
+pub(crate) fn run(part: &str) -> Result<ExitCode> {
     install();
     let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()? };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, needs, test) in TESTS {
+    for &(name, needs, test) in tester::TESTS.iter().chain(&dns64d::TESTS).filter(|(name, ..)| name.contains(part)) {
         let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).collect();
         if !missing.is_empty() {
             skipped += 1;
@@ -156,8 +187,12 @@ pub(crate) fn install() {
     }
 }
 
-/// Waits until `server` answers for `name`.
-fn wait_for(server: &str, name: &str) -> Result<()> {
+/// A and AAAA.
+const A: u8 = 1;
+const AAAA: u8 = 28;
+
+/// Waits until `server` has an answer of type `rtype` for `name`.
+fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(Duration::from_millis(200)))?;
     let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -165,7 +200,7 @@ fn wait_for(server: &str, name: &str) -> Result<()> {
         query.push(label.len() as u8);
         query.extend(label.bytes());
     }
-    query.extend([0, 0, 1, 0, 1]);
+    query.extend([0, 0, rtype, 0, 1]);
     for _ in 0..100 {
         let _ = socket.send_to(&query, server);
         let mut reply = [0; 512];
@@ -176,84 +211,6 @@ fn wait_for(server: &str, name: &str) -> Result<()> {
         thread::sleep(Duration::from_millis(50));
     }
     anyhow::bail!("{server} does not answer for {name}")
-}
-
-fn measurer_against_nsd(bench: &Bench) -> Result<()> {
-    let (zone, port) = (bench.zone_file()?, free_port()?);
-    let folder = bench.folder.path().display();
-    let config = format!(
-        "server:\n  ip-address: 127.0.0.1\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
-         database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/zl\"\n\
-         remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
-    );
-    let config = bench.file("nsd.conf", &config)?;
-    let _nsd = Server::start(find("nsd").context("nsd")?, &["-d", "-c", &config])?;
-    bench.measure_zone(port)
-}
-
-fn measurer_against_knot(bench: &Bench) -> Result<()> {
-    let (zone, port) = (bench.zone_file()?, free_port()?);
-    let folder = bench.folder.path().display();
-    let config = format!(
-        "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: \"{folder}\"\n\
-         zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
-    );
-    let config = bench.file("knot.conf", &config)?;
-    let _knot = Server::start(find("knotd").context("knotd")?, &["-c", &config])?;
-    bench.measure_zone(port)
-}
-
-fn dnsperf_against_auth(bench: &Bench) -> Result<()> {
-    let port = free_port()?;
-    let auth = bench.auth(port)?;
-    let queries: String =
-        (0..1000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
-    let queries = bench.file("queries", &queries)?;
-    let args = ["-s", "127.0.0.1", "-p", &port.to_string(), "-d", &queries, "-l", "2", "-Q", "2000"];
-    let printed = output("dnsperf", &args, LIMIT)?;
-    ensure!(printed.contains("NOERROR") && printed.contains("Queries lost:         0 (0.00%)"), "{printed}");
-    let counters: Value = serde_json::from_str(&auth.end()?)?;
-    ensure!(counters["queries"]["aaaa"] == counters["replies"]["noerror"], "{counters}");
-    Ok(())
-}
-
-/// kxdpgun needs a real interface, so this goes through the lab.
-fn kxdpgun_against_auth(bench: &Bench) -> Result<()> {
-    let _lab = Lab::up(bench)?;
-    let auth = bench.in_lab("auth", &["auth", "--listen", "198.18.1.2:53", "--aaaa-share", "1", "--json"])?;
-    let queries: String =
-        (0..1000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
-    let queries = bench.file("queries", &queries)?;
-    let args = ["lab", "exec", "tester", "--", "kxdpgun", "-t", "2", "-Q", "5000", "-i", &queries, "198.18.1.2"];
-    let ran = process::run(bench.program(), &args, LIMIT)?;
-    let replies = ran.stdout.lines().find(|l| l.contains("total replies")).unwrap_or_default().to_owned();
-    ensure!(replies.contains("(100%)") || replies.contains("(99%)"), "{}\n{}", ran.stdout, ran.stderr);
-    let counters: Value = serde_json::from_str(&auth.end()?)?;
-    ensure!(counters["replies"]["noerror"].as_u64() > Some(5_000), "{counters}");
-    Ok(())
-}
-
-fn dig_against_auth(bench: &Bench) -> Result<()> {
-    let port = free_port()?;
-    let _auth = bench.auth(port)?;
-    let port = port.to_string();
-    let dig = |more: &[&str]| {
-        let args =
-            [&["@127.0.0.1", "-p", &port, "+norec", "+tries=1", "010-000-000-001.dns64perf.test"], more].concat();
-        output("dig", &args, LIMIT)
-    };
-    for transport in ["+notcp", "+tcp"] {
-        let printed = dig(&[transport, "A", "+short"])?;
-        ensure!(printed.trim() == "10.0.0.1", "{printed}");
-    }
-    let printed = dig(&["TXT"])?;
-    ensure!(
-        printed.contains("status: NOERROR") && printed.contains("IN\tSOA") && printed.contains("EDNS: version: 0"),
-        "{printed}"
-    );
-    let printed = dig(&["AAAA", "+edns=1", "+noednsnegotiation"])?;
-    ensure!(printed.contains("BADVERS"), "{printed}");
-    Ok(())
 }
 
 /// A lab that is taken down at the end, if we put it up.
@@ -291,59 +248,4 @@ pub(crate) fn unbound_config(folder: &Path) -> String {
          verbosity: 0\n  outgoing-range: 4096\n  num-queries-per-thread: 4096\n\
          remote-control:\n  control-enable: no\nforward-zone:\n  name: \"dns64perf.test.\"\n  forward-addr: 198.18.0.2\n"
     )
-}
-
-fn search_against_unbound(bench: &Bench) -> Result<()> {
-    let _lab = Lab::up(bench)?;
-    let config = bench.file("unbound.conf", &unbound_config(bench.folder.path()))?;
-    let auth = bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--json"])?;
-    let unbound = find("unbound").context("unbound")?;
-    let args = ["lab", "exec", "dut", "--", &unbound.to_string_lossy(), "-d", "-c", &config];
-    let unbound = Server::start(bench.program(), &args)?;
-    thread::sleep(Duration::from_secs(1));
-    let journal = bench.path("journal.jsonl");
-    let search = [
-        "lab",
-        "exec",
-        "tester",
-        "--",
-        bench.program(),
-        "search",
-        "--server",
-        "[2001:2::1]:53",
-        "--min",
-        "200",
-        "--max",
-        "20000",
-        "--resolution",
-        "1000",
-        "--repeat",
-        "2",
-        "--pause",
-        "1s",
-        "--duration",
-        "2s",
-        "--expect-prefix",
-        "64:ff9b::/96",
-        "--journal",
-        &journal,
-        "--json",
-        "--quiet",
-    ];
-    let ran = process::run(bench.program(), &search, Duration::from_secs(400))?;
-    ensure!(ran.status == Some(0), "search ended with {:?}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
-    let found: Value = serde_json::from_str(&ran.stdout)?;
-    drop(unbound);
-    let counters: Value = serde_json::from_str(&auth.end()?)?;
-    let trials = found["trials"].as_array().context("no trials")?;
-    let sent: u64 = trials.iter().filter_map(|t| t["sent"].as_u64()).sum();
-    let asked = counters["queries"]["aaaa"].as_u64().unwrap_or(0) + counters["queries"]["a"].as_u64().unwrap_or(0);
-    println!(
-        "        Unbound: median {} queries/s, dispersion {} %; AuthDNS was asked {:.3} times for each query",
-        found["median"],
-        found["dispersion_pct"],
-        asked as f64 / sent as f64
-    );
-    ensure!(found["median"].as_f64() > Some(0.0), "{}", ran.stderr);
-    Ok(())
 }

@@ -1,0 +1,162 @@
+//! dns64d: other clients in front of it, other servers behind it, and the tester around it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{A, AAAA, Bench, LIMIT, Test, wait_for};
+use crate::process::{self, Server, find, free_port, output};
+
+pub(super) const TESTS: [Test; 7] = [
+    ("dig against dns64d, UDP and TCP", &["dig"], dig_against_dns64d),
+    ("kdig against dns64d, UDP and TCP", &["kdig"], kdig_against_dns64d),
+    ("dnsperf against dns64d, UDP and TCP", &["dnsperf"], dnsperf_against_dns64d),
+    ("dns64d in front of NSD", &["nsd"], dns64d_before_nsd),
+    ("dns64d in front of Knot DNS", &["knotd"], dns64d_before_knot),
+    ("dns64d in front of Unbound", &["unbound"], dns64d_before_unbound),
+    ("the tester around dns64d: two upstream queries each, none when cached", &[], two_upstream_queries),
+];
+
+const NAME: &str = "010-000-000-001.dns64perf.test";
+const SYNTHESIZED: &str = "64:ff9b::a00:1";
+
+impl Bench {
+    /// dns64d on loopback with one upstream there.
+    fn dns64d(&self, upstream: u16) -> Result<(Server, u16)> {
+        let port = free_port()?;
+        // The tester's names stand for private addresses, which the well-known prefix does not carry unless it is told to.
+        let config = format!(
+            "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\n\
+             prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
+             [[upstream]]\naddress = '127.0.0.1'\nport = {upstream}\n"
+        );
+        let config = self.file("dns64d.toml", &config)?;
+        let program = Path::new(self.program()).with_file_name("dns64d");
+        let server = Server::start(program, &["--config", &config])?;
+        wait_for(&format!("127.0.0.1:{port}"), "ipv4only.arpa", AAAA)?;
+        Ok((server, port))
+    }
+
+    /// dns64d with an AuthDNS behind it that has no AAAA records.
+    fn dns64d_and_auth(&self) -> Result<(Server, u16, Server)> {
+        let upstream = free_port()?;
+        let auth = Server::start(
+            self.program(),
+            &["auth", "--listen", &format!("127.0.0.1:{upstream}"), "--aaaa-share", "0", "--json"],
+        )?;
+        wait_for(&format!("127.0.0.1:{upstream}"), NAME, A)?;
+        let (server, port) = self.dns64d(upstream)?;
+        Ok((server, port, auth))
+    }
+
+    /// A trial through dns64d that must be all valid; the machine may spoil some, which is not what is tested here.
+    fn all_valid(&self, port: u16, more: &[&str]) -> Result<Value> {
+        let server = format!("127.0.0.1:{port}");
+        let args = ["measure", "--server", &server, "--rate", "2000", "--duration", "3s", "--json", "--quiet"];
+        let args = [&args[..], &["--expect-prefix", "64:ff9b::/96"], more].concat();
+        for _ in 0..10 {
+            let ran = process::run(self.program(), &args, LIMIT)?;
+            let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
+            ensure!(trial["valid"] == trial["sent"] || ran.status == Some(3), "{}", ran.stdout);
+            if ran.status == Some(0) {
+                return Ok(trial);
+            }
+        }
+        anyhow::bail!("ten trials in a row were spoiled by this machine")
+    }
+}
+
+fn dig_against_dns64d(bench: &Bench) -> Result<()> {
+    let (_server, port, _auth) = bench.dns64d_and_auth()?;
+    let port = port.to_string();
+    let dig = |more: &[&str]| output("dig", &[&["@127.0.0.1", "-p", &port, "+tries=1"], more].concat(), LIMIT);
+    for transport in ["+notcp", "+tcp"] {
+        let printed = dig(&[transport, NAME, "AAAA", "+short"])?;
+        ensure!(printed.trim() == SYNTHESIZED, "{printed}");
+        let printed = dig(&[transport, NAME, "A", "+short"])?;
+        ensure!(printed.trim() == "10.0.0.1", "{printed}");
+    }
+    let printed = dig(&["ipv4only.arpa", "AAAA", "+short"])?;
+    ensure!(printed.contains("64:ff9b::c000:aa") && printed.contains("64:ff9b::c000:ab"), "{printed}");
+    let printed = dig(&["-x", "64:ff9b::192.0.0.170"])?;
+    ensure!(printed.contains("status: NOERROR") && printed.contains("ipv4only.arpa."), "{printed}");
+    let printed = dig(&[NAME, "AAAA", "+edns=1", "+noednsnegotiation"])?;
+    ensure!(printed.contains("BADVERS"), "{printed}");
+    // dig sends a cookie of its own accord and says when the server's is good.
+    let printed = dig(&[NAME, "AAAA"])?;
+    ensure!(printed.contains("COOKIE:") && printed.contains("(good)"), "{printed}");
+    Ok(())
+}
+
+fn kdig_against_dns64d(bench: &Bench) -> Result<()> {
+    let (_server, port, _auth) = bench.dns64d_and_auth()?;
+    let port = port.to_string();
+    for transport in ["+notcp", "+tcp"] {
+        // Two questions, over TCP on one connection.
+        let args = ["@127.0.0.1", "-p", &port, "+keepopen", transport, NAME, "AAAA", NAME, "TXT"];
+        let printed = output("kdig", &args, LIMIT)?;
+        ensure!(printed.contains(SYNTHESIZED) && printed.matches("status: NOERROR").count() == 2, "{printed}");
+        ensure!(!printed.contains("WARNING"), "{printed}");
+    }
+    Ok(())
+}
+
+fn dnsperf_against_dns64d(bench: &Bench) -> Result<()> {
+    let (_server, port, _auth) = bench.dns64d_and_auth()?;
+    let queries: String =
+        (0..1000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
+    let (queries, port) = (bench.file("queries", &queries)?, port.to_string());
+    for transport in ["udp", "tcp"] {
+        let args = ["-m", transport, "-s", "127.0.0.1", "-p", &port, "-d", &queries, "-l", "2", "-Q", "2000"];
+        let printed = output("dnsperf", &args, LIMIT)?;
+        let good = printed.contains("NOERROR") && printed.contains("(100.00%)");
+        ensure!(good && printed.contains("Queries lost:         0 (0.00%)"), "{transport}: {printed}");
+    }
+    Ok(())
+}
+
+fn dns64d_before_nsd(bench: &Bench) -> Result<()> {
+    let (_nsd, upstream) = bench.nsd(&bench.zone_file("0")?)?;
+    let (_server, port) = bench.dns64d(upstream)?;
+    bench.all_valid(port, &["--names", "10.0.0.0/16"]).map(drop)
+}
+
+fn dns64d_before_knot(bench: &Bench) -> Result<()> {
+    let (_knot, upstream) = bench.knot(&bench.zone_file("0")?)?;
+    let (_server, port) = bench.dns64d(upstream)?;
+    bench.all_valid(port, &["--names", "10.0.0.0/16"]).map(drop)
+}
+
+fn dns64d_before_unbound(bench: &Bench) -> Result<()> {
+    let (auth_port, port) = (free_port()?, free_port()?);
+    let listen = format!("127.0.0.1:{auth_port}");
+    let _auth = Server::start(bench.program(), &["auth", "--listen", &listen, "--aaaa-share", "0"])?;
+    let folder = bench.folder.path().display();
+    let config = format!(
+        "server:\n  interface: 127.0.0.1\n  port: {port}\n  module-config: \"iterator\"\n  local-zone: \"test.\" nodefault\n  \
+         do-not-query-localhost: no\n  num-threads: 1\n  username: \"\"\n  chroot: \"\"\n  directory: \"{folder}\"\n  \
+         pidfile: \"{folder}/upstream.pid\"\n  use-syslog: no\n  verbosity: 0\n\
+         remote-control:\n  control-enable: no\n\
+         stub-zone:\n  name: \"dns64perf.test.\"\n  stub-addr: 127.0.0.1@{auth_port}\n"
+    );
+    let config = bench.file("upstream.conf", &config)?;
+    let _unbound = Server::start(find("unbound").context("unbound")?, &["-d", "-c", &config])?;
+    wait_for(&format!("127.0.0.1:{port}"), NAME, A)?;
+    let (_server, port) = bench.dns64d(port)?;
+    bench.all_valid(port, &[]).map(drop)
+}
+
+fn two_upstream_queries(bench: &Bench) -> Result<()> {
+    for cached in ["0", "1"] {
+        let (_server, port, auth) = bench.dns64d_and_auth()?;
+        let trial = bench.all_valid(port, &["--cached-share", cached])?;
+        let counters: Value = serde_json::from_str(&auth.end()?)?;
+        let count = |key: &str| counters["queries"][key].as_u64().unwrap_or(0);
+        let (aaaa, a) = (count("aaaa"), count("a"));
+        println!("        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A", trial["sent"]);
+        // Trials that the machine spoiled asked for the same names, which were cached then. `wait_for` asked for one A.
+        ensure!(trial["names"]["count"] == aaaa && a == aaaa + 1, "each name takes one AAAA and one A");
+    }
+    Ok(())
+}
