@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::bench::{LIMIT, Lab};
 use crate::interop::{install, unbound_config};
-use crate::process::{Server, find, output};
+use crate::process::{Server, find, memory, output};
 
 /// The DUT's and AuthDNS's addresses in the lab.
 const DUT: &str = "2001:2::1";
@@ -235,14 +235,6 @@ fn cpu_seconds(pid: u32) -> Result<f64> {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
     Ok((ticks(11) + ticks(12)) / 100.0)
-}
-
-/// Resident memory in MiB.
-fn memory(pid: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    let kib: f64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS")?;
-    Ok(kib / 1024.0)
 }
 
 fn print_throughput(all: &[Figures]) {

@@ -6,6 +6,7 @@ mod certify;
 mod interop;
 mod process;
 mod rivals;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,8 @@ enum Command {
     },
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
+    /// dns64d under mixed load for long: lost replies, memory, panics
+    Soak(soak::Soak),
     /// Compare with other programs, side by side in one run
     Bench {
         /// What to compare
@@ -60,6 +63,7 @@ fn main() -> Result<ExitCode> {
         }
         Command::Interop { part } => interop::run(&part),
         Command::Certify(certify) => certify.run(),
+        Command::Soak(soak) => soak.run(),
         Command::Bench { what: Comparison::Tester } => bench::run(),
         Command::Bench { what: Comparison::Dns64 } => bench_dns64::run(),
         Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),

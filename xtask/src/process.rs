@@ -1,6 +1,7 @@
 //! Running other programs, and ending those that serve.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -112,6 +113,14 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
+}
+
+/// Resident memory in MiB.
+pub(crate) fn memory(pid: u32) -> Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS")?;
+    Ok(kib / 1024.0)
 }
 
 /// A UDP port of loopback that was free a moment ago.

@@ -17,6 +17,8 @@ use crate::server::{Activated, RunningServer, bind};
 /// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_ENVIRONMENT: u8 = 4;
+/// Exit status after a panic, as Rust programs have it.
+const PANICKED: i32 = 101;
 
 /// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
 #[derive(Debug, Parser)]
@@ -68,7 +70,18 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// A panic of any thread is a defect, and ends the process, so that whoever watches it starts it anew: a server of which a worker
+/// is missing would leave the clients of that worker's sockets without an answer.
+fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::exit(PANICKED);
+    }));
+}
+
 fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
+    end_on_panic();
     start_log(settings.config.log);
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;

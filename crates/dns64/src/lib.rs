@@ -24,3 +24,4 @@ pub mod query;
 pub mod reply;
 pub mod server;
 pub mod translate;
+pub mod walk;

@@ -216,7 +216,7 @@ impl Form {
         }
         let (code, done) = match *reply {
             Reply::Pass { count, strip, .. } => {
-                known[..count - 1].iter().try_for_each(|o| push_aliases(&mut answer, answered(o)))?;
+                push_all_aliases(&mut answer, &known[..count - 1])?;
                 let last = answered(&known[count - 1]);
                 for record in section(last, Section::Answer)? {
                     let hidden = match record.data() {
@@ -232,9 +232,7 @@ impl Form {
                 (last.answer.rcode(), push_authority(answer, last)?)
             }
             Reply::Synthesize { count, ttl_limit, .. } => {
-                for kept in known[..count].iter().filter_map(answered_or_skip) {
-                    push_aliases(&mut answer, kept)?;
-                }
+                push_all_aliases(&mut answer, &known[..count])?;
                 let a = answered(&known[count - 1]);
                 let ttl = Ttl::from_secs(synthetic_ttl(a, ttl_limit));
                 let target = a.answer.target();
@@ -249,7 +247,7 @@ impl Form {
                 (rcode::NOERROR, answer.authority())
             }
             Reply::Empty { aliases, authority, .. } => {
-                known[..aliases].iter().try_for_each(|o| push_aliases(&mut answer, answered(o)))?;
+                push_all_aliases(&mut answer, &known[..aliases])?;
                 (rcode::NOERROR, push_authority(answer, answered(&known[authority]))?)
             }
             Reply::Error { .. } => return None,
@@ -350,10 +348,9 @@ fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
 }
 
 fn answered(outcome: &Outcome) -> &Kept {
-    answered_or_skip(outcome).expect("replies are made from answers; a failure has Reply::Error")
+    answered_or_skip(outcome).expect("the answer that gives a reply its data is one; a failure has Reply::Error")
 }
 
-/// `None` for a failure: the AAAA question may have failed where the A question did not.
 fn answered_or_skip(outcome: &Outcome) -> Option<&Kept> {
     match outcome {
         Outcome::Answered(kept) => Some(kept),
@@ -389,6 +386,11 @@ fn push(answer: &mut AnswerBuilder<Compressed>, record: ReadRecord<'_>, kept: &K
 fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
     record.set_ttl(Ttl::from_secs(kept.left(record.ttl().as_secs())));
     record
+}
+
+/// The aliases of all answers; the AAAA question may have got none where the A question did.
+fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, known: &[Outcome]) -> Option<()> {
+    known.iter().filter_map(answered_or_skip).try_for_each(|kept| push_aliases(answer, kept))
 }
 
 fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<()> {

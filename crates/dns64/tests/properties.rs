@@ -1,0 +1,182 @@
+//! Whatever comes in, from clients or from upstreams: no panic, and no reply that the client cannot take.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use dns64::policy::{Policy, TtlLimits};
+use dns64::prefix::Prefix;
+use dns64::walk::walk;
+use domain::base::iana::{Class, Rcode, Rtype};
+use domain::base::{Message, MessageBuilder, Name, Ttl};
+use domain::rdata::{A, Aaaa, Cname};
+use proptest::prelude::*;
+use wire::view::Message as View;
+
+/// A query for `host.example` with EDNS of a size, or without.
+fn query(qtype: Rtype, edns: Option<u16>, dnssec_ok: bool) -> Vec<u8> {
+    let mut builder = MessageBuilder::new_vec();
+    builder.header_mut().set_rd(true);
+    builder.header_mut().set_id(0x1234);
+    let mut question = builder.question();
+    question.push((name("host.example"), qtype, Class::IN)).unwrap();
+    let mut additional = question.additional();
+    if let Some(size) = edns {
+        let opt = |opt: &mut domain::base::message_builder::OptBuilder<'_, _>| {
+            opt.set_udp_payload_size(size);
+            opt.set_dnssec_ok(dnssec_ok);
+            Ok(())
+        };
+        additional.opt(opt).unwrap();
+    }
+    additional.finish()
+}
+
+fn name(text: &str) -> Name<Vec<u8>> {
+    text.parse().unwrap()
+}
+
+/// What an upstream says to a question: aliases, then so many addresses.
+#[derive(Clone, Debug)]
+struct Said {
+    rcode: u8,
+    aliases: u8,
+    addresses: u8,
+    aaaa_too: bool,
+    ttl: u32,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    (prop_oneof![6 => Just(0u8), 1 => Just(3u8), 1 => 0u8..16], 0u8..20, 0u8..130, any::<bool>(), any::<u32>())
+        .prop_map(|(rcode, aliases, addresses, aaaa_too, ttl)| Said { rcode, aliases, addresses, aaaa_too, ttl })
+}
+
+fn reply_of(said: &Said, question: &[u8]) -> Vec<u8> {
+    let (wire, rest) = question.split_at(question.len() - 4);
+    let asked = Name::from_octets(wire.to_vec()).unwrap();
+    let qtype = Rtype::from_int(u16::from_be_bytes([rest[0], rest[1]]));
+    let mut builder = MessageBuilder::new_vec();
+    let header = builder.header_mut();
+    header.set_qr(true);
+    header.set_ra(true);
+    header.set_rcode(Rcode::checked_from_int(said.rcode).unwrap());
+    let mut question = builder.question();
+    question.push((&asked, qtype, Class::IN)).unwrap();
+    let mut answer = question.answer();
+    let ttl = Ttl::from_secs(said.ttl);
+    let mut owner = asked;
+    for n in 0..said.aliases {
+        let target = name(&format!("alias{n}.example"));
+        answer.push((&owner, ttl, Cname::new(&target))).unwrap();
+        owner = target;
+    }
+    for n in 0..said.addresses {
+        match qtype {
+            Rtype::A => answer.push((&owner, ttl, A::new(Ipv4Addr::new(8, 8, 4, n)))).unwrap(),
+            Rtype::AAAA if said.aaaa_too => {
+                answer.push((&owner, ttl, Aaaa::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into())))).unwrap();
+            }
+            _ => {}
+        }
+    }
+    answer.finish()
+}
+
+/// An AAAA question that gets no answer, and an A question whose name does not exist: once a panic, found by fuzzing.
+#[test]
+fn no_answer_then_nxdomain_is_nxdomain() {
+    let ask = |question: &[u8]| {
+        let is_a = question.ends_with(&[0, 1, 0, 1]);
+        is_a.then(|| reply_of(&Said { rcode: 3, aliases: 0, addresses: 0, aaaa_too: false, ttl: 0 }, question))
+    };
+    let reply = walk(&query(Rtype::AAAA, None, false), false, &Policy::default(), &TtlLimits::default(), ask).unwrap();
+    assert_eq!(View::new(&reply).unwrap().rcode(), 3);
+}
+
+/// Records parse to the end, the id is the query's, and over UDP it is no longer than the client allows.
+fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
+    prop_assert!(reply.len() <= limit, "{} octets for a client that takes {limit}", reply.len());
+    let view = View::new(reply).unwrap();
+    prop_assert!(view.is_response());
+    let message = Message::from_octets(reply).unwrap();
+    for section in [message.answer(), message.authority(), message.additional()] {
+        for record in section.unwrap() {
+            prop_assert!(record.is_ok());
+        }
+    }
+    Ok(())
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    (any::<bool>(), any::<bool>()).prop_map(|(break_dnssec, exclude_all)| {
+        let mut policy = Policy { break_dnssec, ..Policy::default() };
+        if exclude_all {
+            policy.exclude.push("::/0".parse().unwrap());
+        }
+        policy
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_client_bytes_get_a_small_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        if let Some(reply) = walk(&bytes, false, &Policy::default(), &TtlLimits::default(), |_| None) {
+            check(&reply, 1232)?;
+        }
+    }
+
+    #[test]
+    fn damaged_queries_get_a_small_reply_or_none(at in 0usize..60, value: u8, cut in 0usize..60, size in 0u16..5000) {
+        let mut bytes = query(Rtype::AAAA, Some(size), true);
+        let at = at % bytes.len();
+        bytes[at] = value;
+        bytes.truncate(bytes.len() - cut.min(bytes.len()));
+        let ask = |question: &[u8]| {
+            Some(reply_of(&Said { rcode: 0, aliases: 1, addresses: 100, aaaa_too: false, ttl: 60 }, question))
+        };
+        if let Some(reply) = walk(&bytes, false, &Policy::default(), &TtlLimits::default(), ask) {
+            check(&reply, 1232)?;
+        }
+    }
+
+    #[test]
+    fn any_upstream_bytes_make_a_fitting_reply(
+        said in said(), noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        edns in prop::option::of(0u16..5000), dnssec_ok: bool, policy in policy(), cut in 0usize..40,
+        silent in prop::sample::subsequence(vec![1u8, 28], 0..2),
+    ) {
+        let limit = edns.map_or(512, |size| usize::from(size).clamp(512, 1232));
+        let ask = |question: &[u8]| {
+            let mut bytes = reply_of(&said, question);
+            for (at, value) in &noise {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            if silent.contains(&question[question.len() - 3]) {
+                return None;
+            }
+            let cut = if noise.is_empty() { 0 } else { cut };
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            Some(bytes)
+        };
+        for qtype in [Rtype::AAAA, Rtype::A, Rtype::TXT, Rtype::ANY] {
+            let reply = walk(&query(qtype, edns, dnssec_ok), false, &policy, &TtlLimits::default(), ask).unwrap();
+            check(&reply, limit)?;
+            check(&walk(&query(qtype, edns, dnssec_ok), true, &policy, &TtlLimits::default(), ask).unwrap(), 65_535)?;
+        }
+    }
+
+    /// What is synthesized is each A record's address under the prefix, in order, and nothing else (RFC 6147 §5.1.7).
+    #[test]
+    fn synthesis_embeds_every_address(addresses in 1u8..130, aliases in 0u8..8) {
+        // The A question is for the end of the aliases.
+        let ask = |question: &[u8]| {
+            let aliases = if question.starts_with(b"\x04host") { aliases } else { 0 };
+            Some(reply_of(&Said { rcode: 0, aliases, addresses, aaaa_too: false, ttl: 60 }, question))
+        };
+        let reply = walk(&query(Rtype::AAAA, None, false), true, &Policy::default(), &TtlLimits::default(), ask).unwrap();
+        let message = Message::from_octets(&reply[..]).unwrap();
+        let made: Vec<Ipv6Addr> = message.answer().unwrap().limit_to::<Aaaa>().map(|r| r.unwrap().data().addr()).collect();
+        let embedded: Vec<_> = made.iter().map(|&a| Prefix::WELL_KNOWN.extract(a)).collect();
+        let expected: Vec<_> = (0..addresses).map(|n| Some(Ipv4Addr::new(8, 8, 4, n))).collect();
+        prop_assert_eq!(embedded, expected);
+    }
+}
