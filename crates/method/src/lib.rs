@@ -7,9 +7,10 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! [`selftest`] holds the formulas that say how fast the tester itself must be, [`stats`] what a set of searches amounts to.
+//! [`narrow`] is the search with short probes in front. [`selftest`] holds the formulas that say how fast the tester itself must be, [`stats`] what a set of searches amounts to.
 #![forbid(unsafe_code)]
 
+pub mod narrow;
 pub mod pacing;
 pub mod records;
 pub mod schedule;

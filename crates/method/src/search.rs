@@ -67,6 +67,17 @@ impl Search {
         Search { range, state: State::TryMin, retries: 0, unmeasurable: None }
     }
 
+    /// A search of which it is known already that `passed` passes and `failed` fails (none: the range's end is open).
+    pub fn between(range: SearchRange, passed: Qps, failed: Option<Qps>) -> Search {
+        let mut search = Search::new(range);
+        search.state = match failed {
+            Some(failed) => search.narrowed(passed, failed),
+            None if passed >= range.max => State::Done { highest: Some(passed), open_end: true },
+            None => State::TryMax { passed },
+        };
+        search
+    }
+
     /// The rate to try next; `None` when the search is over.
     pub fn next(&self) -> Option<Qps> {
         match self.state {

@@ -1,0 +1,220 @@
+//! The binary search of [`crate::search`] with short probes in front of full trials: less time, the same result.
+//!
+//! ```text
+//! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the failure)
+//!                                    │ passes, or is spoiled
+//!                                    └─► full trial at r ───────────► its verdict counts
+//! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search goes on
+//! ```
+//!
+//! Every rate that is called passed, and the failed rate just above the result, are decided by full trials. The result is
+//! that of the plain search for any DUT of which a short trial fails only if the full one does; monotonic it need not be.
+
+use std::collections::BTreeMap;
+
+use crate::search::{Found, Search, SearchRange};
+use crate::units::Qps;
+use crate::verdict::Verdict;
+
+/// How long a trial is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Length {
+    /// Short: shows only failures.
+    Probe,
+    /// As the plan wants it.
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Probe,
+    Full,
+    /// A full trial at the lowest failed rate, which was only probed.
+    Confirm(Qps),
+    Done,
+}
+
+/// One search with probes. Ask for the next trial, report its verdict, until there is a result.
+#[derive(Clone, Debug)]
+pub struct NarrowedSearch {
+    search: Search,
+    range: SearchRange,
+    probes: bool,
+    state: State,
+    /// Rates that failed, and how that was found.
+    failed: BTreeMap<Qps, Length>,
+    retries: u32,
+    found: Option<Found>,
+}
+
+impl NarrowedSearch {
+    /// A search over `range`; without `probes` it is the plain one.
+    pub fn new(range: SearchRange, probes: bool) -> NarrowedSearch {
+        let state = if probes { State::Probe } else { State::Full };
+        let search = Search::new(range);
+        NarrowedSearch { search, range, probes, state, failed: BTreeMap::new(), retries: 0, found: None }
+    }
+
+    /// The trial to carry out next; `None` when the search is over.
+    pub fn next(&self) -> Option<(Qps, Length)> {
+        match self.state {
+            State::Probe => self.search.next().map(|rate| (rate, Length::Probe)),
+            State::Full => self.search.next().map(|rate| (rate, Length::Full)),
+            State::Confirm(rate) => Some((rate, Length::Full)),
+            State::Done => None,
+        }
+    }
+
+    /// The highest rate that passed and the lowest that did not, as far as known.
+    pub fn bracket(&self) -> (Option<Qps>, Option<Qps>) {
+        self.search.bracket()
+    }
+
+    /// Books the verdict of the trial that [`next`](NarrowedSearch::next) gave.
+    pub fn report(&mut self, verdict: Verdict) {
+        let Some((rate, length)) = self.next() else { return };
+        match (self.state, verdict) {
+            (State::Probe, Verdict::Passed | Verdict::Invalid) => {
+                self.state = State::Full;
+                return;
+            }
+            (State::Confirm(_), Verdict::Invalid) if self.retries < self.range.invalid_retries => {
+                self.retries += 1;
+                return;
+            }
+            (State::Confirm(_), Verdict::Passed) => return self.go_on_above(rate),
+            // What can't be measured leaves the probe's word standing.
+            (State::Confirm(_), _) => {
+                self.failed.insert(rate, length);
+                self.state = State::Done;
+                return;
+            }
+            _ => {}
+        }
+        if verdict == Verdict::Failed {
+            self.failed.insert(rate, length);
+        }
+        self.search.report(verdict);
+        let asks_again = verdict == Verdict::Invalid && self.search.next() == Some(rate);
+        self.state = if self.probes && !asks_again { State::Probe } else { State::Full };
+        self.settle();
+    }
+
+    /// What was found, once the search is over.
+    pub fn result(&self) -> Option<Found> {
+        if self.state == State::Done { self.found } else { None }
+    }
+
+    /// If the plain search is over: done, or the failed rate above the result must be confirmed.
+    fn settle(&mut self) {
+        let Some(found) = self.search.result() else { return };
+        self.found = Some(found);
+        let above = self.failed.iter().find(|(rate, _)| found.highest.is_none_or(|highest| **rate > highest));
+        self.state = match above {
+            Some((&rate, Length::Probe)) => State::Confirm(rate),
+            _ => State::Done,
+        };
+    }
+
+    /// The probe failed at `rate` and the full trial passed: the DUT is flaky. The search goes on between it and the next failure.
+    fn go_on_above(&mut self, rate: Qps) {
+        self.failed.remove(&rate);
+        self.retries = 0;
+        let next = self.failed.range(rate..).next().map(|(&failed, _)| failed);
+        self.search = Search::between(self.range, rate, next);
+        self.state = if self.probes { State::Probe } else { State::Full };
+        self.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn range(min: u64, max: u64, resolution: u64) -> SearchRange {
+        SearchRange { min: Qps(min), max: Qps(max), resolution: Qps(resolution), invalid_retries: 2 }
+    }
+
+    fn plain(range: SearchRange, mut dut: impl FnMut(Qps) -> Verdict) -> Found {
+        let mut search = Search::new(range);
+        while let Some(rate) = search.next() {
+            search.report(dut(rate));
+        }
+        search.result().unwrap()
+    }
+
+    /// Returns what was found, and how many probes and full trials that took.
+    fn narrowed(range: SearchRange, mut dut: impl FnMut(Qps, Length) -> Verdict) -> (Found, usize, usize) {
+        let mut search = NarrowedSearch::new(range, true);
+        let (mut probes, mut full) = (0, 0);
+        while let Some((rate, length)) = search.next() {
+            *(if length == Length::Probe { &mut probes } else { &mut full }) += 1;
+            assert!(probes + full < 300, "the search does not end");
+            search.report(dut(rate, length));
+        }
+        (search.result().unwrap(), probes, full)
+    }
+
+    fn verdict(passes: bool) -> Verdict {
+        if passes { Verdict::Passed } else { Verdict::Failed }
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_plain_search(capacity in 0u64..70_000, resolution in 1u64..50, slack in 0u64..3_000) {
+            // A probe is passed up to a little above the capacity.
+            let range = range(100, 65_536, resolution);
+            let expected = plain(range, |rate| verdict(rate.0 <= capacity));
+            let (found, ..) = narrowed(range, |rate, length| {
+                verdict(rate.0 <= capacity + if length == Length::Probe { slack } else { 0 })
+            });
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn equals_the_plain_search_where_it_is_not_monotonic(holes in prop::collection::btree_set(0u64..64, 0..40), probe_sees: bool) {
+            // Rates in a hole fail; a probe sees all holes, or every second one.
+            let range = range(1, 4_096, 1);
+            let fails = |rate: Qps| holes.contains(&(rate.0 / 64));
+            let expected = plain(range, |rate| verdict(!fails(rate)));
+            let (found, ..) = narrowed(range, |rate, length| {
+                let seen = length == Length::Full || probe_sees || rate.0 / 64 % 2 == 0;
+                verdict(!(fails(rate) && seen))
+            });
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn flaky_ones_end_and_the_neighbours_had_full_trials(seed: u64, capacity in 200u64..4_000) {
+            let mut state = seed | 1;
+            let mut full = BTreeMap::new();
+            let (found, ..) = narrowed(range(100, 4_096, 1), |rate, length| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let verdict = match state >> 60 {
+                    0 => Verdict::Failed,
+                    1 => Verdict::Invalid,
+                    _ => verdict(rate.0 <= capacity),
+                };
+                if length == Length::Full {
+                    full.insert(rate, verdict);
+                }
+                verdict
+            });
+            if let Some(highest) = found.highest {
+                prop_assert_eq!(full.get(&highest), Some(&Verdict::Passed));
+                if !found.lower_bound {
+                    prop_assert!(full.contains_key(&Qps(highest.0 + 1)), "the failure above was only probed");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn failures_cost_a_probe_each_and_one_full_trial() {
+        let (found, probes, full) = narrowed(range(100, 65_536, 1), |rate, _| verdict(rate.0 <= 100));
+        assert_eq!(found.highest, Some(Qps(100)));
+        assert_eq!((probes, full), (17, 2), "full trials at 100 and 101 only");
+    }
+}
