@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use method::units::Qps;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;
 
@@ -82,68 +83,71 @@ pub enum JournalError {
     },
 }
 
-/// An open journal.
-pub struct Journal {
+/// A file of JSON lines, appended and synced, used by one process at a time.
+pub struct Lines {
     path: PathBuf,
     file: File,
 }
 
-impl Journal {
-    /// Starts a journal; the file must not exist.
+impl Lines {
+    /// Starts a file, which must not exist.
     ///
     /// # Errors
     /// If it exists, or cannot be written.
-    pub fn create(path: &Path, plan: &SearchPlan) -> Result<Journal, JournalError> {
+    pub fn create(path: &Path) -> Result<Lines, JournalError> {
         let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(io_error("create", path))?;
-        let mut journal = Journal { path: path.into(), file };
-        journal.lock()?;
-        journal.append(&Entry::Plan(Box::new(plan.clone())))?;
+        let lines = Lines { path: path.into(), file };
+        lines.lock()?;
         // The name itself must survive a power loss too.
         if let Some(folder) = path.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
             File::open(folder).and_then(|f| f.sync_all()).map_err(io_error("sync the folder of", path))?;
         }
-        Ok(journal)
+        Ok(lines)
     }
 
-    /// Opens a journal to continue it; returns what stands in it. A last line without its end was being written when the
+    /// Opens a file to continue it; returns what stands in it. A last line without its end was being written when the
     /// process died; it is cut off.
     ///
     /// # Errors
-    /// If it cannot be read and written, is in use, or is no journal.
-    pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<Entry>), JournalError> {
+    /// If it cannot be read and written, is in use, or holds other lines than ours.
+    pub fn open<T: DeserializeOwned>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
         let file = OpenOptions::new().read(true).append(true).open(path).map_err(io_error("open", path))?;
-        let mut journal = Journal { path: path.into(), file };
-        journal.lock()?;
+        let mut lines = Lines { path: path.into(), file };
+        lines.lock()?;
         let mut bytes = Vec::new();
-        journal.file.read_to_end(&mut bytes).map_err(io_error("read", path))?;
-        let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
-        let mut entries = Vec::new();
-        for (n, line) in bytes[..whole].split_inclusive(|&b| b == b'\n').enumerate() {
-            let bad = |why: String| JournalError::Line { path: path.into(), line: n + 1, why };
-            entries.push(serde_json::from_slice::<Entry>(line).map_err(|e| bad(e.to_string()))?);
-        }
-        if entries.is_empty() {
-            let why = "it has no first line with the plan".to_owned();
-            return Err(JournalError::Line { path: path.into(), line: 1, why });
-        }
-        let Entry::Plan(plan) = entries.remove(0) else {
-            return Err(JournalError::Line { path: path.into(), line: 1, why: "the first line holds no plan".into() });
-        };
+        lines.file.read_to_end(&mut bytes).map_err(io_error("read", path))?;
+        let (entries, whole) = parse(&bytes, path)?;
         if whole < bytes.len() {
-            journal.file.set_len(whole as u64).map_err(io_error("cut the unfinished last line off", path))?;
+            lines.file.set_len(whole as u64).map_err(io_error("cut the unfinished last line off", path))?;
         }
-        Ok((journal, *plan, entries))
+        Ok((lines, entries))
+    }
+
+    /// What stands in a file, which somebody else may be writing.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds other lines than ours.
+    pub fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, JournalError> {
+        let bytes = std::fs::read(path).map_err(io_error("read", path))?;
+        Ok(parse(&bytes, path)?.0)
     }
 
     /// Appends a line and waits until it is on disk.
     ///
     /// # Errors
-    /// If it could not be written, for instance because the disk is full.
-    pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+    /// If it could not be written, for instance because the disk is full. What was written of it is taken back.
+    pub fn append(&mut self, entry: &impl Serialize) -> Result<(), JournalError> {
         let mut line = serde_json::to_vec(entry).map_err(io::Error::other).map_err(io_error("write", &self.path))?;
         line.push(b'\n');
+        let before = self.file.metadata().map(|m| m.len());
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
+        if written.is_err()
+            && let Ok(before) = before
+        {
+            // Half a line would make the next one unreadable; if this fails too, opening the file cuts it off.
+            let _ = self.file.set_len(before);
+        }
         written.map_err(io_error("write", &self.path))
     }
 
@@ -154,6 +158,59 @@ impl Journal {
 
     fn lock(&self) -> Result<(), JournalError> {
         self.file.try_lock().map_err(|_| JournalError::Busy { path: self.path.clone() })
+    }
+}
+
+/// The whole lines, and how many octets they take.
+fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<(Vec<T>, usize), JournalError> {
+    let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |end| end + 1);
+    let mut entries = Vec::new();
+    for (n, line) in bytes[..whole].split_inclusive(|&b| b == b'\n').enumerate() {
+        let bad = |why: String| JournalError::Line { path: path.into(), line: n + 1, why };
+        entries.push(serde_json::from_slice(line).map_err(|e| bad(e.to_string()))?);
+    }
+    Ok((entries, whole))
+}
+
+/// The open journal of a search.
+pub struct Journal(Lines);
+
+impl Journal {
+    /// Starts a journal; the file must not exist.
+    ///
+    /// # Errors
+    /// If it exists, or cannot be written.
+    pub fn create(path: &Path, plan: &SearchPlan) -> Result<Journal, JournalError> {
+        let mut journal = Journal(Lines::create(path)?);
+        journal.append(&Entry::Plan(Box::new(plan.clone())))?;
+        Ok(journal)
+    }
+
+    /// Opens a journal to continue it; returns what stands in it.
+    ///
+    /// # Errors
+    /// If it cannot be read and written, is in use, or is no journal of a search.
+    pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<Entry>), JournalError> {
+        let (lines, mut entries) = Lines::open::<Entry>(path)?;
+        let first = if entries.is_empty() { None } else { Some(entries.remove(0)) };
+        let Some(Entry::Plan(plan)) = first else {
+            let why = "the first line holds no plan".to_owned();
+            return Err(JournalError::Line { path: path.into(), line: 1, why });
+        };
+        Ok((Journal(lines), *plan, entries))
+    }
+
+    /// Appends a line and waits until it is on disk.
+    ///
+    /// # Errors
+    /// As [`Lines::append`].
+    pub fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.0.append(entry)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 

@@ -38,7 +38,8 @@ pub enum Host {
 impl Host {
     const ALL: [Host; 3] = [Host::Tester, Host::Dut, Host::Auth];
 
-    fn word(self) -> &'static str {
+    /// Its name on the command line.
+    pub fn word(self) -> &'static str {
         match self {
             Host::Tester => "tester",
             Host::Dut => "dut",

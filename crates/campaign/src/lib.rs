@@ -1,13 +1,28 @@
-//! Above single trials: a search with its journal, the three namespaces of the lab, and facts about the machine.
+//! Above single trials: searches with their journal, whole campaigns with their run folder and report, the lab.
 //!
 //! ```text
-//! SearchPlan ─► search::run ─► trial ─► journal (a line before and after each) ─► SearchResult
-//!                  ▲                        │
-//!                  └──────── resume ◄───────┘
+//! SearchPlan ─► search::run ─► trial ─► journal ─► SearchResult                        (one DUT that the user runs)
+//!
+//! plan ─► point ─► runner ──► site (AuthDNS, DUT) in a world (lab or loopback) ─► archive ─► results ─► report
+//!                    │  ▲       dut: how each server is run        processes       journal
+//!                    ▼  │
+//!             `dns64bench measure`
 //! ```
+//!
+//! `results` and `report` read the run folder only, and never measure.
 #![forbid(unsafe_code)]
 
+pub mod archive;
+pub mod dut;
 pub mod environment;
 pub mod journal;
 pub mod lab;
+pub mod plan;
+pub mod point;
+pub mod process;
+pub mod report;
+pub mod results;
+pub mod runner;
 pub mod search;
+pub mod site;
+pub mod world;

@@ -32,6 +32,10 @@ pub(crate) enum Command {
     SelfTest(SelfTest),
     /// Keep a number of queries in flight, and show how many are answered per second
     ClosedLoop(ClosedLoop),
+    /// A whole benchmark by plan: many searches of many servers, resumable
+    Campaign(Campaign),
+    /// The report of a campaign, or the comparison of several
+    Report(Report),
     /// AuthDNS: the authoritative server for all names of the tester
     Auth(Auth),
     /// A DNS64 imitation of known capacity, to hold the tester against the truth
@@ -210,6 +214,64 @@ pub(crate) struct SelfTest {
     /// Search for the highest rate that passes, up to this, instead; of the --repeat results the smallest counts
     #[arg(long, value_name = "QPS")]
     pub(crate) search_to: Option<Qps>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Campaign {
+    #[command(subcommand)]
+    pub(crate) action: CampaignAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CampaignAction {
+    /// Carry a plan out
+    Run {
+        /// The plan: a TOML file, or one of the ready ones: smoke, compulsory, paper
+        plan: PathBuf,
+        /// Run folder, which must not exist [default: the plan's name with -run]
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// Only print what would be done, as `campaign plan` does
+        #[arg(long)]
+        dry_run: bool,
+        /// No progress, only what goes wrong
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Go on with a campaign that was killed or interrupted
+    Resume {
+        /// Its run folder, or its plan
+        run: PathBuf,
+        /// No progress, only what goes wrong
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// What is done, and how much time the rest takes
+    Status {
+        /// Its run folder, or its plan
+        run: PathBuf,
+    },
+    /// Print every point of a plan, how many trials it takes and how long
+    Plan {
+        /// The plan
+        plan: PathBuf,
+    },
+    /// Print a ready plan, to begin one's own with
+    Show {
+        /// smoke, compulsory or paper
+        #[arg(value_parser = ["smoke", "compulsory", "paper"])]
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Report {
+    /// Run folders; several are compared
+    #[arg(required = true, value_name = "DIR")]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Where to write [default: the run folder; a comparison needs it]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,8 @@ fn main() -> ExitCode {
         Command::Search(a) => commands::search::run(*a),
         Command::SelfTest(a) => commands::self_test::run(&a),
         Command::ClosedLoop(a) => commands::closed_loop::run(&a),
+        Command::Campaign(a) => commands::campaign::run(&a),
+        Command::Report(a) => commands::report::run(&a),
         Command::Auth(a) => commands::auth::run(&a),
         Command::ReferenceDut(a) => commands::reference_dut::run(&a),
         Command::Zone(a) => commands::zone::run(&a),

@@ -1,0 +1,237 @@
+//! The run folder: everything that a campaign was told and found, and all that is needed to go on after it was killed.
+//!
+//! ```text
+//! plan.toml           as it was begun
+//! environment.json    the facts of `check`
+//! journal.jsonl       a line before and after every trial, synced
+//! servers/            configurations and logs of the DUTs, a folder per start
+//! running/            ids of processes, to be ended by the next run if this one is killed
+//! results.json        made from the journal at the end, and by `report`
+//! ```
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use method::narrow::Length;
+use method::units::Qps;
+use serde::{Deserialize, Serialize};
+use tester::authdns::counters::QueryCounters;
+use tester::measurer::result::TrialResult;
+
+use crate::environment::Environment;
+use crate::journal::{JournalError, Lines};
+use crate::plan::{Plan, PlanError};
+use crate::point::Point;
+
+/// A line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// What a server says that it is.
+    Version {
+        /// Name of the DUT.
+        dut: String,
+        /// First line of what it prints.
+        text: String,
+    },
+    /// A trial is about to begin.
+    Started(Step),
+    /// A trial has ended.
+    Finished(Box<Measured>),
+    /// Something happened that is no result: a server died or hung, a point cannot be measured.
+    Mishap {
+        /// Where.
+        point: Point,
+        /// What.
+        what: String,
+        /// The end of the server's log.
+        log: String,
+    },
+}
+
+/// Which trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Of which point.
+    pub point: Point,
+    /// Which repetition, from 0.
+    pub repeat: u32,
+    /// At which rate.
+    pub rate: Qps,
+    /// A probe, or of full length.
+    pub length: Length,
+}
+
+/// A trial and what was seen around it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Which.
+    #[serde(flatten)]
+    pub step: Step,
+    /// What the Measurer found.
+    pub trial: TrialResult,
+    /// What AuthDNS was asked meanwhile.
+    pub upstream: QueryCounters,
+    /// CPU use.
+    pub cpu: Cpu,
+    /// Page allocations of all NUMA nodes during the trial, where the kernel counts them.
+    pub numa: Option<Numa>,
+    /// What speaks against the tester, though the trial was not invalid.
+    pub warnings: Vec<String>,
+}
+
+/// CPU use during a trial, in cores.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Of the DUT, second by second.
+    pub dut: Vec<f64>,
+    /// Of AuthDNS, on average.
+    pub auth: f64,
+    /// Of the Measurer, on average.
+    pub tester: f64,
+}
+
+/// Counters of `/sys/devices/system/node/node*/numastat`, summed, as differences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numa {
+    /// Pages allocated on the node that was wanted.
+    pub hit: u64,
+    /// Pages allocated on another one.
+    pub miss: u64,
+}
+
+/// Why a run folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchiveError {
+    /// The system refused.
+    #[error("cannot {doing} {path}: {source}")]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The plan in it is none.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Its journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
+    let path = path.to_owned();
+    move |source| ArchiveError::Io { doing, path, source }
+}
+
+/// A run folder that is being written.
+pub struct Archive {
+    folder: PathBuf,
+    journal: Lines,
+}
+
+impl Archive {
+    /// Begins a run folder, which must not exist.
+    ///
+    /// # Errors
+    /// If it exists, or cannot be written.
+    pub fn create(folder: &Path, plan: &Plan) -> Result<Archive, ArchiveError> {
+        fs::create_dir(folder).map_err(io_error("create", folder))?;
+        for name in ["servers", "running"] {
+            let path = folder.join(name);
+            fs::create_dir(&path).map_err(io_error("create", &path))?;
+        }
+        let text = toml::to_string(plan).map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
+        write_whole(&folder.join("plan.toml"), text.as_bytes())?;
+        write_json(&folder.join("environment.json"), &Environment::observe())?;
+        let journal = Lines::create(&folder.join("journal.jsonl"))?;
+        Ok(Archive { folder: folder.into(), journal })
+    }
+
+    /// Opens a run folder to go on; returns what has been done.
+    ///
+    /// # Errors
+    /// If it is none, or in use.
+    pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
+        let plan = Plan::load(&folder.join("plan.toml"))?;
+        let (journal, entries) = Lines::open(&folder.join("journal.jsonl"))?;
+        Ok((Archive { folder: folder.into(), journal }, plan, entries))
+    }
+
+    /// Appends to the journal.
+    ///
+    /// # Errors
+    /// If it could not be written.
+    pub fn append(&mut self, entry: &Entry) -> Result<(), ArchiveError> {
+        Ok(self.journal.append(entry)?)
+    }
+
+    /// Where processes are noted.
+    pub fn registry(&self) -> PathBuf {
+        self.folder.join("running")
+    }
+
+    /// A new folder for a server's files.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
+        let servers = self.folder.join("servers");
+        let word: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        for n in 1.. {
+            let path = servers.join(format!("{}-{n}", word.to_lowercase()));
+            match fs::create_dir(&path) {
+                Ok(()) => return path.canonicalize().map_err(io_error("find", &path)),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(io_error("create", &path)(e)),
+            }
+        }
+        unreachable!("the loop has no end")
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// What a run folder holds, read while it may be written.
+///
+/// # Errors
+/// If it is no run folder.
+pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveError> {
+    let plan = Plan::load(&folder.join("plan.toml"))?;
+    let path = folder.join("environment.json");
+    let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
+    let environment = serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))?;
+    Ok((plan, environment, Lines::read(&folder.join("journal.jsonl"))?))
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// If it could not be written; then what was there before is still there.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write = || -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(io_error("write", path))
+}
+
+/// Writes a value as JSON, whole or not at all.
+///
+/// # Errors
+/// As [`write_whole`].
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveError> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
+    write_whole(path, text.as_bytes())
+}

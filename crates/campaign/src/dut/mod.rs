@@ -1,0 +1,221 @@
+//! The servers that a campaign measures: how each is configured, started and asked for its version.
+//!
+//! A driver is data: names, and functions from a [`Setting`] to configuration files and arguments. Starting, watching and
+//! stopping is the same for all ([`crate::server`]).
+
+mod bind;
+mod dns64d;
+mod knot_resolver;
+mod powerdns;
+mod unbound;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tester::measurer::expect::Prefix;
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// ISC BIND 9.
+    Bind,
+    /// NLnet Labs Unbound.
+    Unbound,
+    /// PowerDNS Recursor.
+    Powerdns,
+    /// CZ.NIC Knot Resolver (kresd, version 5).
+    KnotResolver,
+    /// Our own.
+    Dns64d,
+    /// Whatever the plan's commands start.
+    Custom,
+}
+
+/// Commands of the driver `custom`. `{listen}`, `{port}`, `{upstream}`, `{upstream-port}`, `{prefix}`, `{cores}` and `{folder}` are replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Custom {
+    /// Program and arguments; it stays in the foreground and ends on SIGTERM.
+    pub start: Vec<String>,
+    /// Prints its version, if given.
+    #[serde(default)]
+    pub version: Vec<String>,
+}
+
+/// What a server is to do.
+#[derive(Clone, Debug)]
+pub struct Setting<'a> {
+    /// Folder for its files.
+    pub folder: &'a Path,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// AuthDNS.
+    pub upstream: SocketAddr,
+    /// DNS64 prefix.
+    pub prefix: Prefix,
+    /// Cores, and so threads.
+    pub cores: usize,
+    /// Commands of the driver `custom`.
+    pub custom: Option<&'a Custom>,
+}
+
+/// How to run a server.
+struct Driver {
+    name: &'static str,
+    program: &'static str,
+    version: &'static [&'static str],
+    /// Arguments with which it checks its configuration, if it can.
+    check: Option<fn(&Setting<'_>) -> Vec<String>>,
+    configuration: fn(&Setting<'_>) -> (&'static str, String),
+    arguments: fn(&Setting<'_>) -> Vec<String>,
+}
+
+const CUSTOM: Driver = Driver {
+    name: "custom",
+    program: "",
+    version: &[],
+    check: None,
+    configuration: |_| ("none", String::new()),
+    arguments: |setting| setting.custom.map(|custom| setting.fill(&custom.start)).unwrap_or_default(),
+};
+
+impl Kind {
+    /// All that need no commands of the plan.
+    pub const ALL: [Kind; 5] = [Kind::Bind, Kind::Unbound, Kind::Powerdns, Kind::KnotResolver, Kind::Dns64d];
+
+    fn driver(self) -> &'static Driver {
+        match self {
+            Kind::Bind => &bind::DRIVER,
+            Kind::Unbound => &unbound::DRIVER,
+            Kind::Powerdns => &powerdns::DRIVER,
+            Kind::KnotResolver => &knot_resolver::DRIVER,
+            Kind::Dns64d => &dns64d::DRIVER,
+            Kind::Custom => &CUSTOM,
+        }
+    }
+
+    /// The server's name.
+    pub fn name(self) -> &'static str {
+        self.driver().name
+    }
+
+    /// Its program's name; empty for `custom`.
+    pub fn program(self) -> &'static str {
+        self.driver().program
+    }
+
+    /// Arguments that make it print its version.
+    pub fn version_arguments(self) -> &'static [&'static str] {
+        self.driver().version
+    }
+
+    /// Its configuration file: name and text.
+    pub fn configuration(self, setting: &Setting<'_>) -> (&'static str, String) {
+        (self.driver().configuration)(setting)
+    }
+
+    /// Its arguments; for `custom` the program is the first of them.
+    pub fn arguments(self, setting: &Setting<'_>) -> Vec<String> {
+        (self.driver().arguments)(setting)
+    }
+
+    /// Program and arguments with which the server itself checks its configuration, where there is such a thing.
+    pub fn check_arguments(self, setting: &Setting<'_>) -> Option<Vec<String>> {
+        self.driver().check.map(|check| check(setting))
+    }
+}
+
+impl Setting<'_> {
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).to_string_lossy().into_owned()
+    }
+
+    fn place(&self) -> String {
+        self.folder.to_string_lossy().into_owned()
+    }
+
+    /// Replaces the words in braces.
+    pub fn fill(&self, words: &[String]) -> Vec<String> {
+        let pairs = [
+            ("{listen}", self.listen.ip().to_string()),
+            ("{port}", self.listen.port().to_string()),
+            ("{upstream}", self.upstream.ip().to_string()),
+            ("{upstream-port}", self.upstream.port().to_string()),
+            ("{prefix}", self.prefix.to_string()),
+            ("{cores}", self.cores.to_string()),
+            ("{folder}", self.place()),
+        ];
+        let fill = |word: &String| pairs.iter().fold(word.clone(), |word, (name, value)| word.replace(name, value));
+        words.iter().map(fill).collect()
+    }
+}
+
+/// Where a program is: as given, beside this program, on the path, or among the system's own.
+pub fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.into());
+    }
+    let ours = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = ours.into_iter().chain(std::env::split_paths(&path)).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn setting(folder: &Path) -> Setting<'_> {
+        Setting {
+            folder,
+            listen: "[2001:2::1]:53".parse().unwrap(),
+            upstream: "198.18.0.2:53".parse().unwrap(),
+            prefix: "64:ff9b::/96".parse().unwrap(),
+            cores: 2,
+            custom: None,
+        }
+    }
+
+    /// What matters of each configuration. A change here changes what is measured.
+    #[test]
+    fn configurations_say_what_is_measured() {
+        for kind in Kind::ALL {
+            let (_, text) = kind.configuration(&setting(Path::new("/run/x")));
+            for word in ["2001:2::1", "198.18.0.2", "64:ff9b::"] {
+                assert!(text.contains(word), "{kind:?} has no {word}:\n{text}");
+            }
+            let arguments = kind.arguments(&setting(Path::new("/run/x"))).join(" ");
+            let both = format!("{text}{arguments}");
+            assert!(both.contains("/run/x"), "{kind:?}: {both}");
+            let threads = ["num-threads: 2", "threads=2", "threads = 2", "-n 2", "fork 2"];
+            assert!(kind == Kind::KnotResolver || threads.iter().any(|t| both.contains(t)), "{kind:?}: {both}");
+        }
+    }
+
+    #[test]
+    fn the_servers_own_checkers_accept_them() {
+        let folder = tempfile::tempdir().unwrap();
+        for kind in Kind::ALL {
+            let setting = setting(folder.path());
+            let Some(words) = kind.check_arguments(&setting) else { continue };
+            let Some(program) = find(Path::new(&words[0])) else {
+                eprintln!("SKIPPED {kind:?}: {} not found", words[0]);
+                continue;
+            };
+            let (name, text) = kind.configuration(&setting);
+            std::fs::write(folder.path().join(name), &text).unwrap();
+            let output = Command::new(program).args(&words[1..]).output().unwrap();
+            assert!(output.status.success(), "{kind:?}: {}\n{text}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    #[test]
+    fn custom_commands_are_filled_in() {
+        let custom = Custom { start: vec!["x".into(), "{listen}#{port}".into(), "-t{cores}".into()], version: vec![] };
+        let setting = Setting { custom: Some(&custom), ..setting(Path::new("/f")) };
+        assert_eq!(Kind::Custom.arguments(&setting), ["x", "2001:2::1#53", "-t2"]);
+    }
+}

@@ -1,0 +1,352 @@
+//! A campaign's plan (TOML): which servers, what to measure of them, how long and how often.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use method::selftest::MIN_DELTA;
+use method::units::{Qps, Share};
+use serde::{Deserialize, Serialize};
+use tester::measurer::expect::Prefix;
+
+use crate::dut::{Custom, Kind};
+
+/// Plans that are ready to use: their names and texts.
+pub const READY: [(&str, &str); 3] = [
+    ("smoke", include_str!("../plans/smoke.toml")),
+    ("compulsory", include_str!("../plans/compulsory.toml")),
+    ("paper", include_str!("../plans/paper.toml")),
+];
+
+/// A whole campaign.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// What the report calls it.
+    pub name: String,
+    /// Where tester, DUT and AuthDNS run.
+    #[serde(default)]
+    pub topology: Topology,
+    /// Who runs on which CPUs.
+    #[serde(default)]
+    pub cpus: Cpus,
+    /// What all trials have in common.
+    #[serde(default)]
+    pub trial: Trial,
+    /// How rates are searched for.
+    #[serde(default)]
+    pub search: Searching,
+    /// The self-test; without it every result is a lower bound at best.
+    #[serde(default)]
+    pub self_test: Option<SelfTest>,
+    /// What to measure of each DUT.
+    #[serde(default)]
+    pub measure: Measure,
+    /// The DUTs, in order.
+    #[serde(rename = "dut")]
+    pub duts: Vec<DutPlan>,
+}
+
+/// Where things run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topology {
+    /// Three network namespaces on this machine.
+    #[default]
+    Lab,
+    /// All on loopback, on ports that are free.
+    Loopback,
+}
+
+/// CPUs by number; empty: any.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cpus {
+    /// Of the Measurer.
+    pub tester: Vec<usize>,
+    /// Of AuthDNS.
+    pub auth: Vec<usize>,
+    /// Of the DUT: as many of them, from the first on, as the point has cores.
+    pub dut: Vec<usize>,
+}
+
+/// What all trials have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Trial {
+    /// How long each sends; RFC 8219 §9.2: at least 60 s.
+    #[serde(with = "humantime_serde")]
+    pub duration: Duration,
+    /// RFC 8219 §9.2: at most 1 s.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+    /// Between trials.
+    #[serde(with = "humantime_serde")]
+    pub pause: Duration,
+    /// DNS64 prefix that the DUTs are given, and that their addresses must have.
+    pub prefix: Prefix,
+    /// Sender/receiver pairs of the Measurer.
+    pub threads: u16,
+    /// UDP source ports.
+    pub source_ports: u16,
+    /// How far from its time a query may leave so that it can leave together with others.
+    #[serde(with = "humantime_serde")]
+    pub max_burst: Duration,
+}
+
+impl Default for Trial {
+    fn default() -> Trial {
+        Trial {
+            duration: Duration::from_secs(60),
+            timeout: Duration::from_secs(1),
+            pause: Duration::from_secs(10),
+            prefix: "64:ff9b::/96".parse().expect("a constant"),
+            threads: 1,
+            source_ports: tester::measurer::plan::DEFAULT_SOURCE_PORTS,
+            max_burst: Duration::from_micros(50),
+        }
+    }
+}
+
+/// How rates are searched for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Searching {
+    /// Lowest rate.
+    pub min: Qps,
+    /// Highest rate, unless the DUT says otherwise.
+    pub max: Qps,
+    /// How close the result must be to the lowest rate that failed.
+    pub resolution: Qps,
+    /// Searches of each point; RFC 8219 §9.2: at least 20.
+    pub repeat: u32,
+    /// How often a trial that the tester spoiled is tried again.
+    pub invalid_retries: u32,
+    /// Length of the short trial before each full one; none: full trials only.
+    #[serde(with = "humantime_serde")]
+    pub probe: Option<Duration>,
+}
+
+impl Default for Searching {
+    fn default() -> Searching {
+        Searching { min: Qps(100), max: Qps(131_072), resolution: Qps(1), repeat: 20, invalid_retries: 3, probe: None }
+    }
+}
+
+/// The self-test (RFC 8219 §9.2.1).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SelfTest {
+    /// Lowest rate.
+    pub min: Qps,
+    /// Highest rate.
+    pub max: Qps,
+    /// Resolution.
+    pub resolution: Qps,
+    /// Searches; the smallest result counts.
+    pub repeat: u32,
+    /// Reserve δ.
+    pub delta: f64,
+}
+
+impl Default for SelfTest {
+    fn default() -> SelfTest {
+        SelfTest { min: Qps(1_000), max: Qps(500_000), resolution: Qps(1_000), repeat: 3, delta: MIN_DELTA }
+    }
+}
+
+/// What to measure of each DUT. The worst case, 0 % AAAA and 0 % cached on the first number of cores, is always measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Measure {
+    /// Numbers of cores (and DUT threads) for the worst case; the first is that of everything else. None: one core.
+    pub cores: Vec<usize>,
+    /// AAAA shares (α) at 0 % cached.
+    pub aaaa_shares: Vec<Share>,
+    /// Cached shares (β) at 0 % AAAA.
+    pub cached_shares: Vec<Share>,
+    /// Every combination of both lists too.
+    pub table: bool,
+    /// Acceptance ratios below 1 for the worst case; not RFC 8219 compliant.
+    pub acceptance: Vec<f64>,
+    /// CPU use and latency at shares of the measured maximum.
+    pub loads: Option<Loads>,
+}
+
+/// Trials at shares of the worst case's median: CPU use (CPRDP, seed 001) and latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Loads {
+    /// Which shares.
+    pub shares: Vec<Share>,
+    /// How long; seed 001: 180 s.
+    #[serde(with = "humantime_serde")]
+    pub duration: Duration,
+    /// The initial transient, which the CPU figures leave out; seed 001: 60 s.
+    #[serde(with = "humantime_serde")]
+    pub transient: Duration,
+    /// How often each.
+    pub repeat: u32,
+}
+
+/// A DUT.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DutPlan {
+    /// What it is.
+    pub driver: Kind,
+    /// What the report calls it; none: the driver's name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its program, if it is not the one on the path.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+    /// Highest rate to search.
+    #[serde(default)]
+    pub max: Option<Qps>,
+    /// Commands of the driver `custom`.
+    #[serde(default)]
+    pub custom: Option<Custom>,
+}
+
+impl DutPlan {
+    /// What the report calls it.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.driver.name())
+    }
+}
+
+/// Why a plan cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// It cannot be read.
+    #[error("cannot read the plan {path}: {source}; ready plans are smoke, compulsory and paper")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It is no plan.
+    #[error("{path}: {why}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        why: String,
+    },
+    /// It is one, and makes no sense.
+    #[error("{path}: {why}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+}
+
+impl Plan {
+    /// Reads a plan: a file, or the name of a ready one.
+    ///
+    /// # Errors
+    /// If there is no such plan, or it is none, or contradicts itself.
+    pub fn load(path: &Path) -> Result<Plan, PlanError> {
+        let ready = READY.iter().find(|(name, _)| path.as_os_str() == *name && !path.exists());
+        match ready {
+            Some((_, text)) => Plan::parse(text, path),
+            None => {
+                let text =
+                    std::fs::read_to_string(path).map_err(|source| PlanError::Read { path: path.into(), source })?;
+                Plan::parse(&text, path)
+            }
+        }
+    }
+
+    /// Reads a plan from its text; `path` is named in errors.
+    ///
+    /// # Errors
+    /// As [`Plan::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
+        let plan: Plan =
+            toml::from_str(text).map_err(|e| PlanError::Syntax { path: path.into(), why: e.to_string() })?;
+        plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
+        Ok(plan)
+    }
+
+    /// Numbers of cores, the first of which is that of all points but the scale-up's.
+    pub fn cores(&self) -> Vec<usize> {
+        if self.measure.cores.is_empty() { vec![1] } else { self.measure.cores.clone() }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.duts.is_empty() {
+            return Err("there is no [[dut]]; write for example [[dut]] with driver = \"unbound\"".into());
+        }
+        let mut names = BTreeSet::new();
+        for dut in &self.duts {
+            if !names.insert(dut.name()) {
+                return Err(format!("two DUTs are called {}; give one a name of its own", dut.name()));
+            }
+            match (dut.driver, &dut.custom) {
+                (Kind::Custom, None) => {
+                    return Err(format!("[[dut]] {}: driver custom needs [dut.custom]", dut.name()));
+                }
+                (Kind::Custom, Some(_)) | (_, None) => {}
+                (_, Some(_)) => return Err(format!("[[dut]] {}: [dut.custom] is for driver custom only", dut.name())),
+            }
+        }
+        let search = &self.search;
+        if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
+            return Err("[search]: min must not be above max, resolution and repeat be 1 at least".into());
+        }
+        if self.trial.duration.is_zero() || self.trial.timeout.is_zero() || self.trial.threads == 0 {
+            return Err("[trial]: duration, timeout and threads must be more than nothing".into());
+        }
+        if let Some(ratio) = self.measure.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0)) {
+            return Err(format!("[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"));
+        }
+        let most = self.cores().into_iter().max().unwrap_or(1);
+        if self.cores().contains(&0) || !self.cpus.dut.is_empty() && most > self.cpus.dut.len() {
+            return Err(format!("[measure] cores: {most} of the {} CPUs in [cpus] dut", self.cpus.dut.len()));
+        }
+        if let Some(loads) = &self.measure.loads
+            && (loads.transient >= loads.duration || loads.repeat == 0)
+        {
+            return Err("[measure.loads]: transient must be shorter than duration, repeat 1 at least".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_plans_are_plans() {
+        for (name, _) in READY {
+            Plan::load(Path::new(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+        let compulsory = Plan::load(Path::new("compulsory")).unwrap();
+        assert_eq!((compulsory.trial.clone(), compulsory.search.repeat), (Trial::default(), 20));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let bad = |text: &str, hint: &str| {
+            let error = Plan::parse(text, Path::new("p.toml")).unwrap_err().to_string();
+            assert!(error.contains("p.toml") && error.contains(hint), "{error}");
+        };
+        bad("name = 'x'\n", "dut");
+        bad("name = 'x'\ndut = []\n", "[[dut]]");
+        bad("name = 'x'\nspeed = 1\n[[dut]]\ndriver = 'unbound'\n", "speed");
+        bad("name = 'x'\n[[dut]]\ndriver = 'powerdms'\n", "powerdms");
+        bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'unbound'\n", "two DUTs");
+        bad("name = 'x'\n[[dut]]\ndriver = 'custom'\n", "[dut.custom]");
+        bad("name = 'x'\n[search]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "min");
+        bad("name = 'x'\n[measure]\nacceptance = [1.5]\n[[dut]]\ndriver = 'unbound'\n", "1.5");
+        bad("name = 'x'\n[measure]\naaaa-shares = [0.123]\n[[dut]]\ndriver = 'unbound'\n", "0.123");
+        bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
+    }
+}

@@ -1,0 +1,251 @@
+//! From results to figures: which there are, and what is in them.
+
+use method::stats::Summary;
+
+use super::chart::{Dot, Figure, Series, Shape};
+use super::{Run, percent};
+use crate::point::Conditions;
+use crate::results::{DutResult, LoadResult, PointResult};
+
+/// All figures that the runs have data for.
+pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
+    let mut all = Vec::new();
+    all.extend(worst_case(runs));
+    all.extend(curve(runs, "scale-up", "Scale-up: worst case over cores", "cores", |c| {
+        c.is_worst_case().then_some(c.cores as f64)
+    }));
+    all.extend(curve(
+        runs,
+        "aaaa",
+        "Worst case with a share of names that have AAAA records",
+        "AAAA share α, %",
+        |c| (c.cached.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.aaaa.per_hundred())),
+    ));
+    all.extend(curve(runs, "cached", "Worst case with a share of cached names", "cached share β, %", |c| {
+        (c.aaaa.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.cached.per_hundred()))
+    }));
+    all.extend(curve(
+        runs,
+        "acceptance",
+        "Worst case by acceptance ratio (not RFC 8219 compliant below 1)",
+        "accepted, %",
+        |c| (c.aaaa.per_hundred() == 0 && c.cached.per_hundred() == 0).then_some(c.accept * 100.0),
+    ));
+    for (run, dut) in each_dut(runs) {
+        all.extend(heat(run, dut, runs.len() > 1));
+    }
+    all.extend(load_bars(
+        runs,
+        "cprdp",
+        "Queries per second for each core in use (CPRDP)",
+        "queries/s per core",
+        |load| {
+            let cpu = load.cpu.as_ref().filter(|cpu| cpu.median > 0.0)?;
+            let rate = load.rate.0 as f64;
+            Some((rate / cpu.median, (rate / cpu.max.max(1e-9), rate / cpu.min.max(1e-9))))
+        },
+    ));
+    all.extend(load_bars(runs, "cpu", "CPU use of the DUT", "cores in use", |load| {
+        load.cpu.as_ref().map(|cpu| (cpu.median, (cpu.min, cpu.max)))
+    }));
+    all.extend(transient(runs));
+    for (file, title, i) in [("latency-p50", "Median", 0), ("latency-p99", "99th percentile", 1)] {
+        let title = format!("{title} of the round-trip time against load");
+        all.extend(latency(runs, file, &title, i));
+    }
+    all
+}
+
+fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)> {
+    runs.iter().flat_map(|run| run.results.duts.iter().map(move |dut| (run, dut)))
+}
+
+/// The name of a DUT in a legend: with its run where there are several.
+fn legend(run: &Run, dut: &str, many: bool) -> String {
+    if many { format!("{dut} ({})", run.name) } else { dut.into() }
+}
+
+fn dot(x: f64, summary: &Summary) -> Dot {
+    Dot { x, y: summary.median, range: (summary.min, summary.max) }
+}
+
+fn worst_case(runs: &[Run]) -> Option<Figure> {
+    let mut groups: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
+    for (r, run) in runs.iter().enumerate() {
+        for dut in &run.results.duts {
+            let Some(point) = worst_point(run, dut) else { continue };
+            let group = groups.iter().position(|g| *g == dut.name).unwrap_or_else(|| {
+                groups.push(dut.name.clone());
+                groups.len() - 1
+            });
+            series[r].dots.push(dot(group as f64, &point.summary));
+        }
+    }
+    (!groups.is_empty()).then(|| Figure {
+        file: "worst-case".into(),
+        title: "Worst case: 0 % AAAA, 0 % cached".into(),
+        x_label: "DUT".into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Bars { groups, series },
+    })
+}
+
+fn worst_point<'a>(run: &Run, dut: &'a DutResult) -> Option<&'a PointResult> {
+    let cores = run.results.plan.cores()[0];
+    dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.cores == cores)
+}
+
+/// A curve for each DUT over what `x` makes of the conditions; none where no DUT has two points.
+fn curve(
+    runs: &[Run],
+    file: &str,
+    title: &str,
+    x_label: &str,
+    x: impl Fn(&Conditions) -> Option<f64>,
+) -> Option<Figure> {
+    let mut series = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let first = run.results.plan.cores()[0];
+        let mut dots: Vec<Dot> = dut
+            .points
+            .iter()
+            .filter(|p| file == "scale-up" || p.conditions.cores == first)
+            .filter_map(|p| Some(dot(x(&p.conditions)?, &p.summary)))
+            .collect();
+        dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+        if dots.len() > 1 {
+            series.push(Series { name: legend(run, &dut.name, runs.len() > 1), dots });
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: x_label.into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Lines(series),
+    })
+}
+
+fn heat(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
+    let (aaaa, cached) = axes(run);
+    let rows: Vec<(String, Vec<Option<f64>>)> = aaaa
+        .iter()
+        .map(|&a| {
+            let value = |b: &u8| cell(run, dut, a, *b).map(|p| p.summary.median);
+            (percent(a), cached.iter().map(value).collect())
+        })
+        .collect();
+    let filled = rows.iter().flat_map(|(_, values)| values).flatten().count();
+    (run.results.plan.measure.table && filled > 0).then(|| Figure {
+        file: format!(
+            "table-{}",
+            legend(run, &dut.name, many).to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+        ),
+        title: format!("{}: queries/s by AAAA share and cached share", legend(run, &dut.name, many)),
+        x_label: "cached share β".into(),
+        y_label: "AAAA share α".into(),
+        shape: Shape::Heat { columns: cached.iter().map(|&b| percent(b)).collect(), rows },
+    })
+}
+
+/// The shares of the α×β table, 0 included.
+pub(super) fn axes(run: &Run) -> (Vec<u8>, Vec<u8>) {
+    let m = &run.results.plan.measure;
+    let with_zero = |shares: &[method::units::Share]| {
+        let mut all: Vec<u8> = std::iter::once(0).chain(shares.iter().map(|s| s.per_hundred())).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    (with_zero(&m.aaaa_shares), with_zero(&m.cached_shares))
+}
+
+/// The point at an AAAA share and a cached share. With everything cached the AAAA share does not matter.
+pub(super) fn cell<'a>(run: &Run, dut: &'a DutResult, aaaa: u8, cached: u8) -> Option<&'a PointResult> {
+    let cores = run.results.plan.cores()[0];
+    let aaaa = if cached == 100 { 0 } else { aaaa };
+    dut.points.iter().find(|p| {
+        let c = &p.conditions;
+        c.cores == cores && c.accept >= 1.0 && c.aaaa.per_hundred() == aaaa && c.cached.per_hundred() == cached
+    })
+}
+
+type Value = (f64, (f64, f64));
+
+fn load_bars(
+    runs: &[Run],
+    file: &str,
+    title: &str,
+    y_label: &str,
+    value: fn(&LoadResult) -> Option<Value>,
+) -> Option<Figure> {
+    let mut shares: Vec<u8> = each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
+    shares.sort_unstable();
+    shares.dedup();
+    let mut series = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let dots: Vec<Dot> = dut
+            .loads
+            .iter()
+            .filter_map(|load| {
+                let (y, range) = value(load)?;
+                let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
+                Some(Dot { x: x as f64, y, range })
+            })
+            .collect();
+        if !dots.is_empty() {
+            series.push(Series { name: legend(run, &dut.name, runs.len() > 1), dots });
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: "share of the DUT's worst-case maximum".into(),
+        y_label: y_label.into(),
+        shape: Shape::Bars { groups: shares.iter().map(|&s| percent(s)).collect(), series },
+    })
+}
+
+/// CPU use second by second of the lowest load of each DUT.
+fn transient(runs: &[Run]) -> Option<Figure> {
+    let mut series = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let Some(load) = dut.loads.iter().find(|load| load.cpu_by_second.len() > 1) else { continue };
+        let dots = load.cpu_by_second.iter().enumerate();
+        let dots = dots.map(|(i, &y)| Dot { x: (i + 1) as f64, y, range: (y, y) }).collect();
+        let name = format!("{} at {}", legend(run, &dut.name, runs.len() > 1), percent(load.share.per_hundred()));
+        series.push(Series { name, dots });
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: "cpu-transient".into(),
+        title: "CPU use of the DUT from the start of a trial on".into(),
+        x_label: "seconds".into(),
+        y_label: "cores in use".into(),
+        shape: Shape::Lines(series),
+    })
+}
+
+fn latency(runs: &[Run], file: &str, title: &str, which: usize) -> Option<Figure> {
+    let mut series = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let dots: Vec<Dot> = dut
+            .loads
+            .iter()
+            .filter_map(|load| {
+                let y = load.rtt_us?[which] / 1000.0;
+                Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y) })
+            })
+            .collect();
+        if !dots.is_empty() {
+            series.push(Series { name: legend(run, &dut.name, runs.len() > 1), dots });
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: "load, % of the DUT's worst-case maximum".into(),
+        y_label: "ms".into(),
+        shape: Shape::Lines(series),
+    })
+}

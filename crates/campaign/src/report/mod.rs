@@ -1,0 +1,251 @@
+//! The report: reads run folders, and never measures. One page that needs no network, and its tables and figures as files.
+//!
+//! ```text
+//! run folder ─► archive::read ─► Results ─┬─► tables ──► report.html, tables.md, tables.tex, results.csv
+//!                                         └─► figures ─► report.html, figures/*.svg
+//! ```
+
+pub mod chart;
+mod figures;
+mod table;
+mod tables;
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::archive::{self, ArchiveError, write_json, write_whole};
+use crate::results::{PointResult, Results};
+use chart::{escape, number};
+
+/// A run and what a comparison calls it.
+pub struct Run {
+    /// Its folder's name.
+    pub name: String,
+    /// What it found.
+    pub results: Results,
+}
+
+impl Run {
+    /// Reads a run folder, be the run complete or not.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
+        let (plan, environment, entries) = archive::read(folder)?;
+        let name = folder.file_name().map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
+        Ok(Run { name, results: Results::compute(&plan, &environment, &entries) })
+    }
+}
+
+/// Writes the report of one run, or the comparison of several, into `folder`; returns the page's path.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
+    let figures_folder = folder.join("figures");
+    fs::create_dir_all(&figures_folder).map_err(|source| ArchiveError::Io {
+        doing: "create",
+        path: figures_folder.clone(),
+        source,
+    })?;
+    let figures = figures::figures(runs);
+    for figure in &figures {
+        write_whole(&figures_folder.join(format!("{}.svg", figure.file)), figure.svg(true).as_bytes())?;
+    }
+    let (mut markdown, mut latex) = (String::new(), String::new());
+    latex += "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\\begin{document}\n\\footnotesize\n\n";
+    for run in runs {
+        let _ = writeln!(markdown, "## {}\n\n{}\n", run.name, summary(run).join("\n\n"));
+        for point in &run.results.noncompliance {
+            let _ = writeln!(markdown, "Not RFC 8219 compliant: {point}\n");
+        }
+        for table in tables::tables(run).into_iter().chain([tables::environment(run)]) {
+            markdown += &table.markdown();
+            latex += &table.latex();
+        }
+    }
+    latex += "\\end{document}\n";
+    write_whole(&folder.join("tables.md"), markdown.as_bytes())?;
+    write_whole(&folder.join("tables.tex"), latex.as_bytes())?;
+    write_whole(&folder.join("results.csv"), csv(runs).as_bytes())?;
+    if let [run] = runs {
+        write_json(&folder.join("results.json"), &run.results)?;
+    }
+    let page = folder.join("report.html");
+    write_whole(&page, html(runs, &figures).as_bytes())?;
+    Ok(page)
+}
+
+fn percent(share: u8) -> String {
+    format!("{share} %")
+}
+
+/// The verdict in words.
+fn summary(run: &Run) -> Vec<String> {
+    let mut lines = Vec::new();
+    let r = &run.results;
+    let mut ranked: Vec<(&str, &PointResult)> = r
+        .duts
+        .iter()
+        .filter_map(|dut| {
+            let cores = r.plan.cores()[0];
+            let worst = |p: &&PointResult| p.conditions.is_worst_case() && p.conditions.cores == cores;
+            Some((dut.name.as_str(), dut.points.iter().find(worst)?))
+        })
+        .collect();
+    ranked.sort_by(|a, b| b.1.summary.median.total_cmp(&a.1.summary.median));
+    if let [(first, best), rest @ ..] = &ranked[..] {
+        let at_least = if best.lower_bound_reasons.is_empty() { "" } else { "at least " };
+        let mut line = format!("In the worst case {first} answers {at_least}{} queries/s", number(best.summary.median));
+        for (name, point) in rest {
+            let times = best.summary.median / point.summary.median.max(1.0);
+            let _ = write!(line, ", {name} {} (a factor of {times:.2} less)", number(point.summary.median));
+        }
+        lines.push(line + ".");
+    }
+    for (name, point) in &ranked {
+        for reason in &point.lower_bound_reasons {
+            lines.push(format!("{name} may do more: {reason}."));
+        }
+    }
+    lines.push(match &r.self_test {
+        Some(test) => match test.allows {
+            Some(allows) => {
+                format!("The self-test vouches for the tester up to {} queries/s.", number(allows.0 as f64))
+            }
+            None => "The tester did not pass its self-test: every result is a lower bound.".into(),
+        },
+        None => "There was no self-test: nothing vouches for the tester.".into(),
+    });
+    if !r.complete {
+        lines.push("This run is not complete: some points of the plan are missing or have fewer searches.".into());
+    }
+    if r.noncompliance.is_empty() {
+        lines.push("All of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise.".into());
+    }
+    lines
+}
+
+fn csv(runs: &[Run]) -> String {
+    let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+    let mut out = "run,dut,version,cores,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,lower_bound,\
+                   real_aaaa_share,real_cached_share,upstream_per_query\n"
+        .to_owned();
+    for run in runs {
+        for dut in &run.results.duts {
+            for p in &dut.points {
+                let (c, s) = (&p.conditions, &p.summary);
+                let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+                let _ = writeln!(
+                    out,
+                    "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                    quote(&run.name),
+                    quote(&dut.name),
+                    quote(&dut.version),
+                    c.cores,
+                    c.aaaa,
+                    c.cached,
+                    c.accept,
+                    s.n,
+                    s.median,
+                    s.p1,
+                    s.p99,
+                    s.min,
+                    s.max,
+                    option(s.dispersion_pct),
+                    !p.lower_bound_reasons.is_empty(),
+                    option(p.real_aaaa),
+                    option(p.real_cached),
+                    option(p.upstream_per_query)
+                );
+            }
+        }
+    }
+    out
+}
+
+const PAGE_STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#d8d8d8;--soft:#f4f4f2;--warn:#8a4b00}\
+@media(prefers-color-scheme:dark){:root{--ink:#e8e8e6;--paper:#17181a;--line:#3a3c40;--soft:#222427;--warn:#ffb454}\
+.fig .c0,.fig .cell{fill:#4aa8ff}.fig .s0{stroke:#4aa8ff}}\
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:0 auto;padding:1rem}\
+h1,h2,h3{line-height:1.2}h2{border-bottom:1px solid var(--line);padding-bottom:.2rem;margin-top:2.5rem}\
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}\
+th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
+th:first-child,td:first-child{text-align:left}.words td{white-space:normal;text-align:left}.words th{text-align:left}\
+.note{color:var(--ink);opacity:.75;font-size:.9rem}.mark{color:var(--warn);font-weight:600}\
+figure{margin:1.5rem 0}figcaption{font-weight:600;margin-bottom:.3rem}svg{width:100%;height:auto;display:block}\
+pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}\
+.summary{background:var(--soft);padding:.6rem 1rem;border-radius:.5rem}";
+
+fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
+    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let title = escape(&format!("DNS64 benchmark: {}", names.join(" and ")));
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{PAGE_STYLE}{}</style></head><body><h1>{title}</h1>\n",
+        chart::STYLE
+    );
+    for run in runs {
+        let _ = write!(out, "<div class=\"summary\">");
+        if runs.len() > 1 {
+            let _ = write!(out, "<h2>{}</h2>", escape(&run.name));
+        }
+        for line in summary(run) {
+            let _ = write!(out, "<p>{}</p>", escape(&line));
+        }
+        if !run.results.noncompliance.is_empty() {
+            let points: Vec<String> = run.results.noncompliance.iter().map(|p| escape(p)).collect();
+            let _ = write!(out, "<p><span class=\"mark\">Not RFC 8219 compliant:</span> {}.</p>", points.join("; "));
+        }
+        out.push_str("</div>\n");
+    }
+    out.push_str("<h2>Figures</h2>\n<p class=\"note\">Medians; the bars of errors reach from the smallest to the largest result.");
+    if runs.iter().any(|run| !run.results.noncompliance.is_empty()) {
+        out.push_str(" <span class=\"mark\">Not RFC 8219 compliant, see above.</span>");
+    }
+    out.push_str("</p>\n");
+    for figure in figures {
+        let caption = escape(&figure.title);
+        let _ = writeln!(out, "<figure><figcaption>{caption}</figcaption>{}</figure>", figure.svg(false));
+    }
+    for run in runs {
+        let name = if runs.len() > 1 { format!(": {}", escape(&run.name)) } else { String::new() };
+        let _ = writeln!(out, "<h2>Tables{name}</h2>");
+        if !run.results.noncompliance.is_empty() {
+            out.push_str("<p class=\"note mark\">Not RFC 8219 compliant, see above.</p>");
+        }
+        for table in tables::tables(run) {
+            let _ = writeln!(out, "{}", table.html());
+        }
+        for (i, warning) in run.results.health.warnings.iter().enumerate() {
+            let head = if i == 0 { "<h3>Warnings</h3>" } else { "" };
+            let _ = writeln!(out, "{head}<p class=\"note\">{}</p>", escape(warning));
+        }
+        mishaps(&mut out, run);
+        let _ = writeln!(out, "<div class=\"words\">{}</div>", tables::environment(run).html());
+        let plan = toml::to_string(&run.results.plan).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "<h3>How to repeat it</h3><p>Save the plan as plan.toml, then:</p><pre>dns64bench campaign run plan.toml\n\
+             dns64bench report plan-run</pre><pre>{}</pre>",
+            escape(&plan)
+        );
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn mishaps(out: &mut String, run: &Run) {
+    if run.results.mishaps.is_empty() {
+        return;
+    }
+    out.push_str("<h3>What happened besides</h3>");
+    for mishap in &run.results.mishaps {
+        let _ = writeln!(out, "<p>{}: {}</p>", escape(&mishap.point), escape(&mishap.what));
+        if !mishap.log.trim().is_empty() {
+            let _ = writeln!(out, "<pre>{}</pre>", escape(mishap.log.trim()));
+        }
+    }
+}

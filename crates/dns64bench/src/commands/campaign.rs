@@ -1,0 +1,187 @@
+//! `campaign`: plans carried out, resumed, and looked at.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use campaign::archive::{self, Archive, Entry, Measured, Step};
+use campaign::plan::{Plan, READY};
+use campaign::point::Point;
+use campaign::report::{Run, write};
+use campaign::results::is_complete;
+use campaign::runner::{self, CampaignError, Watcher};
+use indicatif::{ProgressBar, ProgressStyle};
+use method::units::Qps;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::args::{Campaign, CampaignAction};
+use crate::output::{Failure, Outcome, word};
+
+pub(crate) fn run(args: &Campaign) -> Outcome {
+    match &args.action {
+        CampaignAction::Run { plan, dry_run: true, .. } | CampaignAction::Plan { plan } => {
+            print_plan(&Plan::load(plan).map_err(Failure::usage)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        CampaignAction::Run { plan: path, dir, quiet, .. } => {
+            let plan = Plan::load(path).map_err(Failure::usage)?;
+            let folder = dir.clone().unwrap_or_else(|| folder_of(path));
+            if folder.exists() {
+                let folder = folder.display();
+                return Err(Failure::usage(anyhow!(
+                    "{folder} exists; go on with it: dns64bench campaign resume {folder}, or give another one: --dir"
+                )));
+            }
+            let archive = Archive::create(&folder, &plan).map_err(Failure::environment)?;
+            carry_out(&plan, archive, Vec::new(), *quiet)
+        }
+        CampaignAction::Resume { run, quiet } => {
+            let (archive, plan, done) = Archive::open(&existing(run)).map_err(Failure::usage)?;
+            carry_out(&plan, archive, done, *quiet)
+        }
+        CampaignAction::Status { run } => {
+            let (plan, _, entries) = archive::read(&existing(run)).map_err(Failure::usage)?;
+            print_status(&plan, &entries);
+            Ok(ExitCode::SUCCESS)
+        }
+        CampaignAction::Show { name } => {
+            let text = READY.iter().find(|(ready, _)| ready == name).map_or("", |(_, text)| text);
+            print!("{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The run folder of a plan, unless the user names one: in this folder, with the plan's name.
+fn folder_of(plan: &Path) -> PathBuf {
+    let stem = plan.file_stem().map_or_else(|| "campaign".into(), |stem| stem.to_string_lossy().into_owned());
+    PathBuf::from(format!("{stem}-run"))
+}
+
+/// The run folder that the user means, be it by the folder or by the plan.
+fn existing(run: &Path) -> PathBuf {
+    if run.is_dir() { run.into() } else { folder_of(run) }
+}
+
+fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Outcome {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::environment)?;
+    }
+    let mut terminal = Terminal::new(plan, &done, quiet, interrupted);
+    let archive = runner::run(plan, archive, done, &mut terminal).map_err(|error| match error {
+        CampaignError::Trial { .. } => Failure::usage(error),
+        _ => Failure::environment(error),
+    })?;
+    terminal.bar.finish_and_clear();
+    let run = Run::read(archive.folder()).map_err(Failure::environment)?;
+    let page = write(&[run], archive.folder()).map_err(Failure::environment)?;
+    println!("{}", page.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_plan(plan: &Plan) {
+    println!("{:>7} {:>12}  point", "trials", "about");
+    let mut sum = Duration::ZERO;
+    for point in plan.points() {
+        let (trials, time) = plan.effort(&point);
+        sum += time;
+        println!("{trials:>7} {:>12}  {point}", rounded(time));
+    }
+    println!("{:>7} {:>12}  in all, if no trial is repeated", "", rounded(sum));
+}
+
+fn print_status(plan: &Plan, entries: &[Entry]) {
+    let mut left = Duration::ZERO;
+    for point in plan.points() {
+        let trials = entries.iter().filter(|e| matches!(e, Entry::Finished(m) if m.step.point == point)).count();
+        let complete = is_complete(plan, entries, &point);
+        if !complete {
+            let (of, time) = plan.effort(&point);
+            left += time.mul_f64(1.0 - (trials as f64 / f64::from(of.max(1))).min(1.0));
+        }
+        let state = match (complete, trials) {
+            (true, _) => "done",
+            (false, 0) => "to do",
+            (false, _) => "begun",
+        };
+        println!("{state:<6} {trials:>5} trials  {point}");
+    }
+    for entry in entries {
+        if let Entry::Mishap { point, what, .. } = entry {
+            println!("mishap               {point}: {what}");
+        }
+    }
+    println!("About {} to go", rounded(left));
+}
+
+fn rounded(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs(time.as_secs_f64().round() as u64))
+}
+
+/// Shows a campaign on a terminal, or a line per trial on a plain log.
+struct Terminal<'a> {
+    plan: &'a Plan,
+    quiet: bool,
+    plain: bool,
+    bar: ProgressBar,
+    /// Points that are not complete.
+    open: Vec<Point>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Terminal<'_> {
+    fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool, interrupted: Arc<AtomicBool>) -> Terminal<'a> {
+        let plain = !std::io::stderr().is_terminal();
+        let points = plan.points();
+        let open = points.iter().filter(|p| !is_complete(plan, done, p)).cloned().collect();
+        let bar = if quiet || plain { ProgressBar::hidden() } else { ProgressBar::new(points.len() as u64) };
+        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos} of {len} points, {elapsed_precise}  {wide_msg}")
+        {
+            bar.set_style(style);
+        }
+        Terminal { plan, quiet, plain, bar, open, interrupted }
+    }
+
+    fn line(&self, text: &str) {
+        match (self.quiet, self.plain) {
+            (true, _) => {}
+            (false, true) => eprintln!("{text}"),
+            (false, false) => self.bar.println(text),
+        }
+    }
+}
+
+impl Watcher for Terminal<'_> {
+    fn begins(&mut self, step: &Step, (passed, failed): (Option<Qps>, Option<Qps>)) {
+        let bracket = |rate: Option<Qps>, unknown: &str| rate.map_or(unknown.into(), |rate| rate.to_string());
+        let (low, high) = (bracket(passed, "?"), bracket(failed, "?"));
+        let left = rounded(self.open.iter().map(|point| self.plan.effort(point).1).sum());
+        self.bar.set_message(format!("{} at {} in [{low}, {high}], about {left} to go", step.point, step.rate));
+    }
+
+    fn ended(&mut self, measured: &Measured) {
+        let (step, trial) = (&measured.step, &measured.trial);
+        let length = if step.length == method::narrow::Length::Probe { "probe" } else { "trial" };
+        let reason = trial.reasons.first().map_or(String::new(), |reason| format!(" ({reason})"));
+        self.line(&format!("{}: {length} at {} {}{reason}", step.point, step.rate, word(trial.verdict)));
+    }
+
+    fn mishap(&mut self, point: &Point, what: &str) {
+        let text = format!("{point}: {what}");
+        if self.quiet { eprintln!("{text}") } else { self.line(&text) }
+    }
+
+    fn complete(&mut self, point: &Point) {
+        self.open.retain(|open| open != point);
+        self.bar.inc(1);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}

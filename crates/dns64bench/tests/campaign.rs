@@ -1,0 +1,158 @@
+//! Campaigns on loopback, through the real binary: run, killed, resumed, reported.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PLAN: &str = r#"
+name = "test"
+topology = "loopback"
+[trial]
+duration = "300ms"
+timeout = "500ms"
+pause = "0s"
+max-burst = "500us"
+[search]
+min = 100
+max = 400
+resolution = 100
+repeat = 2
+probe = "100ms"
+[self-test]
+min = 200
+max = 1000
+resolution = 800
+repeat = 1
+[measure]
+aaaa-shares = [1]
+cached-shares = [1]
+[measure.loads]
+shares = [0.5]
+duration = "2s"
+transient = "1s"
+repeat = 1
+[[dut]]
+driver = "dns64d"
+[[dut]]
+driver = "custom"
+name = "absent"
+custom = { start = ["/nonexistent/server"] }
+"#;
+
+fn dns64bench(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dns64bench"));
+    command.current_dir(folder).args(args);
+    command
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    dns64bench(folder, args).output().unwrap()
+}
+
+fn told(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    format!("{:?}\n{}", output.status, String::from_utf8_lossy(&both))
+}
+
+fn journal(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("plan-run/journal.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Finished trials that were not spoiled, by point, repetition, rate and length: how often each was done.
+fn finished(folder: &Path) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    for entry in journal(folder).iter().filter_map(|entry| entry.get("finished")) {
+        if entry["trial"]["verdict"] != "invalid" {
+            let key = format!("{} {} {} {}", entry["point"], entry["repeat"], entry["rate"], entry["length"]);
+            *counts.entry(key).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[test]
+fn a_campaign_is_killed_resumed_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("plan.toml"), PLAN).unwrap();
+
+    let plan = run(folder, &["campaign", "plan", "plan.toml"]);
+    let printed = told(&plan);
+    assert!(plan.status.success() && printed.contains("self-test") && printed.contains("load 0.5"), "{printed}");
+    assert!(!folder.join("plan-run").exists(), "`plan` does nothing");
+
+    // Killed at several moments, then to the end.
+    let mut first = dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]).spawn().unwrap();
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while !folder.join("plan-run/journal.jsonl").exists() || journal(folder).len() < 6 {
+        assert!(Instant::now() < give_up, "no trial in a minute");
+        thread::sleep(Duration::from_millis(20));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    for _ in 0..2 {
+        let before = journal(folder).len();
+        let mut next = dns64bench(folder, &["campaign", "resume", "plan.toml", "--quiet"]).spawn().unwrap();
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while journal(folder).len() < before + 3 && Instant::now() < give_up {
+            thread::sleep(Duration::from_millis(20));
+        }
+        next.kill().unwrap();
+        next.wait().unwrap();
+    }
+    let status = run(folder, &["campaign", "status", "plan.toml"]);
+    assert!(told(&status).contains("to go"), "{}", told(&status));
+    let last = run(folder, &["campaign", "resume", "plan-run"]);
+    assert!(last.status.success(), "{}", told(&last));
+
+    for (trial, times) in finished(folder) {
+        assert_eq!(times, 1, "{trial} was done {times} times");
+    }
+    // An own server that was left over by a kill is gone: nothing is noted as running.
+    assert_eq!(fs::read_dir(folder.join("plan-run/running")).unwrap().count(), 0);
+    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let points = results["duts"][0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 3, "worst case, AAAA 1, cached 1: {results:#}");
+    assert!(points.iter().all(|p| p["complete"] == true && p["summary"]["n"] == 2), "{results:#}");
+    assert_eq!(results["duts"][0]["loads"].as_array().unwrap().len(), 1);
+    // The server that is not there is said to be missing, and its points are not made up.
+    assert_eq!(results["duts"][1]["points"], Value::Array(vec![]));
+    assert_eq!(results["complete"], false);
+    assert!(results["mishaps"][0]["what"].as_str().unwrap().contains("absent"), "{results:#}");
+    for file in ["report.html", "tables.md", "tables.tex", "results.csv", "figures/worst-case.svg"] {
+        assert!(fs::metadata(folder.join("plan-run").join(file)).is_ok_and(|m| m.len() > 100), "{file}");
+    }
+    let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
+    for outside in ["src=", "href=", "@import", "<script"] {
+        assert!(!page.contains(outside), "the page asks for {outside}");
+    }
+    assert!(page.contains("Not RFC 8219 compliant"));
+
+    let again = run(folder, &["report", "plan-run", "plan-run", "--output", "both"]);
+    assert!(again.status.success() && folder.join("both/report.html").exists(), "{}", told(&again));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_before_anything_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("bad.toml"), "name = 'x'\n[[dut]]\ndriver = 'unbuond'\n").unwrap();
+    fs::create_dir(folder.join("there")).unwrap();
+    for (args, hint) in [
+        (&["campaign", "run", "bad.toml"][..], "unbuond"),
+        (&["campaign", "run", "nothing.toml"], "smoke"),
+        (&["campaign", "run", "smoke", "--dir", "there"], "resume"),
+        (&["campaign", "status", "nothing.toml"], "nothing-run"),
+        (&["report", "there"], "there/plan.toml"),
+    ] {
+        let output = run(folder, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
+        assert!(told(&output).contains(hint), "{args:?}: {}", told(&output));
+    }
+}
