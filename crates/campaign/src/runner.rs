@@ -388,7 +388,10 @@ impl Run<'_> {
         let _ = fs::remove_file(&output);
         match serde_json::from_str::<TrialResult>(&text) {
             Ok(trial) => Ok(Seen::Ended(Box::new(trial), cpu)),
-            Err(_) => Err(failed(format!("dns64bench measure ended with {status}: {}", measurer.log_tail()))),
+            Err(e) => {
+                let told = measurer.log_tail();
+                Err(failed(format!("dns64bench measure ended with {status}, its result is no trial ({e}): {told}")))
+            }
         }
     }
 

@@ -117,6 +117,10 @@ fn a_campaign_is_killed_resumed_and_reported() {
     // An own server that was left over by a kill is gone: nothing is noted as running.
     assert_eq!(fs::read_dir(folder.join("plan-run/running")).unwrap().count(), 0);
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(include_str!("../../../schemas/results.schema.json")).unwrap();
+    if let Err(error) = jsonschema::validate(&schema, &results) {
+        panic!("{error} at {}", error.instance_path());
+    }
     let points = results["duts"][0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 3, "worst case, AAAA 1, cached 1: {results:#}");
     assert!(points.iter().all(|p| p["complete"] == true && p["summary"]["n"] == 2), "{results:#}");

@@ -77,6 +77,7 @@ pub struct WrongCounts {
     /// NOERROR without a AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
     /// By rcode, the number as key.
+    #[serde(with = "by_number")]
     pub rcode: BTreeMap<u8, u64>,
     /// TC set.
     pub truncated: u64,
@@ -84,6 +85,24 @@ pub struct WrongCounts {
     pub address: u64,
     /// Not parseable as an answer.
     pub malformed: u64,
+}
+
+/// JSON keys are strings. serde_json reads numbers from them, but not inside of what is flattened, as [`Counts`] is.
+mod by_number {
+    use std::collections::BTreeMap;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<u8, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        map.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, u64>, D::Error> {
+        let map = BTreeMap::<String, u64>::deserialize(deserializer)?;
+        let entry = |(key, n): (String, u64)| key.parse().map(|key| (key, n)).map_err(D::Error::custom);
+        map.into_iter().map(entry).collect()
+    }
 }
 
 impl WrongCounts {
@@ -171,6 +190,23 @@ mod tests {
             Just(Outcome::Wrong(Wrong::NoAaaa)),
             Just(Outcome::Wrong(Wrong::Address)),
         ]
+    }
+
+    #[test]
+    fn counts_are_read_back_from_inside_of_another_object() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Trial {
+            #[serde(flatten)]
+            counts: Counts,
+        }
+        let mut counts = Counts { sent: 3, ..Counts::default() };
+        for outcome in [Outcome::Valid, Outcome::Wrong(Wrong::Rcode(2)), Outcome::Wrong(Wrong::Rcode(15))] {
+            counts.add(outcome);
+        }
+        let trial = Trial { counts };
+        let text = serde_json::to_string(&trial).unwrap();
+        assert!(text.contains("\"2\":1"), "{text}");
+        assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
     }
 
     proptest! {
