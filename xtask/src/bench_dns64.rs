@@ -70,9 +70,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     install();
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
-    let address = format!("{AUTH}:53");
-    let auth = ["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"];
-    let _auth = lab.serve(&auth)?;
+    let _auth = serve_auth(&lab)?;
     let mut all: Vec<Figures> = Vec::new();
     for dut in &DUTS {
         let Some(program) = program(&lab, dut.program) else {
@@ -89,6 +87,25 @@ pub(crate) fn run() -> Result<ExitCode> {
     print_latency(&all);
     two_cores(&lab, &names)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What dnsperf's closed loop sees of each server that is here: all-different names per second.
+pub(crate) fn different_names() -> Result<Vec<(&'static str, f64)>> {
+    let lab = Lab::up()?;
+    let names = Names::write(lab.folder.path())?;
+    let _auth = serve_auth(&lab)?;
+    let mut rates = Vec::new();
+    for dut in &DUTS {
+        let Some(program) = program(&lab, dut.program) else { continue };
+        let server = start(&lab, dut, &program, DUT_CPU)?;
+        rates.push((dut.name, dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate));
+    }
+    Ok(rates)
+}
+
+fn serve_auth(lab: &Lab) -> Result<Server> {
+    let address = format!("{AUTH}:53");
+    lab.serve(&["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"])
 }
 
 /// Query files for dnsperf.

@@ -1,5 +1,6 @@
 //! Tests against the servers and clients that people use. What cannot run is named, and never counted as passed.
 
+mod campaign;
 mod dns64d;
 mod tester;
 
@@ -142,7 +143,9 @@ pub(crate) fn run(part: &str) -> Result<ExitCode> {
     install();
     let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()? };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for &(name, needs, test) in tester::TESTS.iter().chain(&dns64d::TESTS).filter(|(name, ..)| name.contains(part)) {
+    for &(name, needs, test) in
+        tester::TESTS.iter().chain(&dns64d::TESTS).chain(&campaign::TESTS).filter(|(name, ..)| name.contains(part))
+    {
         let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).collect();
         if !missing.is_empty() {
             skipped += 1;

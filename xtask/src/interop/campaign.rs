@@ -1,0 +1,52 @@
+//! A campaign against the real servers, beside dnsperf's closed loop over the same ones in the same lab.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{Bench, Test};
+use crate::bench_dns64;
+use crate::process;
+
+pub(super) const TESTS: [Test; 1] = [(
+    "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
+    &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
+    campaign_and_dnsperf,
+)];
+
+/// Short trials of the worst case; every server is asked more than it can answer.
+const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [0]\nauth = [0]\ndut = [1]\n\
+    [trial]\nduration = '1s'\npause = '100ms'\nmax-burst = '200us'\n\
+    [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\n\
+    [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'powerdns'\n[[dut]]\ndriver = 'dns64d'\n";
+
+/// Where dnsperf sees one server so many times as fast as another, the campaign must see the same order.
+const CLEAR: f64 = 2.0;
+
+fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
+    let (plan, run) = (bench.file("interop.toml", PLAN)?, bench.path("interop-run"));
+    let args = ["campaign", "run", &plan, "--dir", &run, "--quiet"];
+    let ran = process::run(bench.program(), &args, Duration::from_secs(600))?;
+    ensure!(ran.status == Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
+    ensure!(results["complete"] == true, "not complete: {}", results["mishaps"]);
+    let mut rates: Vec<(String, f64, f64)> = Vec::new();
+    for (name, closed_loop) in bench_dns64::different_names()? {
+        let duts = results["duts"].as_array().context("no DUTs")?;
+        let dut =
+            duts.iter().find(|dut| dut["name"] == name).with_context(|| format!("{name} is not in the results"))?;
+        let median = dut["points"][0]["summary"]["median"].as_f64().context("no median")?;
+        println!("        {name}: {median:.0} queries/s by search, {closed_loop:.0} by dnsperf's closed loop");
+        rates.push((name.to_owned(), median, closed_loop));
+    }
+    ensure!(rates.len() == 4, "not all servers ran");
+    for (fast, by_search, by_dnsperf) in &rates {
+        for (slow, other_search, other_dnsperf) in &rates {
+            let clear = *by_dnsperf > CLEAR * other_dnsperf;
+            ensure!(!clear || by_search > other_search, "the campaign sees {slow} before {fast}, dnsperf does not");
+        }
+    }
+    Ok(())
+}
