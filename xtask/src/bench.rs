@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::interop::install;
+use crate::packages::install;
 use crate::process::{self, Server, find, output};
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::bench::{LIMIT, Lab};
-use crate::interop::{install, unbound_config};
+use crate::interop::unbound_config;
+use crate::packages::install;
 use crate::process::{Server, find, memory, output};
 
 /// The DUT's and AuthDNS's addresses in the lab.

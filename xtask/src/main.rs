@@ -4,6 +4,7 @@ mod bench;
 mod bench_dns64;
 mod certify;
 mod interop;
+mod packages;
 mod process;
 mod rivals;
 mod soak;

@@ -19,6 +19,7 @@ use wire::view::{CLASS_IN, rtype};
 use crate::answer::{Answer, Kept, Kind, MAX_ALIASES, rcode};
 use crate::name::LowerName;
 use crate::policy::{Mode, Policy, TTL_WITHOUT_SOA};
+use crate::query::Query;
 
 /// Why there is no answer to a question of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +135,18 @@ pub enum Reply {
 }
 
 impl Question {
+    /// What a query asks.
+    pub fn of(query: &Query<'_>) -> Question {
+        Question {
+            name: query.name,
+            qtype: query.qtype,
+            qclass: query.qclass,
+            dnssec_ok: query.dnssec_ok(),
+            checking_disabled: query.checking_disabled,
+            recursion_desired: query.recursion_desired,
+        }
+    }
+
     /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
     pub fn may_translate(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA

@@ -46,14 +46,7 @@ fn answer(
     out: &mut Vec<u8>,
 ) {
     let form = Form::new(query, over_tcp, None);
-    let mut question = Question {
-        name: query.name,
-        qtype: query.qtype,
-        qclass: query.qclass,
-        dnssec_ok: query.dnssec_ok(),
-        checking_disabled: query.checking_disabled,
-        recursion_desired: query.recursion_desired,
-    };
+    let mut question = Question::of(query);
     let mut alias = None;
     if query.qclass == CLASS_IN {
         match local::look(&query.name, query.qtype, policy) {

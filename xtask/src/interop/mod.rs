@@ -6,28 +6,15 @@ mod tester;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::packages::install;
 use crate::process::{self, Server, find, free_port, output};
-
-/// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 10] = [
-    ("nsd", "nsd"),
-    ("knotd", "knot"),
-    ("kxdpgun", "knot-dnsutils"),
-    ("dnsperf", "dnsperf"),
-    ("unbound", "unbound"),
-    ("named", "bind9"),
-    ("pdns_recursor", "pdns-recursor"),
-    ("kdig", "knot-dnsutils"),
-    ("dig", "bind9-dnsutils"),
-    ("ip", "iproute2"),
-];
 
 /// A name that all our zones have.
 const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
@@ -165,29 +152,6 @@ pub(crate) fn run(part: &str) -> Result<ExitCode> {
     }
     println!("{passed} passed, {failed} failed, {skipped} skipped");
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Installs what is missing, where this is Debian and we may.
-pub(crate) fn install() {
-    let missing: Vec<_> = PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
-    let is_root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
-    if missing.is_empty() || !is_root || find("apt-get").is_none() {
-        return;
-    }
-    println!("Installing {}", missing.join(" "));
-    // Packages of servers start them; this machine is to be quiet. 101 tells Debian's tools to start nothing.
-    let policy = Path::new("/usr/sbin/policy-rc.d");
-    let ours = !policy.exists() && fs::write(policy, "#!/bin/sh\nexit 101\n").is_ok();
-    let _ = Command::new("chmod").args(["+x", "/usr/sbin/policy-rc.d"]).status();
-    for args in [vec!["update", "-qq"], [vec!["install", "-y", "-qq", "--no-install-recommends"], missing].concat()] {
-        let status = Command::new("apt-get").args(&args).env("DEBIAN_FRONTEND", "noninteractive").output();
-        if !status.is_ok_and(|o| o.status.success()) {
-            println!("apt-get {} failed", args[0]);
-        }
-    }
-    if ours {
-        let _ = fs::remove_file(policy);
-    }
 }
 
 /// A and AAAA.

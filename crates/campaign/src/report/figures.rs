@@ -171,6 +171,15 @@ pub(super) fn cell<'a>(run: &Run, dut: &'a DutResult, aaaa: u8, cached: u8) -> O
     })
 }
 
+/// A series for each DUT with what `dot` makes of its loads.
+fn over_loads(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Series> {
+    let of = |(run, dut): (&Run, &DutResult)| {
+        let dots: Vec<Dot> = dut.loads.iter().filter_map(&dot).collect();
+        (!dots.is_empty()).then(|| Series { name: legend(run, &dut.name, runs.len() > 1), dots })
+    };
+    each_dut(runs).filter_map(of).collect()
+}
+
 type Value = (f64, (f64, f64));
 
 fn load_bars(
@@ -183,21 +192,11 @@ fn load_bars(
     let mut shares: Vec<u8> = each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
     shares.sort_unstable();
     shares.dedup();
-    let mut series = Vec::new();
-    for (run, dut) in each_dut(runs) {
-        let dots: Vec<Dot> = dut
-            .loads
-            .iter()
-            .filter_map(|load| {
-                let (y, range) = value(load)?;
-                let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
-                Some(Dot { x: x as f64, y, range })
-            })
-            .collect();
-        if !dots.is_empty() {
-            series.push(Series { name: legend(run, &dut.name, runs.len() > 1), dots });
-        }
-    }
+    let series = over_loads(runs, |load| {
+        let (y, range) = value(load)?;
+        let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
+        Some(Dot { x: x as f64, y, range })
+    });
     (!series.is_empty()).then(|| Figure {
         file: file.into(),
         title: title.into(),
@@ -227,20 +226,10 @@ fn transient(runs: &[Run]) -> Option<Figure> {
 }
 
 fn latency(runs: &[Run], file: &str, title: &str, which: usize) -> Option<Figure> {
-    let mut series = Vec::new();
-    for (run, dut) in each_dut(runs) {
-        let dots: Vec<Dot> = dut
-            .loads
-            .iter()
-            .filter_map(|load| {
-                let y = load.rtt_us?[which] / 1000.0;
-                Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y) })
-            })
-            .collect();
-        if !dots.is_empty() {
-            series.push(Series { name: legend(run, &dut.name, runs.len() > 1), dots });
-        }
-    }
+    let series = over_loads(runs, |load| {
+        let y = load.rtt_us?[which] / 1000.0;
+        Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y) })
+    });
     (!series.is_empty()).then(|| Figure {
         file: file.into(),
         title: title.into(),

@@ -220,14 +220,7 @@ impl Worker {
         }
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
-        let mut question = Question {
-            name: query.name,
-            qtype: query.qtype,
-            qclass: query.qclass,
-            dnssec_ok: query.dnssec_ok(),
-            checking_disabled: query.checking_disabled,
-            recursion_desired: query.recursion_desired,
-        };
+        let mut question = Question::of(&query);
         let local = if query.qclass == CLASS_IN { local::look(&query.name, query.qtype, policy) } else { Local::No };
         let alias = match local {
             Local::No => false,
