@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 10] = [
+const PACKAGES: [(&str, &str); 11] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -18,6 +18,7 @@ const PACKAGES: [(&str, &str); 10] = [
     ("kdig", "knot-dnsutils"),
     ("dig", "bind9-dnsutils"),
     ("ip", "iproute2"),
+    ("chromium", "chromium"),
 ];
 
 /// Installs what is missing, where this is Debian and we may.

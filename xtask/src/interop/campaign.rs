@@ -8,13 +8,22 @@ use serde_json::Value;
 
 use super::{Bench, Test};
 use crate::bench_dns64;
-use crate::process;
+use crate::process::{self, find, output};
 
-pub(super) const TESTS: [Test; 1] = [(
-    "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
-    &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
-    campaign_and_dnsperf,
-)];
+pub(super) const TESTS: [Test; 2] = [
+    (
+        "campaign against BIND, Unbound, PowerDNS and dns64d, and dnsperf beside it",
+        &["named", "unbound", "pdns_recursor", "dnsperf", "ip"],
+        campaign_and_dnsperf,
+    ),
+    ("the report in Chromium", &["chromium"], report_in_chromium),
+];
+
+/// The least that has every kind of figure.
+const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '500ms'\npause = '0s'\n\
+    [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\n[measure]\naaaa-shares = [1]\ncached-shares = [0.5]\n\
+    table = true\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '3s'\ntransient = '1s'\nrepeat = 1\n\
+    [[dut]]\ndriver = 'dns64d'\n";
 
 /// Short trials of the worst case; every server is asked more than it can answer.
 const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [0]\nauth = [0]\ndut = [1]\n\
@@ -47,6 +56,26 @@ fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
             let clear = *by_dnsperf > CLEAR * other_dnsperf;
             ensure!(!clear || by_search > other_search, "the campaign sees {slow} before {fast}, dnsperf does not");
         }
+    }
+    Ok(())
+}
+
+fn report_in_chromium(bench: &Bench) -> Result<()> {
+    let (plan, run) = (bench.file("small.toml", SMALL)?, bench.path("small-run"));
+    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], Duration::from_secs(120))?;
+    let page = format!("{run}/report.html");
+    let drawn = fs::read_to_string(&page)?.matches("<svg").count();
+    ensure!(drawn >= 8, "only {drawn} figures");
+    let chromium = find("chromium").context("chromium")?;
+    let (profile, page) = (format!("--user-data-dir={}", bench.path("chromium")), format!("file://{page}"));
+    for width in ["1280", "400"] {
+        let size = format!("--window-size={width},2000");
+        // Nothing can be resolved: a page that asked for anything would say so on its console.
+        let args = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"];
+        let more = ["--host-resolver-rules=MAP * ~NOTFOUND", &profile, &size, &page];
+        let ran = process::run(&chromium, &[&args[..], &more[..]].concat(), Duration::from_secs(60))?;
+        ensure!(ran.stdout.matches("<svg").count() == drawn, "{width}: not all figures were drawn");
+        ensure!(!ran.stderr.contains("CONSOLE"), "{width}: {}", ran.stderr);
     }
     Ok(())
 }

@@ -12,6 +12,8 @@ pub struct Dot {
     pub y: f64,
     /// Smallest and largest.
     pub range: (f64, f64),
+    /// Whether it may be more: marked with ≥.
+    pub at_least: bool,
 }
 
 /// A curve, or the bars of one colour.
@@ -39,8 +41,8 @@ pub enum Shape {
     Heat {
         /// Column names.
         columns: Vec<String>,
-        /// Row names with their values.
-        rows: Vec<(String, Vec<Option<f64>>)>,
+        /// Row names with their values, and whether each may be more.
+        rows: Vec<(String, Vec<Option<(f64, bool)>>)>,
     },
 }
 
@@ -75,6 +77,8 @@ pub const STYLE: &str = "\
 .fig .s3{stroke:#cc79a7;stroke-dasharray:8 3 2 3}.fig .s4{stroke:#56b4e9;stroke-dasharray:12 4}.fig .s5{stroke:#d55e00;stroke-dasharray:4 2}\
 .fig .cell{fill:#0072b2}.fig text.on{fill:#fff}";
 const COLOURS: usize = 6;
+/// Marks what may be more than it says.
+pub const AT_LEAST: &str = "≥ ";
 
 impl Figure {
     /// The figure as an SVG element; `alone` gives it its style, for a file of its own.
@@ -121,6 +125,7 @@ impl Figure {
             let _ = write!(out, "<polyline class=\"curve s{c}\" points=\"{}\"/>", path.join(" "));
             for d in &s.dots {
                 error_bar(out, x(d.x), y(d.range.0), y(d.range.1));
+                at_least(out, d, x(d.x), y(d.range.1));
                 if s.dots.len() <= 40 {
                     let _ = write!(out, "<circle class=\"c{c}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\">", x(d.x), y(d.y));
                     let _ = write!(out, "<title>{}: {}</title></circle>", escape(&s.name), number(d.y));
@@ -153,6 +158,7 @@ impl Figure {
                     number(d.y)
                 );
                 error_bar(out, middle, y(d.range.0), y(d.range.1));
+                at_least(out, d, middle, y(d.range.1));
             }
         }
         if series.len() > 1 {
@@ -160,8 +166,8 @@ impl Figure {
         }
     }
 
-    fn heat(&self, out: &mut String, columns: &[String], rows: &[(String, Vec<Option<f64>>)]) {
-        let highest = rows.iter().flat_map(|(_, values)| values).flatten().copied().fold(0.0, f64::max).max(1e-9);
+    fn heat(&self, out: &mut String, columns: &[String], rows: &[(String, Vec<Option<(f64, bool)>>)]) {
+        let highest = rows.iter().flat_map(|(_, values)| values).flatten().map(|v| v.0).fold(0.0, f64::max).max(1e-9);
         let width = (WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64;
         let height = (HEIGHT - TOP - BOTTOM) / rows.len().max(1) as f64;
         for (n, column) in columns.iter().enumerate() {
@@ -174,13 +180,14 @@ impl Figure {
                 write!(out, "<text x=\"{}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, escape(row));
             for (c, value) in values.iter().enumerate() {
                 let left = LEFT + width * c as f64;
-                let Some(value) = value else { continue };
+                let Some((value, at_least)) = value else { continue };
+                let mark = if *at_least { AT_LEAST } else { "" };
                 let share = 0.06 + 0.9 * value / highest;
                 let on = if share > 0.5 { " class=\"on\"" } else { "" };
                 let _ = write!(
                     out,
                     "<rect class=\"cell\" opacity=\"{share:.2}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
-                     <text{on} x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"middle\">{}</text>",
+                     <text{on} x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"middle\">{mark}{}</text>",
                     width - 2.0,
                     height - 2.0,
                     left + width / 2.0,
@@ -248,6 +255,13 @@ fn error_bar(out: &mut String, x: f64, low: f64, high: f64) {
             x - 4.0,
             x + 4.0
         );
+    }
+}
+
+/// Marks a point that may be higher.
+fn at_least(out: &mut String, dot: &Dot, x: f64, y: f64) {
+    if dot.at_least {
+        let _ = write!(out, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">≥</text>", y - 7.0);
     }
 }
 
@@ -336,14 +350,17 @@ mod tests {
 
     #[test]
     fn figures_are_well_formed_whatever_they_are_called() {
-        let dots = vec![Dot { x: 1.0, y: 10.0, range: (8.0, 12.0) }, Dot { x: 2.0, y: 20.0, range: (20.0, 20.0) }];
+        let dots = vec![
+            Dot { x: 1.0, y: 10.0, range: (8.0, 12.0), at_least: true },
+            Dot { x: 2.0, y: 20.0, range: (20.0, 20.0), at_least: false },
+        ];
         let series = vec![Series { name: "<&\"a".into(), dots }];
         let shapes = [
             Shape::Lines(series.clone()),
             Shape::Bars { groups: vec!["a".into(), "b".into(), "c".into()], series },
             Shape::Heat {
                 columns: vec!["0 %".into()],
-                rows: vec![("0 %".into(), vec![Some(5.0)]), ("1".into(), vec![None])],
+                rows: vec![("0 %".into(), vec![Some((5.0, true))]), ("1".into(), vec![None])],
             },
             Shape::Lines(vec![]),
         ];

@@ -1,7 +1,5 @@
 //! From results to figures: which there are, and what is in them.
 
-use method::stats::Summary;
-
 use super::chart::{Dot, Figure, Series, Shape};
 use super::{Run, percent};
 use crate::point::Conditions;
@@ -65,8 +63,9 @@ fn legend(run: &Run, dut: &str, many: bool) -> String {
     if many { format!("{dut} ({})", run.name) } else { dut.into() }
 }
 
-fn dot(x: f64, summary: &Summary) -> Dot {
-    Dot { x, y: summary.median, range: (summary.min, summary.max) }
+fn dot(x: f64, point: &PointResult) -> Dot {
+    let s = &point.summary;
+    Dot { x, y: s.median, range: (s.min, s.max), at_least: !point.lower_bound_reasons.is_empty() }
 }
 
 fn worst_case(runs: &[Run]) -> Option<Figure> {
@@ -79,7 +78,7 @@ fn worst_case(runs: &[Run]) -> Option<Figure> {
                 groups.push(dut.name.clone());
                 groups.len() - 1
             });
-            series[r].dots.push(dot(group as f64, &point.summary));
+            series[r].dots.push(dot(group as f64, point));
         }
     }
     (!groups.is_empty()).then(|| Figure {
@@ -111,7 +110,7 @@ fn curve(
             .points
             .iter()
             .filter(|p| file == "scale-up" || p.conditions.cores == first)
-            .filter_map(|p| Some(dot(x(&p.conditions)?, &p.summary)))
+            .filter_map(|p| Some(dot(x(&p.conditions)?, p)))
             .collect();
         dots.sort_by(|a, b| a.x.total_cmp(&b.x));
         if dots.len() > 1 {
@@ -129,10 +128,10 @@ fn curve(
 
 fn heat(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
     let (aaaa, cached) = axes(run);
-    let rows: Vec<(String, Vec<Option<f64>>)> = aaaa
+    let rows: Vec<(String, Vec<Option<(f64, bool)>>)> = aaaa
         .iter()
         .map(|&a| {
-            let value = |b: &u8| cell(run, dut, a, *b).map(|p| p.summary.median);
+            let value = |b: &u8| cell(run, dut, a, *b).map(|p| (p.summary.median, !p.lower_bound_reasons.is_empty()));
             (percent(a), cached.iter().map(value).collect())
         })
         .collect();
@@ -195,7 +194,7 @@ fn load_bars(
     let series = over_loads(runs, |load| {
         let (y, range) = value(load)?;
         let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
-        Some(Dot { x: x as f64, y, range })
+        Some(Dot { x: x as f64, y, range, at_least: false })
     });
     (!series.is_empty()).then(|| Figure {
         file: file.into(),
@@ -212,7 +211,7 @@ fn transient(runs: &[Run]) -> Option<Figure> {
     for (run, dut) in each_dut(runs) {
         let Some(load) = dut.loads.iter().find(|load| load.cpu_by_second.len() > 1) else { continue };
         let dots = load.cpu_by_second.iter().enumerate();
-        let dots = dots.map(|(i, &y)| Dot { x: (i + 1) as f64, y, range: (y, y) }).collect();
+        let dots = dots.map(|(i, &y)| Dot { x: (i + 1) as f64, y, range: (y, y), at_least: false }).collect();
         let name = format!("{} at {}", legend(run, &dut.name, runs.len() > 1), percent(load.share.per_hundred()));
         series.push(Series { name, dots });
     }
@@ -228,7 +227,7 @@ fn transient(runs: &[Run]) -> Option<Figure> {
 fn latency(runs: &[Run], file: &str, title: &str, which: usize) -> Option<Figure> {
     let series = over_loads(runs, |load| {
         let y = load.rtt_us?[which] / 1000.0;
-        Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y) })
+        Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y), at_least: false })
     });
     (!series.is_empty()).then(|| Figure {
         file: file.into(),

@@ -175,7 +175,7 @@ h1,h2,h3{line-height:1.2}h2{border-bottom:1px solid var(--line);padding-bottom:.
 th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}.words td{white-space:normal;text-align:left}.words th{text-align:left}\
 .note{color:var(--ink);opacity:.75;font-size:.9rem}.mark{color:var(--warn);font-weight:600}\
-figure{margin:1.5rem 0}figcaption{font-weight:600;margin-bottom:.3rem}svg{width:100%;height:auto;display:block}\
+figure{margin:1.5rem 0;overflow-x:auto}figcaption{font-weight:600;margin-bottom:.3rem}svg{width:100%;min-width:32rem;height:auto;display:block}\
 pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}\
 .summary{background:var(--soft);padding:.6rem 1rem;border-radius:.5rem}";
 
@@ -201,7 +201,7 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         }
         out.push_str("</div>\n");
     }
-    out.push_str("<h2>Figures</h2>\n<p class=\"note\">Medians; the bars of errors reach from the smallest to the largest result.");
+    out.push_str("<h2>Figures</h2>\n<p class=\"note\">Medians; the bars of errors reach from the smallest to the largest result; ≥ marks lower bounds, whose reasons stand above.");
     if runs.iter().any(|run| !run.results.noncompliance.is_empty()) {
         out.push_str(" <span class=\"mark\">Not RFC 8219 compliant, see above.</span>");
     }

@@ -2,14 +2,11 @@
 
 use method::stats::Summary;
 
-use super::chart::number;
+use super::chart::{AT_LEAST, number};
 use super::figures::{axes, cell};
 use super::table::Table;
 use super::{Run, percent};
 use crate::results::{DutResult, PointResult};
-
-/// Marks what may be more than it says.
-const AT_LEAST: &str = "≥ ";
 
 /// All tables of a run.
 pub(super) fn tables(run: &Run) -> Vec<Table> {
