@@ -272,7 +272,8 @@ fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointRe
     let (sent, aaaa, a) = (sum(|m| m.trial.counts.sent), sum(|m| m.upstream.aaaa), sum(|m| m.upstream.a));
     let preloaded = sum(preloaded);
     let some = sent > 0.0;
-    let per_query = ((aaaa + a - preloaded * 2.0).max(0.0) / sent).max(0.0);
+    // What was resolved before the trials took A questions in the same proportion.
+    let per_query = ((aaaa - preloaded) * (1.0 + a / aaaa.max(1.0)) / sent.max(1.0)).max(0.0);
     let mut reasons = Vec::new();
     let open = found.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
     if open > 0 {

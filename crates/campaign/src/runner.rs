@@ -32,6 +32,8 @@ use crate::world::World;
 
 /// How often a trial is repeated because the DUT died or hung in it; then its result stands.
 const DEATHS: u32 = 2;
+/// How long a DUT may take to answer again after a trial that was too much for it; then it hangs.
+const COMES_BACK: Duration = Duration::from_secs(5);
 /// Names of the trials begin here; the DUT starts anew with each search, and so do they.
 const FIRST_NAME: u64 = 10 << 24;
 /// Below this share of the expected AAAA queries at AuthDNS, a DUT has answered new names without asking.
@@ -239,7 +241,7 @@ impl Run<'_> {
                     continue;
                 }
             };
-            if trial.counts.valid == 0 && death < DEATHS && !self.answers(ready, &step.point) {
+            if ready.dut.is_some() && trial.counts.lost > 0 && death < DEATHS && !self.comes_back(ready, &step.point) {
                 let log = ready.dut.as_mut().map(|dut| dut.process().log_tail()).unwrap_or_default();
                 *site = None;
                 self.mishap(&step.point, &format!("at {} queries/s: it hangs", step.rate), log)?;
@@ -345,6 +347,17 @@ impl Run<'_> {
             thread::sleep(Duration::from_millis(100));
         }
         Ok(site)
+    }
+
+    /// Whether the DUT answers again after it has lost queries; an overloaded one may need a moment.
+    fn comes_back(&self, site: &mut Site, point: &Point) -> bool {
+        let give_up = Instant::now() + COMES_BACK;
+        while !self.answers(site, point) {
+            if Instant::now() > give_up {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether the DUT answers a few names right, which no trial asks for.

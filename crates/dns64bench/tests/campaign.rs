@@ -119,7 +119,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     let schema: Value = serde_json::from_str(include_str!("../../../schemas/results.schema.json")).unwrap();
     if let Err(error) = jsonschema::validate(&schema, &results) {
-        panic!("{error} at {}", error.instance_path());
+        panic!("{error} at {}", error.instance_path);
     }
     let points = results["duts"][0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 3, "worst case, AAAA 1, cached 1: {results:#}");
@@ -159,4 +159,46 @@ fn what_cannot_be_done_is_said_before_anything_is_done() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
         assert!(told(&output).contains(hint), "{args:?}: {}", told(&output));
     }
+}
+
+/// A plan whose only DUT is dns64d behind a script that spoils its first start.
+fn with_script(folder: &Path, first_start: &str) -> Value {
+    let (script, program, flag) = (folder.join("server"), env!("CARGO_BIN_EXE_dns64bench"), folder.join("started"));
+    let text = format!(
+        "#!/bin/sh\nif [ \"$1\" != --version ] && [ ! -e {flag} ]; then touch {flag}; {first_start} {program} dns64d \"$@\"; fi\nexec {program} dns64d \"$@\"\n",
+        flag = flag.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let plan = format!(
+        "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '700ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
+         [search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 2\n[[dut]]\ndriver = 'dns64d'\nprogram = '{}'\n",
+        script.display()
+    );
+    fs::write(folder.join("plan.toml"), plan).unwrap();
+    let output = run(folder, &["campaign", "run", "plan.toml"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    assert_eq!(results["complete"], true, "{results:#}");
+    assert_eq!(results["duts"][0]["points"][0]["summary"]["median"], 400.0, "{results:#}");
+    results
+}
+
+#[test]
+fn a_dut_that_dies_is_noticed_started_again_and_its_trial_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = with_script(folder.path(), "exec timeout --signal=KILL 1.2");
+    let what = results["mishaps"][0]["what"].as_str().unwrap_or_default();
+    assert!(what.contains("the DUT ended with"), "{results:#}");
+    assert!(
+        results["mishaps"][0]["log"].as_str().unwrap_or_default().contains("serving"),
+        "its log's tail: {results:#}"
+    );
+}
+
+#[test]
+fn a_dut_that_hangs_is_noticed_started_again_and_its_trial_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = with_script(folder.path(), "(sleep 1.2; kill -STOP $$) & exec");
+    assert!(results["mishaps"][0]["what"].as_str().is_some_and(|what| what.contains("it hangs")), "{results:#}");
 }

@@ -27,7 +27,7 @@ const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = 
 
 /// Short trials of the worst case; every server is asked more than it can answer.
 const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [0]\nauth = [0]\ndut = [1]\n\
-    [trial]\nduration = '1s'\npause = '100ms'\nmax-burst = '200us'\n\
+    [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '100ms'\nmax-burst = '200us'\n\
     [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\n\
     [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'powerdns'\n[[dut]]\ndriver = 'dns64d'\n";
 
