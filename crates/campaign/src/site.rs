@@ -53,7 +53,7 @@ pub enum SiteError {
 }
 
 impl SiteError {
-    fn not_started(name: &str, why: impl ToString, log: String) -> SiteError {
+    fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
         SiteError::NotStarted { name: name.into(), why: why.to_string(), log }
     }
 }
@@ -78,7 +78,7 @@ impl Auth {
         listen: SocketAddr,
         aaaa: Share,
     ) -> Result<Auth, SiteError> {
-        let failed = |why: io::Error| SiteError::not_started("AuthDNS", why, String::new());
+        let failed = |why: io::Error| SiteError::not_started("AuthDNS", &why, String::new());
         let folder = tempfile::tempdir().map_err(failed)?;
         let status = folder.path().join("status");
         let mut words: Vec<String> =
@@ -95,7 +95,7 @@ impl Auth {
         let give_up = Instant::now() + START;
         while auth.counters().is_err() {
             if auth.process.ended().is_some() || Instant::now() > give_up {
-                return Err(SiteError::not_started("AuthDNS", "see its log", auth.process.log_tail()));
+                return Err(SiteError::not_started("AuthDNS", &"see its log", auth.process.log_tail()));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -140,7 +140,7 @@ impl Dut {
             custom: dut.custom.as_ref(),
         };
         let (file, text) = dut.driver.configuration(&setting);
-        let failed = |why: io::Error| SiteError::not_started(name, why, String::new());
+        let failed = |why: io::Error| SiteError::not_started(name, &why, String::new());
         if !text.is_empty() {
             fs::write(folder.join(file), text).map_err(failed)?;
         }
@@ -165,7 +165,7 @@ fn program_of(dut: &DutPlan) -> Result<Vec<String>, SiteError> {
     match (dut.driver, &dut.program) {
         (Kind::Custom, _) => Ok(Vec::new()),
         (Kind::Dns64d, None) => {
-            let ours = std::env::current_exe().map_err(|e| SiteError::not_started(dut.name(), e, String::new()))?;
+            let ours = std::env::current_exe().map_err(|e| SiteError::not_started(dut.name(), &e, String::new()))?;
             Ok(vec![word(ours), "dns64d".into()])
         }
         _ => {

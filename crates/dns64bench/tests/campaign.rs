@@ -190,10 +190,6 @@ fn a_dut_that_dies_is_noticed_started_again_and_its_trial_repeated() {
     let results = with_script(folder.path(), "exec timeout --signal=KILL 1.2");
     let what = results["mishaps"][0]["what"].as_str().unwrap_or_default();
     assert!(what.contains("the DUT ended with"), "{results:#}");
-    assert!(
-        results["mishaps"][0]["log"].as_str().unwrap_or_default().contains("serving"),
-        "its log's tail: {results:#}"
-    );
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub struct Series {
     pub dots: Vec<Dot>,
 }
 
+/// A row of a heat map: its name, and its values with whether each may be more.
+pub type Row = (String, Vec<Option<(f64, bool)>>);
+
 /// What is drawn.
 #[derive(Clone, Debug)]
 pub enum Shape {
@@ -41,8 +44,8 @@ pub enum Shape {
     Heat {
         /// Column names.
         columns: Vec<String>,
-        /// Row names with their values, and whether each may be more.
-        rows: Vec<(String, Vec<Option<(f64, bool)>>)>,
+        /// Rows.
+        rows: Vec<Row>,
     },
 }
 
@@ -166,7 +169,7 @@ impl Figure {
         }
     }
 
-    fn heat(&self, out: &mut String, columns: &[String], rows: &[(String, Vec<Option<(f64, bool)>>)]) {
+    fn heat(&self, out: &mut String, columns: &[String], rows: &[Row]) {
         let highest = rows.iter().flat_map(|(_, values)| values).flatten().map(|v| v.0).fold(0.0, f64::max).max(1e-9);
         let width = (WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64;
         let height = (HEIGHT - TOP - BOTTOM) / rows.len().max(1) as f64;

@@ -1,6 +1,6 @@
 //! From results to figures: which there are, and what is in them.
 
-use super::chart::{Dot, Figure, Series, Shape};
+use super::chart::{Dot, Figure, Row, Series, Shape};
 use super::{Run, percent};
 use crate::point::Conditions;
 use crate::results::{DutResult, LoadResult, PointResult};
@@ -128,7 +128,7 @@ fn curve(
 
 fn heat(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
     let (aaaa, cached) = axes(run);
-    let rows: Vec<(String, Vec<Option<(f64, bool)>>)> = aaaa
+    let rows: Vec<Row> = aaaa
         .iter()
         .map(|&a| {
             let value = |b: &u8| cell(run, dut, a, *b).map(|p| (p.summary.median, !p.lower_bound_reasons.is_empty()));

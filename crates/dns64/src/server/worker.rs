@@ -220,7 +220,7 @@ impl Worker {
         }
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
-        let mut question = Question::of(&query);
+        let mut question = Question::of(query);
         let local = if query.qclass == CLASS_IN { local::look(&query.name, query.qtype, policy) } else { Local::No };
         let alias = match local {
             Local::No => false,
