@@ -5,7 +5,7 @@
 //! environment.json    the facts of `check`
 //! journal.jsonl       a line before and after every trial, synced
 //! servers/            configurations and logs of the DUTs, a folder per start
-//! running/            ids of processes, to be ended by the next run if this one is killed
+//! running/            ids of processes, to be ended by the next run if this one is killed with its agents
 //! results.json        made from the journal at the end, and by `report`
 //! ```
 
@@ -34,6 +34,13 @@ pub enum Entry {
         dut: String,
         /// First line of what it prints.
         text: String,
+    },
+    /// The facts of a host other than this one.
+    Host {
+        /// What it is: tester, dut or auth.
+        role: String,
+        /// What `check` finds there.
+        environment: Environment,
     },
     /// A trial is about to begin.
     Started(Step),
@@ -71,8 +78,8 @@ pub struct Measured {
     pub step: Step,
     /// What the Measurer found.
     pub trial: TrialResult,
-    /// What AuthDNS was asked meanwhile.
-    pub upstream: QueryCounters,
+    /// What AuthDNS was asked meanwhile; absent if what plays it does not count.
+    pub upstream: Option<QueryCounters>,
     /// CPU use.
     pub cpu: Cpu,
     /// Page allocations of all NUMA nodes during the trial, where the kernel counts them.
@@ -170,22 +177,17 @@ impl Archive {
         Ok(self.journal.append(entry)?)
     }
 
-    /// Where processes are noted.
-    pub fn registry(&self) -> PathBuf {
-        self.folder.join("running")
-    }
-
-    /// A new folder for a server's files.
+    /// A new folder for a server's files, as a path below the run folder.
     ///
     /// # Errors
     /// If it cannot be made.
     pub fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
-        let servers = self.folder.join("servers");
         let word: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for n in 1.. {
-            let path = servers.join(format!("{}-{n}", word.to_lowercase()));
+            let below = PathBuf::from(format!("servers/{}-{n}", word.to_lowercase()));
+            let path = self.folder.join(&below);
             match fs::create_dir(&path) {
-                Ok(()) => return path.canonicalize().map_err(io_error("find", &path)),
+                Ok(()) => return Ok(below),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(io_error("create", &path)(e)),
             }

@@ -3,9 +3,9 @@
 //! ```text
 //! SearchPlan ─► search::run ─► trial ─► journal ─► SearchResult                        (one DUT that the user runs)
 //!
-//! plan ─► point ─► runner ──► site (AuthDNS, DUT) in a world (lab or loopback) ─► archive ─► results ─► report
-//!                    │  ▲       dut: how each server is run        processes       journal
-//!                    ▼  │
+//! plan ─► point ─► runner ──► site: AuthDNS, DUT ──► host ──► agent ──► processes      archive ─► results ─► report
+//!                    │  ▲      authority, dut: how     world: lab, loopback, ssh         journal
+//!                    ▼  │      each server is run
 //!             `dns64bench measure`
 //! ```
 //!
@@ -13,8 +13,10 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod authority;
 pub mod dut;
 pub mod environment;
+pub mod host;
 pub mod journal;
 pub mod lab;
 pub mod plan;

@@ -1,6 +1,7 @@
 //! A campaign's plan (TOML): which servers, what to measure of them, how long and how often.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use method::selftest::MIN_DELTA;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 use tester::measurer::expect::Prefix;
+use wire::name::NameRange;
 
+use crate::authority;
 use crate::dut::{Custom, Kind};
 
 /// Plans that are ready to use: their names and texts.
@@ -27,6 +30,12 @@ pub struct Plan {
     /// Where tester, DUT and AuthDNS run.
     #[serde(default)]
     pub topology: Topology,
+    /// The hosts of topology `ssh`.
+    #[serde(default)]
+    pub ssh: Option<Ssh>,
+    /// What plays AuthDNS.
+    #[serde(default)]
+    pub auth: AuthPlan,
     /// Who runs on which CPUs.
     #[serde(default)]
     pub cpus: Cpus,
@@ -56,6 +65,82 @@ pub enum Topology {
     Lab,
     /// All on loopback, on ports that are free.
     Loopback,
+    /// Several hosts, over the user's ssh.
+    Ssh,
+}
+
+/// The hosts of topology `ssh`. A host that is not named is this machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ssh {
+    /// Configuration file for ssh instead of the user's.
+    #[serde(default)]
+    pub config: Option<PathBuf>,
+    /// Where the Measurer runs.
+    #[serde(default)]
+    pub tester: Option<SshHost>,
+    /// Where the DUT runs.
+    #[serde(default)]
+    pub dut: Option<SshHost>,
+    /// Where AuthDNS runs.
+    #[serde(default)]
+    pub auth: Option<SshHost>,
+    /// Under which addresses they meet.
+    pub addresses: Addresses,
+}
+
+/// A host that ssh reaches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SshHost {
+    /// As ssh calls it: `[user@]name`, or a name from the user's configuration.
+    pub host: String,
+    /// dns64bench there; none: the one on its path.
+    #[serde(default)]
+    pub program: Option<PathBuf>,
+    /// Whether it has dns64bench at all. A DUT's host without it is driven through its shell, and takes the driver `custom`
+    /// only.
+    #[serde(default = "yes")]
+    pub agent: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Where the servers listen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Addresses {
+    /// The DUT, as the Measurer asks it.
+    pub dut: SocketAddr,
+    /// AuthDNS, as the DUT asks it.
+    pub auth: SocketAddr,
+    /// AuthDNS, as the Measurer asks it in self-tests; none: as the DUT does.
+    #[serde(default)]
+    pub self_test: Option<SocketAddr>,
+}
+
+/// What plays AuthDNS.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct AuthPlan {
+    /// Which server.
+    pub driver: authority::Kind,
+    /// Its program, if it is not the one on the path.
+    pub program: Option<PathBuf>,
+    /// The names in the zone file of servers that need one. A search that uses them up restarts DUT and AuthDNS.
+    pub names: NameRange,
+}
+
+impl Default for AuthPlan {
+    fn default() -> AuthPlan {
+        AuthPlan {
+            driver: authority::Kind::default(),
+            program: None,
+            names: "10.0.0.0/13".parse().expect("a constant"),
+        }
+    }
 }
 
 /// CPUs by number; empty: any.
@@ -161,6 +246,8 @@ impl Default for SelfTest {
 pub struct Measure {
     /// Numbers of cores (and DUT threads) for the worst case; the first is that of everything else. None: one core.
     pub cores: Vec<usize>,
+    /// Further sets of CPUs for the worst case, such as cores of one socket against cores of two.
+    pub placements: Vec<Placement>,
     /// AAAA shares (α) at 0 % cached.
     pub aaaa_shares: Vec<Share>,
     /// Cached shares (β) at 0 % AAAA.
@@ -171,6 +258,16 @@ pub struct Measure {
     pub acceptance: Vec<f64>,
     /// CPU use and latency at shares of the measured maximum.
     pub loads: Option<Loads>,
+}
+
+/// A set of CPUs for the DUT.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Placement {
+    /// What the report calls it.
+    pub name: String,
+    /// The CPUs; the DUT has as many threads.
+    pub cpus: Vec<usize>,
 }
 
 /// Trials at shares of the worst case's median: CPU use (CPRDP, seed 001) and latency.
@@ -310,12 +407,44 @@ impl Plan {
         if self.cores().contains(&0) || !self.cpus.dut.is_empty() && most > self.cpus.dut.len() {
             return Err(format!("[measure] cores: {most} of the {} CPUs in [cpus] dut", self.cpus.dut.len()));
         }
+        let mut placed = BTreeSet::new();
+        for placement in &self.measure.placements {
+            if placement.cpus.is_empty() || !placed.insert(&placement.name) {
+                return Err(format!("[[measure.placements]] {}: needs CPUs, and a name of its own", placement.name));
+            }
+        }
+        self.check_hosts()?;
         if let Some(loads) = &self.measure.loads
             && (loads.transient >= loads.duration || loads.repeat == 0)
         {
             return Err("[measure.loads]: transient must be shorter than duration, repeat 1 at least".into());
         }
         Ok(())
+    }
+
+    fn check_hosts(&self) -> Result<(), String> {
+        let Some(ssh) = &self.ssh else {
+            return match self.topology {
+                Topology::Ssh => Err("topology ssh needs [ssh] with its hosts and [ssh.addresses]".into()),
+                _ => Ok(()),
+            };
+        };
+        if self.topology != Topology::Ssh {
+            return Err("[ssh] is for topology = \"ssh\" only".into());
+        }
+        for (name, host) in [("tester", &ssh.tester), ("auth", &ssh.auth)] {
+            if host.as_ref().is_some_and(|host| !host.agent) {
+                return Err(format!("[ssh] {name}: agent = false is for the DUT's host only"));
+            }
+        }
+        let driven = self.duts.iter().find(|dut| dut.driver != Kind::Custom);
+        match (&ssh.dut, driven) {
+            (Some(host), Some(dut)) if !host.agent => Err(format!(
+                "[[dut]] {}: a host without dns64bench (agent = false) takes driver = \"custom\" only",
+                dut.name()
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -347,6 +476,13 @@ mod tests {
         bad("name = 'x'\n[search]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "min");
         bad("name = 'x'\n[measure]\nacceptance = [1.5]\n[[dut]]\ndriver = 'unbound'\n", "1.5");
         bad("name = 'x'\n[measure]\naaaa-shares = [0.123]\n[[dut]]\ndriver = 'unbound'\n", "0.123");
+        bad("name = 'x'\ntopology = 'ssh'\n[[dut]]\ndriver = 'unbound'\n", "[ssh]");
+        let ssh =
+            "[ssh]\ndut = { host = 'a', agent = false }\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
+        bad(&format!("name = 'x'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "topology");
+        bad(&format!("name = 'x'\ntopology = 'ssh'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "custom");
+        bad("name = 'x'\n[[measure.placements]]\nname = 'a'\ncpus = []\n[[dut]]\ndriver = 'unbound'\n", "CPUs");
+        bad("name = 'x'\n[auth]\ndriver = 'nds'\n[[dut]]\ndriver = 'unbound'\n", "nds");
         bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
     }
 }

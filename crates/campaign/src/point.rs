@@ -31,6 +31,9 @@ pub struct Conditions {
     pub dut: String,
     /// Cores, and DUT threads.
     pub cores: usize,
+    /// The plan's name for the CPUs; none: the first ones of the DUT's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
     /// Share of queries for cached names (β).
@@ -42,12 +45,12 @@ pub struct Conditions {
 impl Conditions {
     /// The compulsory point of RFC 8219 §9.2 on so many cores.
     pub fn worst_case(dut: &str, cores: usize) -> Conditions {
-        Conditions { dut: dut.into(), cores, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
+        Conditions { dut: dut.into(), cores, placement: None, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
     }
 
-    /// Whether this is the compulsory point, on however many cores.
+    /// Whether this is the compulsory point, on however many of the DUT's first cores.
     pub fn is_worst_case(&self) -> bool {
-        self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
+        self.placement.is_none() && self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
     }
 }
 
@@ -56,7 +59,11 @@ impl fmt::Display for Point {
         match self {
             Point::SelfTest => write!(f, "self-test"),
             Point::Search(c) => {
-                write!(f, "{}, {} cores, AAAA {}, cached {}, accept {}", c.dut, c.cores, c.aaaa, c.cached, c.accept)
+                write!(f, "{}, {} cores", c.dut, c.cores)?;
+                if let Some(placement) = &c.placement {
+                    write!(f, " ({placement})")?;
+                }
+                write!(f, ", AAAA {}, cached {}, accept {}", c.aaaa, c.cached, c.accept)
             }
             Point::Load { dut, share } => write!(f, "{dut}, load {share}"),
         }
@@ -92,6 +99,11 @@ impl Plan {
         let worst = Conditions::worst_case(dut.name(), cores[0]);
         let mut all: Vec<Conditions> = cores.iter().map(|&cores| Conditions { cores, ..worst.clone() }).collect();
         let m = &self.measure;
+        all.extend(m.placements.iter().map(|p| Conditions {
+            cores: p.cpus.len(),
+            placement: Some(p.name.clone()),
+            ..worst.clone()
+        }));
         all.extend(m.acceptance.iter().map(|&accept| Conditions { accept, ..worst.clone() }));
         all.extend(m.aaaa_shares.iter().map(|&aaaa| Conditions { aaaa, ..worst.clone() }));
         all.extend(m.cached_shares.iter().map(|&cached| Conditions { cached, ..worst.clone() }));
@@ -117,6 +129,12 @@ impl Plan {
     /// The DUT of that name.
     pub fn dut(&self, name: &str) -> Option<&DutPlan> {
         self.duts.iter().find(|dut| dut.name() == name)
+    }
+
+    /// The CPUs that the DUT of a point runs on; none: any.
+    pub fn cpus_of(&self, conditions: &Conditions) -> &[usize] {
+        let placed = self.measure.placements.iter().find(|p| Some(&p.name) == conditions.placement.as_ref());
+        placed.map_or(&self.cpus.dut[..conditions.cores.min(self.cpus.dut.len())], |placement| &placement.cpus)
     }
 
     /// The range that is searched for a DUT.

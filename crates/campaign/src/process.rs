@@ -1,45 +1,44 @@
-//! Processes that a campaign starts: their logs, their CPU time, and their end, also after a crash of ours.
+//! Processes that an agent starts on its host: their logs, their CPU time, and their end, also after a crash of ours. Each
+//! leads a process group of its own, which ends with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 /// Ticks per second in `/proc/PID/stat`: USER_HZ, 100 on all architectures that run Rust.
 const TICKS: f64 = 100.0;
 /// How long a server may take to end on SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much of a log is quoted when its server has died.
-const TAIL: u64 = 2_000;
 
 /// A process of ours, which ends with this value.
 pub struct Process {
     child: Child,
-    log: PathBuf,
     registry: PathBuf,
 }
 
 impl Process {
-    /// Starts `command` with its output in `log`, or its standard output in `stdout`. `registry` is a folder in which a file tells a later run of ours what to end if
-    /// this one is killed.
+    /// Starts `command` with its output in `log`, or its standard output in `stdout`. `registry` is a folder in which a file
+    /// tells a later run of ours what to end if this one is killed.
     ///
     /// # Errors
     /// If the program cannot be started or the files not be written.
     pub fn start(mut command: Command, stdout: Option<File>, log: &Path, registry: &Path) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(log)?;
         let stdout = stdout.map_or_else(|| output.try_clone(), Ok)?;
-        command.stdin(Stdio::null()).stdout(stdout).stderr(output);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(output).process_group(0);
         let child = command.spawn()?;
         let registry = registry.join(format!("{}.pid", child.id()));
         let started = start_time(child.id()).unwrap_or_default();
         fs::write(&registry, format!("{} {started}\n", child.id()))?;
-        Ok(Process { child, log: log.into(), registry })
+        Ok(Process { child, registry })
     }
 
     /// Its id.
@@ -51,19 +50,6 @@ impl Process {
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
-
-    /// The end of its log.
-    pub fn log_tail(&self) -> String {
-        let read = || -> io::Result<String> {
-            let mut file = File::open(&self.log)?;
-            let len = file.metadata()?.len();
-            file.seek(SeekFrom::Start(len.saturating_sub(TAIL)))?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            Ok(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        read().unwrap_or_default()
-    }
 }
 
 impl Drop for Process {
@@ -74,22 +60,21 @@ impl Drop for Process {
     }
 }
 
-/// SIGTERM, and SIGKILL where that does not help. A stopped process takes neither before it goes on.
+/// SIGTERM to the group of a process, and SIGKILL where that does not help. A stopped process takes neither before it goes on.
 fn end(pid: u32, mut is_over: impl FnMut() -> bool) {
-    let pid = Pid::from_raw(pid as i32);
-    if is_over() {
-        return;
+    let group = Pid::from_raw(pid as i32);
+    let mut over = is_over();
+    if !over {
+        let _ = killpg(group, Signal::SIGTERM);
+        let _ = killpg(group, Signal::SIGCONT);
     }
-    let _ = kill(pid, Signal::SIGTERM);
-    let _ = kill(pid, Signal::SIGCONT);
     let give_up = Instant::now() + PATIENCE;
-    while Instant::now() < give_up {
-        if is_over() {
-            return;
-        }
+    while !over && Instant::now() < give_up {
         thread::sleep(Duration::from_millis(10));
+        over = is_over();
     }
-    let _ = kill(pid, Signal::SIGKILL);
+    // Whoever of the group is left, the leader's children included.
+    let _ = killpg(group, Signal::SIGKILL);
 }
 
 /// Ends what an earlier run of ours left behind in `registry`: only processes with the id *and* the start time that it noted.
@@ -124,23 +109,36 @@ fn start_time(pid: u32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
 }
 
-/// CPU seconds that a process and its descendants have used.
-pub fn cpu_seconds(pid: u32) -> f64 {
+/// CPU seconds that the given processes, their descendants and their process groups have used.
+pub fn cpu_seconds(roots: &[u32]) -> f64 {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let lines: Vec<String> = numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect();
+    family_seconds(lines.iter().map(String::as_str), roots)
+}
+
+/// As [`cpu_seconds`], from the lines of `/proc/*/stat`.
+pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> f64 {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut used: HashMap<u32, f64> = HashMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        let Some(fields) = stat(pid) else { continue };
+    for line in lines {
+        let Some((pid, rest)) = line.split_once(' ').and_then(|(pid, rest)| Some((pid.parse().ok()?, rest))) else {
+            continue;
+        };
+        let fields: Vec<&str> = rest.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let number = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
-        children.entry(number(1) as u32).or_default().push(pid);
+        for parent in [number(1) as u32, number(2) as u32] {
+            children.entry(parent).or_default().push(pid);
+        }
         used.insert(pid, (number(11) + number(12)) / TICKS);
     }
-    let (mut sum, mut open) = (0.0, vec![pid]);
+    let (mut family, mut open) = (HashSet::new(), roots.to_vec());
     while let Some(pid) = open.pop() {
-        sum += used.get(&pid).copied().unwrap_or(0.0);
-        open.extend(children.get(&pid).into_iter().flatten());
+        if family.insert(pid) {
+            open.extend(children.get(&pid).into_iter().flatten());
+        }
     }
-    sum
+    family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
 #[cfg(test)]
@@ -159,7 +157,7 @@ mod tests {
         let mut process = sleep(folder.path());
         let pid = process.pid();
         assert_eq!(process.ended(), None);
-        kill(Pid::from_raw(pid as i32), Signal::SIGSTOP).unwrap();
+        killpg(Pid::from_raw(pid as i32), Signal::SIGSTOP).unwrap();
         drop(process);
         assert_eq!(start_time(pid), None);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the log is left, the note is not");
@@ -185,20 +183,34 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_that_of_the_whole_family() {
+    fn cpu_time_is_that_of_the_whole_family_and_all_of_it_ends() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "while :; do :; done & wait"]);
         let folder = tempfile::tempdir().unwrap();
         let process = Process::start(shell, None, &folder.path().join("log"), folder.path()).unwrap();
         let give_up = Instant::now() + Duration::from_secs(30);
-        while cpu_seconds(process.pid()) < 0.05 {
+        while cpu_seconds(&[process.pid()]) < 0.05 {
             assert!(Instant::now() < give_up, "a busy child uses no CPU");
             thread::sleep(Duration::from_millis(20));
         }
-        // The child is not ours to end by the shell's SIGTERM.
         let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
-        for child in children.split_whitespace() {
-            kill(Pid::from_raw(child.parse().unwrap()), Signal::SIGKILL).unwrap();
+        let child: u32 = children.trim().parse().unwrap();
+        drop(process);
+        let give_up = Instant::now() + Duration::from_secs(30);
+        while start_time(child).is_some() {
+            assert!(Instant::now() < give_up, "the child outlives its group's leader");
+            thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    #[test]
+    fn families_are_found_by_parent_and_by_group() {
+        let line = |pid: u32, parent: u32, group: u32| {
+            format!("{pid} (a b) c) S {parent} {group} 0 0 0 0 0 0 0 0 100 50 0 0 0 0 1 0 77 0")
+        };
+        // 11 is 10's child, 12 has left its parent but not its group, 13 is a stranger.
+        let lines = [line(10, 1, 10), line(11, 10, 11), line(12, 1, 10), line(13, 1, 13)];
+        let of = |roots: &[u32]| family_seconds(lines.iter().map(String::as_str), roots);
+        assert_eq!((of(&[10]), of(&[13]), of(&[10, 11]), of(&[])), (4.5, 1.5, 4.5, 0.0));
     }
 }

@@ -21,8 +21,12 @@ use crate::search::COMPLIANT_REPEATS;
 pub struct Results {
     /// The plan.
     pub plan: Plan,
-    /// The machine.
+    /// The machine on which the campaign was begun.
     pub environment: Environment,
+    /// The machines of its hosts, if they are others.
+    pub hosts: Vec<HostFacts>,
+    /// What played AuthDNS, as it calls itself.
+    pub auth: String,
     /// Whether every point of the plan is complete.
     pub complete: bool,
     /// The self-test, if the plan has one.
@@ -35,6 +39,15 @@ pub struct Results {
     pub noncompliance: Vec<String>,
     /// Servers that died, hung or could not be started.
     pub mishaps: Vec<Mishap>,
+}
+
+/// The facts of a host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// What it is: tester, dut or auth.
+    pub role: String,
+    /// What `check` finds there.
+    pub environment: Environment,
 }
 
 /// What the self-test found.
@@ -213,7 +226,15 @@ impl Results {
             }
             _ => None,
         });
+        let hosts = entries.iter().filter_map(|entry| match entry {
+            Entry::Host { role, environment } => {
+                Some(HostFacts { role: role.clone(), environment: environment.clone() })
+            }
+            _ => None,
+        });
         Results {
+            hosts: hosts.collect(),
+            auth: version(entries, plan.auth.driver.name()).unwrap_or_else(|| "not measured".into()),
             complete: points.iter().all(|point| is_complete(plan, entries, point)),
             self_test: plan.self_test.as_ref().map(|test| {
                 let found = found(plan, entries, &Point::SelfTest);
@@ -247,15 +268,19 @@ pub fn is_complete(plan: &Plan, entries: &[Entry], point: &Point) -> bool {
     }
 }
 
-fn dut_result(plan: &Plan, entries: &[Entry], name: &str, points: &[Point]) -> DutResult {
-    let version = entries.iter().find_map(|entry| match entry {
+/// What a server says that it is.
+fn version(entries: &[Entry], name: &str) -> Option<String> {
+    entries.iter().find_map(|entry| match entry {
         Entry::Version { dut, text } if dut == name => Some(text.clone()),
         _ => None,
-    });
+    })
+}
+
+fn dut_result(plan: &Plan, entries: &[Entry], name: &str, points: &[Point]) -> DutResult {
     let of_dut = || points.iter().filter(|point| point.dut() == Some(name));
     DutResult {
         name: name.into(),
-        version: version.unwrap_or_else(|| "not measured".into()),
+        version: version(entries, name).unwrap_or_else(|| "not measured".into()),
         points: of_dut().filter_map(|point| point_result(plan, entries, point)).collect(),
         loads: of_dut().filter_map(|point| load_result(plan, entries, point)).collect(),
     }
@@ -268,10 +293,12 @@ fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointRe
     let passed: Vec<&Measured> = measured(entries, point)
         .filter(|m| m.trial.verdict == Verdict::Passed && m.step.length == Length::Full)
         .collect();
-    let sum = |value: fn(&Measured) -> u64| passed.iter().map(|m| value(m)).sum::<u64>() as f64;
-    let (sent, aaaa, a) = (sum(|m| m.trial.counts.sent), sum(|m| m.upstream.aaaa), sum(|m| m.upstream.a));
-    let preloaded = sum(preloaded);
-    let some = sent > 0.0;
+    let asked = |m: &Measured| m.upstream.unwrap_or_default();
+    let total = |value: &dyn Fn(&Measured) -> u64| passed.iter().map(|m| value(m)).sum::<u64>() as f64;
+    let (aaaa, a) = (total(&|m| asked(m).aaaa), total(&|m| asked(m).a));
+    let (sent, preloaded) = (total(&|m| m.trial.counts.sent), total(&preloaded));
+    // Only what our AuthDNS counted can be compared.
+    let some = sent > 0.0 && passed.iter().all(|m| m.upstream.is_some());
     // What was resolved before the trials took A questions in the same proportion.
     let per_query = ((aaaa - preloaded) * (1.0 + a / aaaa.max(1.0)) / sent.max(1.0)).max(0.0);
     let mut reasons = Vec::new();

@@ -8,7 +8,7 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,13 @@ use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
 use crate::archive::{Archive, ArchiveError, Cpu, Entry, Measured, Numa, Step};
-use crate::lab::{Host, LabError};
-use crate::plan::{DutPlan, Plan};
+use crate::authority;
+use crate::host::{HostError, Running};
+use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
-use crate::process::{Process, cpu_seconds, end_left_over};
 use crate::results;
-use crate::site::{Auth, Dut, SiteError, version_of};
-use crate::world::World;
+use crate::site::{Auth, Dut, START, SiteError, auth_version, version_of};
+use crate::world::{World, WorldError};
 
 /// How often a trial is repeated because the DUT died or hung in it; then its result stands.
 const DEATHS: u32 = 2;
@@ -36,6 +36,12 @@ const DEATHS: u32 = 2;
 const COMES_BACK: Duration = Duration::from_secs(5);
 /// Names of the trials begin here; the DUT starts anew with each search, and so do they.
 const FIRST_NAME: u64 = 10 << 24;
+/// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial asks for them.
+const FOR_LOOKING: u64 = 256;
+/// Between two looks at who takes part in a trial.
+const LOOK: Duration = Duration::from_millis(100);
+/// A trial's result is not longer than this.
+const RESULT: u64 = 1 << 20;
 /// Below this share of the expected AAAA queries at AuthDNS, a DUT has answered new names without asking.
 const ASKED: f64 = 0.999;
 /// From this share of its cores on, AuthDNS may be what limited the DUT.
@@ -48,9 +54,12 @@ pub enum CampaignError {
     /// The run folder cannot be written; what is in it is whole.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The hosts cannot be used.
+    /// The hosts cannot be made ready.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    World(#[from] WorldError),
+    /// A host is gone.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// AuthDNS does not run.
     #[error(transparent)]
     Site(#[from] SiteError),
@@ -91,19 +100,17 @@ pub fn run(
     done: Vec<Entry>,
     watcher: &mut dyn Watcher,
 ) -> Result<Archive, CampaignError> {
-    end_left_over(&archive.registry()).map_err(|source| ArchiveError::Io {
-        doing: "read",
-        path: archive.registry(),
-        source,
-    })?;
-    let world = World::make(plan)?;
+    let world = World::make(plan, archive.folder())?;
     let mut run = Run { plan, world, archive, entries: done, watcher, missing: Vec::new() };
+    run.note_hosts()?;
     for point in plan.points() {
         if point.dut().is_some_and(|dut| run.missing.iter().any(|m| m == dut)) {
             continue;
         }
         match run.point(&point) {
             Ok(()) => run.watcher.complete(&point),
+            // A host that is gone may come back; a server that does not start will not.
+            Err(CampaignError::Site(SiteError::Host(error))) => return Err(error.into()),
             Err(CampaignError::Site(error)) if point.dut().is_some() => run.give_up(&point, &error)?,
             Err(error) => return Err(error),
         }
@@ -155,8 +162,29 @@ impl Run<'_> {
         if self.entries.iter().any(|e| matches!(e, Entry::Version { dut, .. } if *dut == name)) {
             return Ok(());
         }
-        let text = version_of(dut)?;
+        let text = version_of(&self.world.dut, dut)?;
         self.append(Entry::Version { dut: name, text })
+    }
+
+    /// Notes what plays AuthDNS and, once, the facts of other hosts.
+    fn note_hosts(&mut self) -> Result<(), CampaignError> {
+        let name = self.plan.auth.driver.name();
+        if !self.entries.iter().any(|e| matches!(e, Entry::Version { dut, .. } if dut == name)) {
+            let text = auth_version(&self.world.auth, self.plan)?;
+            self.append(Entry::Version { dut: name.into(), text })?;
+        }
+        if self.plan.topology != Topology::Ssh {
+            return Ok(());
+        }
+        for (role, machine) in [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)]
+            .map(|(r, m)| (r, m.clone()))
+        {
+            if !self.entries.iter().any(|e| matches!(e, Entry::Host { role: noted, .. } if noted == role)) {
+                let environment = machine.greeting().environment.clone();
+                self.append(Entry::Host { role: role.into(), environment })?;
+            }
+        }
+        Ok(())
     }
 
     fn self_test(&mut self, point: &Point) -> Result<(), CampaignError> {
@@ -221,6 +249,7 @@ impl Run<'_> {
             if self.watcher.is_interrupted() {
                 return Err(CampaignError::Interrupted);
             }
+            self.make_room(site, &step)?;
             let ready = match site {
                 Some(site) => site,
                 None => site.insert(self.start(&step.point)?),
@@ -229,28 +258,29 @@ impl Run<'_> {
             self.append(Entry::Started(step.clone()))?;
             let (plan, used) = self.trial_plan(&step, ready.next_name);
             ready.next_name += used;
-            let before = ready.auth.counters().map(|c| c.queries).unwrap_or_default();
-            let numa_before = numa();
+            let before = ready.auth.queries()?;
+            let numa_before = self.world.dut.numa()?;
             let seen = self.trial(ready, &plan, death == DEATHS)?;
             let (trial, cpu) = match seen {
                 Seen::Ended(trial, cpu) => (*trial, cpu),
                 Seen::Died(how) => {
-                    let log = ready.dut.as_mut().map(|dut| dut.process().log_tail()).unwrap_or_default();
+                    let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
                     *site = None;
                     self.mishap(&step.point, &format!("at {} queries/s: {how}", step.rate), log)?;
                     continue;
                 }
             };
-            if ready.dut.is_some() && trial.counts.lost > 0 && death < DEATHS && !self.comes_back(ready, &step.point) {
-                let log = ready.dut.as_mut().map(|dut| dut.process().log_tail()).unwrap_or_default();
+            if ready.dut.is_some() && trial.counts.lost > 0 && death < DEATHS && !self.comes_back(ready, &step.point)? {
+                let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
                 *site = None;
                 self.mishap(&step.point, &format!("at {} queries/s: it hangs", step.rate), log)?;
                 continue;
             }
-            let after = ready.auth.counters().map(|c| c.queries).unwrap_or_default();
-            let numa = numa_before.zip(numa()).map(|(a, b)| Numa { hit: b.hit - a.hit, miss: b.miss - a.miss });
-            let mut measured =
-                Measured { step, trial, upstream: difference(before, after), cpu, numa, warnings: Vec::new() };
+            let upstream = before.zip(ready.auth.queries()?).map(|(before, after)| difference(before, after));
+            let numa = numa_before
+                .zip(self.world.dut.numa()?)
+                .map(|(a, b)| Numa { hit: b.hit.saturating_sub(a.hit), miss: b.miss.saturating_sub(a.miss) });
+            let mut measured = Measured { step, trial, upstream, cpu, numa, warnings: Vec::new() };
             self.cross_check(&mut measured);
             self.watcher.ended(&measured);
             let verdict = measured.trial.verdict;
@@ -261,10 +291,36 @@ impl Run<'_> {
         unreachable!("the last turn takes the trial as it is")
     }
 
+    /// Starts anew where the names of the zone file do not suffice for another trial.
+    fn make_room(&self, site: &mut Option<Site>, step: &Step) -> Result<(), CampaignError> {
+        let (names, first) = self.names();
+        let next = site.as_ref().map_or(first, |site| site.next_name);
+        let (_, used) = self.trial_plan(step, next);
+        if next + used <= names.count() {
+            return Ok(());
+        }
+        *site = None;
+        if first + used <= names.count() {
+            return Ok(());
+        }
+        let has = names.count() - first;
+        let why =
+            format!("it needs {used} names, [auth] names = \"{names}\" has {has} for a search; give a larger block");
+        Err(CampaignError::Trial { rate: step.rate, why })
+    }
+
+    /// The block of the trials' names, and the position of the first.
+    fn names(&self) -> (NameRange, u64) {
+        match self.plan.auth.driver {
+            authority::Kind::Dns64bench => (NameRange::ALL, FIRST_NAME),
+            _ => (self.plan.auth.names, FOR_LOOKING),
+        }
+    }
+
     /// Holds a trial against what AuthDNS saw, and the tester's own load against its limits.
     fn cross_check(&self, measured: &mut Measured) {
         let Measured { step, trial, upstream, cpu, warnings, .. } = measured;
-        if let Point::Search(conditions) = &step.point
+        if let (Point::Search(conditions), Some(upstream)) = (&step.point, upstream)
             && conditions.cached == Share::ZERO
             && trial.verdict == Verdict::Passed
             && (upstream.aaaa as f64) < trial.counts.sent as f64 * ASKED
@@ -288,7 +344,8 @@ impl Run<'_> {
 
     fn trial_plan(&self, step: &Step, first_name: u64) -> (TrialPlan, u64) {
         let t = &self.plan.trial;
-        let server = if step.point == Point::SelfTest { self.world.self_test } else { self.world.dut };
+        let to_auth = step.point == Point::SelfTest;
+        let server = if to_auth { self.world.self_test_address } else { self.world.dut_address };
         let mut plan = TrialPlan::new(server, step.rate);
         let full = match (&step.point, &self.plan.measure.loads) {
             (Point::Load { .. }, Some(loads)) => loads.duration,
@@ -297,7 +354,7 @@ impl Run<'_> {
         let probe = self.plan.search.probe.filter(|_| step.length == Length::Probe);
         plan.duration = Nanos::from(probe.unwrap_or(full));
         plan.timeout = t.timeout.into();
-        plan.names = NameRange::ALL;
+        plan.names = self.names().0;
         plan.first_name = first_name;
         plan.prefixes = vec![t.prefix];
         plan.threads = t.threads;
@@ -323,26 +380,24 @@ impl Run<'_> {
     /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache.
     fn start(&mut self, point: &Point) -> Result<Site, CampaignError> {
         let (aaaa, listen) = match point {
-            Point::SelfTest => (Share::ONE, self.world.self_test),
-            Point::Search(conditions) => (conditions.aaaa, self.world.auth),
-            Point::Load { .. } => (Share::ZERO, self.world.auth),
+            Point::SelfTest => (Share::ONE, self.world.self_test_address),
+            Point::Search(conditions) => (conditions.aaaa, self.world.auth_address),
+            Point::Load { .. } => (Share::ZERO, self.world.auth_address),
         };
         let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa)?;
-        let mut site = Site { auth, dut: None, next_name: FIRST_NAME };
+        let mut site = Site { auth, dut: None, next_name: self.names().1 };
         let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { return Ok(site) };
-        let cores = match point {
-            Point::Search(conditions) => conditions.cores,
-            _ => self.plan.cores()[0],
-        };
-        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, cores)?);
-        let give_up = Instant::now() + Duration::from_secs(30);
-        while !self.answers(&mut site, point) {
-            let process = site.dut.as_mut().expect("started above").process();
-            let ended = process.ended();
+        let worst = Conditions::worst_case(dut.name(), self.plan.cores()[0]);
+        let conditions = if let Point::Search(conditions) = point { conditions } else { &worst };
+        let cpus = self.plan.cpus_of(conditions);
+        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, cpus)?);
+        let give_up = Instant::now() + START;
+        while !self.answers(&mut site, point)? {
+            let started = site.dut.as_ref().expect("started above");
+            let ended = started.ended()?;
             if ended.is_some() || Instant::now() > give_up {
-                let why = ended.map_or("it does not answer".to_owned(), |status| format!("it ended with {status}"));
-                let log = process.log_tail();
-                return Err(SiteError::NotStarted { name: dut.name().into(), why, log }.into());
+                let why = ended.unwrap_or("it does not answer".to_owned());
+                return Err(SiteError::not_started(dut.name(), &why, started.log_tail()).into());
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -350,60 +405,64 @@ impl Run<'_> {
     }
 
     /// Whether the DUT answers again after it has lost queries; an overloaded one may need a moment.
-    fn comes_back(&self, site: &mut Site, point: &Point) -> bool {
+    fn comes_back(&self, site: &mut Site, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + COMES_BACK;
-        while !self.answers(site, point) {
+        while !self.answers(site, point)? {
             if Instant::now() > give_up {
-                return false;
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     /// Whether the DUT answers a few names right, which no trial asks for.
-    fn answers(&self, site: &mut Site, point: &Point) -> bool {
+    fn answers(&self, site: &mut Site, point: &Point) -> Result<bool, CampaignError> {
         let step = Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe };
         let (mut plan, _) = self.trial_plan(&step, 0);
-        plan.names = "9.0.0.0/24".parse().expect("a constant");
+        if self.plan.auth.driver == authority::Kind::Dns64bench {
+            plan.names = "9.0.0.0/24".parse().expect("a constant");
+        }
         (plan.cached_share, plan.duration) = (Share::ZERO, Nanos::from_millis(100));
         plan.timeout = Nanos::from_millis(500);
-        matches!(self.trial(site, &plan, false), Ok(Seen::Ended(trial, _)) if trial.counts.valid > 0)
+        match self.trial(site, &plan, false) {
+            Ok(Seen::Ended(trial, _)) => Ok(trial.counts.valid > 0),
+            Ok(Seen::Died(_)) => Ok(false),
+            Err(error @ (CampaignError::Host(_) | CampaignError::Interrupted)) => Err(error),
+            // What cannot be carried out is told by the trial that follows.
+            Err(_) => Ok(false),
+        }
     }
 
     /// Runs `dns64bench measure` and watches the servers meanwhile. A death of the DUT ends it at once, unless `to_the_end`.
     fn trial(&self, site: &mut Site, plan: &TrialPlan, to_the_end: bool) -> Result<Seen, CampaignError> {
-        let failed = |why: String| CampaignError::Trial { rate: plan.rate, why };
-        let io = |e: std::io::Error| failed(e.to_string());
-        let (output, log) = (self.archive.folder().join("trial.json"), self.archive.folder().join("trial.log"));
-        let _ = fs::remove_file(&log);
-        let stdout = File::create(&output).map_err(io)?;
-        let command = self.world.ours(Host::Tester, &[], &measure_arguments(plan));
-        let mut measurer = Process::start(command, Some(stdout), &log, &self.archive.registry()).map_err(io)?;
-        let mut meter = Meter::new(site, measurer.pid());
-        let status = loop {
-            if let Some(status) = measurer.ended() {
-                break status;
+        let machine = &self.world.tester;
+        let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
+        machine.write(log, "")?;
+        let measurer = machine.start(&machine.ours(&measure_arguments(plan)), &[], log, Some(output))?;
+        let mut meter = Meter::new(site, &measurer)?;
+        let ended = loop {
+            if let Some(ended) = measurer.ended(LOOK)? {
+                break ended;
             }
             if self.watcher.is_interrupted() {
                 return Err(CampaignError::Interrupted);
             }
-            if let Some(dut) = &mut site.dut
-                && let Some(status) = dut.process().ended()
+            if let Some(dut) = &site.dut
+                && let Some(how) = dut.ended()?
                 && !to_the_end
             {
-                return Ok(Seen::Died(format!("the DUT ended with {status}")));
+                return Ok(Seen::Died(format!("the DUT ended with {how}")));
             }
-            meter.tick();
-            thread::sleep(Duration::from_millis(20));
+            meter.tick(site, &measurer)?;
         };
-        let cpu = meter.finish();
-        let text = fs::read_to_string(&output).map_err(io)?;
-        let _ = fs::remove_file(&output);
+        let cpu = meter.finish(site)?;
+        let text = machine.read(output, RESULT)?;
         match serde_json::from_str::<TrialResult>(&text) {
             Ok(trial) => Ok(Seen::Ended(Box::new(trial), cpu)),
             Err(e) => {
-                let told = measurer.log_tail();
-                Err(failed(format!("dns64bench measure ended with {status}, its result is no trial ({e}): {told}")))
+                let (how, told) = (ended.how, measurer.log_tail());
+                let why = format!("dns64bench measure ended with {how}, its result is no trial ({e}): {told}");
+                Err(CampaignError::Trial { rate: plan.rate, why })
             }
         }
     }
@@ -431,9 +490,6 @@ impl Run<'_> {
 
 /// CPU time of all that take part in a trial.
 struct Meter {
-    dut: Option<u32>,
-    auth: u32,
-    tester: u32,
     start: Instant,
     auth_before: f64,
     dut_last: (Instant, f64),
@@ -441,37 +497,42 @@ struct Meter {
     cpu: Cpu,
 }
 
+fn cpu_of(process: &Running) -> Result<f64, HostError> {
+    process.machine().cpu(&[process.id()])
+}
+
 impl Meter {
-    fn new(site: &mut Site, tester: u32) -> Meter {
-        let dut = site.dut.as_mut().map(|dut| dut.process().pid());
-        let auth = site.auth.process().pid();
+    fn new(site: &Site, measurer: &Running) -> Result<Meter, HostError> {
+        let used = site.dut.as_ref().map_or(Ok(0.0), Dut::cpu)?;
+        let auth_before = cpu_of(site.auth.process())?;
         let now = Instant::now();
-        let dut_last = (now, dut.map_or(0.0, cpu_seconds));
-        let auth_before = cpu_seconds(auth);
-        Meter { dut, auth, tester, start: now, auth_before, dut_last, tester_used: 0.0, cpu: Cpu::default() }
+        let tester_used = cpu_of(measurer)?;
+        Ok(Meter { start: now, auth_before, dut_last: (now, used), tester_used, cpu: Cpu::default() })
     }
 
     /// To be called often; looks once a second.
-    fn tick(&mut self) {
-        let passed = self.dut_last.0.elapsed();
-        if passed < Duration::from_secs(1) {
-            return;
+    fn tick(&mut self, site: &Site, measurer: &Running) -> Result<(), HostError> {
+        if self.dut_last.0.elapsed() < Duration::from_secs(1) {
+            return Ok(());
         }
         // The tester's process is gone when the trial is over, so its time is read while it runs.
-        self.tester_used = cpu_seconds(self.tester);
-        let now = Instant::now();
-        let used = self.dut.map_or(0.0, cpu_seconds);
-        if self.dut.is_some() {
-            self.cpu.dut.push((used - self.dut_last.1) / passed.as_secs_f64());
+        self.tester_used = cpu_of(measurer)?;
+        if let Some(dut) = &site.dut {
+            let used = dut.cpu()?;
+            let now = Instant::now();
+            self.cpu.dut.push((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64());
+            self.dut_last = (now, used);
+        } else {
+            self.dut_last.0 = Instant::now();
         }
-        self.dut_last = (now, used);
+        Ok(())
     }
 
-    fn finish(mut self) -> Cpu {
+    fn finish(mut self, site: &Site) -> Result<Cpu, HostError> {
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
-        self.cpu.auth = (cpu_seconds(self.auth) - self.auth_before) / seconds;
+        self.cpu.auth = (cpu_of(site.auth.process())? - self.auth_before) / seconds;
         self.cpu.tester = self.tester_used / seconds;
-        self.cpu
+        Ok(self.cpu)
     }
 }
 
@@ -510,24 +571,4 @@ fn difference(before: QueryCounters, after: QueryCounters) -> QueryCounters {
         aaaa: after.aaaa.saturating_sub(before.aaaa),
         other: after.other.saturating_sub(before.other),
     }
-}
-
-/// The sums of `numastat` over all nodes; `None` where the kernel does not count.
-fn numa() -> Option<Numa> {
-    let mut sum = Numa::default();
-    let mut found = false;
-    for entry in fs::read_dir("/sys/devices/system/node").ok()?.flatten() {
-        let Ok(text) = fs::read_to_string(entry.path().join("numastat")) else { continue };
-        found = true;
-        for line in text.lines() {
-            let Some((name, value)) = line.split_once(' ') else { continue };
-            let value: u64 = value.trim().parse().unwrap_or(0);
-            match name {
-                "numa_hit" => sum.hit += value,
-                "numa_miss" => sum.miss += value,
-                _ => {}
-            }
-        }
-    }
-    found.then_some(sum)
 }

@@ -1,35 +1,33 @@
 //! AuthDNS and a DUT, running: what a trial is carried out against.
 
-use std::fs;
-use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use method::units::Share;
-use tester::authdns::counters::AuthCounters;
+use tester::authdns::counters::QueryCounters;
 
 use crate::archive::{Archive, ArchiveError};
-use crate::dut::{self, Kind, Setting};
-use crate::lab::{Host, LabError};
+use crate::authority;
+use crate::dut::{Kind, Setting};
+use crate::host::{HostError, Machine, Running};
 use crate::plan::{DutPlan, Plan};
-use crate::process::Process;
 use crate::world::World;
 
-/// How long a server may take until it answers.
-const START: Duration = Duration::from_secs(30);
+/// How long a server may take until it answers; zones of millions of names take their time.
+pub const START: Duration = Duration::from_secs(60);
+/// Between two looks at a server that starts.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Why there is nothing to measure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
-    /// The DUT's program is not there.
+    /// A server's program is not there.
     #[error("{name}: there is no program {program}; install it, or name it with program = in the plan")]
     NotFound {
-        /// The DUT.
+        /// The server.
         name: String,
         /// Its program.
         program: PathBuf,
@@ -44,30 +42,38 @@ pub enum SiteError {
         /// The end of its log.
         log: String,
     },
-    /// The hosts cannot be used.
+    /// A host is gone.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Host(#[from] HostError),
     /// The run folder cannot be written.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
 }
 
 impl SiteError {
-    fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
+    /// A server that did not start, for whatever reason.
+    pub fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
         SiteError::NotStarted { name: name.into(), why: why.to_string(), log }
+    }
+
+    /// What the host refused to do for a server is about the server; that the host is gone is not.
+    fn of(name: &str) -> impl Fn(HostError) -> SiteError {
+        move |error| match error {
+            HostError::Refused { why, .. } => SiteError::not_started(name, &why, String::new()),
+            other => other.into(),
+        }
     }
 }
 
 /// AuthDNS, running.
 pub struct Auth {
-    process: Process,
-    status: PathBuf,
-    /// Holds the status socket: a path in the run folder might be too long for one.
-    _folder: tempfile::TempDir,
+    process: Running,
+    /// Status socket of ours; others count nothing.
+    status: Option<PathBuf>,
 }
 
 impl Auth {
-    /// Starts AuthDNS on `listen` with an AAAA share.
+    /// Starts what plays AuthDNS on `listen` with an AAAA share, and waits until it answers.
     ///
     /// # Errors
     /// If it does not start.
@@ -78,9 +84,25 @@ impl Auth {
         listen: SocketAddr,
         aaaa: Share,
     ) -> Result<Auth, SiteError> {
-        let failed = |why: io::Error| SiteError::not_started("AuthDNS", &why, String::new());
-        let folder = tempfile::tempdir().map_err(failed)?;
-        let status = folder.path().join("status");
+        let name = plan.auth.driver.name();
+        let auth = match plan.auth.driver {
+            authority::Kind::Dns64bench => Auth::ours(world, plan, listen, aaaa),
+            other => Auth::other(other, world, plan, archive, listen, aaaa),
+        }?;
+        let give_up = Instant::now() + START;
+        while !auth.is_ready(&world.auth, listen)? {
+            let ended = auth.process.ended(LOOK)?;
+            if ended.is_some() || Instant::now() > give_up {
+                let why = ended.map_or("it does not answer".into(), |ended| ended.how);
+                return Err(SiteError::not_started(name, &why, auth.process.log_tail()));
+            }
+        }
+        Ok(auth)
+    }
+
+    fn ours(world: &World, plan: &Plan, listen: SocketAddr, aaaa: Share) -> Result<Auth, SiteError> {
+        let machine = &world.auth;
+        let status = machine.greeting().scratch.join("auth");
         let mut words: Vec<String> =
             ["auth", "--listen", &listen.to_string(), "--status", &status.to_string_lossy()].map(str::to_owned).into();
         let threads = plan.cpus.auth.len();
@@ -88,90 +110,189 @@ impl Auth {
         if threads > 0 {
             words.extend(["--threads".into(), threads.to_string()]);
         }
-        let command = world.ours(Host::Auth, &plan.cpus.auth, &words);
-        let log = archive.folder().join("servers/auth.log");
-        let process = Process::start(command, None, &log, &archive.registry()).map_err(failed)?;
-        let mut auth = Auth { process, status, _folder: folder };
-        let give_up = Instant::now() + START;
-        while auth.counters().is_err() {
-            if auth.process.ended().is_some() || Instant::now() > give_up {
-                return Err(SiteError::not_started("AuthDNS", &"see its log", auth.process.log_tail()));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(auth)
+        let log = Path::new("servers/auth.log");
+        let process = machine.start(&machine.ours(&words), &plan.cpus.auth, log, None);
+        Ok(Auth { process: process.map_err(SiteError::of("AuthDNS"))?, status: Some(status) })
     }
 
-    /// What it has been asked.
+    fn other(
+        kind: authority::Kind,
+        world: &World,
+        plan: &Plan,
+        archive: &Archive,
+        listen: SocketAddr,
+        aaaa: Share,
+    ) -> Result<Auth, SiteError> {
+        let (machine, name) = (&world.auth, kind.name());
+        let refused = SiteError::of(name);
+        let program = program(machine, name, plan.auth.program.as_deref(), kind.program())?;
+        let folder = archive.server_folder(&format!("auth {name}"))?;
+        let place = machine.place(&folder);
+        let place = place.to_string_lossy();
+        let setting = authority::Setting { folder: &place, listen, threads: plan.cpus.auth.len().max(1) };
+        machine.write(&folder.join(kind.file()), &kind.configuration(&setting)).map_err(&refused)?;
+        let zone: Vec<String> = [
+            "zone",
+            "--aaaa-share",
+            &aaaa.to_string(),
+            "--names",
+            &plan.auth.names.to_string(),
+            "--output",
+            &format!("{place}/{}", authority::ZONE_FILE),
+        ]
+        .map(str::to_owned)
+        .into();
+        let (written, told) = machine.run(&machine.ours(&zone)).map_err(&refused)?;
+        if !written {
+            return Err(SiteError::not_started(name, &"its zone file could not be written", told));
+        }
+        let words = [vec![program], kind.arguments(&setting)].concat();
+        let process = machine.start(&words, &plan.cpus.auth, &folder.join("log"), None).map_err(&refused)?;
+        Ok(Auth { process, status: None })
+    }
+
+    fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
+        match &self.status {
+            // Its socket is there when it serves.
+            Some(status) => match machine.counters(status) {
+                Ok(_) => Ok(true),
+                Err(HostError::Refused { .. }) => Ok(false),
+                Err(other) => Err(other.into()),
+            },
+            None => Ok(machine.answers(listen)?),
+        }
+    }
+
+    /// What it has been asked, if it counts.
     ///
     /// # Errors
-    /// If it does not run.
-    pub fn counters(&self) -> io::Result<AuthCounters> {
-        let mut line = String::new();
-        BufReader::new(UnixStream::connect(&self.status)?).read_line(&mut line)?;
-        serde_json::from_str(&line).map_err(Into::into)
+    /// If its host is gone, or it is.
+    pub fn queries(&self) -> Result<Option<QueryCounters>, HostError> {
+        let counters = self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()?;
+        Ok(counters.map(|counters| counters.queries))
     }
 
     /// Its process.
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
+    pub fn process(&self) -> &Running {
+        &self.process
     }
 }
 
 /// A DUT, running.
 pub struct Dut {
-    process: Process,
+    process: Running,
+    /// Ends it, if that takes a command; then its process may end before it.
+    stop: Vec<String>,
+    /// Whose CPU time is its own.
+    cpu_ids: Vec<u32>,
 }
 
 impl Dut {
-    /// Writes the configuration of a DUT and starts it on so many cores; whether it answers is for the caller to see.
+    /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many threads; whether it answers is
+    /// for the caller to see.
     ///
     /// # Errors
     /// If its program is not there or cannot be started.
-    pub fn start(world: &World, plan: &Plan, archive: &Archive, dut: &DutPlan, cores: usize) -> Result<Dut, SiteError> {
-        let name = dut.name();
+    pub fn start(
+        world: &World,
+        plan: &Plan,
+        archive: &Archive,
+        dut: &DutPlan,
+        cores: usize,
+        cpus: &[usize],
+    ) -> Result<Dut, SiteError> {
+        let (name, machine) = (dut.name(), &world.dut);
+        let refused = SiteError::of(name);
         let folder = archive.server_folder(name)?;
+        let place = machine.place(&folder);
         let setting = Setting {
-            folder: &folder,
-            listen: world.dut,
-            upstream: world.auth,
+            folder: &place,
+            listen: world.dut_address,
+            upstream: world.auth_address,
             prefix: plan.trial.prefix,
             cores,
             custom: dut.custom.as_ref(),
         };
         let (file, text) = dut.driver.configuration(&setting);
-        let failed = |why: io::Error| SiteError::not_started(name, &why, String::new());
         if !text.is_empty() {
-            fs::write(folder.join(file), text).map_err(failed)?;
+            machine.write(&folder.join(file), &text).map_err(&refused)?;
         }
-        let mut words = dut.driver.arguments(&setting);
-        words.splice(0..0, program_of(dut)?);
-        let cpus = &plan.cpus.dut[..cores.min(plan.cpus.dut.len())];
-        let command = world.command(Host::Dut, cpus, &words);
-        let process = Process::start(command, None, &folder.join("log"), &archive.registry()).map_err(failed)?;
-        Ok(Dut { process })
+        let words = dut.driver.command(&setting, &program_of(machine, dut)?);
+        let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
+        let custom = dut.custom.clone().unwrap_or_default();
+        let mut started = Dut { cpu_ids: vec![process.id()], process, stop: setting.fill(&custom.stop) };
+        started.wait_ready(name, &setting.fill(&custom.ready))?;
+        if !custom.cpu_pids.is_empty() {
+            let (_, printed) = machine.run(&setting.fill(&custom.cpu_pids)).map_err(&refused)?;
+            started.cpu_ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        }
+        Ok(started)
     }
 
-    /// Its process.
-    pub fn process(&mut self) -> &mut Process {
-        &mut self.process
+    /// Asks the plan's own command until it says that the server is ready.
+    fn wait_ready(&mut self, name: &str, ready: &[String]) -> Result<(), SiteError> {
+        let give_up = Instant::now() + START;
+        while !ready.is_empty() {
+            let (is_ready, told) = self.process.machine().run(ready).map_err(SiteError::of(name))?;
+            if is_ready {
+                return Ok(());
+            }
+            if Instant::now() > give_up {
+                return Err(SiteError::not_started(name, &"its ready command never succeeded", told));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// If its host is gone.
+    pub fn ended(&self) -> Result<Option<String>, HostError> {
+        let ended = self.process.ended(Duration::ZERO)?;
+        // What only starts the server may end when it has.
+        Ok(ended.filter(|ended| self.stop.is_empty() || !ended.success).map(|ended| ended.how))
+    }
+
+    /// CPU seconds that it has used.
+    ///
+    /// # Errors
+    /// If its host is gone.
+    pub fn cpu(&self) -> Result<f64, HostError> {
+        self.process.machine().cpu(&self.cpu_ids)
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+}
+
+impl Drop for Dut {
+    fn drop(&mut self) {
+        if !self.stop.is_empty() {
+            // What it says is in its log; what is left of it is ended with its process.
+            let _ = self.process.machine().run(&self.stop);
+        }
+    }
+}
+
+/// Where a server's program is on a host.
+fn program(machine: &Machine, name: &str, given: Option<&Path>, usual: &str) -> Result<String, SiteError> {
+    let program = given.unwrap_or(Path::new(usual));
+    match machine.find(program)? {
+        Some(found) => Ok(found.to_string_lossy().into_owned()),
+        None => Err(SiteError::NotFound { name: name.into(), program: program.into() }),
     }
 }
 
 /// The program of a DUT; nothing for `custom`, whose commands name it. dns64d is in this program.
-fn program_of(dut: &DutPlan) -> Result<Vec<String>, SiteError> {
-    let word = |path: PathBuf| path.to_string_lossy().into_owned();
-    let program = dut.program.clone().unwrap_or_else(|| dut.driver.program().into());
+fn program_of(machine: &Machine, dut: &DutPlan) -> Result<Vec<String>, SiteError> {
     match (dut.driver, &dut.program) {
         (Kind::Custom, _) => Ok(Vec::new()),
-        (Kind::Dns64d, None) => {
-            let ours = std::env::current_exe().map_err(|e| SiteError::not_started(dut.name(), &e, String::new()))?;
-            Ok(vec![word(ours), "dns64d".into()])
-        }
-        _ => {
-            let found = dut::find(&program).ok_or(SiteError::NotFound { name: dut.name().into(), program })?;
-            Ok(vec![word(found)])
-        }
+        (Kind::Dns64d, None) => Ok(machine.ours(&["dns64d".to_owned()])),
+        (driver, given) => Ok(vec![program(machine, dut.name(), given.as_deref(), driver.program())?]),
     }
 }
 
@@ -179,19 +300,36 @@ fn program_of(dut: &DutPlan) -> Result<Vec<String>, SiteError> {
 ///
 /// # Errors
 /// If its program is not there.
-pub fn version_of(dut: &DutPlan) -> Result<String, SiteError> {
-    let mut words = program_of(dut)?;
-    words.extend(dut.driver.version_arguments().iter().map(|&word| word.to_owned()));
+pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
+    let asked = dut.driver.version_arguments();
+    let mut words = program_of(machine, dut)?;
+    words.extend(asked.iter().map(|&word| word.to_owned()));
     words.extend(dut.custom.iter().flat_map(|custom| custom.version.clone()));
-    Ok(version_line(&words).unwrap_or_else(|| "unknown".into()))
+    if words.is_empty() || dut.driver != Kind::Custom && asked.is_empty() {
+        return Ok("unknown".into());
+    }
+    let printed = machine.run(&words).map(|(_, printed)| printed).unwrap_or_default();
+    Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
 }
 
-/// The first line with a number in it of what a command prints.
-fn version_line(words: &[String]) -> Option<String> {
-    let (program, arguments) = words.split_first()?;
-    let output = Command::new(program).args(arguments).output().ok()?;
-    let both = [output.stdout, output.stderr].concat();
-    // PowerDNS has time and process id in front.
-    let line = String::from_utf8_lossy(&both).lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?.to_owned();
-    Some(line.rsplit("] ").next().unwrap_or(&line).trim().to_owned())
+/// The version of what plays AuthDNS.
+///
+/// # Errors
+/// If its program is not there.
+pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError> {
+    let kind = plan.auth.driver;
+    if kind == authority::Kind::Dns64bench {
+        return Ok(format!("dns64bench {}", machine.greeting().version));
+    }
+    let program = program(machine, kind.name(), plan.auth.program.as_deref(), kind.program())?;
+    let words: Vec<String> =
+        std::iter::once(program).chain(kind.version_arguments().iter().map(|&w| w.to_owned())).collect();
+    let printed = machine.run(&words).map(|(_, printed)| printed).unwrap_or_default();
+    Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
+}
+
+/// The first line with a number in it of what a server prints; PowerDNS has time and process id in front.
+fn version_line(printed: &str) -> Option<String> {
+    let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
+    Some(line.rsplit("] ").next().unwrap_or(line).trim().to_owned())
 }

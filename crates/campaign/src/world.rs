@@ -1,83 +1,100 @@
-//! Where a campaign's processes run: which command starts them there, and under which addresses they meet.
+//! Where a campaign's processes run: its three hosts, and the addresses under which they meet.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::Path;
 
+use crate::host::{HostError, Machine, agent_here, agent_over_ssh, shell_over_ssh};
 use crate::lab::{self, Host, LabError};
-use crate::plan::{Plan, Topology};
+use crate::plan::{Plan, SshHost, Topology};
+
+/// Why there are no hosts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorldError {
+    /// No lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A host cannot be used.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// No free port.
+    #[error("no free port on loopback: {0}")]
+    Port(io::Error),
+}
 
 /// The hosts of a campaign.
 pub struct World {
-    topology: Topology,
-    /// This program: it runs itself for everything that is not the DUT.
-    program: PathBuf,
-    /// Whether the lab is ours to take down.
-    put_up: bool,
+    /// Where the Measurer runs.
+    pub tester: Machine,
+    /// Where the DUT runs.
+    pub dut: Machine,
+    /// Where AuthDNS runs.
+    pub auth: Machine,
     /// Where the DUT is asked.
-    pub dut: SocketAddr,
+    pub dut_address: SocketAddr,
     /// Where the DUT asks AuthDNS.
-    pub auth: SocketAddr,
+    pub auth_address: SocketAddr,
     /// Where the Measurer asks AuthDNS in self-tests.
-    pub self_test: SocketAddr,
+    pub self_test_address: SocketAddr,
+    /// Takes the lab down when the hosts are gone, if it was not up before.
+    _lab: Option<PutUp>,
+}
+
+/// A lab that is ours to take down.
+struct PutUp;
+
+impl Drop for PutUp {
+    fn drop(&mut self) {
+        let _ = lab::down();
+    }
 }
 
 impl World {
     /// Makes the hosts of a plan ready.
     ///
     /// # Errors
-    /// If the lab cannot be put up, or there is no free port.
-    pub fn make(plan: &Plan) -> Result<World, LabError> {
-        let io = |source| LabError::Io { doing: "prepare the hosts".into(), source };
-        let program = std::env::current_exe().map_err(io)?;
-        let address = |text: &str| text.parse().expect("a constant");
-        match plan.topology {
-            Topology::Lab => {
-                let put_up = !lab::is_up();
-                lab::up()?;
-                let [dut, auth, self_test] = ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address);
-                Ok(World { topology: plan.topology, program, put_up, dut, auth, self_test })
+    /// If the lab cannot be put up, a host cannot be reached, or there is no free port.
+    pub fn make(plan: &Plan, run_folder: &Path) -> Result<World, WorldError> {
+        let here = |host, in_lab| agent_here(host, in_lab, run_folder);
+        let (mut put_up, in_lab) = (None, plan.topology == Topology::Lab);
+        if in_lab {
+            let was_up = lab::is_up();
+            lab::up()?;
+            put_up = (!was_up).then_some(PutUp);
+        }
+        let addresses = addresses(plan)?;
+        let [tester, dut, auth] = match (&plan.ssh, plan.topology) {
+            (Some(ssh), Topology::Ssh) => {
+                let config = ssh.config.as_deref();
+                let machine = |host, at: &Option<SshHost>| match at {
+                    None => here(host, false),
+                    Some(at) if at.agent => agent_over_ssh(at, config, run_folder),
+                    Some(at) => shell_over_ssh(at, config, run_folder),
+                };
+                [machine(Host::Tester, &ssh.tester)?, machine(Host::Dut, &ssh.dut)?, machine(Host::Auth, &ssh.auth)?]
             }
-            Topology::Loopback => {
-                let dut = free("[::1]:0").map_err(io)?;
-                let auth = free("127.0.0.1:0").map_err(io)?;
-                Ok(World { topology: plan.topology, program, put_up: false, dut, auth, self_test: auth })
-            }
-        }
-    }
-
-    /// The command that runs `words` on a host, on the given CPUs (none: any). Its process is that of the program itself: what
-    /// stands before it replaces itself.
-    pub fn command(&self, host: Host, cpus: &[usize], words: &[String]) -> Command {
-        let mut all: Vec<String> = Vec::new();
-        if self.topology == Topology::Lab {
-            let program = self.program.to_string_lossy().into_owned();
-            all.extend([program, "lab".into(), "exec".into(), host.word().into(), "--".into()]);
-        }
-        if !cpus.is_empty() {
-            let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-            all.extend(["taskset".into(), "-c".into(), list.join(",")]);
-        }
-        all.extend_from_slice(words);
-        let mut command = Command::new(&all[0]);
-        command.args(&all[1..]);
-        command
-    }
-
-    /// The command that runs this program on a host.
-    pub fn ours(&self, host: Host, cpus: &[usize], arguments: &[String]) -> Command {
-        let program = self.program.to_string_lossy().into_owned();
-        self.command(host, cpus, &[&[program], arguments].concat())
+            _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
+        };
+        let [dut_address, auth_address, self_test_address] = addresses;
+        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, _lab: put_up })
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        if self.put_up {
-            let _ = lab::down();
+/// Where the DUT is asked, where it asks AuthDNS, and where the Measurer asks AuthDNS in self-tests.
+fn addresses(plan: &Plan) -> Result<[SocketAddr; 3], WorldError> {
+    let address = |text: &str| text.parse().expect("a constant");
+    Ok(match (&plan.ssh, plan.topology) {
+        (Some(ssh), Topology::Ssh) => {
+            let a = &ssh.addresses;
+            [a.dut, a.auth, a.self_test.unwrap_or(a.auth)]
         }
-    }
+        (_, Topology::Lab) => ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address),
+        _ => {
+            let auth = free("127.0.0.1:0").map_err(WorldError::Port)?;
+            [free("[::1]:0").map_err(WorldError::Port)?, auth, auth]
+        }
+    })
 }
 
 /// A UDP address that was free a moment ago.

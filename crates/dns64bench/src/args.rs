@@ -1,5 +1,7 @@
 //! The command line as typed; parsing does no I/O.
 
+mod clients;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::units::{CpuId, Qps, Share};
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
+
+pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, Questions, Resperf, Transport};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
@@ -31,7 +35,12 @@ pub(crate) enum Command {
     /// Show up to which rate the tester itself can be trusted
     SelfTest(SelfTest),
     /// Keep a number of queries in flight, and show how many are answered per second
-    ClosedLoop(ClosedLoop),
+    ClosedLoop(Box<ClosedLoop>),
+    /// Raise the rate evenly until answers stop to follow, with resperf's options and output
+    Resperf(Box<Resperf>),
+    /// One trial with the arguments and the output of dns64perf++
+    #[command(name = "dns64perf++")]
+    Dns64perf(Dns64perf),
     /// A whole benchmark by plan: many searches of many servers, resumable
     Campaign(Campaign),
     /// The report of a campaign, or the comparison of several
@@ -46,6 +55,9 @@ pub(crate) enum Command {
     Lab(Lab),
     /// What on this machine spoils measurements, and the commands that mend it
     Check(Check),
+    /// Do what a campaign asks for on standard input, and end it all when that ends
+    #[command(hide = true)]
+    Agent(Agent),
     /// The DNS64 server dns64d, as quickstart starts it
     #[command(hide = true, disable_help_flag = true)]
     Dns64d {
@@ -265,6 +277,16 @@ pub(crate) enum CampaignAction {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Agent {
+    /// Where it works
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Remove that folder at the end
+    #[arg(long)]
+    pub(crate) remove: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Report {
     /// Run folders; several are compared
     #[arg(required = true, value_name = "DIR")]
@@ -272,57 +294,6 @@ pub(crate) struct Report {
     /// Where to write [default: the run folder; a comparison needs it]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ClosedLoop {
-    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) server: SocketAddr,
-    /// Queries in flight, over all threads
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub(crate) outstanding: usize,
-    /// Threads
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) threads: usize,
-    /// UDP source ports, over all threads [default: one per thread]
-    #[arg(long, value_name = "N")]
-    pub(crate) source_ports: Option<usize>,
-    /// CPUs of the threads, such as 2,3 or 0-7
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
-    pub(crate) cpus: Option<CpuList>,
-    /// Zone of the names
-    #[arg(long, default_value = "dns64perf.test")]
-    pub(crate) domain: Domain,
-    /// Block of IPv4 addresses whose names are asked for
-    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8")]
-    pub(crate) names: NameRange,
-    /// Position in that block of the first name
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) first_name: u64,
-    /// How many names to ask for
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    pub(crate) count: u64,
-    /// Go round and round through the names for this long [default: once through them]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    pub(crate) duration: Option<Duration>,
-    /// A query without an answer by then is given up
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
-    pub(crate) timeout: Duration,
-    /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
-    pub(crate) aaaa_share: Share,
-    /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
-    #[arg(long, value_name = "P/LEN")]
-    pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
-    #[arg(long)]
-    pub(crate) any_aaaa: bool,
-    /// Let queries and answers pass the network stack several at a time (UDP_SEGMENT, UDP_GRO)
-    #[arg(long, value_name = "YES", action = clap::ArgAction::Set, default_value_t = true)]
-    pub(crate) offload: bool,
-    #[command(flatten)]
-    pub(crate) display: Display,
 }
 
 #[derive(Debug, Args)]
@@ -471,7 +442,7 @@ pub(crate) struct Quickstart {
 #[derive(Clone, Debug)]
 pub(crate) struct CpuList(pub(crate) Vec<CpuId>);
 
-fn parse_cpus(text: &str) -> Result<CpuList, String> {
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
     let number = |s: &str| s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"));
     let mut cpus = Vec::new();
     for part in text.split(',') {

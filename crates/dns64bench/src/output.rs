@@ -135,17 +135,24 @@ pub(crate) fn print_trial(trial: &TrialResult) {
 
 /// Wrong replies by what was wrong, if there were any.
 pub(crate) fn print_wrong(w: &WrongCounts) {
-    if w.total() > 0 {
-        let rcodes: Vec<_> = w.rcode.iter().map(|(rcode, n)| format!("{n} rcode {rcode}")).collect();
-        println!(
-            "Wrong       {} no AAAA, {} truncated, {} other address, {} malformed, {}",
-            w.no_aaaa,
-            w.truncated,
-            w.address,
-            w.malformed,
-            if rcodes.is_empty() { "no error rcode".to_owned() } else { rcodes.join(", ") }
-        );
+    if let Some(line) = wrong_line(w) {
+        println!("Wrong       {line}");
     }
+}
+
+/// Wrong replies by what was wrong, in words; `None` if there were none.
+pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
+    let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{n} rcode {rcode}"));
+    let others = [
+        (w.no_aaaa, "no AAAA"),
+        (w.truncated, "truncated"),
+        (w.address, "other address"),
+        (w.malformed, "malformed"),
+        (w.signature, "not signed right"),
+    ];
+    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+    let all: Vec<String> = others.chain(rcodes).collect();
+    (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// Percentiles of the round-trip time, if there was a valid reply.

@@ -1,21 +1,29 @@
 //! From what was typed to a plan.
 
-use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use campaign::search::{PassedSelfTest, SearchPlan};
 use method::pacing::PacingLimits;
 use method::search::SearchRange;
-use method::units::{Nanos, Qps};
+use method::units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::authdns::answer;
-use tester::closed_loop::ClosedLoopPlan;
+use tester::client::closed_loop::ClosedLoopPlan;
+use tester::client::ramp::{Ramp, RampPlan};
+use tester::client::{self, Check, Edns, EdnsOption, Form, Names, QueryFile, Setup, Source, Tally};
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, TrialPlan};
-use wire::name::NameRange;
+use wire::name::{Domain, NameRange};
 
-use crate::args::{ClosedLoop, DelayRange, Measure, NewSearch, SelfTest, SpinChoice, Traffic, ZoneContent};
+use crate::args::{
+    ClosedLoop, DelayRange, Dns64perf, Experiments, Family, Measure, NewSearch, Questions, Resperf, SelfTest,
+    SpinChoice, Traffic, Transport, ZoneContent,
+};
+use crate::intervals;
 use crate::output::Failure;
 
 impl Traffic {
@@ -113,27 +121,212 @@ impl SelfTest {
     }
 }
 
+impl Questions {
+    /// EDNS, if anything asks for it.
+    fn edns(&self) -> Option<Edns> {
+        let mut options = self.edns_option.clone();
+        options.extend(self.nsid.then(EdnsOption::nsid));
+        options.extend(self.client_subnet.map(EdnsOption::client_subnet));
+        let wanted = self.edns_size.is_some() || self.dnssec_ok || !options.is_empty();
+        // 1232 octets fit into every path that IPv6 has (DNS flag day 2020).
+        let size = self.edns_size.unwrap_or(1_232);
+        wanted.then_some(Edns { size, dnssec_ok: self.dnssec_ok, options })
+    }
+
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn write_intervals(&self, tally: &Tally, about: &intervals::Run<'_>) -> Result<(), Failure> {
+        if let Some(path) = &self.hdr_log {
+            intervals::write_hdr_log(path, tally, about.began).map_err(Failure::environment)?;
+        }
+        if let Some(path) = &self.json_lines {
+            intervals::write_json_lines(path, tally, about).map_err(Failure::environment)?;
+        }
+        Ok(())
+    }
+}
+
+impl Transport {
+    pub(crate) fn resolve(self) -> client::Transport {
+        match self {
+            Transport::Udp => client::Transport::Udp,
+            Transport::Tcp => client::Transport::Tcp,
+            Transport::UdpThenTcp => client::Transport::UdpThenTcp,
+        }
+    }
+}
+
+/// The questions of a file.
+///
+/// # Errors
+/// If it cannot be read, or is none.
+pub(crate) fn query_file(path: &Path) -> Result<Source, Failure> {
+    let started = Instant::now();
+    let file = QueryFile::read(path).map_err(Failure::usage)?;
+    let source = Source::File(Arc::new(file));
+    if let Source::File(file) = &source {
+        tracing::info!(
+            "{} questions of {} take {} MiB, read in {:.1} s",
+            source.count(),
+            path.display(),
+            file.octets() >> 20,
+            started.elapsed().as_secs_f64()
+        );
+    }
+    Ok(source)
+}
+
 impl ClosedLoop {
-    pub(crate) fn resolve(&self) -> ClosedLoopPlan {
-        ClosedLoopPlan {
-            server: self.server,
+    /// # Errors
+    /// If the names do not suffice, or the query file cannot be used.
+    pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
+        let q = &self.questions;
+        let (source, check) = match &q.queries {
+            Some(path) => (query_file(path)?, Check::Rcode),
+            None => (self.source(self.names, self.first_name, self.count)?, self.check()),
+        };
+        let server = self.server.expect("clap asks for it");
+        Ok(ClosedLoopPlan {
+            setup: self.setup(server, source, check, self.timeout),
             outstanding: self.outstanding,
             threads: self.threads,
             source_ports: self.source_ports.unwrap_or(self.threads),
             cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
-            domain: self.domain.clone(),
-            names: self.names,
-            first_name: self.first_name,
-            count: self.count,
             duration: self.duration.map(Nanos::from),
-            timeout: self.timeout.into(),
-            expectation: Expectation {
-                aaaa_share: self.aaaa_share,
-                check_own_aaaa: !self.any_aaaa,
-                prefixes: self.expect_prefix.clone(),
-            },
+        })
+    }
+
+    /// Experiment `number` of dns64perf2: 256 names that no other has.
+    ///
+    /// # Errors
+    /// Never, as the arguments allow no number that leaves the name space.
+    pub(crate) fn experiment(&self, e: &Experiments, number: u64) -> Result<ClosedLoopPlan, Failure> {
+        let first = (u64::from(e.space) << 24) + number * 256;
+        let source = self.source(NameRange::ALL, first, 256)?;
+        Ok(ClosedLoopPlan {
+            setup: self.setup(e.server, source, self.check(), e.timeout),
+            outstanding: e.threads,
+            threads: e.threads,
+            source_ports: e.threads,
+            cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
+            duration: None,
+        })
+    }
+
+    fn source(&self, names: NameRange, first: u64, count: u64) -> Result<Source, Failure> {
+        let source = Names::new(&self.domain, names, first, count);
+        let missing =
+            || anyhow::anyhow!("--names {names} from --first-name {first} on has fewer than --count {count} names");
+        source.map(Source::Names).ok_or_else(|| Failure::usage(missing()))
+    }
+
+    fn check(&self) -> Check {
+        Check::Address(Expectation {
+            aaaa_share: self.aaaa_share,
+            check_own_aaaa: !self.any_aaaa,
+            prefixes: self.expect_prefix.clone(),
+        })
+    }
+
+    fn setup(&self, server: SocketAddr, source: Source, check: Check, timeout: Duration) -> Setup {
+        let q = &self.questions;
+        Setup {
+            server,
+            local: None,
+            transport: q.transport.resolve(),
+            source,
+            form: Form::new(q.edns().as_ref(), q.tsig.clone(), q.tsig_skew),
+            check,
+            timeout: timeout.into(),
             offload: self.offload,
+            buffer: None,
+            interval: q.interval.map(Nanos::from),
         }
+    }
+}
+
+impl Resperf {
+    /// # Errors
+    /// If the server has no address of the wanted family, or the queries cannot be read.
+    pub(crate) fn resolve(&self) -> Result<RampPlan, Failure> {
+        let server = self.address()?;
+        let (source, check) = match self.names {
+            None => (query_file(self.data.as_deref().unwrap_or(Path::new("-")))?, Check::Rcode),
+            Some(names) => {
+                let all = Names::new(&Domain::dns64perf(), names, 0, names.count()).expect("the block has them");
+                let prefixes = self.expect_prefix.clone();
+                let expectation = Expectation { aaaa_share: Share::ZERO, check_own_aaaa: false, prefixes };
+                (Source::Names(all), Check::Address(expectation))
+            }
+        };
+        let wanted = self.edns || self.dnssec_ok || !self.edns_option.is_empty();
+        // The size that resperf offers.
+        let edns = wanted.then(|| Edns { size: 4_096, dnssec_ok: self.dnssec_ok, options: self.edns_option.clone() });
+        let clients = self.clients.max(1);
+        Ok(RampPlan {
+            setup: Setup {
+                server,
+                local: self.local(server),
+                transport: self.mode.resolve(),
+                source,
+                form: Form::new(edns.as_ref(), self.tsig.clone(), 0),
+                check,
+                timeout: self.timeout.into(),
+                // Datagrams go as the original sends them: each by itself.
+                offload: false,
+                buffer: self.buffer.map(|kib| kib * 1024),
+                interval: Some(self.interval.into()),
+            },
+            ramp: Ramp { max: self.max, growing: self.ramp.into(), constant: self.constant.into() },
+            clients,
+            threads: self.threads,
+            cpus: Vec::new(),
+            outstanding: self.outstanding.unwrap_or(65_536 * clients),
+            behind: self.behind,
+            repeat: self.repeat,
+        })
+    }
+
+    fn address(&self) -> Result<SocketAddr, Failure> {
+        let Resperf { server, port, family, .. } = self;
+        let unknown = |e: std::io::Error| Failure::usage(anyhow::anyhow!("-s {server}: {e}"));
+        let mut all = (server.as_str(), *port).to_socket_addrs().map_err(unknown)?;
+        let fits = |address: &SocketAddr| match family {
+            Family::Any => true,
+            Family::Inet => address.is_ipv4(),
+            Family::Inet6 => address.is_ipv6(),
+        };
+        let none = || Failure::usage(anyhow::anyhow!("-s {server} has no address of the family that -f asks for"));
+        all.find(fits).ok_or_else(none)
+    }
+}
+
+impl Dns64perf {
+    /// The same load, evenly spread: n queries every d ns by each of t threads.
+    ///
+    /// # Errors
+    /// If it is no load.
+    pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
+        let Dns64perf { requests, burst, threads, delay, subnet, .. } = *self;
+        let wrong = |why: &str| Failure::usage(anyhow::anyhow!("{why}"));
+        if requests == 0 || burst == 0 || threads == 0 || delay == 0 {
+            return Err(wrong("requests, burst, threads and delay must be more than 0"));
+        }
+        if requests > subnet.count() {
+            return Err(wrong(&format!("{subnet} has {} names, fewer than {requests} requests", subnet.count())));
+        }
+        let rate = burst as f64 * threads as f64 * 1e9 / delay as f64;
+        let rate = Qps(rate.round().max(1.0) as u64);
+        let mut plan = TrialPlan::new(SocketAddr::new(self.server, self.port), rate);
+        // The shortest time in which so many queries are due.
+        let duration = (u128::from(requests) * u128::from(Nanos::SECOND.0)).div_ceil(rate.0.into());
+        plan.duration = Nanos(u64::try_from(duration).map_err(|_| wrong("that takes more than 500 years"))?);
+        plan.timeout = self.timeout.into();
+        plan.names = subnet;
+        // As the original checks: an answer with a AAAA record, whatever address it has.
+        plan.check_own_aaaa = false;
+        plan.records = Some("dns64perf.csv".into());
+        Ok(plan)
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Wrong {
     NoAaaa,
     /// An AAAA record, but not the address that the name must have.
     Address,
+    /// The query was signed, the reply is not, or not right (RFC 8945).
+    Signature,
 }
 
 /// How a query ended. The first reply to it decides.
@@ -48,6 +50,7 @@ impl Outcome {
             Outcome::Wrong(Wrong::Malformed) => "wrong_malformed",
             Outcome::Wrong(Wrong::NoAaaa) => "wrong_no_aaaa",
             Outcome::Wrong(Wrong::Address) => "wrong_address",
+            Outcome::Wrong(Wrong::Signature) => "wrong_signature",
         }
     }
 }
@@ -85,6 +88,9 @@ pub struct WrongCounts {
     pub address: u64,
     /// Not parseable as an answer.
     pub malformed: u64,
+    /// The signature that was asked for is missing or wrong.
+    #[serde(default)]
+    pub signature: u64,
 }
 
 /// JSON keys are strings. serde_json reads numbers from them, but not inside of what is flattened, as [`Counts`] is.
@@ -108,7 +114,12 @@ mod by_number {
 impl WrongCounts {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.no_aaaa + self.rcode.values().sum::<u64>() + self.truncated + self.address + self.malformed
+        self.no_aaaa
+            + self.rcode.values().sum::<u64>()
+            + self.truncated
+            + self.address
+            + self.malformed
+            + self.signature
     }
 }
 
@@ -144,6 +155,7 @@ impl Counts {
                 Wrong::Rcode(rcode) => *self.wrong.rcode.entry(rcode).or_default() += 1,
                 Wrong::Truncated => self.wrong.truncated += 1,
                 Wrong::Malformed => self.wrong.malformed += 1,
+                Wrong::Signature => self.wrong.signature += 1,
                 Wrong::NoAaaa => self.wrong.no_aaaa += 1,
                 Wrong::Address => self.wrong.address += 1,
             },
@@ -160,6 +172,7 @@ impl Counts {
         self.wrong.truncated += other.wrong.truncated;
         self.wrong.address += other.wrong.address;
         self.wrong.malformed += other.wrong.malformed;
+        self.wrong.signature += other.wrong.signature;
         for (&rcode, &n) in &other.wrong.rcode {
             *self.wrong.rcode.entry(rcode).or_default() += n;
         }

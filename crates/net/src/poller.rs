@@ -31,6 +31,16 @@ impl Poller {
         self.epoll.add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64)).map_err(Into::into)
     }
 
+    /// Watches a stream and reports it as `token` whenever it has *become* possible to read from it or to write to it, which is
+    /// also when it is connected, until it is closed. Who is told reads and writes as much as can be.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_stream(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
+        let both = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        self.epoll.add(watched, EpollEvent::new(both, token as u64)).map_err(Into::into)
+    }
+
     /// The tokens of the sockets that can be read, none if `timeout` passes first. A signal counts as a timeout.
     ///
     /// # Errors

@@ -82,6 +82,28 @@ impl Endpoint {
         Ok(endpoint)
     }
 
+    /// A socket towards `server` only, from `local` where that is given; port 0 is any.
+    ///
+    /// # Errors
+    /// If there is no route to the server, or `local` is not of this host, or taken.
+    pub fn connect_from(local: Option<SocketAddr>, server: SocketAddr) -> io::Result<Endpoint> {
+        let endpoint = Endpoint::new(server)?;
+        if let Some(local) = local {
+            endpoint.socket.bind(&SockAddr::from(local))?;
+        }
+        endpoint.socket.connect(&SockAddr::from(server))?;
+        Ok(endpoint)
+    }
+
+    /// Gives the socket buffers of so many octets instead of the largest ones.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn limit_buffers(&self, octets: usize) -> io::Result<()> {
+        self.socket.set_recv_buffer_size(octets)?;
+        self.socket.set_send_buffer_size(octets)
+    }
+
     /// A server's sockets from one that somebody else has bound (systemd's socket activation); `count` of them share it.
     ///
     /// # Errors

@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod authdns;
-pub mod closed_loop;
+pub mod client;
 pub mod delay_line;
 pub mod measurer;
 pub mod reference_dut;

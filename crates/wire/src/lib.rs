@@ -11,4 +11,5 @@
 
 pub mod name;
 pub mod template;
+pub mod tsig;
 pub mod view;

@@ -4,8 +4,10 @@
 //! stopping is the same for all ([`crate::server`]).
 
 mod bind;
+mod coredns;
 mod dns64d;
 mod knot_resolver;
+mod mtd64_ng;
 mod powerdns;
 mod unbound;
 
@@ -27,20 +29,30 @@ pub enum Kind {
     Powerdns,
     /// CZ.NIC Knot Resolver (kresd, version 5).
     KnotResolver,
+    /// CoreDNS with its plugins `dns64`, `forward` and `cache`.
+    Coredns,
+    /// mtd64-ng, the papers' own server; its program must be given.
+    Mtd64Ng,
     /// Our own.
     Dns64d,
     /// Whatever the plan's commands start.
     Custom,
 }
 
-/// Commands of the driver `custom`. `{listen}`, `{port}`, `{upstream}`, `{upstream-port}`, `{prefix}`, `{cores}` and `{folder}` are replaced.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+/// Commands of the driver `custom`, run on the DUT's host. `{listen}`, `{port}`, `{upstream}`, `{upstream-port}`, `{prefix}`,
+/// `{cores}` and `{folder}` are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
-    /// Program and arguments; it stays in the foreground and ends on SIGTERM.
+    /// Program and arguments. It stays in the foreground and ends on SIGTERM, unless there is `stop`.
     pub start: Vec<String>,
-    /// Prints its version, if given.
-    #[serde(default)]
+    /// Succeeds when the server is ready; asked again and again. The tester asks the server itself in any case.
+    pub ready: Vec<String>,
+    /// Ends the server; then `start` may return at once, as `systemctl start` does.
+    pub stop: Vec<String>,
+    /// Prints the ids of the processes whose CPU time is the server's; none: what `start` started.
+    pub cpu_pids: Vec<String>,
+    /// Prints its version.
     pub version: Vec<String>,
 }
 
@@ -83,7 +95,8 @@ const CUSTOM: Driver = Driver {
 
 impl Kind {
     /// All that need no commands of the plan.
-    pub const ALL: [Kind; 5] = [Kind::Bind, Kind::Unbound, Kind::Powerdns, Kind::KnotResolver, Kind::Dns64d];
+    pub const ALL: [Kind; 7] =
+        [Kind::Bind, Kind::Unbound, Kind::Powerdns, Kind::KnotResolver, Kind::Coredns, Kind::Mtd64Ng, Kind::Dns64d];
 
     fn driver(self) -> &'static Driver {
         match self {
@@ -91,6 +104,8 @@ impl Kind {
             Kind::Unbound => &unbound::DRIVER,
             Kind::Powerdns => &powerdns::DRIVER,
             Kind::KnotResolver => &knot_resolver::DRIVER,
+            Kind::Coredns => &coredns::DRIVER,
+            Kind::Mtd64Ng => &mtd64_ng::DRIVER,
             Kind::Dns64d => &dns64d::DRIVER,
             Kind::Custom => &CUSTOM,
         }
@@ -116,9 +131,14 @@ impl Kind {
         (self.driver().configuration)(setting)
     }
 
-    /// Its arguments; for `custom` the program is the first of them.
-    pub fn arguments(self, setting: &Setting<'_>) -> Vec<String> {
-        (self.driver().arguments)(setting)
+    /// The command that runs it: `program` (none for `custom`, whose commands name it) with its arguments, and with what some
+    /// need around it.
+    pub fn command(self, setting: &Setting<'_>, program: &[String]) -> Vec<String> {
+        match self {
+            Kind::Coredns => coredns::command(setting, program),
+            Kind::Mtd64Ng => mtd64_ng::command(setting, program),
+            _ => [program, &(self.driver().arguments)(setting)].concat(),
+        }
     }
 
     /// Program and arguments with which the server itself checks its configuration, where there is such a thing.
@@ -187,11 +207,13 @@ mod tests {
             for word in ["2001:2::1", "198.18.0.2", "64:ff9b::"] {
                 assert!(text.contains(word), "{kind:?} has no {word}:\n{text}");
             }
-            let arguments = kind.arguments(&setting(Path::new("/run/x"))).join(" ");
+            let arguments = kind.command(&setting(Path::new("/run/x")), &[]).join(" ");
             let both = format!("{text}{arguments}");
             assert!(both.contains("/run/x"), "{kind:?}: {both}");
-            let threads = ["num-threads: 2", "threads=2", "threads = 2", "-n 2", "fork 2"];
-            assert!(kind == Kind::KnotResolver || threads.iter().any(|t| both.contains(t)), "{kind:?}: {both}");
+            let threads = ["num-threads: 2", "threads=2", "threads = 2", "-n 2", "GOMAXPROCS=2", "num-threads 2"];
+            // Those that are one process, or find out themselves.
+            let fixed = kind == Kind::KnotResolver;
+            assert!(fixed || threads.iter().any(|t| both.contains(t)), "{kind:?}: {both}");
         }
     }
 
@@ -214,8 +236,9 @@ mod tests {
 
     #[test]
     fn custom_commands_are_filled_in() {
-        let custom = Custom { start: vec!["x".into(), "{listen}#{port}".into(), "-t{cores}".into()], version: vec![] };
+        let custom =
+            Custom { start: vec!["x".into(), "{listen}#{port}".into(), "-t{cores}".into()], ..Custom::default() };
         let setting = Setting { custom: Some(&custom), ..setting(Path::new("/f")) };
-        assert_eq!(Kind::Custom.arguments(&setting), ["x", "2001:2::1#53", "-t2"]);
+        assert_eq!(Kind::Custom.command(&setting, &[]), ["x", "2001:2::1#53", "-t2"]);
     }
 }

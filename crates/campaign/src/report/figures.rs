@@ -109,6 +109,7 @@ fn curve(
         let mut dots: Vec<Dot> = dut
             .points
             .iter()
+            .filter(|p| p.conditions.placement.is_none())
             .filter(|p| file == "scale-up" || p.conditions.cores == first)
             .filter_map(|p| Some(dot(x(&p.conditions)?, p)))
             .collect();
@@ -166,7 +167,11 @@ pub(super) fn cell<'a>(run: &Run, dut: &'a DutResult, aaaa: u8, cached: u8) -> O
     let aaaa = if cached == 100 { 0 } else { aaaa };
     dut.points.iter().find(|p| {
         let c = &p.conditions;
-        c.cores == cores && c.accept >= 1.0 && c.aaaa.per_hundred() == aaaa && c.cached.per_hundred() == cached
+        c.placement.is_none()
+            && c.cores == cores
+            && c.accept >= 1.0
+            && c.aaaa.per_hundred() == aaaa
+            && c.cached.per_hundred() == cached
     })
 }
 

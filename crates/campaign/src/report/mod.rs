@@ -129,7 +129,7 @@ fn summary(run: &Run) -> Vec<String> {
 
 fn csv(runs: &[Run]) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut out = "run,dut,version,cores,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,lower_bound,\
+    let mut out = "run,dut,version,cores,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,lower_bound,\
                    real_aaaa_share,real_cached_share,upstream_per_query\n"
         .to_owned();
     for run in runs {
@@ -139,11 +139,12 @@ fn csv(runs: &[Run]) -> String {
                 let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
                 let _ = writeln!(
                     out,
-                    "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                    "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                     quote(&run.name),
                     quote(&dut.name),
                     quote(&dut.version),
                     c.cores,
+                    quote(c.placement.as_deref().unwrap_or_default()),
                     c.aaaa,
                     c.cached,
                     c.accept,
@@ -179,14 +180,30 @@ figure{margin:1.5rem 0;overflow-x:auto}figcaption{font-weight:600;margin-bottom:
 pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}\
 .summary{background:var(--soft);padding:.6rem 1rem;border-radius:.5rem}";
 
-fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
-    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
-    let title = escape(&format!("DNS64 benchmark: {}", names.join(" and ")));
-    let mut out = format!(
+/// The begin of a page in our style, up to its heading.
+fn page_head(title: &str) -> String {
+    let title = escape(title);
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{PAGE_STYLE}{}</style></head><body><h1>{title}</h1>\n",
         chart::STYLE
-    );
+    )
+}
+
+/// A page of figures with the text of what a program printed.
+pub fn page(title: &str, figures: &[chart::Figure], printed: &str) -> String {
+    let mut out = page_head(title);
+    for figure in figures {
+        let caption = escape(&figure.title);
+        let _ = writeln!(out, "<figure><figcaption>{caption}</figcaption>{}</figure>", figure.svg(false));
+    }
+    let _ = writeln!(out, "<pre>{}</pre></body></html>", escape(printed));
+    out
+}
+
+fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
+    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let mut out = page_head(&format!("DNS64 benchmark: {}", names.join(" and ")));
     for run in runs {
         let _ = write!(out, "<div class=\"summary\">");
         if runs.len() > 1 {

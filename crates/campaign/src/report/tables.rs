@@ -6,6 +6,7 @@ use super::chart::{AT_LEAST, number};
 use super::figures::{axes, cell};
 use super::table::Table;
 use super::{Run, percent};
+use crate::environment::Environment;
 use crate::results::{DutResult, PointResult};
 
 /// All tables of a run.
@@ -43,7 +44,21 @@ pub(super) fn environment(run: &Run) -> Table {
     for dut in &run.results.duts {
         row(&dut.name, &dut.version, "");
     }
-    let e = &run.results.environment;
+    row("AuthDNS", &run.results.auth, "");
+    let here = ("".to_owned(), &run.results.environment);
+    let hosts = run.results.hosts.iter().map(|host| (format!("{}: ", host.role), &host.environment));
+    // Where all hosts are others, the machine that gave the orders does not matter.
+    let all: Vec<_> = if hosts.len() == 0 { vec![here] } else { hosts.collect() };
+    for (role, e) in all {
+        machine(&mut table, &role, e);
+    }
+    table
+}
+
+fn machine(table: &mut Table, role: &str, e: &Environment) {
+    let mut row = |what: &str, found: &str, concern: &str| {
+        table.rows.push(vec![format!("{role}{what}"), found.into(), concern.into()]);
+    };
     row("dns64bench", &e.dns64bench, "");
     row("host", &e.host, "");
     row("kernel", &e.kernel, "");
@@ -56,7 +71,6 @@ pub(super) fn environment(run: &Run) -> Table {
         });
         row(&finding.subject, &finding.value, &concern.unwrap_or_default());
     }
-    table
 }
 
 fn bound(point: &PointResult) -> &'static str {
@@ -73,9 +87,10 @@ fn worst_case(run: &Run) -> Table {
     let header = ["DUT", "Cores", "Median", "p1", "p99", "Min", "Max", "Dispersion", "Searches"];
     let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
     for dut in &run.results.duts {
-        for p in dut.points.iter().filter(|p| p.conditions.is_worst_case()) {
+        for p in dut.points.iter().filter(|p| p.conditions.is_worst_case() || p.conditions.placement.is_some()) {
             let s = &p.summary;
-            let mut row = vec![dut.name.clone(), p.conditions.cores.to_string()];
+            let place = p.conditions.placement.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+            let mut row = vec![dut.name.clone(), format!("{}{place}", p.conditions.cores)];
             row.push(format!("{}{}", bound(p), number(s.median)));
             row.extend([s.p1, s.p99, s.min, s.max].map(number));
             row.extend([dispersion(s), format!("{} of {}", s.n, run.results.plan.search.repeat)]);
@@ -112,7 +127,7 @@ fn acceptance(run: &Run) -> Table {
     for dut in &run.results.duts {
         for p in &dut.points {
             let c = &p.conditions;
-            if c.cores == cores && c.aaaa.per_hundred() == 0 && c.cached.per_hundred() == 0 {
+            if c.placement.is_none() && c.cores == cores && c.aaaa.per_hundred() == 0 && c.cached.per_hundred() == 0 {
                 let s = &p.summary;
                 table.rows.push(vec![
                     dut.name.clone(),

@@ -1,17 +1,40 @@
-//! `closed-loop`: a number of queries in flight, and how many are answered per second.
+//! `closed-loop`: dnsperf's way of measuring, and dns64perf2's.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use tester::closed_loop::{ClosedLoopError, ClosedLoopResult, run as run_loop};
+use method::stats::Summary;
+use method::units::Nanos;
+use net::clock;
+use serde::Serialize;
+use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run as run_loop};
 
-use crate::args::ClosedLoop;
+use crate::args::{ClosedLoop, Experiments};
+use crate::intervals::{self, rcodes};
 use crate::output::{DUT_FAILED, Failure, Outcome, print_json, print_rtt, print_wrong};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
-    let result = run_loop(&args.resolve()).map_err(|error| match error {
-        ClosedLoopError::Socket { .. } => Failure::environment(error),
-        _ => Failure::usage(error),
-    })?;
+    if let Some(words) = &args.dns64perf2 {
+        let experiments = Experiments::parse(words).map_err(|why| Failure::usage(anyhow::anyhow!(why)))?;
+        return run_experiments(args, &experiments);
+    }
+    let plan = args.resolve()?;
+    let result = carry_out(&plan)?;
+    if let Some(tally) = &result.tally {
+        let ended = result.began + Nanos((result.seconds * 1e9) as u64);
+        let setup = &plan.setup;
+        let about = intervals::Run {
+            generator: "dns64bench closed-loop",
+            transport: setup.transport,
+            timeout: setup.timeout,
+            began: result.began,
+            ended,
+        };
+        args.questions.write_intervals(tally, &about)?;
+    }
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -20,18 +43,162 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
 
+fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
+    run_loop(plan).map_err(|error| match error {
+        ClosedLoopError::Socket(_) => Failure::environment(error),
+        _ => Failure::usage(error),
+    })
+}
+
 fn print(result: &ClosedLoopResult) {
     let c = &result.counts;
     println!("Answers     {:.0} valid per second, with {} queries in flight", result.qps, result.outstanding);
     println!(
-        "Queries     {} sent in {:.3} s, {} valid, {} lost, {} wrong",
+        "Queries     {} sent in {:.3} s, {} valid, {} late, {} lost, {} wrong",
         c.sent,
         result.seconds,
         c.valid,
+        c.late,
         c.lost,
         c.wrong.total()
     );
+    let codes: Vec<String> = rcodes(&result.rcodes).map(|(name, n)| format!("{n} {name}")).collect();
+    if !codes.is_empty() {
+        println!("Rcodes      {}", codes.join(", "));
+    }
     print_wrong(&c.wrong);
     println!("Besides     {} stray or too late, {} refused by the kernel", c.stray, c.refused);
+    if result.truncated > 0 {
+        println!("Truncated   {}, of which {} were asked again over TCP", result.truncated, result.retried);
+    }
+    let k = &result.connections;
+    if k.made + k.failed > 0 {
+        println!(
+            "Connections {} made, {} failed, {} closed by the server with {} queries in flight",
+            k.made, k.failed, k.closed, k.lost_with
+        );
+    }
+    if let Some(took) = &result.connecting_us {
+        println!(
+            "Connecting  {:.0} µs min, {:.0} median, {:.0} p99, {:.0} max",
+            took.min, took.p50, took.p99, took.max
+        );
+    }
     print_rtt(result.rtt_us.as_ref());
+}
+
+/// What dns64perf2's experiments found (seed 002, Tables I to IV).
+#[derive(Serialize)]
+struct ExperimentsResult {
+    server: String,
+    threads: usize,
+    /// Milliseconds for each experiment of 256 names.
+    experiments_ms: Vec<f64>,
+    average_ms: f64,
+    standard_deviation_ms: f64,
+    /// 256 ÷ average.
+    qps: f64,
+    /// Names without a valid answer, over all experiments.
+    failed: u64,
+    /// CPU use of the watched process in per cent of a core: mean and standard deviation of its seconds.
+    cpu_pct: Option<(f64, f64)>,
+}
+
+fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
+    let over = Arc::new(AtomicBool::new(false));
+    let meter = args.cpu_of.map(|pid| {
+        let over = Arc::clone(&over);
+        thread::spawn(move || cpu_by_second(pid, &over))
+    });
+    let (mut times, mut failed) = (Vec::new(), 0);
+    for number in 0..experiments.count {
+        let result = carry_out(&args.experiment(experiments, number)?)?;
+        times.push(result.seconds * 1e3);
+        failed += result.counts.sent - result.counts.valid;
+        if !args.display.json {
+            println!("{:.6}", result.seconds * 1e3);
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    let seconds = meter.map(|meter| meter.join().expect("a meter does not panic")).unwrap_or_default();
+    let (average_ms, standard_deviation_ms) = mean_and_deviation(&times).unwrap_or_default();
+    let result = ExperimentsResult {
+        server: experiments.server.to_string(),
+        threads: experiments.threads,
+        average_ms,
+        standard_deviation_ms,
+        qps: if average_ms > 0.0 { 256e3 / average_ms } else { 0.0 },
+        failed,
+        cpu_pct: mean_and_deviation(&seconds),
+        experiments_ms: times,
+    };
+    if args.display.json {
+        print_json(&result)?;
+    } else if !args.display.quiet {
+        print_experiments(&result);
+    }
+    Ok(if result.failed == 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
+}
+
+/// On standard error: what scripts collect is the times on standard output.
+fn print_experiments(result: &ExperimentsResult) {
+    let n = result.experiments_ms.len();
+    eprintln!("Threads                          {}", result.threads);
+    eprintln!(
+        "Exec. time of 256 queries (ms)   average {:.2}, std. dev. {:.2}, over {n} experiments",
+        result.average_ms, result.standard_deviation_ms
+    );
+    eprintln!("Number of queries per second     {:.0}", result.qps);
+    if let Some((mean, deviation)) = result.cpu_pct {
+        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {deviation:.2}, of one core");
+    }
+    if result.failed > 0 {
+        eprintln!("Not answered right               {}", result.failed);
+    }
+    if let Some(summary) = Summary::of(&result.experiments_ms) {
+        eprintln!(
+            "Range (ms)                       {:.2} min, {:.2} median, {:.2} max",
+            summary.min, summary.median, summary.max
+        );
+    }
+}
+
+/// Mean and sample standard deviation; `None` of nothing.
+fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    Some((mean, (squares / (n - 1.0).max(1.0)).sqrt()))
+}
+
+/// CPU use of a process, in per cent of a core, second by second until it is over.
+fn cpu_by_second(pid: u32, over: &AtomicBool) -> Vec<f64> {
+    let mut seconds = Vec::new();
+    let mut last = (clock::now(), campaign::process::cpu_seconds(&[pid]));
+    while !over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(50));
+        let passed = clock::now().since(last.0);
+        if passed >= Nanos::SECOND {
+            let used = campaign::process::cpu_seconds(&[pid]);
+            seconds.push((used - last.1) / passed.as_secs_f64() * 100.0);
+            last = (clock::now(), used);
+        }
+    }
+    seconds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_sample_deviation() {
+        assert_eq!(mean_and_deviation(&[]), None);
+        assert_eq!(mean_and_deviation(&[3.0]), Some((3.0, 0.0)));
+        let (mean, deviation) = mean_and_deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert!((mean - 5.0).abs() < 1e-12 && (deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+    }
 }

@@ -1,14 +1,17 @@
 //! One file per subcommand.
 
+pub(crate) mod agent;
 pub(crate) mod auth;
 pub(crate) mod campaign;
 pub(crate) mod check;
 pub(crate) mod closed_loop;
+pub(crate) mod dns64perf;
 pub(crate) mod lab;
 pub(crate) mod measure;
 pub(crate) mod quickstart;
 pub(crate) mod reference_dut;
 pub(crate) mod report;
+pub(crate) mod resperf;
 pub(crate) mod search;
 pub(crate) mod self_test;
 pub(crate) mod zone;

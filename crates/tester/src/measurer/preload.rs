@@ -1,6 +1,7 @@
 //! Resolving names before a trial with a cached share, so that they are cached when it begins.
 
-use crate::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
+use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
+use crate::client::{Check, Form, Names, Setup, SocketError, Source, Transport};
 
 use super::expect::Expectation;
 use super::plan::TrialPlan;
@@ -14,25 +15,26 @@ const PASSES: u32 = 5;
 /// Resolves the names that the trial's first cached queries repeat. Returns how many could not be resolved.
 pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation) -> Result<u64, TrialError> {
     let count = plan.name_sequence().preloaded_count();
-    let names = ClosedLoopPlan {
+    let names =
+        Names::new(&plan.domain, plan.names, plan.first_name, count).expect("TrialPlan::check has counted them");
+    let setup = Setup {
         server: plan.server,
-        outstanding: AT_ONCE,
-        threads: 1,
-        source_ports: 4,
-        cpus: Vec::new(),
-        domain: plan.domain.clone(),
-        names: plan.names,
-        first_name: plan.first_name,
-        count,
-        duration: None,
+        local: None,
+        transport: Transport::Udp,
+        source: Source::Names(names),
+        form: Form::default(),
+        check: Check::Address(expectation.clone()),
         timeout: plan.timeout,
-        expectation: expectation.clone(),
         offload: plan.offload,
+        buffer: None,
+        interval: None,
     };
+    let all =
+        ClosedLoopPlan { setup, outstanding: AT_ONCE, threads: 1, source_ports: 4, cpus: Vec::new(), duration: None };
     let mut missing = count;
     for _ in 0..PASSES {
-        let pass = closed_loop::run(&names).map_err(|error| match error {
-            ClosedLoopError::Socket { server, source } => TrialError::Socket { server, source },
+        let pass = closed_loop::run(&all).map_err(|error| match error {
+            ClosedLoopError::Socket(SocketError { server, source }) => TrialError::Socket { server, source },
             other => unreachable!("TrialPlan::check has seen to that: {other}"),
         })?;
         missing = count - pass.counts.valid;

@@ -91,6 +91,9 @@ pub struct Rtt {
     pub min: f64,
     /// Mean.
     pub mean: f64,
+    /// Standard deviation.
+    #[serde(default)]
+    pub stdev: f64,
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -110,6 +113,7 @@ impl Rtt {
         (!histogram.is_empty()).then(|| Rtt {
             min: histogram.min() as f64 / 1000.0,
             mean: histogram.mean() / 1000.0,
+            stdev: histogram.stdev() / 1000.0,
             p50: us(0.5),
             p90: us(0.9),
             p99: us(0.99),

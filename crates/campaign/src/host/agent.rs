@@ -1,0 +1,242 @@
+//! The agent, `dns64bench agent`: does what it is asked on standard input, a JSON object a line, answers on standard output,
+//! and ends all that it has started when its input ends.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tester::authdns::counters::AuthCounters;
+use wire::name::Domain;
+use wire::template::QueryTemplate;
+
+use super::{Ended, Greeting, Reply, Request};
+use crate::archive::Numa;
+use crate::dut;
+use crate::environment::Environment;
+use crate::process::{Process, cpu_seconds, end_left_over};
+
+/// How long a server may take to answer the question whether it is there.
+const ASKED: Duration = Duration::from_millis(300);
+
+/// Serves requests until there are no more.
+///
+/// # Errors
+/// If the folder cannot be used, or the other side is gone.
+pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+    let registry = folder.join("running");
+    fs::create_dir_all(&registry)?;
+    end_left_over(&registry)?;
+    let scratch = tempfile::tempdir()?;
+    let greeting = Greeting {
+        version: env!("CARGO_PKG_VERSION").into(),
+        program: std::env::current_exe()?,
+        folder: folder.canonicalize()?,
+        scratch: scratch.path().into(),
+        environment: Environment::observe(),
+    };
+    say(&mut output, &greeting)?;
+    let mut agent = Agent { folder: greeting.folder.clone(), registry, processes: HashMap::new() };
+    for line in input.lines() {
+        let reply = match serde_json::from_str(&line?) {
+            Ok(request) => agent.carry_out(request).unwrap_or_else(|e| Reply::Refused(e.to_string())),
+            Err(e) => Reply::Refused(format!("that is no request: {e}")),
+        };
+        say(&mut output, &reply)?;
+    }
+    Ok(())
+}
+
+fn say(output: &mut impl Write, what: &impl serde::Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(what)?;
+    line.push(b'\n');
+    output.write_all(&line)?;
+    output.flush()
+}
+
+struct Agent {
+    folder: PathBuf,
+    registry: PathBuf,
+    /// By id; they end with this value.
+    processes: HashMap<u32, Process>,
+}
+
+impl Agent {
+    fn carry_out(&mut self, request: Request) -> io::Result<Reply> {
+        Ok(match request {
+            Request::Write { path, text } => {
+                fs::write(self.file(&path)?, text)?;
+                Reply::Done
+            }
+            Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
+            Request::Find { program } => Reply::Found(dut::find(&program)),
+            Request::Run { words } => {
+                let output = command(&words, &[])?.output()?;
+                let both = [output.stdout, output.stderr].concat();
+                Reply::Ran { success: output.status.success(), output: String::from_utf8_lossy(&both).into_owned() }
+            }
+            Request::Start { words, cpus, log, output } => {
+                let output = output.map(|path| File::create(self.file(&path)?)).transpose()?;
+                let process = Process::start(command(&words, &cpus)?, output, &self.file(&log)?, &self.registry)?;
+                let id = process.pid();
+                self.processes.insert(id, process);
+                Reply::Started(id)
+            }
+            Request::Look { id, wait } => Reply::State(self.look(id, wait)?),
+            Request::Cpu { ids } => Reply::Seconds(cpu_seconds(&ids)),
+            Request::Stop { id } => {
+                drop(self.processes.remove(&id));
+                Reply::Done
+            }
+            Request::Counters { socket } => Reply::Counters(Box::new(counters(&socket)?)),
+            Request::Answers { server } => Reply::Answered(answers(server)?),
+            Request::Numa => Reply::Numa(numa(&node_texts())),
+        })
+    }
+
+    /// A file below the folder, in folders that exist.
+    fn file(&self, path: &Path) -> io::Result<PathBuf> {
+        let path = self.folder.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        Ok(path)
+    }
+
+    fn look(&mut self, id: u32, wait: Duration) -> io::Result<Option<Ended>> {
+        let process = self.processes.get_mut(&id).ok_or_else(|| io::Error::other(format!("{id} was not started")))?;
+        let give_up = Instant::now() + wait;
+        loop {
+            let ended: Option<ExitStatus> = process.ended();
+            if ended.is_some() || Instant::now() >= give_up {
+                return Ok(ended.map(|status| Ended { success: status.success(), how: status.to_string() }));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn command(words: &[String], cpus: &[usize]) -> io::Result<Command> {
+    let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    let pin = if cpus.is_empty() { Vec::new() } else { vec!["taskset".to_owned(), "-c".into(), list.join(",")] };
+    let all = [&pin, words].concat();
+    let (program, arguments) = all.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
+fn end_of(path: &Path, last: u64) -> io::Result<String> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(e) => return Err(e),
+    };
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(last)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn counters(socket: &Path) -> io::Result<AuthCounters> {
+    let mut line = String::new();
+    BufReader::new(UnixStream::connect(socket)?).read_line(&mut line)?;
+    serde_json::from_str(&line).map_err(Into::into)
+}
+
+/// Whether a server answers a question for a name of ours, with whatever.
+fn answers(server: SocketAddr) -> io::Result<bool> {
+    let any: SocketAddr = if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(ASKED))?;
+    let query = QueryTemplate::aaaa(&Domain::dns64perf());
+    if socket.send(query.bytes()).is_err() {
+        return Ok(false);
+    }
+    // An ICMP error means that nobody is there yet.
+    let mut reply = [0; 512];
+    Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && reply[3] & 0xf == 0))
+}
+
+/// The texts of all nodes' `numastat`.
+fn node_texts() -> Vec<String> {
+    let nodes = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
+    nodes.filter_map(|node| fs::read_to_string(node.path().join("numastat")).ok()).collect()
+}
+
+/// The sums of `numastat` over all nodes; `None` where the kernel does not count.
+pub(super) fn numa(texts: &[String]) -> Option<Numa> {
+    let mut sum = Numa::default();
+    for line in texts.iter().flat_map(|text| text.lines()) {
+        let Some((name, value)) = line.split_once(' ') else { continue };
+        let value: u64 = value.trim().parse().unwrap_or(0);
+        match name {
+            "numa_hit" => sum.hit += value,
+            "numa_miss" => sum.miss += value,
+            _ => {}
+        }
+    }
+    (!texts.is_empty()).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the agent says to these requests.
+    fn asked(folder: &Path, requests: &[Request]) -> Vec<Reply> {
+        let lines: Vec<String> = requests.iter().map(|r| serde_json::to_string(r).unwrap()).collect();
+        let mut output = Vec::new();
+        serve(folder, lines.join("\n").as_bytes(), &mut output).unwrap();
+        let text = String::from_utf8(output).unwrap();
+        let mut lines = text.lines();
+        let greeting: Greeting = serde_json::from_str(lines.next().unwrap()).unwrap();
+        assert!(!greeting.scratch.exists(), "it ends with the agent");
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_it_started_ends_with_its_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = ["sh", "-c", "echo $$; exec sleep 1000"].map(str::to_owned).to_vec();
+        let start = Request::Start { words, cpus: vec![], log: "log".into(), output: None };
+        let pause = Request::Run { words: ["sleep", "0.5"].map(str::to_owned).to_vec() };
+        let look = Request::Look { id: 1, wait: Duration::ZERO };
+        let replies = asked(folder.path(), &[start, look, pause]);
+        let Reply::Started(id) = replies[0] else { panic!("{replies:?}") };
+        assert!(matches!(&replies[1], Reply::Refused(why) if why.contains("was not started")), "{replies:?}");
+        assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap().trim(), id.to_string());
+        assert!(!Path::new("/proc").join(id.to_string()).exists());
+        assert_eq!(fs::read_dir(folder.path().join("running")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn files_commands_and_nonsense() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |script: &str| Request::Run { words: ["sh", "-c", script].map(str::to_owned).to_vec() };
+        let replies = asked(
+            folder.path(),
+            &[
+                Request::Write { path: "a/b".into(), text: "0123456789".into() },
+                Request::Read { path: "a/b".into(), last: 4 },
+                Request::Read { path: "none".into(), last: 4 },
+                run("echo out; echo err >&2; exit 3"),
+                Request::Run { words: vec!["/nonexistent".into()] },
+                Request::Answers { server: "127.0.0.1:9".parse().unwrap() },
+            ],
+        );
+        assert_eq!(replies[..3], [Reply::Done, Reply::Text("6789".into()), Reply::Text(String::new())]);
+        assert_eq!(replies[3], Reply::Ran { success: false, output: "out\nerr\n".into() });
+        assert!(matches!(&replies[4], Reply::Refused(_)) && replies[5] == Reply::Answered(false), "{replies:?}");
+        let mut output = Vec::new();
+        serve(folder.path(), &b"what?\n"[..], &mut output).unwrap();
+        assert!(String::from_utf8(output).unwrap().contains("that is no request"));
+    }
+}

@@ -1,0 +1,419 @@
+//! The hosts of a campaign: what can be asked of one, and a handle on what runs there.
+//!
+//! ```text
+//!                  ┌─ pipe ─────────► dns64bench agent      this machine, or a namespace of it
+//! Machine ─ Link ──┼─ ssh's stdio ──► dns64bench agent      another host
+//!                  └─ ssh's stdio ──► sh                    a host that has no dns64bench
+//! ```
+//!
+//! Nothing listens. When the pipe or the connection ends, whatever was started over it is ended.
+
+pub mod agent;
+mod pipe;
+mod shell;
+
+use std::cell::RefCell;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tester::authdns::counters::AuthCounters;
+
+use crate::archive::Numa;
+use crate::environment::Environment;
+
+pub use pipe::{agent_here, agent_over_ssh};
+pub use shell::shell_over_ssh;
+
+/// How much of a log is quoted when its server has died.
+const TAIL: u64 = 2_000;
+/// How much of a log is copied from another host.
+const WHOLE: u64 = 1 << 20;
+
+/// What a host is asked; paths are below its folder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Writes a file, and the folders above it.
+    Write {
+        /// Its path.
+        path: PathBuf,
+        /// Its text.
+        text: String,
+    },
+    /// The end of a file; nothing where there is none.
+    Read {
+        /// Its path.
+        path: PathBuf,
+        /// How many octets at the most.
+        last: u64,
+    },
+    /// Where a program is.
+    Find {
+        /// Its name or path.
+        program: PathBuf,
+    },
+    /// Runs a command that ends soon.
+    Run {
+        /// Program and arguments.
+        words: Vec<String>,
+    },
+    /// Starts a command that runs for long.
+    Start {
+        /// Program and arguments.
+        words: Vec<String>,
+        /// On which CPUs; none: any.
+        cpus: Vec<usize>,
+        /// Where its output goes.
+        log: PathBuf,
+        /// Where its standard output goes, if not there too.
+        output: Option<PathBuf>,
+    },
+    /// Whether what was started is still running, after waiting for its end.
+    Look {
+        /// The id from its start.
+        id: u32,
+        /// How long to wait for its end.
+        wait: Duration,
+    },
+    /// CPU time of processes with all that descend from them.
+    Cpu {
+        /// Their ids.
+        ids: Vec<u32>,
+    },
+    /// Ends what was started.
+    Stop {
+        /// The id from its start.
+        id: u32,
+    },
+    /// What AuthDNS has been asked.
+    Counters {
+        /// Its status socket.
+        socket: PathBuf,
+    },
+    /// Whether a server answers, with whatever, on the host itself.
+    Answers {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// Page allocations of all NUMA nodes.
+    Numa,
+}
+
+/// What a host says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It is done.
+    Done,
+    /// The text that was wanted.
+    Text(String),
+    /// Where something is, if anywhere.
+    Found(Option<PathBuf>),
+    /// How a command ended, and all that it printed.
+    Ran {
+        /// Whether its status was 0.
+        success: bool,
+        /// What it printed.
+        output: String,
+    },
+    /// The id of what was started.
+    Started(u32),
+    /// It is still running, or ended as told.
+    State(Option<Ended>),
+    /// CPU seconds.
+    Seconds(f64),
+    /// AuthDNS's counters.
+    Counters(Box<AuthCounters>),
+    /// Whether there was an answer.
+    Answered(bool),
+    /// Counters of NUMA nodes, where the kernel has them.
+    Numa(Option<Numa>),
+    /// It could not be done, and why.
+    Refused(String),
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Whether its status was 0.
+    pub success: bool,
+    /// In words.
+    pub how: String,
+}
+
+/// What an agent says first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// Version of its program, which must be that of this one.
+    pub version: String,
+    /// Where its program is.
+    pub program: PathBuf,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// A folder for sockets, with a short name, which ends with the agent.
+    pub scratch: PathBuf,
+    /// The facts of `check` about its host.
+    pub environment: Environment,
+}
+
+/// Why a host cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// No way there.
+    #[error("host {host} cannot be reached: {why}")]
+    Unreachable {
+        /// As the plan calls it.
+        host: String,
+        /// What is known.
+        why: String,
+    },
+    /// Another version of this program.
+    #[error("host {host} has dns64bench {theirs}, this is {ours}: install the same version on all hosts")]
+    Version {
+        /// As the plan calls it.
+        host: String,
+        /// Its version.
+        theirs: String,
+        /// Ours.
+        ours: &'static str,
+    },
+    /// It is gone.
+    #[error("the connection to host {host} is lost: {why}; `dns64bench campaign resume` goes on when it is back")]
+    Lost {
+        /// As the plan calls it.
+        host: String,
+        /// What is known.
+        why: String,
+    },
+    /// It could not do what was asked.
+    #[error("host {host} cannot {what}: {why}")]
+    Refused {
+        /// As the plan calls it.
+        host: String,
+        /// What was asked.
+        what: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+/// A way to a host.
+trait Link {
+    /// Asks, and waits for the reply; an error if the host is gone.
+    fn ask(&mut self, request: &Request) -> Result<Reply, String>;
+}
+
+/// A host. Clones mean the same one.
+#[derive(Clone)]
+pub struct Machine {
+    host: Rc<str>,
+    link: Rc<RefCell<Box<dyn Link>>>,
+    greeting: Rc<Greeting>,
+    /// Whether it has a dns64bench.
+    is_agent: bool,
+    /// The run folder, if the host's own folder is another one.
+    copies: Option<Rc<Path>>,
+}
+
+impl Machine {
+    /// What it said first; a host without dns64bench has the facts that a shell can find.
+    pub fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    /// Whether it has a dns64bench.
+    pub fn is_agent(&self) -> bool {
+        self.is_agent
+    }
+
+    /// The host's folder for `path`, which is below the run folder.
+    pub fn place(&self, path: &Path) -> PathBuf {
+        self.greeting.folder.join(path)
+    }
+
+    fn ask(&self, what: &str, request: &Request) -> Result<Reply, HostError> {
+        let host = || self.host.to_string();
+        match self.link.borrow_mut().ask(request) {
+            Ok(Reply::Refused(why)) => Err(HostError::Refused { host: host(), what: what.into(), why }),
+            Ok(reply) => Ok(reply),
+            Err(why) => Err(HostError::Lost { host: host(), why }),
+        }
+    }
+
+    fn unexpected(&self, reply: &Reply) -> HostError {
+        HostError::Lost { host: self.host.to_string(), why: format!("it answers something else: {reply:?}") }
+    }
+
+    /// Writes a file below the host's folder, and the same into the run folder.
+    ///
+    /// # Errors
+    /// If the host is gone or cannot.
+    pub fn write(&self, path: &Path, text: &str) -> Result<(), HostError> {
+        self.ask(&format!("write {}", path.display()), &Request::Write { path: path.into(), text: text.into() })?;
+        self.copy(path, text);
+        Ok(())
+    }
+
+    /// Keeps what another host has.
+    fn copy(&self, path: &Path, text: &str) {
+        if let Some(copies) = &self.copies {
+            let copy = copies.join(path);
+            // What cannot be kept is still on the host.
+            let _ = copy.parent().map(fs::create_dir_all);
+            let _ = fs::write(copy, text);
+        }
+    }
+
+    /// The end of a file below the host's folder.
+    ///
+    /// # Errors
+    /// If the host is gone or cannot.
+    pub fn read(&self, path: &Path, last: u64) -> Result<String, HostError> {
+        match self.ask(&format!("read {}", path.display()), &Request::Read { path: path.into(), last })? {
+            Reply::Text(text) => Ok(text),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Where a program is.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn find(&self, program: &Path) -> Result<Option<PathBuf>, HostError> {
+        match self.ask("look for a program", &Request::Find { program: program.into() })? {
+            Reply::Found(found) => Ok(found),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Runs a command that ends soon: whether its status was 0, and what it printed.
+    ///
+    /// # Errors
+    /// If the host is gone or cannot.
+    pub fn run(&self, words: &[String]) -> Result<(bool, String), HostError> {
+        match self.ask(&format!("run {}", words.join(" ")), &Request::Run { words: words.into() })? {
+            Reply::Ran { success, output } => Ok((success, output)),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Starts a command that runs until the handle is dropped.
+    ///
+    /// # Errors
+    /// If the host is gone or cannot.
+    pub fn start(
+        &self,
+        words: &[String],
+        cpus: &[usize],
+        log: &Path,
+        output: Option<&Path>,
+    ) -> Result<Running, HostError> {
+        let request =
+            Request::Start { words: words.into(), cpus: cpus.into(), log: log.into(), output: output.map(Into::into) };
+        match self.ask(&format!("start {}", words.join(" ")), &request)? {
+            Reply::Started(id) => Ok(Running { machine: self.clone(), id, log: log.into() }),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The command line that runs this program there.
+    pub fn ours(&self, arguments: &[String]) -> Vec<String> {
+        [&[self.greeting.program.to_string_lossy().into_owned()], arguments].concat()
+    }
+
+    /// CPU seconds of processes with all that descend from them.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn cpu(&self, ids: &[u32]) -> Result<f64, HostError> {
+        match self.ask("read CPU times", &Request::Cpu { ids: ids.into() })? {
+            Reply::Seconds(seconds) => Ok(seconds),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// What AuthDNS has been asked.
+    ///
+    /// # Errors
+    /// If the host is gone, or AuthDNS does not run.
+    pub fn counters(&self, socket: &Path) -> Result<AuthCounters, HostError> {
+        match self.ask("read AuthDNS's counters", &Request::Counters { socket: socket.into() })? {
+            Reply::Counters(counters) => Ok(*counters),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Whether a server on the host answers there.
+    ///
+    /// # Errors
+    /// If the host is gone or cannot ask.
+    pub fn answers(&self, server: SocketAddr) -> Result<bool, HostError> {
+        match self.ask("ask a server", &Request::Answers { server })? {
+            Reply::Answered(answered) => Ok(answered),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Page allocations of all NUMA nodes; `None` where the kernel does not count.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn numa(&self) -> Result<Option<Numa>, HostError> {
+        match self.ask("read NUMA counters", &Request::Numa)? {
+            Reply::Numa(numa) => Ok(numa),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+}
+
+/// Something that runs on a host, until this is dropped.
+pub struct Running {
+    machine: Machine,
+    id: u32,
+    log: PathBuf,
+}
+
+impl Running {
+    /// Its process id there.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Where it runs.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// How it ended, if it does within `wait`.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn ended(&self, wait: Duration) -> Result<Option<Ended>, HostError> {
+        match self.machine.ask("look at a process", &Request::Look { id: self.id, wait })? {
+            Reply::State(ended) => Ok(ended),
+            other => Err(self.machine.unexpected(&other)),
+        }
+    }
+
+    /// The end of its log, as far as it can be had.
+    pub fn log_tail(&self) -> String {
+        self.machine.read(&self.log, TAIL).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A host that is gone has ended it itself.
+        let _ = self.machine.ask("stop a process", &Request::Stop { id: self.id });
+        if self.machine.copies.is_some()
+            && let Ok(log) = self.machine.read(&self.log, WHOLE)
+        {
+            self.machine.copy(&self.log, &log);
+        }
+    }
+}

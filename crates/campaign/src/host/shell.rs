@@ -1,0 +1,239 @@
+//! The way to a host that has ssh and a POSIX shell and no dns64bench: `sh`, fed over ssh, does what an agent does. When the
+//! connection ends, the shell reads no more and ends all that it has started.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+
+use super::agent::numa;
+use super::pipe::{Pipe, ssh};
+use super::{Ended, Greeting, HostError, Link, Machine, Reply, Request};
+use crate::environment::{Environment, Finding};
+use crate::plan::SshHost;
+use crate::process::family_seconds;
+
+/// Ends the output of every command, with its status.
+const MARK: &str = "dns64bench-status";
+
+/// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection is gone.
+const PRELUDE: &str = r#"
+alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
+end() {
+  kill -TERM "-$1" 2>/dev/null; kill -CONT "-$1" 2>/dev/null; n=0
+  while alive "$1" && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done
+  kill -KILL "-$1" 2>/dev/null
+}
+end_all() { for p in $started; do end "$p"; done; }
+started=
+trap end_all EXIT
+trap 'exit 1' HUP TERM INT
+"#;
+
+/// A word as the shell reads it back.
+pub(super) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+fn quoted_all(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+struct ShellLink(Pipe);
+
+impl ShellLink {
+    /// Runs a script; its status and what it printed.
+    fn run(&mut self, script: &str) -> Result<(i32, String), String> {
+        self.0.write(format!("{script}\nprintf '\\n%s %s\\n' {MARK} \"$?\"\n").as_bytes())?;
+        let mut lines = Vec::new();
+        loop {
+            let line = self.0.line()?;
+            if let Some(status) = line.strip_prefix(MARK) {
+                return Ok((status.trim().parse().unwrap_or(-1), lines.join("\n")));
+            }
+            lines.push(line);
+        }
+    }
+
+    /// Runs a script that must succeed.
+    fn must(&mut self, script: &str) -> Result<Result<String, Reply>, String> {
+        let (status, text) = self.run(&format!("{{ {script}; }} 2>&1"))?;
+        Ok(if status == 0 { Ok(text) } else { Err(Reply::Refused(format!("{} (status {status})", text.trim()))) })
+    }
+}
+
+impl Link for ShellLink {
+    fn ask(&mut self, request: &Request) -> Result<Reply, String> {
+        let path = |path: &Path| quoted(&path.to_string_lossy());
+        let above = |path: &Path| quoted(&Path::new(".").join(path.parent().unwrap_or(path)).to_string_lossy());
+        let (script, understand): (String, fn(&str) -> Reply) = match request {
+            Request::Write { path: file, text } => {
+                let folder = above(file);
+                (format!("mkdir -p {folder} && printf %s {} > {}", quoted(text), path(file)), |_| Reply::Done)
+            }
+            Request::Read { path: file, last } => {
+                (format!("[ ! -e {0} ] || tail -c {last} {0}", path(file)), |text| Reply::Text(text.into()))
+            }
+            Request::Find { program } => {
+                let script = format!("PATH=$PATH:/usr/sbin:/sbin command -v {} || :", path(program));
+                (script, |text| Reply::Found(text.lines().next().filter(|l| !l.is_empty()).map(PathBuf::from)))
+            }
+            Request::Run { words } => {
+                let (status, output) = self.run(&format!("{{ {}; }} 2>&1 </dev/null", quoted_all(words)))?;
+                return Ok(Reply::Ran { success: status == 0, output });
+            }
+            Request::Start { words, cpus, log, output } => {
+                let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+                let pin = if cpus.is_empty() { String::new() } else { format!("taskset -c {} ", list.join(",")) };
+                let (folder, log) = (above(log), path(log));
+                let output = output.as_ref().map_or_else(|| format!(">>{log}"), |output| format!(">{}", path(output)));
+                // In a group of its own, which ends with it.
+                let words = quoted_all(words);
+                let start =
+                    format!("setsid {pin}{words} {output} 2>>{log} </dev/null & started=\"$started $!\"; echo $!");
+                (format!("mkdir -p {folder}; {start}"), |text| match text.trim().parse() {
+                    Ok(id) => Reply::Started(id),
+                    Err(_) => Reply::Refused(text.into()),
+                })
+            }
+            Request::Look { id, wait } => {
+                let tenths = wait.as_millis() / 100;
+                let wait = format!("n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done");
+                (format!("{wait}; if alive {id}; then :; else wait {id}; echo $?; fi"), |text| {
+                    let status = text.trim();
+                    let ended = Ended { success: status == "0", how: format!("exit status: {status}") };
+                    Reply::State((!status.is_empty()).then_some(ended))
+                })
+            }
+            Request::Cpu { ids } => {
+                // Processes may end between the list and the reading.
+                let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
+                return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
+            }
+            Request::Stop { id } => {
+                let others = format!("started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)");
+                (format!("end {id}; wait {id} 2>/dev/null; {others}; :"), |_| Reply::Done)
+            }
+            Request::Numa => ("cat /sys/devices/system/node/node*/numastat 2>/dev/null || :".into(), |text| {
+                let texts: Vec<String> = (!text.trim().is_empty()).then(|| text.to_owned()).into_iter().collect();
+                Reply::Numa(numa(&texts))
+            }),
+            Request::Counters { .. } | Request::Answers { .. } => {
+                return Ok(Reply::Refused("there is no dns64bench on this host".into()));
+            }
+        };
+        Ok(self.must(&script)?.map_or_else(|refused| refused, |text| understand(&text)))
+    }
+}
+
+/// A host that has ssh and a shell only.
+///
+/// # Errors
+/// If there is no way there, or no shell.
+pub fn shell_over_ssh(at: &SshHost, config: Option<&Path>, run_folder: &Path) -> Result<Machine, HostError> {
+    let mut command = ssh(&at.host, config);
+    command.arg("exec sh");
+    let folder = Path::new(".cache/dns64bench").join(run_folder.file_name().unwrap_or_default());
+    greeted(&at.host, command, &folder, Some(run_folder))
+}
+
+fn greeted(host: &str, command: Command, folder: &Path, copies: Option<&Path>) -> Result<Machine, HostError> {
+    let unreachable = |why: String| HostError::Unreachable { host: host.into(), why };
+    let mut link = ShellLink(Pipe::open(command).map_err(unreachable)?);
+    let place = quoted(&folder.to_string_lossy());
+    let facts = "pwd; cat /proc/sys/kernel/hostname /proc/version; sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; \
+                 nproc; sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo";
+    let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {facts}; }}");
+    let (status, text) = link.run(&script).map_err(unreachable)?;
+    let lines: Vec<&str> = text.lines().collect();
+    if status != 0 || lines.len() < 3 {
+        return Err(unreachable(format!("its shell says: {text}")));
+    }
+    let fact = |i: usize| lines.get(i).copied().unwrap_or_default().to_owned();
+    let number = |i: usize| fact(i).parse::<u64>().unwrap_or(0);
+    let environment = Environment {
+        dns64bench: "none".into(),
+        host: fact(1),
+        kernel: fact(2),
+        cpu: fact(3),
+        cpus: number(4) as usize,
+        memory: number(5) * 1024,
+        findings: vec![Finding { subject: "checks".into(), value: "none: no dns64bench there".into(), concern: None }],
+    };
+    let folder = PathBuf::from(fact(0));
+    let greeting =
+        Greeting { version: String::new(), program: PathBuf::new(), scratch: folder.clone(), folder, environment };
+    Ok(Machine {
+        host: host.into(),
+        link: Rc::new(RefCell::new(Box::new(link))),
+        greeting: Rc::new(greeting),
+        is_agent: false,
+        copies: copies.map(Into::into),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn shell(folder: &Path) -> Machine {
+        let mut command = Command::new("sh");
+        command.current_dir(folder);
+        greeted("here", command, Path::new("work"), None).unwrap()
+    }
+
+    fn words(script: &str) -> Vec<String> {
+        ["sh", "-c", script].map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn a_shell_does_what_an_agent_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = shell(folder.path());
+        assert_eq!(machine.greeting().folder, folder.path().canonicalize().unwrap().join("work"));
+        assert!(machine.greeting().environment.cpus > 0 && machine.greeting().environment.memory > 0);
+        machine.write(Path::new("a/b c"), "it's\n'quoted' $x \\n\n").unwrap();
+        assert_eq!(machine.read(Path::new("a/b c"), 100).unwrap(), "it's\n'quoted' $x \\n\n");
+        assert_eq!(machine.read(Path::new("none"), 100).unwrap(), "");
+        assert_eq!(machine.run(&words("echo a; echo b >&2; exit 4")).unwrap(), (false, "a\nb\n".into()));
+        assert!(machine.find(Path::new("sh")).unwrap().is_some());
+        assert_eq!(machine.find(Path::new("no-such-program")).unwrap(), None);
+        assert!(matches!(machine.answers("127.0.0.1:53".parse().unwrap()), Err(HostError::Refused { .. })));
+
+        let short = machine.start(&words("echo done; exit 7"), &[], Path::new("log"), None).unwrap();
+        let ended = short.ended(Duration::from_secs(5)).unwrap().unwrap();
+        assert_eq!((ended.success, ended.how.as_str()), (false, "exit status: 7"));
+        assert_eq!(short.log_tail(), "done\n");
+        let busy = machine.start(&words("while :; do :; done"), &[0], Path::new("log"), None).unwrap();
+        assert_eq!(busy.ended(Duration::ZERO).unwrap(), None);
+        let give_up = Instant::now() + Duration::from_secs(30);
+        while machine.cpu(&[busy.id()]).unwrap() < 0.05 {
+            assert!(Instant::now() < give_up, "a busy process uses no CPU");
+        }
+        let id = busy.id();
+        drop(busy);
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn what_a_shell_started_ends_with_its_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let machine = shell(folder.path());
+        let sleeping = machine.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
+        let id = sleeping.id();
+        // As when the connection is lost: nobody asks for its end.
+        std::mem::forget(sleeping);
+        assert!(Path::new(&format!("/proc/{id}")).exists());
+        let link = Rc::clone(&machine.link);
+        // The forgotten handle holds a clone of the machine, so the link is replaced to be dropped.
+        struct Gone;
+        impl Link for Gone {
+            fn ask(&mut self, _: &Request) -> Result<Reply, String> {
+                Err("gone".into())
+            }
+        }
+        drop(link.replace(Box::new(Gone)));
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+}

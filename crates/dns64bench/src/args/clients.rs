@@ -1,0 +1,363 @@
+//! The clients that older tools live on in: closed loop (dnsperf, dns64perf2), ramp (resperf), constant rate (dns64perf++).
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, ValueEnum};
+use ipnet::IpNet;
+use method::units::{Qps, Share};
+use tester::client::EdnsOption;
+use tester::measurer::expect::Prefix;
+use wire::name::{Domain, NameRange};
+use wire::tsig::Key;
+
+use super::{CpuList, Display, parse_cpus};
+
+/// How questions travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// Datagrams
+    Udp,
+    /// Connections that are kept open
+    Tcp,
+    /// Datagrams, and what comes truncated again over TCP
+    UdpThenTcp,
+}
+
+/// What is asked, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Questions {
+    /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input) instead of our names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) queries: Option<PathBuf>,
+    /// How the questions travel
+    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    pub(crate) transport: Transport,
+    /// Ask with EDNS, and accept answers of so many octets over UDP
+    #[arg(long, value_name = "OCTETS")]
+    pub(crate) edns_size: Option<u16>,
+    /// Ask for DNSSEC records (implies EDNS)
+    #[arg(long)]
+    pub(crate) dnssec_ok: bool,
+    /// Ask which server answers (implies EDNS)
+    #[arg(long)]
+    pub(crate) nsid: bool,
+    /// Say that this network asks (implies EDNS)
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) client_subnet: Option<IpNet>,
+    /// Further EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
+    #[arg(long, value_name = "CODE:VALUE")]
+    pub(crate) edns_option: Vec<EdnsOption>,
+    /// Sign the questions, and count answers that are not signed right as wrong; the algorithm is hmac-md5 unless given
+    #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET")]
+    pub(crate) tsig: Option<Key>,
+    /// Seconds by which signatures are off the clock, to see what a server does
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true, hide = true)]
+    pub(crate) tsig_skew: i64,
+    /// Keep sums and histograms for every interval of this length
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) interval: Option<Duration>,
+    /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval log
+    #[arg(long, value_name = "FILE", requires = "interval")]
+    pub(crate) hdr_log: Option<PathBuf>,
+    /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
+    #[arg(long, value_name = "FILE", requires = "interval")]
+    pub(crate) json_lines: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClosedLoop {
+    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "dns64perf2")]
+    pub(crate) server: Option<SocketAddr>,
+    /// Queries in flight, over all threads
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) outstanding: usize,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Source ports or TCP connections, over all threads [default: one per thread]
+    #[arg(long, value_name = "N")]
+    pub(crate) source_ports: Option<usize>,
+    /// CPUs of the threads, such as 2,3 or 0-7
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    pub(crate) cpus: Option<CpuList>,
+    #[command(flatten)]
+    pub(crate) questions: Questions,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Block of IPv4 addresses whose names are asked for
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8")]
+    pub(crate) names: NameRange,
+    /// Position in that block of the first name
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// How many names to ask for
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "queries")]
+    pub(crate) count: u64,
+    /// Go round and round through the names for this long [default: once through them]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// A query without an answer by then is given up
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    pub(crate) aaaa_share: Share,
+    /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
+    #[arg(long, value_name = "P/LEN", conflicts_with = "queries")]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
+    #[arg(long)]
+    pub(crate) any_aaaa: bool,
+    /// Let queries and answers pass the network stack several at a time (UDP_SEGMENT, UDP_GRO)
+    #[arg(long, value_name = "YES", action = clap::ArgAction::Set, default_value_t = true)]
+    pub(crate) offload: bool,
+    #[command(flatten)]
+    pub(crate) display: Display,
+    /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments of 256 names each, n threads
+    /// with one query in flight each, the timeout in seconds, the server, and perhaps its port
+    #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
+          conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count"])]
+    pub(crate) dns64perf2: Option<Vec<String>>,
+    /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the server on this machine
+    #[arg(long, value_name = "PID", requires = "dns64perf2")]
+    pub(crate) cpu_of: Option<u32>,
+}
+
+/// resperf's options (2.14, UDP and TCP). What it calls kilobytes are KiB.
+#[derive(Debug, Parser)]
+#[command(
+    name = "resperf",
+    version,
+    max_term_width = 110,
+    disable_version_flag = true,
+    about = "Raises the query rate evenly until answers stop to follow: DNS-OARC's resperf on the engine of dns64bench",
+    after_help = "Where numbers differ from the original's: socket buffers are as large as the system allows unless -b is given; \
+                  replies must echo the question; a backlog after a stall of this machine is made up before it is held against \
+                  -F; the last interval is plotted with its true width and counts for the maximum if it is at least half as wide \
+                  as the others; with -C every client has ids of its own, and -q is the sum over all; -i need not divide the time. \
+                  Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written."
+)]
+pub(crate) struct Resperf {
+    /// Address family of the server: any, inet or inet6
+    #[arg(short = 'f', value_enum, default_value_t = Family::Any)]
+    pub(crate) family: Family,
+    /// Transport: udp or tcp
+    #[arg(short = 'M', value_enum, default_value_t = Transport::Udp)]
+    pub(crate) mode: Transport,
+    /// The server to query, a name or an address
+    #[arg(short = 's', value_name = "SERVER", default_value = "127.0.0.1")]
+    pub(crate) server: String,
+    /// Its port
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 53)]
+    pub(crate) port: u16,
+    /// Local address to send from
+    #[arg(short = 'a', value_name = "ADDR")]
+    pub(crate) local_address: Option<IpAddr>,
+    /// Local port to send from, and with -C the following ones; 0 is any
+    #[arg(short = 'x', value_name = "PORT", default_value_t = 0)]
+    pub(crate) local_port: u16,
+    /// File with queries [default: standard input]
+    #[arg(short = 'd', value_name = "FILE", conflicts_with = "names")]
+    pub(crate) data: Option<PathBuf>,
+    /// Ask for our own names instead of those of a file
+    #[arg(long, value_name = "A.B.C.D/LEN")]
+    pub(crate) names: Option<NameRange>,
+    /// Prefix that synthesized addresses of our names must have; what else comes is shown as wrong
+    #[arg(long, value_name = "P/LEN", requires = "names")]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    /// Seconds until a query without an answer is given up
+    #[arg(short = 't', value_name = "SECONDS", default_value = "45", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    /// Socket buffers in kilobytes [default: as large as the system allows]
+    #[arg(short = 'b', value_name = "KIB")]
+    pub(crate) buffer: Option<usize>,
+    /// Ask with EDNS
+    #[arg(short = 'e')]
+    pub(crate) edns: bool,
+    /// EDNS option; may be given several times (implies -e)
+    #[arg(short = 'E', value_name = "CODE:VALUE")]
+    pub(crate) edns_option: Vec<EdnsOption>,
+    /// Set the DNSSEC OK bit (implies -e)
+    #[arg(short = 'D')]
+    pub(crate) dnssec_ok: bool,
+    /// Sign the queries; the algorithm is hmac-md5 unless given
+    #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET")]
+    pub(crate) tsig: Option<Key>,
+    /// Seconds between plot points
+    #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = positive_seconds)]
+    pub(crate) interval: Duration,
+    /// Highest rate in queries per second
+    #[arg(short = 'm', value_name = "QPS", default_value = "100000")]
+    pub(crate) max: Qps,
+    /// Plot data file
+    #[arg(short = 'P', value_name = "FILE", default_value = "resperf.gnuplot")]
+    pub(crate) plot: PathBuf,
+    /// Seconds in which the rate grows
+    #[arg(short = 'r', value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub(crate) ramp: Duration,
+    /// Seconds for which it then stays
+    #[arg(short = 'c', value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    pub(crate) constant: Duration,
+    /// Loss in per cent from which on a rate does not count as maximum
+    #[arg(short = 'L', value_name = "PERCENT", default_value_t = 100.0)]
+    pub(crate) max_loss: f64,
+    /// Clients to act as: source ports, or connections
+    #[arg(short = 'C', value_name = "N", default_value_t = 1)]
+    pub(crate) clients: usize,
+    /// Queries in flight at which sending ends [default: 65536 for each client]
+    #[arg(short = 'q', value_name = "N")]
+    pub(crate) outstanding: Option<usize>,
+    /// Queries by which sending may fall behind; 0: any
+    #[arg(short = 'F', value_name = "N", default_value_t = 1_000)]
+    pub(crate) behind: u64,
+    /// Begin again with the queries at their end
+    #[arg(short = 'R')]
+    pub(crate) repeat: bool,
+    /// Also show pacing, latency percentiles, wrong and stray replies
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
+    /// Show warnings on standard output
+    #[arg(short = 'W')]
+    pub(crate) warnings_to_stdout: bool,
+    /// Threads, each with its share of the clients
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and time, as resperf-report did
+    #[arg(long)]
+    pub(crate) report: bool,
+    /// Write the intervals' histograms of the latency (in µs) to this file, as HDR interval log
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hdr_log: Option<PathBuf>,
+    /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json_lines: Option<PathBuf>,
+}
+
+/// Address family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Family {
+    Any,
+    Inet,
+    Inet6,
+}
+
+/// The arguments of dns64perf++.
+#[derive(Debug, Parser)]
+#[command(
+    name = "dns64perf++",
+    max_term_width = 110,
+    about = "One trial at a constant rate with the arguments, the output and the dns64perf.csv of dns64perf++, paced and checked \
+             by dns64bench",
+    after_help = "Queries leave evenly: a burst of n every d ns by t threads is a rate of n·t/d. Exit status: 0 done, 2 bad usage, \
+                  3 the tester spoiled the trial (told on standard error), 4 this environment cannot be used."
+)]
+pub(crate) struct Dns64perf {
+    /// Address of the DNS64 server
+    pub(crate) server: IpAddr,
+    /// Its port
+    pub(crate) port: u16,
+    /// Block of the names
+    #[arg(value_name = "A.B.C.D/LEN")]
+    pub(crate) subnet: NameRange,
+    /// Number of queries
+    pub(crate) requests: u64,
+    /// Queries that each thread sends at once
+    pub(crate) burst: u64,
+    /// Threads
+    pub(crate) threads: u64,
+    /// Time between the bursts of a thread, in ns
+    pub(crate) delay: u64,
+    /// Timeout in seconds
+    #[arg(value_parser = positive_seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// The arguments of dns64perf2 (seed 002).
+#[derive(Debug, PartialEq)]
+pub(crate) struct Experiments {
+    pub(crate) space: u8,
+    pub(crate) count: u64,
+    pub(crate) threads: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) server: SocketAddr,
+}
+
+impl Experiments {
+    /// Reads them from five or six words; an error names the word.
+    pub(crate) fn parse(words: &[String]) -> Result<Experiments, String> {
+        let word = |i: usize| words.get(i).map_or("", String::as_str);
+        let bad = |i: usize, what: &str| format!("--dns64perf2: '{}' is no {what}", word(i));
+        let space = word(0).parse().map_err(|_| bad(0, "name space a from 0 to 255"))?;
+        let b: u8 = word(1).parse().ok().filter(|&b| b > 0).ok_or_else(|| bad(1, "number b from 1 to 255"))?;
+        let threads = word(2).parse().ok().filter(|n: &usize| n.is_power_of_two() && *n <= 256);
+        let address = word(4).parse::<IpAddr>().map_err(|_| bad(4, "address"))?;
+        let port = if words.len() > 5 { word(5).parse().map_err(|_| bad(5, "port"))? } else { 53 };
+        Ok(Experiments {
+            space,
+            count: 256 * u64::from(b),
+            threads: threads.ok_or_else(|| bad(2, "number of threads: 1, 2, 4 … 256"))?,
+            timeout: positive_seconds(word(3)).map_err(|_| bad(3, "timeout in seconds"))?,
+            server: SocketAddr::new(address, port),
+        })
+    }
+}
+
+impl Resperf {
+    /// The local address, if one is wanted, for a server of that family.
+    pub(crate) fn local(&self, server: SocketAddr) -> Option<SocketAddr> {
+        let any = if server.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::from([0, 0, 0, 0]) };
+        let wanted = self.local_address.is_some() || self.local_port != 0;
+        wanted.then(|| SocketAddr::new(self.local_address.unwrap_or(any), self.local_port))
+    }
+}
+
+/// Seconds with or without a fraction.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    seconds(text).and_then(|time| if time.is_zero() { Err("it must be more than 0".into()) } else { Ok(time) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_drop_ins_are_consistent_and_have_the_originals_defaults() {
+        Resperf::command().debug_assert();
+        Dns64perf::command().debug_assert();
+        let r = Resperf::parse_from(["resperf"]);
+        assert_eq!((r.server.as_str(), r.port, r.timeout.as_secs(), r.max), ("127.0.0.1", 53, 45, Qps(100_000)));
+        assert_eq!((r.ramp.as_secs(), r.constant.as_secs(), r.interval.as_millis(), r.behind), (60, 0, 500, 1_000));
+        assert_eq!((r.max_loss, r.clients, r.plot.to_str()), (100.0, 1, Some("resperf.gnuplot")));
+        let all = "resperf -a ::1 -b 100 -c 5 -C 2 -d f -D -e -f inet6 -F 10 -i 1 -L 5 -m 10 -M tcp -p 54 -P p -q 7 -r 3 -R \
+                   -s ::1 -t 2.5 -v -W -x 1000 -y k:c2VjcmV0";
+        let r = Resperf::parse_from(all.split_whitespace());
+        assert_eq!((r.timeout.as_millis(), r.local_port, r.mode), (2_500, 1_000, Transport::Tcp));
+        assert!(Resperf::try_parse_from(["resperf", "-i", "0"]).is_err());
+    }
+
+    #[test]
+    fn arguments_of_dns64perf2() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let good = Experiments::parse(&words("4 10 16 1 2001:2::1")).unwrap();
+        assert_eq!((good.space, good.count, good.threads, good.server.port()), (4, 2_560, 16, 53));
+        assert_eq!(Experiments::parse(&words("0 1 1 5 127.0.0.1 5353")).unwrap().server.port(), 5353);
+        for (bad, hint) in [
+            ("256 1 1 1 ::1", "'256'"),
+            ("0 0 1 1 ::1", "b from 1"),
+            ("0 1 3 1 ::1", "1, 2, 4"),
+            ("0 1 1 0 ::1", "timeout"),
+        ] {
+            assert!(Experiments::parse(&words(bad)).unwrap_err().contains(hint), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! `dns64perf++`: the old tester's arguments and output, by the Measurer.
+
+use std::process::ExitCode;
+
+use method::verdict::Verdict;
+use tester::measurer::Progress;
+use tester::measurer::result::TrialResult;
+
+use crate::args::Dns64perf;
+use crate::output::{Outcome, SPOILED};
+
+pub(crate) fn run(args: &Dns64perf) -> Outcome {
+    let plan = args.resolve()?;
+    let trial = tester::measurer::run(&plan, &Progress::new(&plan))?;
+    print!("{}", printed(&trial));
+    for reason in trial.reasons.iter().filter(|_| trial.verdict == Verdict::Invalid) {
+        eprintln!("dns64perf++: the tester spoiled this trial: {reason}");
+    }
+    // The original knows no verdict: a server that fails is no error of the program's.
+    Ok(if trial.verdict == Verdict::Invalid { SPOILED.into() } else { ExitCode::SUCCESS })
+}
+
+/// The original's lines. Late replies have been received, and are not valid.
+fn printed(trial: &TrialResult) -> String {
+    let c = &trial.counts;
+    let received = c.valid + c.late + c.wrong.total();
+    let pct = |n: u64| n as f64 / c.sent.max(1) as f64 * 100.0;
+    let (mean, deviation) = trial.rtt_us.as_ref().map_or((0.0, 0.0), |rtt| (rtt.mean, rtt.stdev));
+    format!(
+        "Sent queries: {}\nReceived answers: {received} ({:.2}%)\nValid answers: {} ({:.2}%)\n\
+         Average round-trip time: {:.2} ms\nStandard deviation of the round-trip time: {:.2} ms\n",
+        c.sent,
+        pct(received),
+        c.valid,
+        pct(c.valid),
+        mean / 1000.0,
+        deviation / 1000.0
+    )
+}

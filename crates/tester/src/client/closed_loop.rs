@@ -1,0 +1,257 @@
+//! Closed loop: a fixed number of queries in flight; each answer lets the next query go (dnsperf's way, and with one query
+//! per thread dns64perf2's, seed 002).
+//!
+//! It finds the rate at which a server answers when it is never idle, and never asked more than it can hold.
+
+use std::io;
+use std::thread;
+
+use method::records::Counts;
+use method::units::{CpuId, Nanos};
+use net::clock;
+use serde::{Deserialize, Serialize};
+
+use super::lane::{Drive, Lane, share};
+use super::tally::Tally;
+use super::{Connections, Setup, SocketError};
+use crate::measurer::result::Rtt;
+
+/// Queries in flight per port at the most: its ids, less room for late replies to be told from new ones.
+const MOST_PER_PORT: usize = 32_768;
+
+/// A closed loop: what to ask, and how much at once.
+#[derive(Clone, Debug)]
+pub struct ClosedLoopPlan {
+    /// What is asked, and how.
+    pub setup: Setup,
+    /// Queries in flight, over all threads.
+    pub outstanding: usize,
+    /// Threads, each with its share of the ports and questions.
+    pub threads: usize,
+    /// Source ports, over all threads; over TCP connections.
+    pub source_ports: usize,
+    /// CPUs of the threads, round robin; none: the kernel decides.
+    pub cpus: Vec<CpuId>,
+    /// How long to go round and round; none: once through the questions.
+    pub duration: Option<Nanos>,
+}
+
+/// Why a closed loop cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClosedLoopError {
+    /// Numbers that do not fit each other.
+    #[error(
+        "--outstanding {outstanding}, --threads {threads}, --source-ports {ports}: every thread needs a port, every port a \
+         query, and a port has {MOST_PER_PORT} at the most"
+    )]
+    Shares {
+        /// As given.
+        outstanding: usize,
+        /// As given.
+        threads: usize,
+        /// As given.
+        ports: usize,
+    },
+    /// Fewer questions than threads.
+    #[error("{count} questions for {threads} threads; there must be one for each")]
+    Questions {
+        /// How many there are.
+        count: u64,
+        /// As given.
+        threads: usize,
+    },
+    /// No socket towards the server, or it failed.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// What a closed loop found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClosedLoopResult {
+    /// The server that was asked.
+    pub server: String,
+    /// Queries in flight.
+    pub outstanding: usize,
+    /// Length in seconds, from the first query to the last answer.
+    pub seconds: f64,
+    /// What became of the queries.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Valid answers per second.
+    pub qps: f64,
+    /// Answers by rcode, from 0 to 15.
+    pub rcodes: [u64; 16],
+    /// Answers that came truncated, and of these those asked for again over TCP.
+    pub truncated: u64,
+    /// Questions asked again over TCP.
+    pub retried: u64,
+    /// Round-trip times of the valid answers in microseconds, by the kernel's clock where it says; absent if there was none.
+    pub rtt_us: Option<Rtt>,
+    /// TCP connections.
+    pub connections: Connections,
+    /// How long connecting took, in microseconds; absent without connections.
+    pub connecting_us: Option<Rtt>,
+    /// The sums and histograms behind it.
+    #[serde(skip)]
+    pub tally: Option<Box<Tally>>,
+    /// When it began (wall clock).
+    #[serde(skip)]
+    pub began: Nanos,
+}
+
+impl ClosedLoopPlan {
+    fn check(&self) -> Result<(), ClosedLoopError> {
+        let ClosedLoopPlan { outstanding, threads, source_ports: ports, .. } = *self;
+        if threads == 0 || ports < threads || outstanding < ports || outstanding.div_ceil(ports) > MOST_PER_PORT {
+            return Err(ClosedLoopError::Shares { outstanding, threads, ports });
+        }
+        let count = self.setup.source.count();
+        if count < threads as u64 {
+            return Err(ClosedLoopError::Questions { count, threads });
+        }
+        Ok(())
+    }
+}
+
+/// Runs a closed loop to its end.
+///
+/// # Errors
+/// If the plan's numbers do not fit, or there is no socket towards the server. What the server does is part of the result.
+pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
+    plan.check()?;
+    let failed = |source| SocketError { server: plan.setup.server, source };
+    let (mut lanes, mut first_port) = (Vec::new(), 0);
+    for thread in 0..plan.threads {
+        let ports = share(plan.source_ports, thread, plan.threads);
+        let room = share(plan.outstanding, thread, plan.threads).max(ports);
+        let cursor = plan.setup.source.cursor(thread, plan.threads, plan.duration.is_some());
+        let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
+        lanes.push(Lane::new(&plan.setup, cpu, first_port, ports, room, cursor).map_err(failed)?);
+        first_port += ports;
+    }
+    let (start, began) = (clock::now(), clock::wall());
+    let end = plan.duration.map(|duration| start + duration);
+    let ended: Vec<io::Result<Lane<'_>>> = thread::scope(|scope| {
+        let running: Vec<_> =
+            lanes.into_iter().map(|lane| scope.spawn(move || lane.run(start, &mut Drive::Closed { end }))).collect();
+        running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
+    });
+    let mut tally = Tally::new(plan.setup.interval);
+    tally.last_answer = start;
+    for lane in ended {
+        tally.merge(&lane.map_err(failed)?.tally);
+    }
+    Ok(result(plan, tally, start, began))
+}
+
+fn result(plan: &ClosedLoopPlan, mut tally: Tally, start: Nanos, began: Nanos) -> ClosedLoopResult {
+    // What the kernel refused was waited for like the rest, and is no query that the server lost.
+    tally.counts.sent -= tally.counts.refused;
+    tally.counts.lost -= tally.counts.refused;
+    let seconds = tally.last_answer.since(start).as_secs_f64();
+    ClosedLoopResult {
+        server: plan.setup.server.to_string(),
+        outstanding: plan.outstanding,
+        seconds,
+        qps: if seconds > 0.0 { tally.counts.valid as f64 / seconds } else { 0.0 },
+        rcodes: tally.rcodes,
+        truncated: tally.truncated,
+        retried: tally.retried,
+        rtt_us: Rtt::of(&tally.rtt),
+        connections: tally.connections.clone(),
+        connecting_us: Rtt::of(&tally.connecting),
+        counts: tally.counts.clone(),
+        tally: Some(Box::new(tally)),
+        began,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{Check, Form, Names, Source, Transport};
+    use crate::delay_line::Delay;
+    use crate::measurer::expect::Expectation;
+    use crate::reference_dut::{ReferenceConfig, start};
+    use method::units::Share;
+    use std::net::SocketAddr;
+    use wire::name::Domain;
+
+    fn names(count: u64) -> Source {
+        Source::Names(Names::new(&Domain::dns64perf(), "10.0.0.0/8".parse().unwrap(), 0, count).unwrap())
+    }
+
+    fn plan(server: SocketAddr) -> ClosedLoopPlan {
+        let check = Check::Address(Expectation {
+            aaaa_share: Share::ZERO,
+            check_own_aaaa: true,
+            prefixes: vec!["64:ff9b::/96".parse().unwrap()],
+        });
+        let setup = Setup {
+            server,
+            local: None,
+            transport: Transport::Udp,
+            source: names(2_000),
+            form: Form::default(),
+            check,
+            timeout: Nanos::from_millis(300),
+            offload: true,
+            buffer: None,
+            interval: None,
+        };
+        ClosedLoopPlan { setup, outstanding: 30, threads: 2, source_ports: 3, cpus: Vec::new(), duration: None }
+    }
+
+    #[test]
+    fn every_name_is_asked_for_once_and_has_its_outcome() {
+        let dut = start(ReferenceConfig {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            capacity: None,
+            burst: Nanos::from_millis(20),
+            domain: Domain::dns64perf(),
+            aaaa_share: Share::ZERO,
+            prefix: "64:ff9b::".parse().unwrap(),
+            loss: Share::percent(2),
+            late_share: Share::ZERO,
+            late_by: Nanos(0),
+            wrong_share: Share::percent(5),
+            delay: Delay { min: Nanos(0), max: Nanos(0) },
+            cpu: None,
+        })
+        .unwrap();
+        for offload in [true, false] {
+            let mut plan = plan(dut.address());
+            plan.setup.offload = offload;
+            let result = run(&plan).unwrap();
+            let c = &result.counts;
+            assert!(c.is_balanced(), "{c:?}");
+            assert_eq!((c.sent, c.lost, c.wrong.address, c.valid), (2_000, 40, 100, 1_860), "{c:?}");
+            assert!(result.qps > 0.0 && result.rtt_us.is_some());
+        }
+    }
+
+    #[test]
+    fn a_dead_server_ends_the_loop_in_its_time() {
+        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut plan = plan(nobody.local_addr().unwrap());
+        plan.setup.source = names(40);
+        let result = run(&plan).unwrap();
+        assert_eq!((result.counts.sent, result.counts.lost, result.qps), (40, 40, 0.0));
+    }
+
+    #[test]
+    fn shares_that_do_not_fit_are_refused() {
+        let good = plan("127.0.0.1:53".parse().unwrap());
+        for bad in [
+            ClosedLoopPlan { threads: 0, ..good.clone() },
+            ClosedLoopPlan { threads: 4, ..good.clone() },
+            ClosedLoopPlan { outstanding: 2, ..good.clone() },
+            ClosedLoopPlan { outstanding: 1_000_000, ..good.clone() },
+            ClosedLoopPlan { setup: Setup { source: names(1), ..good.setup.clone() }, ..good.clone() },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+        good.check().unwrap();
+    }
+}

@@ -1,0 +1,157 @@
+//! What goes with each question: EDNS (RFC 6891) with its options, and a signature (RFC 8945).
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use wire::tsig::{Key, Mac};
+use wire::view::rtype;
+
+/// Option codes (IANA).
+const NSID: u16 = 3;
+const CLIENT_SUBNET: u16 = 8;
+
+/// EDNS in a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edns {
+    /// The largest answer that may come over UDP, in octets.
+    pub size: u16,
+    /// Whether DNSSEC records are wanted (DO).
+    pub dnssec_ok: bool,
+    /// Options.
+    pub options: Vec<EdnsOption>,
+}
+
+/// An EDNS option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdnsOption {
+    code: u16,
+    value: Vec<u8>,
+}
+
+/// What somebody wrote is no EDNS option.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708")]
+pub struct OptionError(String);
+
+impl EdnsOption {
+    /// Asks which server answers (RFC 5001).
+    pub fn nsid() -> EdnsOption {
+        EdnsOption { code: NSID, value: Vec::new() }
+    }
+
+    /// Says for whom is asked (RFC 7871 §6).
+    pub fn client_subnet(network: IpNet) -> EdnsOption {
+        let (family, address) = match network.network() {
+            IpAddr::V4(address) => (1u16, address.octets().to_vec()),
+            IpAddr::V6(address) => (2, address.octets().to_vec()),
+        };
+        let mut value = family.to_be_bytes().to_vec();
+        value.extend([network.prefix_len(), 0]);
+        value.extend(&address[..usize::from(network.prefix_len()).div_ceil(8)]);
+        EdnsOption { code: CLIENT_SUBNET, value }
+    }
+}
+
+impl FromStr for EdnsOption {
+    type Err = OptionError;
+
+    /// `code:value`, as dnsperf writes it.
+    fn from_str(s: &str) -> Result<EdnsOption, OptionError> {
+        let bad = || OptionError(s.into());
+        let (code, value) = s.split_once(':').unwrap_or((s, ""));
+        let digits = value.as_bytes().chunks(2);
+        let octet = |pair: &[u8]| {
+            let whole = pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
+            let text = whole.then(|| str::from_utf8(pair).ok()).flatten().ok_or_else(bad)?;
+            u8::from_str_radix(text, 16).map_err(|_| bad())
+        };
+        let value = digits.map(octet).collect::<Result<Vec<_>, _>>()?;
+        Ok(EdnsOption { code: code.parse().map_err(|_| bad())?, value })
+    }
+}
+
+/// What goes with each question.
+#[derive(Clone, Debug, Default)]
+pub struct Form {
+    /// The OPT record.
+    opt: Vec<u8>,
+    key: Option<Key>,
+    /// Seconds by which signatures are off the clock.
+    skew: i64,
+}
+
+impl Form {
+    /// EDNS, if wanted, and a signature, if there is a key; `skew` is by how many seconds its time is wrong, for tests.
+    pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Form {
+        let mut opt = Vec::new();
+        if let Some(edns) = edns {
+            opt.push(0);
+            opt.extend(rtype::OPT.to_be_bytes());
+            opt.extend(edns.size.to_be_bytes());
+            opt.extend([0, 0, u8::from(edns.dnssec_ok) << 7, 0]);
+            let len: usize = edns.options.iter().map(|option| 4 + option.value.len()).sum();
+            opt.extend((len as u16).to_be_bytes());
+            for option in &edns.options {
+                opt.extend(option.code.to_be_bytes());
+                opt.extend((option.value.len() as u16).to_be_bytes());
+                opt.extend(&option.value);
+            }
+        }
+        Form { opt, key, skew }
+    }
+
+    /// Whether replies must be signed, and with which key.
+    pub(super) fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
+    }
+
+    /// Completes the query that begins at `start` of `out`: id, EDNS, and the signature, whose code is returned.
+    #[inline]
+    pub(super) fn complete(&self, out: &mut Vec<u8>, start: usize, id: u16, unix_seconds: u64) -> Mac {
+        out[start..start + 2].copy_from_slice(&id.to_be_bytes());
+        if !self.opt.is_empty() {
+            out[start + 11] += 1;
+            out.extend_from_slice(&self.opt);
+        }
+        match &self.key {
+            Some(key) => key.sign(out, start, unix_seconds.saturating_add_signed(self.skew)),
+            None => Mac::EMPTY,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::base::Message;
+    use domain::base::opt::{ClientSubnet, Nsid};
+
+    #[test]
+    fn domain_reads_the_options() {
+        let options = vec![
+            EdnsOption::nsid(),
+            EdnsOption::client_subnet("192.0.2.77/20".parse().unwrap()),
+            "65001:00fF".parse().unwrap(),
+        ];
+        let form = Form::new(Some(&Edns { size: 1232, dnssec_ok: true, options }), None, 0);
+        let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
+        form.complete(&mut query, 0, 0x1234, 0);
+        let message = Message::from_octets(&query[..]).unwrap();
+        assert_eq!(message.header().id(), 0x1234);
+        let opt = message.opt().unwrap();
+        assert_eq!((opt.udp_payload_size(), opt.dnssec_ok()), (1232, true));
+        assert!(opt.opt().iter::<Nsid<_>>().next().unwrap().is_ok());
+        let subnet = opt.opt().iter::<ClientSubnet>().next().unwrap().unwrap();
+        assert_eq!((subnet.source_prefix_len(), subnet.addr()), (20, "192.0.0.0".parse().unwrap()));
+        assert!(query.ends_with(&[0xfd, 0xe9, 0, 2, 0, 0xff]));
+    }
+
+    #[test]
+    fn bad_options_are_refused() {
+        for bad in ["x:00", "1:0", "1:0g", "70000:00", ":", "1:+1"] {
+            assert!(bad.parse::<EdnsOption>().is_err(), "{bad} was accepted");
+        }
+        assert_eq!("12:".parse::<EdnsOption>().unwrap(), "12".parse().unwrap());
+    }
+}

@@ -1,0 +1,487 @@
+//! What one thread of a client does: asks as its drive allows, takes answers, gives up what waited too long.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use method::records::{Outcome, Wrong};
+use method::units::{CpuId, Nanos};
+use net::affinity::{allowed_cpus, pin_to};
+use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
+use net::clock::{self, ClockPair};
+use net::poller::Poller;
+use wire::view::Message;
+
+use super::port::{Flight, Flights, Port, port_of};
+use super::ramp::{Ending, Ramp, Status};
+use super::source::Cursor;
+use super::stream::Stream;
+use super::tally::Tally;
+use super::{Check, Setup, Transport};
+
+/// How long a lane that waits for answers only sleeps at the most.
+const IDLE: Duration = Duration::from_millis(10);
+/// How long a lane on a schedule sleeps at the least, where CPUs are few.
+const NAP: Nanos = Nanos::from_micros(50);
+/// With so many CPUs, a lane on a schedule burns one of them instead.
+const CPUS_TO_BURN: usize = 4;
+/// So many queries of a backlog leave before answers are looked at again.
+const BURST: u64 = 256;
+
+/// When questions may be asked.
+pub(super) enum Drive<'a> {
+    /// As many as there is room for, until a moment or once through the questions.
+    Closed { end: Option<Nanos> },
+    /// When they are due.
+    Ramp(Due<'a>),
+}
+
+/// A lane's share of a ramp.
+pub(super) struct Due<'a> {
+    pub(super) ramp: Ramp,
+    pub(super) lane: u64,
+    pub(super) of: u64,
+    /// Queries in flight at which it ends.
+    pub(super) outstanding: usize,
+    /// Queries by which it may be behind; 0: any.
+    pub(super) behind: u64,
+    /// Set by the first lane that ends.
+    pub(super) over: &'a AtomicBool,
+    pub(super) asked: u64,
+    pub(super) ending: Option<Ending>,
+    /// When the lane sent its last query, after the start.
+    pub(super) ended: Nanos,
+    pub(super) lateness: Histogram<u64>,
+    pub(super) burns: bool,
+    pub(super) watch: &'a (dyn Fn(Status) + Sync),
+    /// Whether it has been told that the rate grows no more, or never will be.
+    pub(super) on_plateau: bool,
+}
+
+impl Due<'_> {
+    /// Whether lanes on a schedule should burn their CPUs.
+    pub(super) fn can_burn() -> bool {
+        allowed_cpus().len() >= CPUS_TO_BURN
+    }
+
+    /// How many of the lane's queries are due at a moment after the start.
+    fn count(&self, moment: Nanos) -> u64 {
+        (self.ramp.due(moment) + self.of - 1 - self.lane) / self.of
+    }
+
+    /// When the lane's next query is due.
+    fn next(&self) -> Nanos {
+        self.ramp.deadline(self.asked * self.of + self.lane)
+    }
+}
+
+/// What became of an attempt to ask.
+enum Ask {
+    Asked,
+    NoRoom,
+    NoMore,
+}
+
+/// What a packet was.
+enum Reply {
+    /// The answer to a query, or nothing that matters any more.
+    Booked,
+    /// Nothing that was asked.
+    Stray,
+    /// The truncated answer to the query with this id, which is to be asked over TCP.
+    Truncated(u16),
+}
+
+/// What one thread does.
+pub(super) struct Lane<'a> {
+    setup: &'a Setup,
+    cpu: Option<CpuId>,
+    poller: Poller,
+    ports: Vec<Port>,
+    next_port: usize,
+    cursor: Cursor,
+    start: Nanos,
+    pub(super) tally: Tally,
+}
+
+impl<'a> Lane<'a> {
+    /// A lane with `ports` ports, of which the first is number `first_port` of all, and `room` queries in flight.
+    pub(super) fn new(
+        setup: &'a Setup,
+        cpu: Option<CpuId>,
+        first_port: usize,
+        ports: usize,
+        room: usize,
+        cursor: Cursor,
+    ) -> io::Result<Lane<'a>> {
+        let poller = Poller::new(ports * 2)?;
+        let port = |i: usize| Port::new(setup, first_port + i, i, share(room, i, ports), &poller);
+        let ports = (0..ports).map(port).collect::<io::Result<_>>()?;
+        let tally = Tally::new(setup.interval);
+        Ok(Lane { setup, cpu, poller, ports, next_port: 0, cursor, start: Nanos(0), tally })
+    }
+
+    /// Asks as `drive` allows, from `start` on, until all is answered or given up.
+    pub(super) fn run(mut self, start: Nanos, drive: &mut Drive<'_>) -> io::Result<Lane<'a>> {
+        if let Some(cpu) = self.cpu {
+            pin_to(cpu)?;
+        }
+        if matches!(drive, Drive::Ramp(_)) {
+            clock::use_exact_timers();
+        }
+        self.start = start;
+        self.tally.last_answer = start;
+        let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
+        loop {
+            let more = match drive {
+                Drive::Closed { end } => self.ask_all(*end),
+                Drive::Ramp(due) => self.ask_due(due, &mut batch)?,
+            };
+            if !more && self.in_flight() == 0 {
+                return Ok(self);
+            }
+            let idle = match drive {
+                Drive::Ramp(due) if more => {
+                    self.nap(due);
+                    Duration::ZERO
+                }
+                _ => IDLE,
+            };
+            self.take(idle, &mut batch)?;
+            self.give_up();
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ports.iter().map(|port| port.flights.in_flight).sum()
+    }
+
+    /// Sleeps until the next query is due, or answers may have gathered.
+    fn nap(&self, due: &Due<'_>) {
+        let now = clock::now();
+        let next = self.start + due.next();
+        if due.burns && next < now + NAP {
+            return;
+        }
+        clock::sleep_until(next.clamp(now + NAP, now + Nanos::from_millis(1)));
+    }
+
+    /// Asks as much as there is room for; false when no more is to be asked.
+    fn ask_all(&mut self, end: Option<Nanos>) -> bool {
+        let now = clock::now();
+        if end.is_some_and(|end| now >= end) {
+            return false;
+        }
+        let unix = unix_seconds();
+        let mut more = true;
+        for at in 0..self.ports.len() {
+            loop {
+                match self.ask(at, now, unix) {
+                    Ask::Asked => {}
+                    Ask::NoRoom => break,
+                    Ask::NoMore => {
+                        more = false;
+                        break;
+                    }
+                }
+            }
+            self.flush(at);
+        }
+        more
+    }
+
+    /// Asks what is due; false when no more is to be asked.
+    fn ask_due(&mut self, due: &mut Due<'_>, batch: &mut ReceiveBatch) -> io::Result<bool> {
+        if due.ending.is_some() {
+            return Ok(false);
+        }
+        let unix = unix_seconds();
+        let mut ending = None;
+        let until = due.count(clock::now().since(self.start));
+        while due.asked < until && ending.is_none() {
+            let now = clock::now();
+            let late = now.since(self.start).since(due.next());
+            // One group leaves together; looking at the clock for each would cost as much as sending it.
+            let group = (until - due.asked).min(16);
+            for _ in 0..group {
+                ending = self.ask_one(due, now, unix);
+                if ending.is_some() {
+                    break;
+                }
+                due.lateness.saturating_record(late.0.max(1));
+                due.asked += 1;
+            }
+            for at in 0..self.ports.len() {
+                self.flush(at);
+            }
+            if due.asked % BURST < group {
+                self.take(Duration::ZERO, batch)?;
+            }
+        }
+        let passed = clock::now().since(self.start);
+        if !due.on_plateau && passed >= due.ramp.growing {
+            due.on_plateau = true;
+            if due.lane == 0 {
+                (due.watch)(Status::Plateau);
+            }
+        }
+        let behind = due.count(passed).saturating_sub(due.asked);
+        if ending.is_none() && due.behind > 0 && behind > due.behind {
+            ending = Some(Ending::Behind { queries: behind * due.of, rate: due.ramp.rate(passed) });
+        }
+        if ending.is_none() && passed >= due.ramp.length() && due.asked >= due.count(due.ramp.length()) {
+            ending = Some(Ending::Time);
+        }
+        if ending.is_some() || due.over.load(Ordering::Relaxed) {
+            // Who comes second ends because somebody else did.
+            let first = !due.over.swap(true, Ordering::Relaxed);
+            due.ending = Some(if first { ending.unwrap_or(Ending::Time) } else { Ending::Other });
+            if first {
+                (due.watch)(Status::Ended(due.ending.unwrap_or(Ending::Other)));
+            }
+            due.ended = passed;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Asks one question from the next port that has room; why there will be no more, if so.
+    fn ask_one(&mut self, due: &Due<'_>, now: Nanos, unix: u64) -> Option<Ending> {
+        if self.in_flight() >= due.outstanding {
+            return Some(Ending::Outstanding { queries: due.outstanding * due.of as usize });
+        }
+        for _ in 0..self.ports.len() {
+            let at = self.next_port;
+            self.next_port = (at + 1) % self.ports.len();
+            match self.ask(at, now, unix) {
+                Ask::Asked => return None,
+                Ask::NoRoom => {}
+                Ask::NoMore => return Some(Ending::NoMore { rate: due.ramp.rate(now.since(self.start)) }),
+            }
+        }
+        let queries = self.in_flight();
+        Some(if queries == 0 { Ending::Unreachable } else { Ending::Outstanding { queries } })
+    }
+
+    #[inline]
+    fn ask(&mut self, at: usize, now: Nanos, unix: u64) -> Ask {
+        let Lane { setup, poller, ports, cursor, tally, start, .. } = self;
+        let port = &mut ports[at];
+        if port.flights.in_flight >= port.most
+            || setup.transport == Transport::Tcp && port.stream(setup, poller, now).is_none()
+        {
+            return Ask::NoRoom;
+        }
+        let Some(id) = port.flights.take_id() else { return Ask::NoRoom };
+        let Some(asked) = cursor.next(&setup.source) else {
+            port.flights.return_id(id);
+            return Ask::NoMore;
+        };
+        let mut octets = 0;
+        let mut write = |out: &mut Vec<u8>| {
+            let from = out.len();
+            setup.source.write(asked, out);
+            let mac = setup.form.complete(out, from, id, unix);
+            octets = out.len() - from;
+            mac
+        };
+        let mut mac = wire::tsig::Mac::EMPTY;
+        let over_tcp = port.udp.is_none();
+        match (&mut port.udp, &mut port.stream) {
+            (Some((endpoint, queue)), _) => {
+                if queue.is_full() {
+                    tally.counts.refused += queue.flush(endpoint).refused as u64;
+                }
+                queue.push(None, |out| mac = write(out));
+            }
+            (None, Some(stream)) => mac = stream.push(write),
+            (None, None) => unreachable!("looked at above"),
+        }
+        port.flights.enter(id, Flight { asked, sent: now, over_tcp }, mac);
+        tally.sent(now.since(*start), octets);
+        Ask::Asked
+    }
+
+    fn flush(&mut self, at: usize) {
+        let port = &mut self.ports[at];
+        if let Some((endpoint, queue)) = &mut port.udp {
+            self.tally.counts.refused += queue.flush(endpoint).refused as u64;
+        }
+        if let Some(stream) = &mut port.stream {
+            // What is wrong with it is found when it is read.
+            let _ = stream.write();
+        }
+    }
+
+    /// Takes what has come, waiting for `idle` at the most.
+    fn take(&mut self, idle: Duration, batch: &mut ReceiveBatch) -> io::Result<()> {
+        let ready: Vec<usize> = self.poller.wait(idle)?.collect();
+        for token in ready {
+            match port_of(token) {
+                (at, false) => self.drain(at, batch),
+                (at, true) => self.work(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there on a UDP port.
+    fn drain(&mut self, at: usize, batch: &mut ReceiveBatch) {
+        let Lane { setup, poller, ports, tally, start, .. } = self;
+        let port = &mut ports[at];
+        for _ in 0..16 {
+            let Some((endpoint, _)) = &port.udp else { return };
+            // ICMP errors say that a query reached nobody; it is given up in its time.
+            let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
+            let clocks = ClockPair::sample();
+            for datagram in batch.iter() {
+                let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+                for bytes in datagram.segments() {
+                    let news = Arrival { setup, start: *start, bytes, arrived, over_tcp: false };
+                    match news.book(&mut port.flights, tally) {
+                        Reply::Booked => {}
+                        Reply::Stray => tally.counts.stray += 1,
+                        Reply::Truncated(id) => ask_over_tcp(setup, poller, port, tally, id, arrived),
+                    }
+                }
+            }
+            if received < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Goes on with a port's connection.
+    fn work(&mut self, at: usize) {
+        let Lane { setup, ports, tally, start, .. } = self;
+        let port = &mut ports[at];
+        let Some(mut stream) = port.stream.take() else { return };
+        let flights = &mut port.flights;
+        let was_open = stream.is_open();
+        let news = stream.work(|bytes| {
+            let arrival = Arrival { setup, start: *start, bytes, arrived: clock::now(), over_tcp: true };
+            if matches!(arrival.book(flights, tally), Reply::Stray) {
+                tally.counts.stray += 1;
+            }
+        });
+        let now = clock::now();
+        if let Some(took) = news.connected {
+            tally.connected(now.since(*start), took);
+        }
+        if !news.closed {
+            port.stream = Some(stream);
+            return;
+        }
+        if was_open || news.connected.is_some() {
+            tally.connections.closed += 1;
+            port.disconnect(now, true);
+        } else {
+            tally.connections.failed += 1;
+            port.disconnect(now, false);
+        }
+        // Nobody will answer what was asked on it.
+        let gone = port.flights.drop_tcp();
+        tally.connections.lost_with += gone;
+        tally.counts.lost += gone;
+    }
+
+    /// Gives up the queries that have waited for the timeout.
+    fn give_up(&mut self) {
+        let Some(moment) = clock::now().0.checked_sub(self.setup.timeout.0) else { return };
+        for port in &mut self.ports {
+            while port.flights.give_up(Nanos(moment)).is_some() {
+                self.tally.counts.add(Outcome::Lost);
+            }
+        }
+    }
+}
+
+/// Asks a question again over the port's connection, because its answer came truncated.
+fn ask_over_tcp(setup: &Setup, poller: &Poller, port: &mut Port, tally: &mut Tally, id: u16, now: Nanos) {
+    let Some(flight) = port.flights.get(id) else { return };
+    tally.retried += 1;
+    let unix = unix_seconds();
+    let write = |out: &mut Vec<u8>| {
+        let from = out.len();
+        setup.source.write(flight.asked, out);
+        setup.form.complete(out, from, id, unix)
+    };
+    // Without a connection it waits for its timeout, as any resolver's question does.
+    let mac = port.stream(setup, poller, now).map(|stream: &mut Stream| {
+        let mac = stream.push(write);
+        let _ = stream.write();
+        mac
+    });
+    port.flights.goes_on_over_tcp(id, mac.unwrap_or(wire::tsig::Mac::EMPTY));
+}
+
+/// A message that has come.
+struct Arrival<'a> {
+    setup: &'a Setup,
+    start: Nanos,
+    bytes: &'a [u8],
+    arrived: Nanos,
+    over_tcp: bool,
+}
+
+impl Arrival<'_> {
+    /// Books it as the answer that it is, if it is one.
+    #[inline]
+    fn book(&self, flights: &mut Flights, tally: &mut Tally) -> Reply {
+        let Arrival { setup, start, bytes, arrived, over_tcp } = *self;
+        let Some(message) = Message::new(bytes).filter(Message::is_response) else { return Reply::Stray };
+        let id = message.id();
+        let Some(flight) = flights.get(id).filter(|flight| flight.over_tcp == over_tcp) else { return Reply::Stray };
+        let Some(answers_at) = setup.source.answers_at(&message, bytes, flight.asked) else { return Reply::Stray };
+        if message.is_truncated() && !over_tcp {
+            tally.truncated += 1;
+            if setup.transport == Transport::UdpThenTcp {
+                return Reply::Truncated(id);
+            }
+        }
+        let rtt = arrived.since(flight.sent);
+        let judged = match &setup.check {
+            Check::Address(expectation) => expectation.judge(&message, answers_at, flight.asked.address()),
+            Check::Rcode => match message.rcode() {
+                0 | 3 => Ok(()),
+                other => Err(Wrong::Rcode(other)),
+            },
+        };
+        let signed = |()| match setup.form.key() {
+            Some(key) => key.verify(bytes, &flights.mac(id), unix_seconds()).map_err(|_| Wrong::Signature),
+            None => Ok(()),
+        };
+        let outcome = match judged.and_then(signed) {
+            _ if rtt >= setup.timeout => Outcome::Late,
+            Ok(()) => Outcome::Valid,
+            Err(wrong) => Outcome::Wrong(wrong),
+        };
+        flights.leave(id);
+        tally.answered(flight.sent.since(start), rtt, message.rcode(), bytes.len(), outcome);
+        tally.last_answer = tally.last_answer.max(arrived);
+        Reply::Booked
+    }
+}
+
+/// The time that signatures carry.
+fn unix_seconds() -> u64 {
+    clock::wall().0 / Nanos::SECOND.0
+}
+
+/// The `i`-th share of `total` things dealt out to `of`.
+pub(super) fn share(total: usize, i: usize, of: usize) -> usize {
+    total / of + usize::from(i < total % of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (total, of) in [(10, 3), (7, 7), (200, 1), (5, 2)] {
+            assert_eq!((0..of).map(|i| share(total, i, of)).sum::<usize>(), total);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A source port with its queries in flight: which id is whose, and who has waited too long.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use method::units::Nanos;
+use net::poller::Poller;
+use net::queue::SendQueue;
+use net::socket::Endpoint;
+use rand::seq::SliceRandom;
+use wire::tsig::Mac;
+
+use super::source::Asked;
+use super::stream::Stream;
+use super::{Setup, Transport};
+
+/// After a connection that could not be made, none is tried for so long.
+const RECONNECT: Nanos = Nanos::from_millis(100);
+
+/// A query in flight.
+#[derive(Clone, Copy)]
+pub(super) struct Flight {
+    pub(super) asked: Asked,
+    pub(super) sent: Nanos,
+    pub(super) over_tcp: bool,
+}
+
+/// The queries in flight of a port, by id.
+pub(super) struct Flights {
+    by_id: Box<[Option<Flight>]>,
+    /// Codes of signed requests, by id; empty where nothing is signed.
+    macs: Box<[Mac]>,
+    /// Ids that may be used next, the one that rested longest first.
+    free: VecDeque<u16>,
+    /// Ids in the order of their queries, those answered since included.
+    order: VecDeque<(u16, Nanos)>,
+    pub(super) in_flight: usize,
+}
+
+impl Flights {
+    fn new(most: usize, is_signed: bool) -> Flights {
+        // Ids at random, and as few as let each rest a while: a small table stays in the processor's cache.
+        let mut ids: Vec<u16> = (0..=u16::MAX).collect();
+        ids.shuffle(&mut rand::rng());
+        ids.truncate((most * 4).next_power_of_two().clamp(256, 65_536));
+        Flights {
+            by_id: vec![None; 65_536].into(),
+            macs: vec![Mac::EMPTY; if is_signed { 65_536 } else { 0 }].into(),
+            free: ids.into(),
+            order: VecDeque::with_capacity(most.min(65_536) * 2),
+            in_flight: 0,
+        }
+    }
+
+    /// An id for a new query; `None` if all are in flight.
+    #[inline]
+    pub(super) fn take_id(&mut self) -> Option<u16> {
+        self.free.pop_front()
+    }
+
+    /// An id that was not needed after all.
+    pub(super) fn return_id(&mut self, id: u16) {
+        self.free.push_front(id);
+    }
+
+    /// Enters a query.
+    #[inline]
+    pub(super) fn enter(&mut self, id: u16, flight: Flight, mac: Mac) {
+        self.by_id[usize::from(id)] = Some(flight);
+        if let Some(slot) = self.macs.get_mut(usize::from(id)) {
+            *slot = mac;
+        }
+        self.order.push_back((id, flight.sent));
+        self.in_flight += 1;
+    }
+
+    /// The query in flight with an id.
+    #[inline]
+    pub(super) fn get(&self, id: u16) -> Option<Flight> {
+        self.by_id[usize::from(id)]
+    }
+
+    /// The code of the request with an id.
+    pub(super) fn mac(&self, id: u16) -> Mac {
+        self.macs.get(usize::from(id)).copied().unwrap_or(Mac::EMPTY)
+    }
+
+    /// A query goes on over TCP.
+    pub(super) fn goes_on_over_tcp(&mut self, id: u16, mac: Mac) {
+        if let Some(flight) = &mut self.by_id[usize::from(id)] {
+            flight.over_tcp = true;
+        }
+        if let Some(slot) = self.macs.get_mut(usize::from(id)) {
+            *slot = mac;
+        }
+    }
+
+    /// A query is over.
+    #[inline]
+    pub(super) fn leave(&mut self, id: u16) {
+        self.by_id[usize::from(id)] = None;
+        self.free.push_back(id);
+        self.in_flight -= 1;
+    }
+
+    /// Takes out a query that left before `moment`; `None` when there is none left.
+    pub(super) fn give_up(&mut self, moment: Nanos) -> Option<Flight> {
+        while let Some(&(id, sent)) = self.order.front() {
+            let flight = self.by_id[usize::from(id)].filter(|flight| flight.sent == sent);
+            if flight.is_some() && sent > moment {
+                return None;
+            }
+            self.order.pop_front();
+            if flight.is_some() {
+                self.leave(id);
+                return flight;
+            }
+        }
+        None
+    }
+
+    /// Takes out all queries that were asked over TCP; returns how many.
+    pub(super) fn drop_tcp(&mut self) -> u64 {
+        let gone: Vec<u16> = (0..=u16::MAX).filter(|&id| self.get(id).is_some_and(|flight| flight.over_tcp)).collect();
+        gone.iter().for_each(|&id| self.leave(id));
+        gone.len() as u64
+    }
+}
+
+/// A source port.
+pub(super) struct Port {
+    pub(super) flights: Flights,
+    /// How many queries may be in flight.
+    pub(super) most: usize,
+    pub(super) udp: Option<(Endpoint, SendQueue)>,
+    pub(super) stream: Option<Stream>,
+    /// Before this, no new connection.
+    pub(super) not_before: Nanos,
+    local: Option<SocketAddr>,
+    token: usize,
+}
+
+/// What a token of the poller means: the port, and whether it is its stream.
+pub(super) fn port_of(token: usize) -> (usize, bool) {
+    (token / 2, token % 2 == 1)
+}
+
+impl Port {
+    /// The `number`-th port of all lanes, number `at` of its own.
+    pub(super) fn new(setup: &Setup, number: usize, at: usize, most: usize, poller: &Poller) -> io::Result<Port> {
+        let local = setup.local.map(|mut local| {
+            if local.port() != 0 {
+                local.set_port(local.port().wrapping_add(number as u16));
+            }
+            local
+        });
+        let udp = (setup.transport != Transport::Tcp).then(|| -> io::Result<_> {
+            let endpoint = Endpoint::connect_from(local, setup.server)?;
+            if let Some(octets) = setup.buffer {
+                endpoint.limit_buffers(octets)?;
+            }
+            endpoint.use_kernel_timestamps()?;
+            if setup.offload {
+                endpoint.use_receive_offload();
+            }
+            poller.add(&endpoint, at * 2)?;
+            Ok((endpoint, if setup.offload { SendQueue::new() } else { SendQueue::without_offload() }))
+        });
+        Ok(Port {
+            flights: Flights::new(most, setup.form.key().is_some()),
+            most,
+            udp: udp.transpose()?,
+            stream: None,
+            not_before: Nanos(0),
+            // The companion of a UDP port takes whatever port there is.
+            local: local.filter(|_| setup.transport == Transport::Tcp),
+            token: at * 2 + 1,
+        })
+    }
+
+    /// The connection, begun if there is none; `None` while there can be none.
+    pub(super) fn stream(&mut self, setup: &Setup, poller: &Poller, now: Nanos) -> Option<&mut Stream> {
+        if self.stream.is_none() && now >= self.not_before {
+            match Stream::begin(setup.server, self.local, setup.buffer, poller, self.token) {
+                Ok(stream) => self.stream = Some(stream),
+                Err(_) => self.not_before = now + RECONNECT,
+            }
+        }
+        self.stream.as_mut()
+    }
+
+    /// The connection is over.
+    pub(super) fn disconnect(&mut self, now: Nanos, was_open: bool) {
+        self.stream = None;
+        if !was_open {
+            self.not_before = now + RECONNECT;
+        }
+    }
+}

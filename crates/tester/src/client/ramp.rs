@@ -1,0 +1,352 @@
+//! Ramp: the rate grows evenly from nothing, and may then stay for a while; the rate at which answers stop to follow is the
+//! server's (resperf, seed 004). Everything is booked to the time when the query left.
+//!
+//! ```text
+//! rate  max ┤      ┌────────        query i is due at √(2·i·r/m) while the rate grows to m over r seconds,
+//!           │    ／                 and every 1/m after that
+//!           │  ／
+//!         0 └──────┼───────┼─► t
+//!                  r      r + c
+//! ```
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use hdrhistogram::Histogram;
+use method::units::{CpuId, Nanos, Qps};
+use net::clock;
+use serde::Serialize;
+
+use super::lane::{Drive, Due, Lane, share};
+use super::tally::{Interval, Tally, histogram};
+use super::{Setup, SocketError};
+
+/// The schedule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ramp {
+    /// The highest rate.
+    pub max: Qps,
+    /// How long the rate grows.
+    pub growing: Nanos,
+    /// How long it stays after that.
+    pub constant: Nanos,
+}
+
+impl Ramp {
+    /// How long queries are sent.
+    pub fn length(&self) -> Nanos {
+        self.growing + self.constant
+    }
+
+    /// The rate at a moment after the start.
+    pub fn rate(&self, moment: Nanos) -> f64 {
+        let share = if moment < self.growing { moment.0 as f64 / self.growing.0 as f64 } else { 1.0 };
+        self.max.0 as f64 * share
+    }
+
+    /// How many queries are due up to a moment, as a number with its fraction.
+    pub fn area(&self, moment: Nanos) -> f64 {
+        let (t, r, m) = (moment.min(self.length()).as_secs_f64(), self.growing.as_secs_f64(), self.max.0 as f64);
+        if t < r { m * t * t / (2.0 * r) } else { m * r / 2.0 + m * (t - r) }
+    }
+
+    /// How many queries are due up to a moment after the start.
+    pub fn due(&self, moment: Nanos) -> u64 {
+        self.area(moment) as u64
+    }
+
+    /// When query `i` is due after the start.
+    pub fn deadline(&self, i: u64) -> Nanos {
+        // The first query is due when the area has reached 1.
+        let (n, r, m) = ((i + 1) as f64, self.growing.as_secs_f64(), self.max.0 as f64);
+        let growing = m * r / 2.0;
+        let seconds = if n <= growing { (2.0 * n * r / m).sqrt() } else { r + (n - growing) / m };
+        Nanos((seconds * 1e9) as u64)
+    }
+}
+
+/// A ramp and its limits.
+#[derive(Clone, Debug)]
+pub struct RampPlan {
+    /// What is asked, and how. Its interval is the width of the buckets and must be given.
+    pub setup: Setup,
+    /// The schedule.
+    pub ramp: Ramp,
+    /// Source ports, or TCP connections.
+    pub clients: usize,
+    /// Threads.
+    pub threads: usize,
+    /// CPUs of the threads, round robin; none: the kernel decides.
+    pub cpus: Vec<CpuId>,
+    /// Queries in flight at which it ends.
+    pub outstanding: usize,
+    /// Queries by which the sending may be behind; 0: any.
+    pub behind: u64,
+    /// Whether to begin again with the questions at their end.
+    pub repeat: bool,
+}
+
+/// Why the sending ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The time was over.
+    Time,
+    /// Too many queries in flight.
+    Outstanding {
+        /// How many.
+        queries: usize,
+    },
+    /// The tester could not keep up.
+    Behind {
+        /// By how many queries.
+        queries: u64,
+        /// The rate then, in queries per second.
+        rate: f64,
+    },
+    /// There were no more questions.
+    NoMore {
+        /// The rate then, in queries per second.
+        rate: f64,
+    },
+    /// No connection could be made.
+    Unreachable,
+    /// Another thread ended it.
+    Other,
+}
+
+/// What a ramp tells while it runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Status {
+    /// The rate has reached its maximum and stays.
+    Plateau,
+    /// The sending has ended.
+    Ended(Ending),
+}
+
+/// A bucket: what left in one interval, and what became of it. Rates are per second, times in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bucket {
+    /// The middle of the interval, from the start.
+    pub time: f64,
+    /// Its width; the last one may be narrower than the others.
+    pub width: f64,
+    /// Queries that were to be sent.
+    pub target_qps: f64,
+    /// Queries that were sent.
+    pub actual_qps: f64,
+    /// Answers to those.
+    pub responses_per_sec: f64,
+    /// Of these with an rcode other than NOERROR and NXDOMAIN.
+    pub failures_per_sec: f64,
+    /// Mean round-trip time of the answers.
+    pub avg_latency: f64,
+    /// Connections that were made, per second.
+    pub connections: f64,
+    /// Mean time that took.
+    pub conn_avg_latency: f64,
+}
+
+impl Bucket {
+    /// Share of the queries without an answer, in per cent.
+    pub fn loss_pct(&self) -> f64 {
+        if self.actual_qps > 0.0 { (1.0 - self.responses_per_sec / self.actual_qps).max(0.0) * 100.0 } else { 0.0 }
+    }
+}
+
+/// What a ramp found.
+#[derive(Debug)]
+pub struct RampResult {
+    /// All sums and histograms.
+    pub tally: Tally,
+    /// Why the sending ended.
+    pub ending: Ending,
+    /// How long was sent.
+    pub sending: Nanos,
+    /// From the first query until all was answered or given up.
+    pub total: Nanos,
+    /// The buckets.
+    pub buckets: Vec<Bucket>,
+    /// How much later than due the queries left, in ns.
+    pub lateness: Histogram<u64>,
+    /// When it began (wall clock).
+    pub began: Nanos,
+}
+
+impl RampResult {
+    /// The bucket with the most answers before the first one that lost more than `max_loss` per cent (seed 004). Buckets of less
+    /// than half the width are too noisy to count.
+    pub fn best(&self, max_loss: f64) -> Option<Bucket> {
+        let width = self.buckets.first()?.width;
+        let counted = self.buckets.iter().filter(|bucket| bucket.width >= width / 2.0);
+        let before = counted.take_while(|bucket| bucket.loss_pct() <= max_loss);
+        before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
+    }
+
+    /// The largest share by which a whole bucket's queries are off what was due, in per cent, up to where the sending ended; one
+    /// query is always allowed for.
+    pub fn worst_pacing_pct(&self) -> f64 {
+        let full = self.buckets.iter().take(self.buckets.len().saturating_sub(1)).filter(|b| b.target_qps > 0.0);
+        let off =
+            |b: &Bucket| ((b.actual_qps - b.target_qps).abs() * b.width - 1.0).max(0.0) / (b.target_qps * b.width);
+        full.map(|b| off(b) * 100.0).fold(0.0, f64::max)
+    }
+}
+
+/// Runs a ramp to its end; `watch` is told what happens meanwhile.
+///
+/// # Errors
+/// If there is no socket towards the server.
+pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResult, SocketError> {
+    let failed = |source| SocketError { server: plan.setup.server, source };
+    let threads = plan.threads.clamp(1, plan.clients.max(1));
+    let over = AtomicBool::new(false);
+    let (mut lanes, mut first_port) = (Vec::new(), 0);
+    for thread in 0..threads {
+        let ports = share(plan.clients.max(1), thread, threads);
+        let cursor = plan.setup.source.cursor(thread, threads, plan.repeat);
+        let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
+        let lane = Lane::new(&plan.setup, cpu, first_port, ports, 65_536 * ports, cursor).map_err(failed)?;
+        first_port += ports;
+        lanes.push((lane, due(plan, thread, threads, &over, watch)));
+    }
+    let (start, began) = (clock::now(), clock::wall());
+    let ended: Vec<io::Result<(Lane<'_>, Due<'_>)>> = thread::scope(|scope| {
+        let running: Vec<_> = lanes
+            .into_iter()
+            .map(|(lane, due)| {
+                scope.spawn(move || {
+                    let mut drive = Drive::Ramp(due);
+                    let lane = lane.run(start, &mut drive)?;
+                    let Drive::Ramp(due) = drive else { unreachable!("set above") };
+                    Ok((lane, due))
+                })
+            })
+            .collect();
+        running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
+    });
+    let total = clock::now().since(start);
+    let mut tally = Tally::new(plan.setup.interval);
+    let (mut ending, mut sending, mut lateness) = (Ending::Time, Nanos(0), histogram());
+    for lane in ended {
+        let (lane, due) = lane.map_err(failed)?;
+        tally.merge(&lane.tally);
+        if let Some(why) = due.ending.filter(|&why| why != Ending::Other) {
+            (ending, sending) = (why, due.ended);
+        }
+        lateness.add(&due.lateness).expect("a histogram that grows takes any other");
+    }
+    tally.counts.sent -= tally.counts.refused;
+    tally.counts.lost -= tally.counts.refused;
+    let buckets = buckets(&tally, plan.ramp, sending);
+    Ok(RampResult { tally, ending, sending, total, buckets, lateness, began })
+}
+
+fn due<'a>(
+    plan: &RampPlan,
+    thread: usize,
+    threads: usize,
+    over: &'a AtomicBool,
+    watch: &'a (dyn Fn(Status) + Sync),
+) -> Due<'a> {
+    Due {
+        ramp: plan.ramp,
+        watch,
+        on_plateau: plan.ramp.constant == Nanos(0),
+        lane: thread as u64,
+        of: threads as u64,
+        outstanding: share(plan.outstanding, thread, threads).max(1),
+        behind: plan.behind.div_ceil(threads as u64),
+        over,
+        asked: 0,
+        ending: None,
+        ended: Nanos(0),
+        lateness: histogram(),
+        burns: Due::can_burn(),
+    }
+}
+
+/// The intervals as rates, up to where the sending ended.
+fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
+    let Some(width) = tally.width else { return Vec::new() };
+    let bucket = |(i, interval): (usize, &Interval)| {
+        let begin = Nanos(width.0 * i as u64);
+        let end = (begin + width).min(sending.max(begin + Nanos(1)));
+        let seconds = end.since(begin).as_secs_f64();
+        let per_second = |n: u64| n as f64 / seconds;
+        let connections = interval.connections.max(1) as f64;
+        Bucket {
+            time: (begin.as_secs_f64() + end.as_secs_f64()) / 2.0,
+            width: seconds,
+            target_qps: (ramp.area(end) - ramp.area(begin)) / seconds,
+            actual_qps: per_second(interval.sent),
+            responses_per_sec: per_second(interval.answered),
+            failures_per_sec: per_second(interval.failed),
+            avg_latency: if interval.rtt.is_empty() { 0.0 } else { interval.rtt.mean() / 1e9 },
+            connections: per_second(interval.connections),
+            conn_avg_latency: interval.connecting as f64 / 1e9 / connections,
+        }
+    };
+    // Connections that are made again while the last answers are waited for have no query of their interval.
+    let used = sending.0.div_ceil(width.0) as usize;
+    tally.intervals.iter().take(used).enumerate().map(bucket).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn deadlines_and_dues_agree(max in 1u64..1_000_000, growing in 0u64..100_000, constant in 0u64..100_000, i in 0u64..1_000_000) {
+            let ramp = Ramp { max: Qps(max), growing: Nanos::from_millis(growing), constant: Nanos::from_millis(constant) };
+            let deadline = ramp.deadline(i);
+            prop_assume!(deadline + Nanos(1_000) < ramp.length());
+            // A microsecond for the rounding of the square root.
+            prop_assert!(ramp.due(deadline + Nanos(1_000)) > i);
+            prop_assert!(ramp.due(Nanos(deadline.0.saturating_sub(1_000))) <= i);
+            prop_assert!(ramp.deadline(i + 1) >= deadline);
+        }
+    }
+
+    #[test]
+    fn the_ramp_of_the_manual() {
+        let ramp = Ramp { max: Qps(100_000), growing: Nanos(60 * Nanos::SECOND.0), constant: Nanos(0) };
+        assert_eq!(ramp.due(ramp.length()), 3_000_000);
+        assert_eq!(ramp.rate(Nanos(30 * Nanos::SECOND.0)), 50_000.0);
+        assert_eq!(ramp.due(Nanos(90 * Nanos::SECOND.0)), 3_000_000, "nothing is due after the end");
+    }
+
+    fn bucket(width: f64, sent: f64, answered: f64) -> Bucket {
+        Bucket {
+            time: 0.0,
+            width,
+            target_qps: sent,
+            actual_qps: sent,
+            responses_per_sec: answered,
+            failures_per_sec: 0.0,
+            avg_latency: 0.0,
+            connections: 0.0,
+            conn_avg_latency: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_best_bucket_comes_before_the_loss_and_is_no_splinter() {
+        let buckets =
+            vec![bucket(0.5, 10.0, 10.0), bucket(0.5, 20.0, 19.0), bucket(0.5, 40.0, 30.0), bucket(0.1, 90.0, 90.0)];
+        let result = RampResult {
+            tally: Tally::new(None),
+            ending: Ending::Time,
+            sending: Nanos(0),
+            total: Nanos(0),
+            buckets,
+            lateness: histogram(),
+            began: Nanos(0),
+        };
+        let best = |loss| result.best(loss).map(|b| (b.responses_per_sec, b.loss_pct().round()));
+        assert_eq!((best(100.0), best(10.0), best(1.0)), (Some((30.0, 25.0)), Some((19.0, 5.0)), Some((10.0, 0.0))));
+    }
+}

@@ -1,0 +1,365 @@
+//! What is asked: names of ours, or the lines of a query file in dnsperf's format.
+//!
+//! A file is held as the questions' wire format, one after the other with their lengths, and is only ever walked through: no
+//! index, no text, nothing read while queries are sent.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use domain::base::Name;
+use domain::base::iana::{Class, Rtype};
+use wire::name::{Domain, NameRange};
+use wire::template::{HEADER_LEN, QueryTemplate};
+use wire::view::Message;
+
+/// Type and class after a question's name.
+const FIXED: usize = 4;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// AAAA records of our names.
+    Names(Names),
+    /// The questions of a file.
+    File(Arc<QueryFile>),
+}
+
+/// Names of ours.
+#[derive(Clone, Debug)]
+pub struct Names {
+    template: QueryTemplate,
+    block: NameRange,
+    first: u64,
+    count: u64,
+}
+
+impl Names {
+    /// `count` names below `domain`, beginning at position `first` of the block; `None` if it does not hold so many.
+    pub fn new(domain: &Domain, block: NameRange, first: u64, count: u64) -> Option<Names> {
+        let fits = first.checked_add(count)? <= block.count();
+        fits.then(|| Names { template: QueryTemplate::aaaa(domain), block, first, count })
+    }
+}
+
+/// Questions in wire format: for each the length of its name, the name, type and class.
+#[derive(Debug, Default)]
+pub struct QueryFile {
+    records: Vec<u8>,
+    count: u64,
+}
+
+/// A query file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system refused.
+    #[error("cannot read the query file {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line is no question.
+    #[error("{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is no question at all.
+    #[error("{path} holds no question")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl QueryFile {
+    /// Reads a file; `-` is the standard input. Lines are `name type [class]`; empty ones and those that begin with `;` or `#`
+    /// are passed over.
+    ///
+    /// # Errors
+    /// If it cannot be read, a line is no question, or there is none.
+    pub fn read(path: &Path) -> Result<QueryFile, FileError> {
+        let io = |source| FileError::Io { path: path.into(), source };
+        if path.as_os_str() == "-" {
+            return QueryFile::parse(io::stdin().lock(), path, 0);
+        }
+        let file = File::open(path).map_err(io)?;
+        let len = file.metadata().map_err(io)?.len();
+        QueryFile::parse(BufReader::with_capacity(1 << 20, file), path, len as usize)
+    }
+
+    /// Reads the text of a file; `path` is named in errors.
+    ///
+    /// # Errors
+    /// As [`QueryFile::read`].
+    pub fn parse(mut input: impl BufRead, path: &Path, len: usize) -> Result<QueryFile, FileError> {
+        // `name type\n` is at least as long as a question less its type, class and two lengths.
+        let mut queries = QueryFile { records: Vec::with_capacity(len + len / 4), count: 0 };
+        let (mut line, mut number) = (Vec::new(), 0);
+        loop {
+            line.clear();
+            number += 1;
+            let read = input.read_until(b'\n', &mut line);
+            if read.map_err(|source| FileError::Io { path: path.into(), source })? == 0 {
+                break;
+            }
+            let text = str::from_utf8(&line).map_err(|_| "it is no text".to_owned());
+            text.and_then(|text| queries.push(text)).map_err(|why| FileError::Line {
+                path: path.into(),
+                line: number,
+                why,
+            })?;
+        }
+        if queries.count == 0 {
+            return Err(FileError::Empty { path: path.into() });
+        }
+        queries.records.shrink_to_fit();
+        Ok(queries)
+    }
+
+    /// Takes a line in.
+    fn push(&mut self, line: &str) -> Result<(), String> {
+        if line.starts_with([';', '#']) {
+            return Ok(());
+        }
+        let mut words = line.split_ascii_whitespace();
+        let Some(name) = words.next() else { return Ok(()) };
+        let rtype = words.next().ok_or("the type is missing")?;
+        let class = words.next().unwrap_or("IN");
+        if let Some(more) = words.next() {
+            return Err(format!("there is more after the class: '{more}'"));
+        }
+        let wire = Name::<Vec<u8>>::from_str(name).map_err(|e| format!("'{name}' is no name ({e})"))?;
+        let rtype = Rtype::from_str(rtype).map_err(|_| format!("'{rtype}' is no type"))?;
+        let class = Class::from_str(class).map_err(|_| format!("'{class}' is no class"))?;
+        self.records.push(wire.as_slice().len() as u8);
+        self.records.extend(wire.as_slice());
+        self.records.extend(rtype.to_int().to_be_bytes());
+        self.records.extend(class.to_int().to_be_bytes());
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Octets that it takes.
+    pub fn octets(&self) -> usize {
+        self.records.capacity()
+    }
+
+    /// The question at `at`, and where the next one is.
+    #[inline]
+    fn question(&self, at: usize) -> (&[u8], usize) {
+        let end = at + 1 + usize::from(self.records[at]) + FIXED;
+        (&self.records[at + 1..end], end)
+    }
+}
+
+/// A question that has been asked: the address of a name of ours, or the place in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked(u64);
+
+impl Asked {
+    /// The address, if it is a name of ours.
+    pub(super) fn address(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.0 as u32)
+    }
+}
+
+impl Source {
+    /// How many questions there are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Source::Names(names) => names.count,
+            Source::File(file) => file.count,
+        }
+    }
+
+    /// Appends the query with a header of id 0 and RD.
+    #[inline]
+    pub(super) fn write(&self, asked: Asked, out: &mut Vec<u8>) {
+        let start = out.len();
+        match self {
+            Source::Names(names) => {
+                out.extend_from_slice(names.template.bytes());
+                QueryTemplate::patch(&mut out[start..], 0, asked.address());
+            }
+            Source::File(file) => {
+                out.extend_from_slice(&[0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+                out.extend_from_slice(file.question(asked.0 as usize).0);
+            }
+        }
+    }
+
+    /// Where the answers of a reply with the right id begin; `None` if it does not answer that question.
+    #[inline]
+    pub(super) fn answers_at(&self, message: &Message<'_>, bytes: &[u8], asked: Asked) -> Option<usize> {
+        let (is_it, len) = match self {
+            Source::Names(names) => (names.template.is_question_of(bytes, asked.address()), names.template.len()),
+            Source::File(file) => {
+                let (question, _) = file.question(asked.0 as usize);
+                let len = HEADER_LEN + question.len();
+                let name = question.len() - FIXED;
+                let is_it = bytes.get(HEADER_LEN..len).is_some_and(|theirs| {
+                    theirs[..name].eq_ignore_ascii_case(&question[..name]) && theirs[name..] == question[name..]
+                });
+                (is_it, len)
+            }
+        };
+        match message.qdcount() {
+            1 if is_it => Some(len),
+            // Servers that could not parse a query, or would not, may leave the question out.
+            0 if message.rcode() != 0 => Some(HEADER_LEN),
+            _ => None,
+        }
+    }
+
+    /// The way of lane `lane` of `of` through the questions: once, or round and round.
+    pub(super) fn cursor(&self, lane: usize, of: usize, repeat: bool) -> Cursor {
+        let (lane, of) = (lane as u64, of as u64);
+        match self {
+            Source::Names(names) => {
+                let share = names.count / of;
+                let first = names.first + share * lane;
+                let count = if lane + 1 == of { names.count - share * lane } else { share };
+                Cursor { at: 0, end: count, first, skip: 0, step: 1, repeat }
+            }
+            Source::File(file) => {
+                Cursor { at: 0, end: file.records.len() as u64, first: 0, skip: lane, step: of, repeat }
+            }
+        }
+    }
+}
+
+/// A lane's place in the questions. Of names a lane has a run, of a file every so many-th line.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    /// Position after `first`, or octet of the file.
+    at: u64,
+    end: u64,
+    first: u64,
+    /// Lines to pass over before the next one.
+    skip: u64,
+    step: u64,
+    repeat: bool,
+}
+
+impl Cursor {
+    /// The next question; `None` at the end.
+    #[inline]
+    pub(super) fn next(&mut self, source: &Source) -> Option<Asked> {
+        loop {
+            if self.at >= self.end {
+                if !self.repeat || self.end == 0 {
+                    return None;
+                }
+                self.at = 0;
+            }
+            let at = self.at;
+            match source {
+                Source::Names(names) => {
+                    self.at += 1;
+                    return Some(Asked(u32::from(names.block.address(self.first + at)).into()));
+                }
+                Source::File(file) => {
+                    self.at = file.question(at as usize).1 as u64;
+                    if self.skip == 0 {
+                        self.skip = self.step - 1;
+                        return Some(Asked(at));
+                    }
+                    self.skip -= 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Result<QueryFile, FileError> {
+        QueryFile::parse(text.as_bytes(), Path::new("queries"), text.len())
+    }
+
+    #[test]
+    fn lines_become_questions() {
+        let text =
+            "; a comment\n\nwww.example.com A\nexample.org.\tTYPE65280\r\nversion.bind txt CH\n# another\n. NS\n";
+        let queries = Source::File(Arc::new(file(text).unwrap()));
+        assert_eq!(queries.count(), 4);
+        let mut cursor = queries.cursor(0, 1, false);
+        let mut asked = Vec::new();
+        while let Some(next) = cursor.next(&queries) {
+            let mut query = Vec::new();
+            queries.write(next, &mut query);
+            let message = domain::base::Message::from_octets(query.clone()).unwrap();
+            assert!(message.header().rd());
+            let question = message.sole_question().unwrap();
+            asked.push(format!("{} {} {}", question.qname(), question.qtype(), question.qclass()));
+            // Its own echo is the answer to it, in whatever case, and to no other.
+            query[2] |= 0x80;
+            let at = queries.answers_at(&Message::new(&query).unwrap(), &query, next);
+            assert_eq!(at, Some(query.len()));
+            query.iter_mut().skip(12).for_each(u8::make_ascii_uppercase);
+            let end = query.len();
+            query[end - 1] ^= 2;
+            assert_eq!(queries.answers_at(&Message::new(&query).unwrap(), &query, next), None);
+        }
+        assert_eq!(asked, ["www.example.com A IN", "example.org TYPE65280 IN", "version.bind TXT CH", ". NS IN"]);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, hint) in [
+            ("a A\nwww.example.com\n", "line 2: the type is missing"),
+            ("a A\n\n;\na..b A\n", "line 4: 'a..b' is no name"),
+            ("a AAAAA\n", "'AAAAA' is no type"),
+            ("a A XX\n", "'XX' is no class"),
+            ("a A IN 4\n", "more after the class"),
+            (";\n", "holds no question"),
+        ] {
+            let error = file(text).unwrap_err().to_string();
+            assert!(error.starts_with("queries") && error.contains(hint), "{error}");
+        }
+    }
+
+    #[test]
+    fn lanes_share_the_lines_and_go_round() {
+        let text: String = (0..10).map(|n| format!("n{n} A\n")).collect();
+        let queries = Source::File(Arc::new(file(&text).unwrap()));
+        let take = |lane, of, repeat, n| {
+            let mut cursor = queries.cursor(lane, of, repeat);
+            std::iter::from_fn(|| cursor.next(&queries)).take(n).collect::<Vec<_>>()
+        };
+        let mut all: Vec<u64> = (0..3).flat_map(|lane| take(lane, 3, false, 99)).map(|Asked(at)| at).collect();
+        all.sort_unstable();
+        let whole: Vec<u64> = take(0, 1, false, 99).into_iter().map(|Asked(at)| at).collect();
+        assert_eq!((all.len(), &all), (10, &whole));
+        // 12 steps of 3 lines from line 1 on end at line (1 + 12 · 3) mod 10.
+        assert_eq!(take(1, 3, true, 13)[12], Asked(whole[7]));
+        assert_eq!(take(5, 7, true, 2), [Asked(whole[5]), Asked(whole[2])]);
+    }
+
+    #[test]
+    fn names_are_shared_in_runs() {
+        let names = Names::new(&Domain::dns64perf(), "10.0.0.0/24".parse().unwrap(), 6, 10).unwrap();
+        let names = Source::Names(names);
+        let mut second = names.cursor(1, 3, false);
+        let addresses: Vec<_> = std::iter::from_fn(|| second.next(&names)).map(|a| a.address().octets()[3]).collect();
+        assert_eq!(addresses, [9, 10, 11]);
+        let mut last = names.cursor(2, 3, true);
+        let addresses: Vec<_> =
+            std::iter::from_fn(|| last.next(&names)).take(5).map(|a| a.address().octets()[3]).collect();
+        assert_eq!(addresses, [12, 13, 14, 15, 12]);
+        assert!(Names::new(&Domain::dns64perf(), "10.0.0.0/24".parse().unwrap(), 250, 10).is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! A TCP connection with many questions in flight (RFC 7766), never waited for.
+//!
+//! ```text
+//! connect ─► Connecting ── writable ─► Open ── closed by the server, or an error ─► gone (a new one is made for the next question)
+//! ```
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use method::units::Nanos;
+use net::clock;
+use net::poller::Poller;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// How much is read at once.
+const READ: usize = 64 << 10;
+
+/// A connection.
+pub(super) struct Stream {
+    socket: TcpStream,
+    begun: Nanos,
+    is_open: bool,
+    output: Vec<u8>,
+    written: usize,
+    input: Vec<u8>,
+}
+
+/// What a look at a connection found.
+#[derive(Default)]
+pub(super) struct News {
+    /// How long it took to connect, if that has just ended.
+    pub(super) connected: Option<Nanos>,
+    /// Whether it is over.
+    pub(super) closed: bool,
+}
+
+impl Stream {
+    /// Begins a connection and has it reported as `token`.
+    pub(super) fn begin(
+        server: SocketAddr,
+        local: Option<SocketAddr>,
+        buffer: Option<usize>,
+        poller: &Poller,
+        token: usize,
+    ) -> io::Result<Stream> {
+        let socket = Socket::new(Domain::for_address(server), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        socket.set_tcp_nodelay(true)?;
+        if let Some(octets) = buffer {
+            socket.set_recv_buffer_size(octets)?;
+            socket.set_send_buffer_size(octets)?;
+        }
+        if let Some(local) = local {
+            socket.set_reuse_address(true)?;
+            socket.bind(&local.into())?;
+        }
+        let begun = clock::now();
+        match socket.connect(&server.into()) {
+            Err(e) if e.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => return Err(e),
+            _ => {}
+        }
+        let socket = TcpStream::from(socket);
+        poller.add_stream(&socket, token)?;
+        Ok(Stream { socket, begun, is_open: false, output: Vec::new(), written: 0, input: Vec::new() })
+    }
+
+    /// Whether the server has taken it.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Puts a message into the line, with its length in front.
+    pub(super) fn push<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let start = self.output.len();
+        self.output.extend([0, 0]);
+        let result = write(&mut self.output);
+        let len = (self.output.len() - start - 2) as u16;
+        self.output[start..start + 2].copy_from_slice(&len.to_be_bytes());
+        result
+    }
+
+    /// Writes and reads as much as can be; every whole message is taken by `on_message`.
+    pub(super) fn work(&mut self, mut on_message: impl FnMut(&[u8])) -> News {
+        let mut news = News::default();
+        if !self.is_open {
+            match self.socket.take_error() {
+                Ok(None) if self.socket.peer_addr().is_ok() => {
+                    self.is_open = true;
+                    news.connected = Some(clock::now().since(self.begun));
+                }
+                Ok(None) => return news,
+                _ => return News { closed: true, ..news },
+            }
+        }
+        news.closed = self.write().is_err();
+        loop {
+            let filled = self.input.len();
+            self.input.resize(filled + READ, 0);
+            let read = self.socket.read(&mut self.input[filled..]);
+            self.input.truncate(filled + read.as_ref().map_or(0, |&n| n));
+            match read {
+                Ok(0) => news.closed = true,
+                Ok(_) => {
+                    self.take_messages(&mut on_message);
+                    continue;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => news.closed = true,
+            }
+            return news;
+        }
+    }
+
+    /// Writes what waits, as far as the kernel takes it.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        while self.is_open && self.written < self.output.len() {
+            match self.socket.write(&self.output[self.written..]) {
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+        if self.written == self.output.len() {
+            self.output.clear();
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    fn take_messages(&mut self, on_message: &mut impl FnMut(&[u8])) {
+        let mut at = 0;
+        while let Some(head) = self.input[at..].first_chunk::<2>() {
+            let len = usize::from(u16::from_be_bytes(*head));
+            let Some(message) = self.input.get(at + 2..at + 2 + len) else { break };
+            on_message(message);
+            at += 2 + len;
+        }
+        self.input.drain(..at);
+    }
+}
