@@ -47,7 +47,11 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
             Ok(request) => agent.carry_out(request).unwrap_or_else(|e| Reply::Refused(e.to_string())),
             Err(e) => Reply::Refused(format!("that is no request: {e}")),
         };
-        say(&mut output, &reply)?;
+        match say(&mut output, &reply) {
+            // Who asked is gone.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => break,
+            said => said?,
+        }
     }
     Ok(())
 }

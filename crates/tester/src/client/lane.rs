@@ -17,7 +17,7 @@ use super::port::{Flight, Flights, Port, port_of};
 use super::ramp::{Ending, Ramp, Status};
 use super::source::Cursor;
 use super::stream::Stream;
-use super::tally::Tally;
+use super::tally::{Tally, note};
 use super::{Check, Setup, Transport};
 
 /// How long a lane that waits for answers only sleeps at the most.
@@ -34,7 +34,7 @@ pub(super) enum Drive<'a> {
     /// As many as there is room for, until a moment or once through the questions.
     Closed { end: Option<Nanos> },
     /// When they are due.
-    Ramp(Due<'a>),
+    Ramp(Box<Due<'a>>),
 }
 
 /// A lane's share of a ramp.
@@ -209,7 +209,7 @@ impl<'a> Lane<'a> {
                 if ending.is_some() {
                     break;
                 }
-                due.lateness.saturating_record(late.0.max(1));
+                note(&mut due.lateness, late);
                 due.asked += 1;
             }
             for at in 0..self.ports.len() {

@@ -217,10 +217,10 @@ pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResul
             .into_iter()
             .map(|(lane, due)| {
                 scope.spawn(move || {
-                    let mut drive = Drive::Ramp(due);
+                    let mut drive = Drive::Ramp(Box::new(due));
                     let lane = lane.run(start, &mut drive)?;
                     let Drive::Ramp(due) = drive else { unreachable!("set above") };
-                    Ok((lane, due))
+                    Ok((lane, *due))
                 })
             })
             .collect();
@@ -267,30 +267,41 @@ fn due<'a>(
     }
 }
 
-/// The intervals as rates, up to where the sending ended.
+/// The intervals as rates, up to where the sending ended. What is left of an interval there belongs to the one before if it is
+/// less than a tenth of one: rates over so short a time say nothing.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
     let Some(width) = tally.width else { return Vec::new() };
+    let whole = (sending.0 / width.0) as usize;
+    let rest = sending.0 % width.0;
+    let count = if whole == 0 || rest >= width.0 / 10 { whole + 1 } else { whole };
+    // Connections that are made again while the last answers are waited for have no query of their interval.
+    let mut intervals: Vec<Interval> = tally.intervals.iter().take(whole + 1).cloned().collect();
+    intervals.resize_with(count.max(intervals.len()), Interval::default);
+    for left in intervals.split_off(count) {
+        intervals[count - 1].merge(&left);
+    }
     let bucket = |(i, interval): (usize, &Interval)| {
         let begin = Nanos(width.0 * i as u64);
-        let end = (begin + width).min(sending.max(begin + Nanos(1)));
-        let seconds = end.since(begin).as_secs_f64();
-        let per_second = |n: u64| n as f64 / seconds;
-        let connections = interval.connections.max(1) as f64;
-        Bucket {
-            time: (begin.as_secs_f64() + end.as_secs_f64()) / 2.0,
-            width: seconds,
-            target_qps: (ramp.area(end) - ramp.area(begin)) / seconds,
-            actual_qps: per_second(interval.sent),
-            responses_per_sec: per_second(interval.answered),
-            failures_per_sec: per_second(interval.failed),
-            avg_latency: if interval.rtt.is_empty() { 0.0 } else { interval.rtt.mean() / 1e9 },
-            connections: per_second(interval.connections),
-            conn_avg_latency: interval.connecting as f64 / 1e9 / connections,
-        }
+        let end = if i + 1 == count { sending.max(begin + Nanos(1)) } else { begin + width };
+        bucket_of(interval, ramp, begin, end)
     };
-    // Connections that are made again while the last answers are waited for have no query of their interval.
-    let used = sending.0.div_ceil(width.0) as usize;
-    tally.intervals.iter().take(used).enumerate().map(bucket).collect()
+    intervals.iter().enumerate().map(bucket).collect()
+}
+
+fn bucket_of(interval: &Interval, ramp: Ramp, begin: Nanos, end: Nanos) -> Bucket {
+    let seconds = end.since(begin).as_secs_f64();
+    let per_second = |n: u64| n as f64 / seconds;
+    Bucket {
+        time: (begin.as_secs_f64() + end.as_secs_f64()) / 2.0,
+        width: seconds,
+        target_qps: (ramp.area(end) - ramp.area(begin)) / seconds,
+        actual_qps: per_second(interval.sent),
+        responses_per_sec: per_second(interval.answered),
+        failures_per_sec: per_second(interval.failed),
+        avg_latency: if interval.rtt.is_empty() { 0.0 } else { interval.rtt.mean() / 1e9 },
+        connections: per_second(interval.connections),
+        conn_avg_latency: interval.connecting as f64 / 1e9 / interval.connections.max(1) as f64,
+    }
 }
 
 #[cfg(test)]
@@ -317,6 +328,21 @@ mod tests {
         assert_eq!(ramp.due(ramp.length()), 3_000_000);
         assert_eq!(ramp.rate(Nanos(30 * Nanos::SECOND.0)), 50_000.0);
         assert_eq!(ramp.due(Nanos(90 * Nanos::SECOND.0)), 3_000_000, "nothing is due after the end");
+    }
+
+    #[test]
+    fn a_splinter_at_the_end_belongs_to_the_bucket_before() {
+        let ramp = Ramp { max: Qps(100), growing: Nanos(0), constant: Nanos(Nanos::SECOND.0) };
+        let mut tally = Tally::new(Some(Nanos::from_millis(500)));
+        for ms in (0..1000).step_by(10) {
+            tally.sent(Nanos::from_millis(ms), 1);
+        }
+        tally.sent(Nanos::from_millis(1_000), 1);
+        let all = buckets(&tally, ramp, Nanos::from_millis(1_001));
+        assert_eq!((all.len(), all[0].actual_qps, all[1].actual_qps.round()), (2, 100.0, 102.0));
+        let all = buckets(&tally, ramp, Nanos::from_millis(700));
+        assert_eq!((all.len(), all[1].time, all[1].width), (2, 0.6, 0.2));
+        assert_eq!(buckets(&tally, ramp, Nanos::from_millis(3)).len(), 1);
     }
 
     fn bucket(width: f64, sent: f64, answered: f64) -> Bucket {

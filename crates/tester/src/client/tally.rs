@@ -42,6 +42,25 @@ impl Default for Interval {
     }
 }
 
+impl Interval {
+    /// Adds another one.
+    pub(super) fn merge(&mut self, other: &Interval) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        self.failed += other.failed;
+        add(&mut self.rtt, &other.rtt);
+        self.connections += other.connections;
+        self.connecting += other.connecting;
+    }
+}
+
+/// Enters a time into a histogram that grows.
+#[inline]
+pub(super) fn note(histogram: &mut Histogram<u64>, time: Nanos) {
+    // It has room for every u64 when it has grown.
+    let _ = histogram.record(time.0.max(1));
+}
+
 /// A histogram that grows with what it holds.
 pub(super) fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three digits are possible")
@@ -118,18 +137,18 @@ impl Tally {
         self.rcodes[usize::from(rcode)] += 1;
         self.octets.1 += octets as u64;
         if outcome == Outcome::Valid {
-            self.rtt.saturating_record(rtt.0.max(1));
+            note(&mut self.rtt, rtt);
         }
         if let Some(interval) = self.interval(sent) {
             interval.answered += 1;
             interval.failed += u64::from(rcode != 0 && rcode != 3);
-            interval.rtt.saturating_record(rtt.0.max(1));
+            note(&mut interval.rtt, rtt);
         }
     }
 
     pub(super) fn connected(&mut self, since_start: Nanos, took: Nanos) {
         self.connections.made += 1;
-        self.connecting.saturating_record(took.0.max(1));
+        note(&mut self.connecting, took);
         if let Some(interval) = self.interval(since_start) {
             interval.connections += 1;
             interval.connecting += took.0;
@@ -157,12 +176,7 @@ impl Tally {
             self.intervals.resize_with(other.intervals.len(), Interval::default);
         }
         for (sum, interval) in self.intervals.iter_mut().zip(&other.intervals) {
-            sum.sent += interval.sent;
-            sum.answered += interval.answered;
-            sum.failed += interval.failed;
-            add(&mut sum.rtt, &interval.rtt);
-            sum.connections += interval.connections;
-            sum.connecting += interval.connecting;
+            sum.merge(interval);
         }
     }
 }
