@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 11] = [
+const PACKAGES: [(&str, &str); 16] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -19,6 +19,11 @@ const PACKAGES: [(&str, &str); 11] = [
     ("dig", "bind9-dnsutils"),
     ("ip", "iproute2"),
     ("chromium", "chromium"),
+    ("sshd", "openssh-server"),
+    ("ssh", "openssh-client"),
+    ("yadifad", "yadifa"),
+    ("kresd", "knot-resolver"),
+    ("resperf", "dnsperf"),
 ];
 
 /// Installs what is missing, where this is Debian and we may.

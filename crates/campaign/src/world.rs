@@ -61,7 +61,8 @@ impl World {
         if in_lab {
             let was_up = lab::is_up();
             lab::up()?;
-            put_up = (!was_up).then_some(PutUp);
+            // Lazily: a value that is not needed would take the lab down when it is dropped.
+            put_up = if was_up { None } else { Some(PutUp) };
         }
         let addresses = addresses(plan)?;
         let [tester, dut, auth] = match (&plan.ssh, plan.topology) {

@@ -1,7 +1,9 @@
 //! Tests against the servers and clients that people use. What cannot run is named, and never counted as passed.
 
 mod campaign;
+mod clients;
 mod dns64d;
+mod hosts;
 mod tester;
 
 use std::fs;
@@ -125,14 +127,17 @@ impl Bench {
     }
 }
 
+fn all() -> impl Iterator<Item = &'static Test> {
+    let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
+    first.chain(&hosts::TESTS).chain(&campaign::TESTS)
+}
+
 /// Runs the tests whose name contains `part`.
 pub(crate) fn run(part: &str) -> Result<ExitCode> {
     install();
     let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()? };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for &(name, needs, test) in
-        tester::TESTS.iter().chain(&dns64d::TESTS).chain(&campaign::TESTS).filter(|(name, ..)| name.contains(part))
-    {
+    for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
         let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).collect();
         if !missing.is_empty() {
             skipped += 1;

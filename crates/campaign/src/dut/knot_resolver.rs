@@ -20,7 +20,7 @@ fn configuration(setting: &Setting<'_>) -> (&'static str, String) {
     let text = format!(
         "net.listen('{}', {}, {{ kind = 'dns' }})\nnet.ipv6 = true\ntrust_anchors.remove('.')\n\
          modules = {{ 'policy', dns64 = '{network}' }}\ncache.size = 1 * GB\n\
-         policy.add(policy.suffix(policy.STUB('{}@{}'), {{ todname('dns64perf.test') }}))\n",
+         policy.add(policy.suffix(policy.FORWARD('{}@{}'), {{ todname('dns64perf.test') }}))\n",
         listen.ip(),
         listen.port(),
         upstream.ip(),

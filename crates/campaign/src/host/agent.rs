@@ -166,7 +166,8 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     }
     // An ICMP error means that nobody is there yet.
     let mut reply = [0; 512];
-    Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && reply[3] & 0xf == 0))
+    // NXDOMAIN, if the zone has other names.
+    Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))
 }
 
 /// The texts of all nodes' `numastat`.

@@ -93,7 +93,7 @@ pub fn agent_over_ssh(at: &SshHost, config: Option<&Path>, run_folder: &Path) ->
     let folder = PathBuf::from(".cache/dns64bench").join(run_folder.file_name().unwrap_or_default());
     let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
     let words = [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()]
-        .map(|word| super::shell::quoted(word));
+        .map(super::shell::quoted);
     let mut command = ssh(&at.host, config);
     command.arg(words.join(" "));
     greeted(&at.host, command, Some(run_folder))

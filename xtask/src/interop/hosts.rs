@@ -1,0 +1,293 @@
+//! Campaigns over several hosts (an sshd in each namespace of the lab), with other servers as AuthDNS, and on a full disk.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{Bench, LIMIT, Lab, Test};
+use crate::process::{self, Server, find, output};
+
+pub(super) const TESTS: [Test; 5] = [
+    ("campaign over ssh between namespaces, as the local one", &["sshd", "ssh", "ssh-keygen", "ip"], campaign_over_ssh),
+    ("campaign whose ssh connections are lost", &["sshd", "ssh", "ssh-keygen", "ip"], lost_connections),
+    ("campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS", &["nsd", "knotd", "named", "yadifad"], other_auth),
+    ("campaign on a full disk", &["mount", "umount"], full_disk),
+    ("campaign with Knot Resolver", &["kresd"], knot_resolver),
+];
+
+/// What every plan here measures.
+const SHORT: &str = "[trial]\nduration = '500ms'\ntimeout = '400ms'\npause = '0s'\nmax-burst = '500us'\n\
+    [search]\nmin = 100\nmax = 300\nresolution = 100\nrepeat = 1\nprobe = '200ms'\n\
+    [self-test]\nmin = 500\nmax = 1000\nresolution = 500\nrepeat = 1\n\
+    [measure]\ncached-shares = [0.5]\n[measure.loads]\nshares = [1]\nduration = '2s'\ntransient = '1s'\nrepeat = 1\n";
+
+/// Two sshds in the lab, and how to reach them.
+struct Sshds {
+    _sshds: Vec<Server>,
+    config: String,
+}
+
+impl Sshds {
+    fn start(bench: &Bench) -> Result<Sshds> {
+        let key = |name: &str| -> Result<String> {
+            let path = bench.path(name);
+            if fs::metadata(&path).is_err() {
+                output("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path], LIMIT)?;
+            }
+            Ok(path)
+        };
+        let (host_key, user_key) = (key("host_key")?, key("user_key")?);
+        let authorized = bench.file("authorized_keys", &fs::read_to_string(format!("{user_key}.pub"))?)?;
+        // sshd separates privileges into this folder, which Debian makes when it boots.
+        fs::create_dir_all("/run/sshd")?;
+        let sshd = find("sshd").context("sshd")?;
+        let (mut sshds, mut config, mut known) = (Vec::new(), String::new(), String::new());
+        let public = fs::read_to_string(format!("{host_key}.pub"))?;
+        for (host, address) in [("dut", "2001:2::1"), ("auth", "198.18.1.2")] {
+            let text = format!(
+                "ListenAddress {}:2222\nHostKey {host_key}\nAuthorizedKeysFile {authorized}\nStrictModes no\nPidFile none\n\
+                 UsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n",
+                if address.contains(':') { format!("[{address}]") } else { address.into() }
+            );
+            let file = bench.file(&format!("sshd-{host}"), &text)?;
+            let args = ["lab", "exec", host, "--", &sshd.to_string_lossy(), "-D", "-e", "-f", &file];
+            sshds.push(Server::start(bench.program(), &args)?);
+            config.push_str(&format!(
+                "Host far-{host}\n  HostName {address}\n  Port 2222\n  User root\n  IdentityFile {user_key}\n  IdentitiesOnly yes\n  \
+                 StrictHostKeyChecking yes\n  UserKnownHostsFile {}\n",
+                bench.path("known_hosts")
+            ));
+            known.push_str(&format!("[{address}]:2222 {public}"));
+        }
+        bench.file("known_hosts", &known)?;
+        let config = bench.file("ssh_config", &config)?;
+        // Whether they listen is seen by asking them.
+        for host in ["far-dut", "far-auth"] {
+            let args = ["lab", "exec", "tester", "--", "ssh", "-F", &config, "-o", "BatchMode=yes", host, "true"];
+            let give_up = Instant::now() + Duration::from_secs(10);
+            loop {
+                let ran = process::run(bench.program(), &args, LIMIT)?;
+                if ran.status == Some(0) {
+                    break;
+                }
+                ensure!(Instant::now() < give_up, "{host}: {}", ran.stderr);
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        Ok(Sshds { _sshds: sshds, config })
+    }
+
+    /// A plan for the tester's namespace.
+    fn plan(&self, bench: &Bench) -> String {
+        let program = bench.program();
+        format!(
+            "name = 'far'\ntopology = 'ssh'\n{SHORT}[ssh]\nconfig = '{}'\ndut = {{ host = 'far-dut', program = '{program}' }}\n\
+             auth = {{ host = 'far-auth', program = '{program}' }}\n[ssh.addresses]\ndut = '[2001:2::1]:53'\nauth = '198.18.0.2:53'\n\
+             self-test = '198.18.1.2:53'\n",
+            self.config
+        )
+    }
+}
+
+fn results(run: &str) -> Result<Value> {
+    let results: Value = serde_json::from_slice(&fs::read(format!("{run}/results.json"))?)?;
+    ensure!(results["complete"] == true, "not complete: {}", results["mishaps"]);
+    Ok(results)
+}
+
+/// Names of what was measured: DUTs, points, loads.
+fn measured(results: &Value) -> Vec<String> {
+    let duts = results["duts"].as_array().into_iter().flatten();
+    duts.flat_map(|dut| {
+        let points = dut["points"].as_array().into_iter().flatten().map(|p| p["conditions"].to_string());
+        let loads = dut["loads"].as_array().into_iter().flatten().map(|l| l["share"].to_string());
+        points.chain(loads).map(|what| format!("{} {what}", dut["name"])).collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// Headings of a report.
+fn headings(run: &str) -> Result<Vec<String>> {
+    let tables = fs::read_to_string(format!("{run}/tables.md"))?;
+    Ok(tables.lines().filter(|line| line.starts_with('#')).skip(1).map(str::to_owned).collect())
+}
+
+fn campaign_over_ssh(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    let far = bench.file("far.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
+    let near = format!("name = 'near'\ntopology = 'lab'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
+    let near = bench.file("near.toml", &near)?;
+    let (far_run, near_run) = (bench.path("far-run"), bench.path("near-run"));
+    let in_tester =
+        ["lab", "exec", "tester", "--", bench.program(), "campaign", "run", &far, "--dir", &far_run, "--quiet"];
+    output(bench.program(), &in_tester, LIMIT)?;
+    output(bench.program(), &["campaign", "run", &near, "--dir", &near_run, "--quiet"], LIMIT)?;
+    let (far, near) = (results(&far_run)?, results(&near_run)?);
+    ensure!(measured(&far) == measured(&near), "not the same points: {:?} {:?}", measured(&far), measured(&near));
+    ensure!(headings(&far_run)? == headings(&near_run)?, "not the same tables");
+    let roles: Vec<_> = far["hosts"].as_array().into_iter().flatten().map(|host| host["role"].to_string()).collect();
+    ensure!(roles == ["\"tester\"", "\"dut\"", "\"auth\""], "facts of {roles:?}");
+    ensure!(far["duts"][0]["points"][0]["upstream_per_query"] == near["duts"][0]["points"][0]["upstream_per_query"]);
+    // Configurations and logs of the other hosts are here.
+    ensure!(fs::read_to_string(format!("{far_run}/servers/dns64d-1/dns64d.toml"))?.contains("198.18.0.2"));
+
+    // A host that has ssh and a shell only.
+    let config = "[access]\nallow = ['::/0']\nopen-resolver = true\n[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
+    let config = format!("listen = ['[2001:2::1]:53']\n{config}[[upstream]]\naddress = '198.18.0.2'\nport = 53\n");
+    let config = bench.file("shell.toml", &config)?;
+    let plan = sshds.plan(bench).replace("dut = { host = 'far-dut',", "dut = { host = 'far-dut', agent = false,");
+    let program = bench.program();
+    let custom = format!(
+        "{plan}[[dut]]\ndriver = 'custom'\nname = 'shell only'\n[dut.custom]\nstart = ['{program}', 'dns64d', '--config', '{config}']\n\
+         ready = ['test', '-d', '/proc']\nversion = ['{program}', 'dns64d', '--version']\n"
+    );
+    let (plan, run) = (bench.file("shell-only.toml", &custom)?, bench.path("shell-run"));
+    let args = ["lab", "exec", "tester", "--", program, "campaign", "run", &plan, "--dir", &run, "--quiet"];
+    output(program, &args, LIMIT)?;
+    let shell = results(&run)?;
+    ensure!(shell["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{}", shell["duts"]);
+    ensure!(
+        shell["duts"][0]["version"].as_str().is_some_and(|v| v.contains("dns64d")),
+        "{}",
+        shell["duts"][0]["version"]
+    );
+    ensure!(shell["duts"][0]["loads"][0]["cpu"]["median"].as_f64().is_some_and(|cpu| cpu > 0.0), "no CPU use measured");
+    Ok(())
+}
+
+/// The processes that a process has started.
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// Waits for the end of a program of ours.
+fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
+    let give_up = Instant::now() + limit;
+    while Instant::now() < give_up {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.code());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    bail!("it did not end");
+}
+
+/// Waits until a run folder's journal has so many lines.
+fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
+    let give_up = Instant::now() + Duration::from_secs(60);
+    while fs::read_to_string(format!("{run}/journal.jsonl")).map_or(0, |text| text.lines().count()) < lines {
+        ensure!(Instant::now() < give_up, "the journal does not grow");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn lost_connections(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let sshds = Sshds::start(bench)?;
+    let plan = bench.file("lost.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
+    let run = bench.path("lost-run");
+    let started = ["lab", "exec", "tester", "--", bench.program(), "campaign", "run", &plan, "--dir", &run, "--quiet"];
+    let mut command = Command::new(bench.program());
+    let child = command.args(started).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    wait_for_lines(&run, 12)?;
+    let connections: Vec<u32> = children(child.id()).into_iter().filter(|&pid| name_of(pid) == "ssh").collect();
+    ensure!(connections.len() == 2, "{connections:?}");
+    for pid in connections {
+        output("kill", &["-KILL", &pid.to_string()], LIMIT)?;
+    }
+    ensure!(status(child, Duration::from_secs(30))? == Some(4), "a lost connection is not an unusable environment");
+    // The other ends notice, and end what they had started: nobody listens there any more.
+    let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
+    let give_up = Instant::now() + Duration::from_secs(20);
+    while !output(bench.program(), &args, LIMIT)?.trim().is_empty() {
+        ensure!(Instant::now() < give_up, "the DUT outlives its connection");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let resumed = ["lab", "exec", "tester", "--", bench.program(), "campaign", "resume", &run, "--quiet"];
+    output(bench.program(), &resumed, LIMIT)?;
+    results(&run).map(drop)
+}
+
+fn other_auth(bench: &Bench) -> Result<()> {
+    for driver in ["nsd", "knot", "bind", "yadifa"] {
+        // So few names that a search must begin anew in between.
+        let plan = format!(
+            "name = '{driver}'\ntopology = 'loopback'\n{SHORT}[auth]\ndriver = '{driver}'\nnames = '10.0.0.0/20'\n[[dut]]\ndriver = 'dns64d'\n"
+        );
+        let plan = bench.file(&format!("auth-{driver}.toml"), &plan)?;
+        let run = bench.path(&format!("auth-{driver}-run"));
+        let ran = process::run(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
+        ensure!(ran.status == Some(0), "{driver}: {}", ran.stderr);
+        let results = results(&run).with_context(|| driver.to_owned())?;
+        ensure!(results["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{driver}: {}", results["duts"]);
+        ensure!(results["auth"].as_str().is_some_and(|v| v.contains('.')), "{driver}: version {}", results["auth"]);
+        ensure!(results["duts"][0]["points"][0]["upstream_per_query"].is_null(), "{driver} counts nothing");
+    }
+    Ok(())
+}
+
+/// A file system of its own that is full after a while.
+struct Small(String);
+
+impl Small {
+    fn mount(path: String, size: &str) -> Result<Small> {
+        fs::create_dir_all(&path)?;
+        output("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs", &path], LIMIT)?;
+        Ok(Small(path))
+    }
+
+    fn resize(&self, size: &str) -> Result<()> {
+        output("mount", &["-o", &format!("remount,size={size}"), &self.0], LIMIT).map(drop)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = output("umount", &["-l", &self.0], LIMIT);
+    }
+}
+
+fn full_disk(bench: &Bench) -> Result<()> {
+    let disk = match Small::mount(bench.path("small-disk"), "48k") {
+        Ok(disk) => disk,
+        Err(error) => {
+            println!("SKIPPED a full disk: no file system may be mounted here: {error}");
+            return Ok(());
+        }
+    };
+    fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755))?;
+    let plan = format!("name = 'full'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
+    let (plan, run) = (bench.file("full.toml", &plan)?, format!("{}/run", disk.0));
+    let ran = process::run(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
+    ensure!(ran.status == Some(4) && ran.stderr.contains("No space left"), "{:?}: {}", ran.status, ran.stderr);
+    let finished =
+        |run: &str| fs::read_to_string(format!("{run}/journal.jsonl")).map_or(0, |t| t.matches("\"finished\"").count());
+    let before = finished(&run);
+    disk.resize("10m")?;
+    output(bench.program(), &["campaign", "resume", &run, "--quiet"], LIMIT)?;
+    results(&run)?;
+    ensure!(finished(&run) > before, "nothing was left to do: make the disk smaller");
+    Ok(())
+}
+
+fn knot_resolver(bench: &Bench) -> Result<()> {
+    let plan = format!("name = 'kresd'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'knot-resolver'\n");
+    let (plan, run) = (bench.file("kresd.toml", &plan)?, bench.path("kresd-run"));
+    output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
+    let results = results(&run)?;
+    ensure!(results["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{}", results["duts"]);
+    Ok(())
+}
