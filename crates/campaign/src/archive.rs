@@ -237,3 +237,49 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveErro
     let text = serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
     write_whole(path, text.as_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::Conditions;
+
+    /// Another test's process that has just been forked holds our lock until it becomes another program.
+    fn open(path: &Path) -> (Lines, Vec<Entry>) {
+        loop {
+            match Lines::open(path) {
+                Err(JournalError::Busy { .. }) => std::thread::yield_now(),
+                other => return other.unwrap(),
+            }
+        }
+    }
+
+    /// Power loss may leave any prefix of what was written: whole lines count, what is behind them is overwritten.
+    #[test]
+    fn a_journal_cut_off_at_any_octet_goes_on_with_its_whole_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let step = |rate| {
+            let point = Point::Search(Conditions::worst_case("BIND \"9\"", 1));
+            Entry::Started(Step { point, repeat: 0, rate: Qps(rate), length: Length::Probe })
+        };
+        let mishap = Entry::Mishap { point: Point::SelfTest, what: "a\nb".into(), log: "ü".into() };
+        let entries = [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), mishap, step(2)];
+        let mut journal = Lines::create(&path).unwrap();
+        for entry in &entries {
+            journal.append(entry).unwrap();
+        }
+        drop(journal);
+        let whole = fs::read(&path).unwrap();
+        for cut in 0..=whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let lines = whole[..cut].iter().filter(|&&octet| octet == b'\n').count();
+            assert_eq!(Lines::read::<Entry>(&path).unwrap(), entries[..lines], "cut off at {cut}");
+            let (mut journal, found) = open(&path);
+            assert_eq!(found, entries[..lines], "cut off at {cut}");
+            journal.append(&step(3)).unwrap();
+            drop(journal);
+            let after = Lines::read::<Entry>(&path).unwrap();
+            assert_eq!((after.len(), after.last()), (lines + 1, Some(&step(3))), "cut off at {cut}");
+        }
+    }
+}

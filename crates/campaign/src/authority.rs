@@ -129,3 +129,19 @@ impl Kind {
         words.iter().map(|&word| word.to_owned()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As with the DUTs' configurations.
+    #[test]
+    fn configurations_are_those_that_were_looked_at() {
+        let setting = Setting { folder: "/run/x", listen: "198.18.0.2:53".parse().unwrap(), threads: 2 };
+        for kind in Kind::OTHERS {
+            let words = kind.arguments(&setting).join(" ");
+            let text = format!("{} {words}\n--- {}\n{}", kind.program(), kind.file(), kind.configuration(&setting));
+            crate::golden::check(&format!("auth-{kind:?}"), &text);
+        }
+    }
+}

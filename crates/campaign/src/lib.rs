@@ -16,6 +16,8 @@ pub mod archive;
 pub mod authority;
 pub mod dut;
 pub mod environment;
+#[cfg(test)]
+mod golden;
 pub mod host;
 pub mod journal;
 pub mod lab;

@@ -198,3 +198,37 @@ fn a_dut_that_hangs_is_noticed_started_again_and_its_trial_repeated() {
     let results = with_script(folder.path(), "(sleep 1.2; kill -STOP $$) & exec");
     assert!(results["mishaps"][0]["what"].as_str().is_some_and(|what| what.contains("it hangs")), "{results:#}");
 }
+
+/// A server that goes into the background, as one started by an init system does: all its commands are the plan's.
+#[test]
+fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let program = env!("CARGO_BIN_EXE_dns64bench");
+    let script = format!(
+        "cat > $1/c.toml <<EOF\nlisten = ['[$2]:$3']\n[dns64]\nprefixes = [{{ prefix = '$6', allow-non-global = true }}]\n\
+         [[upstream]]\naddress = '$4'\nport = $5\nEOF\n\
+         {program} dns64d --config $1/c.toml > $1/out 2>&1 &\necho $! > $1/pid\n"
+    );
+    fs::write(folder.join("start.sh"), script).unwrap();
+    let start = folder.join("start.sh");
+    let plan = format!(
+        "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '500ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
+         [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\n[measure.loads]\nshares = [1]\nduration = '2s'\n\
+         transient = '1s'\nrepeat = 1\n[[dut]]\ndriver = 'custom'\nname = 'daemon'\n[dut.custom]\n\
+         start = ['sh', '{}', '{{folder}}', '{{listen}}', '{{port}}', '{{upstream}}', '{{upstream-port}}', '{{prefix}}']\n\
+         ready = ['test', '-s', '{{folder}}/pid']\nstop = ['sh', '-c', 'kill $(cat {{folder}}/pid); echo stopped > {{folder}}/stopped']\n\
+         cpu-pids = ['cat', '{{folder}}/pid']\nversion = ['{program}', 'dns64d', '--version']\n",
+        start.display()
+    );
+    fs::write(folder.join("plan.toml"), plan).unwrap();
+    let output = run(folder, &["campaign", "run", "plan.toml"]);
+    assert!(output.status.success(), "{}", told(&output));
+    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    assert_eq!(results["complete"], true, "{results:#}");
+    let dut = &results["duts"][0];
+    assert_eq!(dut["points"][0]["summary"]["median"], 200.0, "{dut:#}");
+    assert!(dut["version"].as_str().unwrap().contains("dns64d"), "{dut:#}");
+    assert!(dut["loads"][0]["cpu"]["median"].as_f64().unwrap() > 0.0, "its CPU time is that of cpu-pids: {dut:#}");
+    assert!(folder.join("plan-run/servers/daemon-1/stopped").exists(), "its stop command was run");
+}

@@ -217,6 +217,17 @@ mod tests {
         }
     }
 
+    /// The whole files, as they were looked at: what a server is told decides what is measured. `BLESS=1` writes them anew.
+    #[test]
+    fn configurations_are_those_that_were_looked_at() {
+        for kind in Kind::ALL {
+            let setting = setting(Path::new("/run/x"));
+            let (name, text) = kind.configuration(&setting);
+            let words = kind.command(&setting, &["PROGRAM".to_owned()]).join(" ");
+            crate::golden::check(&format!("{kind:?}"), &format!("{words}\n--- {name}\n{text}"));
+        }
+    }
+
     #[test]
     fn the_servers_own_checkers_accept_them() {
         let folder = tempfile::tempdir().unwrap();

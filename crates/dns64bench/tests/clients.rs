@@ -1,0 +1,237 @@
+//! The clients that older tools live on in, through the real binary: closed loop, resperf, dns64perf++.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use hdrhistogram::serialization::Deserializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use serde_json::Value;
+
+use common::{PROGRAM, Server, run, show};
+
+fn auth() -> Server {
+    Server::start(&["auth", "--aaaa-share", "1", "--threads", "1"])
+}
+
+fn port(server: &Server) -> &str {
+    server.address.rsplit(':').next().unwrap()
+}
+
+fn queries(folder: &Path, count: u32) -> String {
+    let lines = (0..count).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n >> 8, n & 255));
+    let path = folder.join("queries");
+    fs::write(&path, lines.collect::<String>()).unwrap();
+    path.to_string_lossy().into_owned()
+}
+
+/// Under the name of another tool, in a folder.
+fn run_as(name: &str, folder: &Path, args: &[&str]) -> Output {
+    let link = folder.join(name);
+    if !link.exists() {
+        std::os::unix::fs::symlink(PROGRAM, &link).unwrap();
+    }
+    Command::new(link).args(args).current_dir(folder).output().unwrap()
+}
+
+fn printed(args: &[&str], output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", show(args, output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn resperf_by_name_prints_what_scripts_read() {
+    let (server, folder) = (auth(), tempfile::tempdir().unwrap());
+    let queries = queries(folder.path(), 2_000);
+    let args = [
+        "-s",
+        "127.0.0.1",
+        "-p",
+        port(&server),
+        "-d",
+        &queries,
+        "-m",
+        "2000",
+        "-r",
+        "1",
+        "-c",
+        "0.5",
+        "-t",
+        "1",
+        "-i",
+        "0.3",
+        "-v",
+        "--report",
+        "--hdr-log",
+        "log.hdr",
+        "--json-lines",
+        "lines.json",
+    ];
+    let text = printed(&args, &run_as("resperf", folder.path(), &args));
+    for line in [
+        "DNS Resolution Performance Testing Tool\n",
+        "[Status] Command line: ",
+        "[Status] Sending\n",
+        "[Status] Ramp-up done, sending constant traffic\n",
+        "[Status] Waiting for more responses\n",
+        "[Status] Testing complete\n",
+        "\nStatistics:\n\n  Queries sent:         2000\n  Queries completed:    2000\n  Queries lost:         0\n  Response codes:       NOERROR 2000 (100.00%)\n\n  Run time (s):         1.5",
+        "  Maximum throughput:   ",
+        "  Lost at that point:   0.00%\n",
+        "  Lateness (us):",
+    ] {
+        assert!(text.contains(line), "no {line:?} in {text}");
+    }
+    let plot = fs::read_to_string(folder.path().join("resperf.gnuplot")).unwrap();
+    let rows: Vec<Vec<f64>> =
+        plot.lines().skip(1).map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect()).collect();
+    // 0.3 s does not divide 1.5 s evenly in floating point; it does here.
+    assert_eq!((rows.len(), rows[0].len()), (5, 8), "{plot}");
+    let sent: f64 = rows.iter().map(|row| row[2] * 0.3).sum();
+    assert!((sent - 2_000.0).abs() < 1.0, "{sent} queries in the plot");
+    assert!(rows.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] <= pair[1][1] + 0.01), "{plot}");
+
+    let names: Vec<String> =
+        fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    for end in [".html", ".output", ".gnuplot", ".rate.svg", ".latency.svg"] {
+        assert!(names.iter().any(|name| name.starts_with("20") && name.ends_with(end)), "no {end} in {names:?}");
+    }
+    let log = fs::read(folder.path().join("log.hdr")).unwrap();
+    let mut count = 0;
+    for entry in IntervalLogIterator::new(&log) {
+        if let LogEntry::Interval(interval) = entry.unwrap() {
+            let text = interval.encoded_histogram();
+            let bytes = base64_decode(text);
+            let histogram: hdrhistogram::Histogram<u64> =
+                Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+            count += histogram.len();
+        }
+    }
+    assert_eq!(count, 2_000, "all round-trip times are in the log");
+    let lines = fs::read_to_string(folder.path().join("lines.json")).unwrap();
+    let objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(objects.iter().all(|o| o["runid"] == objects[0]["runid"]));
+    assert_eq!((&objects[0]["type"], &objects.last().unwrap()["type"]), (&"header".into(), &"stats_sum".into()));
+    let sent: u64 = objects[1..objects.len() - 1].iter().map(|o| o["sent"]["queries"].as_u64().unwrap()).sum();
+    assert_eq!((sent, &objects.last().unwrap()["received"]["responses"]), (2_000, &2_000.into()));
+}
+
+fn base64_decode(text: &str) -> Vec<u8> {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD.decode(text).unwrap()
+}
+
+#[test]
+fn resperf_ends_on_its_limits() {
+    let (server, folder) = (auth(), tempfile::tempdir().unwrap());
+    let queries = queries(folder.path(), 100);
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent_port = silent.local_addr().unwrap().port().to_string();
+    let common = ["-s", "127.0.0.1", "-d", &queries, "-m", "1000", "-r", "1", "-t", "0.5", "-P", "/dev/null"];
+    let outstanding = [&common[..], &["-p", &silent_port, "-q", "30"]].concat();
+    let text = printed(&outstanding, &run_as("resperf", folder.path(), &outstanding));
+    assert!(
+        text.contains("[Status] Reached 30 outstanding queries\n") && text.contains("Queries lost:         30\n"),
+        "{text}"
+    );
+    let end = [&common[..], &["-p", port(&server)]].concat();
+    let text = printed(&end, &run_as("resperf", folder.path(), &end));
+    assert!(
+        text.contains("[Status] Ran out of query data, ending test at ") && text.contains("sent:         100\n"),
+        "{text}"
+    );
+    let repeat = [&end[..], &["-R"]].concat();
+    let text = printed(&repeat, &run_as("resperf", folder.path(), &repeat));
+    assert!(text.contains("Queries sent:         500\n"), "{text}");
+    let unreachable = [&common[..], &["-p", "1", "-M", "tcp"]].concat();
+    let output = run_as("resperf", folder.path(), &unreachable);
+    assert_eq!(output.status.code(), Some(4), "{}", show(&unreachable, &output));
+}
+
+#[test]
+fn bad_input_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad");
+    fs::write(&bad, "good.example A\nbad.example\n").unwrap();
+    let bad = bad.to_string_lossy().into_owned();
+    let closed = ["closed-loop", "--server", "127.0.0.1:53"];
+    for (args, hint) in [
+        (vec!["resperf", "-d", &bad], "line 2"),
+        (vec!["resperf", "-d", "/nonexistent"], "/nonexistent"),
+        (vec!["resperf", "-d", &bad, "-f", "inet6"], "-f asks for"),
+        (vec!["resperf", "-y", "key"], "[algorithm:]name:secret"),
+        ([&closed[..], &["--queries", &bad]].concat(), "line 2"),
+        ([&closed[..], &["--tsig", "hmac-none:a:YQ=="]].concat(), "hmac-sha256"),
+        ([&closed[..], &["--edns-option", "3:x"]].concat(), "hexadecimal"),
+        ([&closed[..], &["--names", "10.0.0.0/24", "--count", "300"]].concat(), "fewer"),
+        (vec!["closed-loop", "--dns64perf2", "0", "1", "3", "1", "::1"], "'3'"),
+        (vec!["dns64perf++", "::1", "53", "10.0.0.0/24", "300", "1", "1", "1000", "1"], "256 names"),
+    ] {
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(2), "{}", show(&args, &output));
+        assert!(show(&args, &output).contains(hint), "{}", show(&args, &output));
+    }
+}
+
+#[test]
+fn dns64perf_by_name_leaves_what_its_scripts_read() {
+    let (server, folder) = (auth(), tempfile::tempdir().unwrap());
+    let args = ["127.0.0.1", port(&server), "10.0.0.0/16", "1000", "1", "1", "500000", "1"];
+    for _ in 0..10 {
+        let output = run_as("dns64perf++", folder.path(), &args);
+        if output.status.code() == Some(3) {
+            continue;
+        }
+        let text = printed(&args, &output);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..3],
+            ["Sent queries: 1000", "Received answers: 1000 (100.00%)", "Valid answers: 1000 (100.00%)"]
+        );
+        assert!(lines[3].starts_with("Average round-trip time: ") && lines[3].ends_with(" ms"), "{text}");
+        assert!(lines[4].starts_with("Standard deviation of the round-trip time: "), "{text}");
+        let csv = fs::read_to_string(folder.path().join("dns64perf.csv")).unwrap();
+        assert_eq!(
+            csv.lines().filter(|line| line.ends_with("dns64perf.test.") || line.contains(".dns64perf.test.;")).count(),
+            1_000
+        );
+        assert!(csv.contains("delay between bursts: 500000 ns\n"), "{csv:.300}");
+        return;
+    }
+    panic!("ten trials in a row were invalid");
+}
+
+#[test]
+fn experiments_of_dns64perf2_print_a_time_each() {
+    let server = auth();
+    let args = ["closed-loop", "--aaaa-share", "1", "--dns64perf2", "7", "1", "4", "1", "127.0.0.1", port(&server)];
+    let text = printed(&args, &run(&args));
+    let times: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(times.len() == 256 && times.iter().all(|&ms| ms > 0.0), "{text}");
+    // Every name of 7.0.0.0 to 7.0.255.255 was asked for once.
+    assert_eq!(server.end()["queries"]["aaaa"], 65_536);
+}
+
+#[test]
+fn files_and_transports_in_the_closed_loop() {
+    let (server, folder) = (auth(), tempfile::tempdir().unwrap());
+    let queries = queries(folder.path(), 3_000);
+    let base = ["closed-loop", "--json", "--server", &server.address, "--queries", &queries];
+    for more in [
+        &["--transport", "udp"][..],
+        &["--transport", "tcp", "--threads", "2", "--source-ports", "3"],
+        &["--edns-size", "1232", "--nsid"],
+    ] {
+        let args = [&base[..], more].concat();
+        let output = run(&args);
+        let result: Value = serde_json::from_str(&printed(&args, &output)).unwrap();
+        assert_eq!(
+            (&result["valid"], &result["rcodes"][0]),
+            (&3_000.into(), &3_000.into()),
+            "{}",
+            show(&args, &output)
+        );
+    }
+}

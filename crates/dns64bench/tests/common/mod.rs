@@ -1,0 +1,53 @@
+//! What the tests of the real program share.
+#![allow(unreachable_pub, dead_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
+
+/// A server of the program under test; ends with the value.
+pub struct Server {
+    child: Child,
+    pub address: String,
+}
+
+impl Server {
+    /// Starts `args` on a port that the kernel chooses, and reads it from what the server says.
+    pub fn start(args: &[&str]) -> Server {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).args(["--listen", "127.0.0.1:0", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        assert!(address.starts_with("127.0.0.1:"), "{args:?} said: {line}");
+        Server { child, address }
+    }
+
+    /// Ends it as a user would and returns its counters.
+    pub fn end(mut self) -> Value {
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn run(args: &[&str]) -> Output {
+    Command::new(PROGRAM).args(args).output().expect("the program runs")
+}
+
+pub fn show(args: &[&str], output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{args:?}\nstatus {:?}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+}
