@@ -272,8 +272,8 @@ fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
     let mut x = LEFT;
     let mut y = HEIGHT - 24.0;
     for (i, name) in names.enumerate() {
-        // Letters of this font are about 7.5 wide.
-        let width = 34.0 + name.chars().count() as f64 * 7.5;
+        // Letters are about 8 wide, in wide fonts 9.
+        let width = 44.0 + name.chars().count() as f64 * 8.5;
         if x + width > WIDTH - RIGHT && x > LEFT {
             (x, y) = (LEFT, y + 18.0);
         }
