@@ -3,6 +3,7 @@
 //! ```text
 //! plan.toml           as it was begun
 //! environment.json    the facts of `check`
+//! id                  tells this run's folders on other hosts from those of others
 //! journal.jsonl       a line before and after every trial, synced
 //! servers/            configurations and logs of the DUTs, a folder per start
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
@@ -152,6 +153,10 @@ impl Archive {
             let path = folder.join(name);
             fs::create_dir(&path).map_err(io_error("create", &path))?;
         }
+        let path = folder.join("id");
+        let id = tempfile::Builder::new().prefix("").make(|_| Ok(())).map_err(io_error("draw an id for", &path))?;
+        let id = id.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        write_whole(&path, id.as_bytes())?;
         let text = toml::to_string(plan).map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
         write_whole(&folder.join("plan.toml"), text.as_bytes())?;
         write_json(&folder.join("environment.json"), &Environment::observe())?;
@@ -193,6 +198,18 @@ impl Archive {
             }
         }
         unreachable!("the loop has no end")
+    }
+
+    /// What its folders on other hosts are called: no other run's are.
+    ///
+    /// # Errors
+    /// If its id cannot be read.
+    pub fn far_name(&self) -> Result<String, ArchiveError> {
+        let path = self.folder.join("id");
+        let id = fs::read_to_string(&path).map_err(io_error("read", &path))?;
+        let whole = self.folder.canonicalize().map_err(io_error("find", &self.folder))?;
+        let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(format!("{name}-{}", id.trim()))
     }
 
     /// The folder itself.

@@ -413,6 +413,22 @@ impl Plan {
                 return Err(format!("[[measure.placements]] {}: needs CPUs, and a name of its own", placement.name));
             }
         }
+        for dut in &self.duts {
+            if dut.max.is_some_and(|max| max < search.min) {
+                return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
+            }
+            if dut.driver == Kind::Custom && dut.program.is_some() {
+                return Err(format!("[[dut]] {}: driver custom takes its program from [dut.custom] start", dut.name()));
+            }
+        }
+        if let Some(test) = &self.self_test
+            && (test.min > test.max || test.resolution.0 == 0 || test.repeat == 0)
+        {
+            return Err("[self-test]: min must not be above max, resolution and repeat be 1 at least".into());
+        }
+        if self.auth.program.is_some() && self.auth.driver == authority::Kind::Dns64bench {
+            return Err("[auth] program: dns64bench is this program; name another driver".into());
+        }
         self.check_hosts()?;
         if let Some(loads) = &self.measure.loads
             && (loads.transient >= loads.duration || loads.repeat == 0)
@@ -481,6 +497,9 @@ mod tests {
             "[ssh]\ndut = { host = 'a', agent = false }\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
         bad(&format!("name = 'x'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "topology");
         bad(&format!("name = 'x'\ntopology = 'ssh'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "custom");
+        bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nmax = 10\n", "below min");
+        bad("name = 'x'\n[self-test]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "[self-test]");
+        bad("name = 'x'\n[auth]\nprogram = '/x'\n[[dut]]\ndriver = 'unbound'\n", "[auth] program");
         bad("name = 'x'\n[[measure.placements]]\nname = 'a'\ncpus = []\n[[dut]]\ndriver = 'unbound'\n", "CPUs");
         bad("name = 'x'\n[auth]\ndriver = 'nds'\n[[dut]]\ndriver = 'unbound'\n", "nds");
         bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");

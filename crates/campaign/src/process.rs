@@ -6,11 +6,12 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 /// Ticks per second in `/proc/PID/stat`: USER_HZ, 100 on all architectures that run Rust.
@@ -37,8 +38,10 @@ impl Process {
         let child = command.spawn()?;
         let registry = registry.join(format!("{}.pid", child.id()));
         let started = start_time(child.id()).unwrap_or_default();
-        fs::write(&registry, format!("{} {started}\n", child.id()))?;
-        Ok(Process { child, registry })
+        // Ends with this value, also if it cannot be noted.
+        let process = Process { child, registry };
+        fs::write(&process.registry, format!("{} {started}\n", process.pid()))?;
+        Ok(process)
     }
 
     /// Its id.
@@ -46,15 +49,21 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+    /// How it ended, if it has: whether with status 0, and in words. It stays a zombie until it is dropped, so that nobody else
+    /// gets its id, which is that of its group, before that is ended too.
+    pub fn ended(&self) -> Option<(bool, String)> {
+        let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
+        match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
+            Ok(WaitStatus::Exited(_, status)) => Some((status == 0, format!("exit status: {status}"))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some((false, format!("signal: {signal}"))),
+            _ => None,
+        }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        end(self.child.id(), || matches!(self.child.try_wait(), Ok(Some(_))));
+        end(self.child.id(), || self.ended().is_some());
         let _ = self.child.wait();
         let _ = fs::remove_file(&self.registry);
     }
@@ -154,7 +163,7 @@ mod tests {
     #[test]
     fn it_ends_with_its_value_even_when_stopped() {
         let folder = tempfile::tempdir().unwrap();
-        let mut process = sleep(folder.path());
+        let process = sleep(folder.path());
         let pid = process.pid();
         assert_eq!(process.ended(), None);
         killpg(Pid::from_raw(pid as i32), Signal::SIGSTOP).unwrap();

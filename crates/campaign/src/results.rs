@@ -207,7 +207,8 @@ pub fn median(plan: &Plan, entries: &[Entry], point: &Point) -> Option<f64> {
 pub fn self_test_allows(plan: &Plan, entries: &[Entry], point: &Point) -> Option<Qps> {
     let test = plan.self_test.as_ref()?;
     let found = found(plan, entries, &Point::SelfTest);
-    let passed = found.iter().map(|f| f.highest).min()??;
+    // Who passed nowhere vouches for nothing.
+    let passed = found.iter().map(|f| f.highest).min()?.unwrap_or(Qps(0));
     let (aaaa, cached) = match point {
         Point::Search(conditions) => (conditions.aaaa, conditions.cached),
         _ => (Share::ZERO, Share::ZERO),
@@ -334,6 +335,22 @@ fn preloaded(m: &Measured) -> u64 {
     m.trial.names.count.saturating_sub(fresh)
 }
 
+/// Sums over points: which probe spared which trial is known within a point only.
+fn by_point(all: &[&Measured]) -> Trials {
+    let mut sum = Trials::default();
+    for (i, first) in all.iter().enumerate() {
+        let point = &first.step.point;
+        if all[..i].iter().all(|m| m.step.point != *point) {
+            let trials = count(all.iter().copied().filter(|m| m.step.point == *point));
+            sum.probes += trials.probes;
+            sum.full += trials.full;
+            sum.invalid += trials.invalid;
+            sum.saved += trials.saved;
+        }
+    }
+    sum
+}
+
 fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;
@@ -420,7 +437,7 @@ fn health(entries: &[Entry]) -> Health {
         all.iter().flat_map(|m| m.warnings.iter().chain(&m.trial.warnings).cloned()).collect();
     let numa = all.iter().filter_map(|m| m.numa).map(|n| (n.hit, n.miss)).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
     Health {
-        trials: count(all.iter().copied()),
+        trials: by_point(&all),
         window_pct: spread(|m| m.trial.pacing.window_100ms_worst_pct),
         lateness_us: spread(|m| m.trial.pacing.p999_us),
         invalid_reasons: reasons,

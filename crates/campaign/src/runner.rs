@@ -38,6 +38,8 @@ const COMES_BACK: Duration = Duration::from_secs(5);
 const FIRST_NAME: u64 = 10 << 24;
 /// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial asks for them.
 const FOR_LOOKING: u64 = 256;
+/// The Measurer begins a moment after its process does.
+const SLACK: Nanos = Nanos::from_millis(200);
 /// Between two looks at who takes part in a trial.
 const LOOK: Duration = Duration::from_millis(100);
 /// A trial's result is not longer than this.
@@ -60,9 +62,12 @@ pub enum CampaignError {
     /// A host is gone.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// AuthDNS does not run.
+    /// A DUT does not run.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// AuthDNS does not run.
+    #[error("{0}")]
+    Auth(String),
     /// `dns64bench measure` refused.
     #[error("the trial at {rate} queries/s could not be carried out: {why}")]
     Trial {
@@ -100,7 +105,7 @@ pub fn run(
     done: Vec<Entry>,
     watcher: &mut dyn Watcher,
 ) -> Result<Archive, CampaignError> {
-    let world = World::make(plan, archive.folder())?;
+    let world = World::make(plan, &archive)?;
     let mut run = Run { plan, world, archive, entries: done, watcher, missing: Vec::new() };
     run.note_hosts()?;
     for point in plan.points() {
@@ -111,6 +116,7 @@ pub fn run(
             Ok(()) => run.watcher.complete(&point),
             // A host that is gone may come back; a server that does not start will not.
             Err(CampaignError::Site(SiteError::Host(error))) => return Err(error.into()),
+            Err(CampaignError::Site(SiteError::Archive(error))) => return Err(error.into()),
             Err(CampaignError::Site(error)) if point.dut().is_some() => run.give_up(&point, &error)?,
             Err(error) => return Err(error),
         }
@@ -270,7 +276,8 @@ impl Run<'_> {
                     continue;
                 }
             };
-            if ready.dut.is_some() && trial.counts.lost > 0 && death < DEATHS && !self.comes_back(ready, &step.point)? {
+            let hangs = ready.dut.is_some() && trial.counts.lost > 0 && !self.comes_back(ready, &step.point)?;
+            if hangs && death < DEATHS {
                 let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
                 *site = None;
                 self.mishap(&step.point, &format!("at {} queries/s: it hangs", step.rate), log)?;
@@ -280,6 +287,10 @@ impl Run<'_> {
             let numa = numa_before
                 .zip(self.world.dut.numa()?)
                 .map(|(a, b)| Numa { hit: b.hit.saturating_sub(a.hit), miss: b.miss.saturating_sub(a.miss) });
+            if hangs {
+                // Its result stands; the next trial is to find a living one.
+                *site = None;
+            }
             let mut measured = Measured { step, trial, upstream, cpu, numa, warnings: Vec::new() };
             self.cross_check(&mut measured);
             self.watcher.ended(&measured);
@@ -323,12 +334,12 @@ impl Run<'_> {
         if let (Point::Search(conditions), Some(upstream)) = (&step.point, upstream)
             && conditions.cached == Share::ZERO
             && trial.verdict == Verdict::Passed
-            && (upstream.aaaa as f64) < trial.counts.sent as f64 * ASKED
+            && (upstream.aaaa as f64) < trial.counts.valid as f64 * ASKED
         {
             trial.verdict = Verdict::Invalid;
             trial.reasons.push(format!(
-                "AuthDNS was asked for {} AAAA records in {} queries: not all names were new to the DUT",
-                upstream.aaaa, trial.counts.sent
+                "AuthDNS was asked for {} AAAA records in {} valid replies: not all names were new to the DUT",
+                upstream.aaaa, trial.counts.valid
             ));
         }
         let cores = self.plan.cpus.auth.len();
@@ -384,7 +395,13 @@ impl Run<'_> {
             Point::Search(conditions) => (conditions.aaaa, self.world.auth_address),
             Point::Load { .. } => (Share::ZERO, self.world.auth_address),
         };
-        let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa)?;
+        // That is no fault of the DUT's.
+        let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa).map_err(|error| match error {
+            SiteError::Host(error) => error.into(),
+            SiteError::Archive(error) => error.into(),
+            SiteError::NotStarted { ref log, .. } => CampaignError::Auth(format!("{error}\n{log}").trim().to_owned()),
+            other => CampaignError::Auth(other.to_string()),
+        })?;
         let mut site = Site { auth, dut: None, next_name: self.names().1 };
         let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { return Ok(site) };
         let worst = Conditions::worst_case(dut.name(), self.plan.cores()[0]);
@@ -392,10 +409,15 @@ impl Run<'_> {
         let cpus = self.plan.cpus_of(conditions);
         site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, cpus)?);
         let give_up = Instant::now() + START;
-        while !self.answers(&mut site, point)? {
+        let mut refused = None;
+        while !self.answers(&mut site, point, &mut refused)? {
             let started = site.dut.as_ref().expect("started above");
             let ended = started.ended()?;
-            if ended.is_some() || Instant::now() > give_up {
+            let is_late = Instant::now() > give_up;
+            if let Some(error) = refused.take().filter(|_| is_late) {
+                return Err(error);
+            }
+            if ended.is_some() || is_late {
                 let why = ended.unwrap_or("it does not answer".to_owned());
                 return Err(SiteError::not_started(dut.name(), &why, started.log_tail()).into());
             }
@@ -407,7 +429,7 @@ impl Run<'_> {
     /// Whether the DUT answers again after it has lost queries; an overloaded one may need a moment.
     fn comes_back(&self, site: &mut Site, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + COMES_BACK;
-        while !self.answers(site, point)? {
+        while !self.answers(site, point, &mut None)? {
             if Instant::now() > give_up {
                 return Ok(false);
             }
@@ -415,8 +437,13 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Whether the DUT answers a few names right, which no trial asks for.
-    fn answers(&self, site: &mut Site, point: &Point) -> Result<bool, CampaignError> {
+    /// Whether the DUT answers a few names right, which no trial asks for. Why that could not be found out goes to `refused`.
+    fn answers(
+        &self,
+        site: &mut Site,
+        point: &Point,
+        refused: &mut Option<CampaignError>,
+    ) -> Result<bool, CampaignError> {
         let step = Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe };
         let (mut plan, _) = self.trial_plan(&step, 0);
         if self.plan.auth.driver == authority::Kind::Dns64bench {
@@ -428,8 +455,10 @@ impl Run<'_> {
             Ok(Seen::Ended(trial, _)) => Ok(trial.counts.valid > 0),
             Ok(Seen::Died(_)) => Ok(false),
             Err(error @ (CampaignError::Host(_) | CampaignError::Interrupted)) => Err(error),
-            // What cannot be carried out is told by the trial that follows.
-            Err(_) => Ok(false),
+            Err(error) => {
+                *refused = Some(error);
+                Ok(false)
+            }
         }
     }
 
@@ -447,13 +476,17 @@ impl Run<'_> {
             if self.watcher.is_interrupted() {
                 return Err(CampaignError::Interrupted);
             }
+            if let Some(ended) = site.auth.process().ended(Duration::ZERO)? {
+                let log = site.auth.process().log_tail();
+                return Err(CampaignError::Auth(format!("AuthDNS ended in a trial: {}\n{log}", ended.how)));
+            }
             if let Some(dut) = &site.dut
                 && let Some(how) = dut.ended()?
                 && !to_the_end
             {
                 return Ok(Seen::Died(format!("the DUT ended with {how}")));
             }
-            meter.tick(site, &measurer)?;
+            meter.tick(site, &measurer, plan.duration)?;
         };
         let cpu = meter.finish(site)?;
         let text = machine.read(output, RESULT)?;
@@ -511,7 +544,8 @@ impl Meter {
     }
 
     /// To be called often; looks once a second.
-    fn tick(&mut self, site: &Site, measurer: &Running) -> Result<(), HostError> {
+    /// What comes after the trial's own length is no load.
+    fn tick(&mut self, site: &Site, measurer: &Running, length: Nanos) -> Result<(), HostError> {
         if self.dut_last.0.elapsed() < Duration::from_secs(1) {
             return Ok(());
         }
@@ -520,7 +554,11 @@ impl Meter {
         if let Some(dut) = &site.dut {
             let used = dut.cpu()?;
             let now = Instant::now();
-            self.cpu.dut.push((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64());
+            // A process that has just died has used less than before.
+            let share = ((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64()).max(0.0);
+            if Nanos::from(now - self.start) <= length + SLACK {
+                self.cpu.dut.push(share);
+            }
             self.dut_last = (now, used);
         } else {
             self.dut_last.0 = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use crate::world::World;
 
 /// How long a server may take until it answers; zones of millions of names take their time.
 pub const START: Duration = Duration::from_secs(60);
+/// How many AuthDNS were started.
+static STARTS: AtomicU32 = AtomicU32::new(0);
 /// Between two looks at a server that starts.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -102,7 +105,9 @@ impl Auth {
 
     fn ours(world: &World, plan: &Plan, listen: SocketAddr, aaaa: Share) -> Result<Auth, SiteError> {
         let machine = &world.auth;
-        let status = machine.greeting().scratch.join("auth");
+        // A socket's name is used once: one that was killed leaves it behind.
+        let number = STARTS.fetch_add(1, Ordering::Relaxed);
+        let status = machine.greeting().scratch.join(format!("auth-{number}"));
         let mut words: Vec<String> =
             ["auth", "--listen", &listen.to_string(), "--status", &status.to_string_lossy()].map(str::to_owned).into();
         let threads = plan.cpus.auth.len();
@@ -217,10 +222,15 @@ impl Dut {
         if !text.is_empty() {
             machine.write(&folder.join(file), &text).map_err(&refused)?;
         }
+        let stop = setting.fill(&dut.custom.clone().unwrap_or_default().stop);
+        if !stop.is_empty() {
+            // What an earlier run that was killed left behind would answer in its place, from a full cache.
+            machine.run(&stop).map_err(&refused)?;
+        }
         let words = dut.driver.command(&setting, &program_of(machine, dut)?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let custom = dut.custom.clone().unwrap_or_default();
-        let mut started = Dut { cpu_ids: vec![process.id()], process, stop: setting.fill(&custom.stop) };
+        let mut started = Dut { cpu_ids: vec![process.id()], process, stop };
         started.wait_ready(name, &setting.fill(&custom.ready))?;
         if !custom.cpu_pids.is_empty() {
             let (_, printed) = machine.run(&setting.fill(&custom.cpu_pids)).map_err(&refused)?;

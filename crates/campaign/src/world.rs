@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
+use crate::archive::{Archive, ArchiveError};
 use crate::host::{HostError, Machine, agent_here, agent_over_ssh, shell_over_ssh};
 use crate::lab::{self, Host, LabError};
 use crate::plan::{Plan, SshHost, Topology};
@@ -18,6 +19,9 @@ pub enum WorldError {
     /// A host cannot be used.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The run folder cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
     /// No free port.
     #[error("no free port on loopback: {0}")]
     Port(io::Error),
@@ -55,7 +59,8 @@ impl World {
     ///
     /// # Errors
     /// If the lab cannot be put up, a host cannot be reached, or there is no free port.
-    pub fn make(plan: &Plan, run_folder: &Path) -> Result<World, WorldError> {
+    pub fn make(plan: &Plan, archive: &Archive) -> Result<World, WorldError> {
+        let run_folder = archive.folder();
         let here = |host, in_lab| agent_here(host, in_lab, run_folder);
         let (mut put_up, in_lab) = (None, plan.topology == Topology::Lab);
         if in_lab {
@@ -68,10 +73,11 @@ impl World {
         let [tester, dut, auth] = match (&plan.ssh, plan.topology) {
             (Some(ssh), Topology::Ssh) => {
                 let config = ssh.config.as_deref();
+                let far = Path::new(".cache/dns64bench").join(archive.far_name()?);
                 let machine = |host, at: &Option<SshHost>| match at {
                     None => here(host, false),
-                    Some(at) if at.agent => agent_over_ssh(at, config, run_folder),
-                    Some(at) => shell_over_ssh(at, config, run_folder),
+                    Some(at) if at.agent => agent_over_ssh(at, config, &far, run_folder),
+                    Some(at) => shell_over_ssh(at, config, &far, run_folder),
                 };
                 [machine(Host::Tester, &ssh.tester)?, machine(Host::Dut, &ssh.dut)?, machine(Host::Auth, &ssh.auth)?]
             }

@@ -36,6 +36,20 @@ const RCODES: [&str; 16] = [
     "RESERVED15",
 ];
 
+/// The command line, without the secrets of keys.
+pub(crate) fn arguments() -> impl Iterator<Item = String> {
+    let mut is_key = false;
+    std::env::args().map(move |word| {
+        let hidden = std::mem::replace(&mut is_key, word == "-y" || word == "--tsig")
+            || word.starts_with("--tsig=")
+            || word.starts_with("-y");
+        match word.rsplit_once(':') {
+            Some((front, _)) if hidden => format!("{front}:…"),
+            _ => word,
+        }
+    })
+}
+
 /// The rcodes that came, with how often.
 pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, u64)> {
     RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)
@@ -95,7 +109,7 @@ fn objects(tally: &Tally, run: &Run<'_>) -> Vec<Value> {
         "schema_version": SCHEMA,
         "generator": run.generator,
         "generator_version": env!("CARGO_PKG_VERSION"),
-        "generator_params": std::env::args().skip(1).collect::<Vec<_>>(),
+        "generator_params": arguments().skip(1).collect::<Vec<_>>(),
         "time_units_per_sec": Nanos::SECOND.0,
         "stats_interval": width.as_secs_f64(),
         "timeout": run.timeout.as_secs_f64(),

@@ -263,6 +263,10 @@ impl Resperf {
         // The size that resperf offers.
         let edns = wanted.then(|| Edns { size: 4_096, dnssec_ok: self.dnssec_ok, options: self.edns_option.clone() });
         let clients = self.clients.max(1);
+        if self.local_port != 0 && usize::from(self.local_port) + clients > 65_536 {
+            let port = self.local_port;
+            return Err(Failure::usage(anyhow::anyhow!("-x {port}: there are no {clients} ports (-C) from there on")));
+        }
         Ok(RampPlan {
             setup: Setup {
                 server,
@@ -316,7 +320,11 @@ impl Dns64perf {
             return Err(wrong(&format!("{subnet} has {} names, fewer than {requests} requests", subnet.count())));
         }
         let rate = burst as f64 * threads as f64 * 1e9 / delay as f64;
+        let exact = rate;
         let rate = Qps(rate.round().max(1.0) as u64);
+        if (exact / rate.0 as f64 - 1.0).abs() > 0.001 {
+            return Err(wrong(&format!("that is a rate of {exact:.3} queries/s; whole ones are offered only")));
+        }
         let mut plan = TrialPlan::new(SocketAddr::new(self.server, self.port), rate);
         // The shortest time in which so many queries are due.
         let duration = (u128::from(requests) * u128::from(Nanos::SECOND.0)).div_ceil(rate.0.into());

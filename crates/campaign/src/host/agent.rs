@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ impl Agent {
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
             Request::Find { program } => Reply::Found(dut::find(&program)),
             Request::Run { words } => {
-                let output = command(&words, &[])?.output()?;
+                let output = command(&words, &[])?.stdin(Stdio::null()).output()?;
                 let both = [output.stdout, output.stderr].concat();
                 Reply::Ran { success: output.status.success(), output: String::from_utf8_lossy(&both).into_owned() }
             }
@@ -112,13 +112,13 @@ impl Agent {
         Ok(path)
     }
 
-    fn look(&mut self, id: u32, wait: Duration) -> io::Result<Option<Ended>> {
-        let process = self.processes.get_mut(&id).ok_or_else(|| io::Error::other(format!("{id} was not started")))?;
+    fn look(&self, id: u32, wait: Duration) -> io::Result<Option<Ended>> {
+        let process = self.processes.get(&id).ok_or_else(|| io::Error::other(format!("{id} was not started")))?;
         let give_up = Instant::now() + wait;
         loop {
-            let ended: Option<ExitStatus> = process.ended();
+            let ended = process.ended();
             if ended.is_some() || Instant::now() >= give_up {
-                return Ok(ended.map(|status| Ended { success: status.success(), how: status.to_string() }));
+                return Ok(ended.map(|(success, how)| Ended { success, how }));
             }
             thread::sleep(Duration::from_millis(5));
         }

@@ -1,16 +1,20 @@
 //! The way to an agent: its standard input and output, here or through ssh.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
-use std::cell::RefCell;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{Greeting, HostError, Link, Machine, Reply, Request};
 use crate::lab::Host;
 use crate::plan::SshHost;
+
+/// How long the other side has to end what it started, several servers with 5 s each, before it is killed.
+const GRACE: Duration = Duration::from_secs(20);
 
 /// A process whose standard input and output we have. It gets no signals of our terminal, and ends when we do.
 pub(super) struct Pipe {
@@ -35,10 +39,11 @@ impl Pipe {
 
     /// The next line, without its end.
     pub(super) fn line(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        match self.output.read_line(&mut line) {
+        let mut line = Vec::new();
+        match self.output.read_until(b'\n', &mut line) {
             Ok(0) => Err(self.why("it says nothing more")),
-            Ok(_) => Ok(line.trim_end_matches('\n').to_owned()),
+            // Logs may hold anything.
+            Ok(_) => Ok(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned()),
             Err(e) => Err(self.why(&e.to_string())),
         }
     }
@@ -46,14 +51,32 @@ impl Pipe {
     /// The status of the process tells more than a broken pipe.
     fn why(&mut self, known: &str) -> String {
         self.input = None;
-        self.child.wait().map_or_else(|_| known.into(), |status| format!("{known} ({status})"))
+        let ended = self.wait();
+        ended.map_or_else(|| known.into(), |status| format!("{known} ({status})"))
+    }
+}
+
+impl Pipe {
+    /// Waits for the end of the process, killed if it takes too long.
+    fn wait(&mut self) -> Option<ExitStatus> {
+        let give_up = Instant::now() + GRACE;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < give_up => thread::sleep(Duration::from_millis(10)),
+                _ => {
+                    let _ = self.child.kill();
+                    return self.child.wait().ok();
+                }
+            }
+        }
     }
 }
 
 impl Drop for Pipe {
     fn drop(&mut self) {
         self.input = None;
-        let _ = self.child.wait();
+        self.wait();
     }
 }
 
@@ -84,13 +107,17 @@ pub fn agent_here(host: Host, in_lab: bool, run_folder: &Path) -> Result<Machine
     greeted(&name, command, None)
 }
 
-/// The agent of another host, over the user's ssh; it works in a folder of its own there, and what matters of it is copied
-/// into the run folder.
+/// The agent of another host, over the user's ssh; it works in `folder` there, below the user's own, and what matters of it is
+/// copied into the run folder.
 ///
 /// # Errors
 /// If there is no way there, or no agent of our version.
-pub fn agent_over_ssh(at: &SshHost, config: Option<&Path>, run_folder: &Path) -> Result<Machine, HostError> {
-    let folder = PathBuf::from(".cache/dns64bench").join(run_folder.file_name().unwrap_or_default());
+pub fn agent_over_ssh(
+    at: &SshHost,
+    config: Option<&Path>,
+    folder: &Path,
+    run_folder: &Path,
+) -> Result<Machine, HostError> {
     let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
     let words = [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()]
         .map(super::shell::quoted);

@@ -27,7 +27,7 @@ end() {
 end_all() { for p in $started; do end "$p"; done; }
 started=
 trap end_all EXIT
-trap 'exit 1' HUP TERM INT
+trap 'exit 1' HUP TERM INT PIPE
 "#;
 
 /// A word as the shell reads it back.
@@ -99,7 +99,9 @@ impl Link for ShellLink {
             Request::Look { id, wait } => {
                 let tenths = wait.as_millis() / 100;
                 let wait = format!("n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done");
-                (format!("{wait}; if alive {id}; then :; else wait {id}; echo $?; fi"), |text| {
+                // A shell remembers a status until it has been asked for once.
+                let ask = format!("[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\"");
+                (format!("{wait}; if [ -z \"$status_{id}\" ] && alive {id}; then :; else {ask}; fi"), |text| {
                     let status = text.trim();
                     let ended = Ended { success: status == "0", how: format!("exit status: {status}") };
                     Reply::State((!status.is_empty()).then_some(ended))
@@ -130,11 +132,15 @@ impl Link for ShellLink {
 ///
 /// # Errors
 /// If there is no way there, or no shell.
-pub fn shell_over_ssh(at: &SshHost, config: Option<&Path>, run_folder: &Path) -> Result<Machine, HostError> {
+pub fn shell_over_ssh(
+    at: &SshHost,
+    config: Option<&Path>,
+    folder: &Path,
+    run_folder: &Path,
+) -> Result<Machine, HostError> {
     let mut command = ssh(&at.host, config);
     command.arg("exec sh");
-    let folder = Path::new(".cache/dns64bench").join(run_folder.file_name().unwrap_or_default());
-    greeted(&at.host, command, &folder, Some(run_folder))
+    greeted(&at.host, command, folder, Some(run_folder))
 }
 
 fn greeted(host: &str, command: Command, folder: &Path, copies: Option<&Path>) -> Result<Machine, HostError> {

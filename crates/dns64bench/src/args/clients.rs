@@ -29,7 +29,7 @@ pub(crate) enum Transport {
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
     /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input) instead of our names
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"])]
     pub(crate) queries: Option<PathBuf>,
     /// How the questions travel
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
@@ -56,7 +56,7 @@ pub(crate) struct Questions {
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true, hide = true)]
     pub(crate) tsig_skew: i64,
     /// Keep sums and histograms for every interval of this length
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval log
     #[arg(long, value_name = "FILE", requires = "interval")]
@@ -120,7 +120,8 @@ pub(crate) struct ClosedLoop {
     /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments of 256 names each, n threads
     /// with one query in flight each, the timeout in seconds, the server, and perhaps its port
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
-          conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count"])]
+          conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
+                                "first_name", "timeout", "interval"])]
     pub(crate) dns64perf2: Option<Vec<String>>,
     /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the server on this machine
     #[arg(long, value_name = "PID", requires = "dns64perf2")]
@@ -188,7 +189,7 @@ pub(crate) struct Resperf {
     #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET")]
     pub(crate) tsig: Option<Key>,
     /// Seconds between plot points
-    #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = positive_seconds)]
+    #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval)]
     pub(crate) interval: Duration,
     /// Highest rate in queries per second
     #[arg(short = 'm', value_name = "QPS", default_value = "100000")]
@@ -319,6 +320,19 @@ impl Resperf {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
+/// Every interval has a histogram; finer ones would be of single queries.
+const FINEST: Duration = Duration::from_millis(10);
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    if time < FINEST { Err("an interval must be 10ms at least".into()) } else { Ok(time) }
+}
+
+fn plot_interval(text: &str) -> Result<Duration, String> {
+    let time = seconds(text)?;
+    if time < FINEST { Err("an interval must be 0.01 s at least".into()) } else { Ok(time) }
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {

@@ -10,9 +10,12 @@ use crate::args::Agent;
 use crate::output::{Failure, Outcome};
 
 pub(crate) fn run(args: &Agent) -> Outcome {
-    let served = agent::serve(&args.folder, io::stdin().lock(), io::stdout().lock());
-    if args.remove {
-        // What is left is in nobody's way.
+    let me = std::process::id().to_string();
+    let owner = args.folder.join("owner");
+    let begun = fs::create_dir_all(&args.folder).and_then(|()| fs::write(&owner, &me));
+    let served = begun.and_then(|()| agent::serve(&args.folder, io::stdin().lock(), io::stdout().lock()));
+    // Not if a later agent has taken the folder over; what is left is in nobody's way.
+    if args.remove && fs::read_to_string(&owner).is_ok_and(|owner| owner == me) {
         let _ = fs::remove_dir_all(&args.folder);
     }
     served.map_err(|e| Failure::environment(anyhow::anyhow!("agent in {}: {e}", args.folder.display())))?;

@@ -73,8 +73,12 @@ pub struct ClosedLoopResult {
     pub server: String,
     /// Queries in flight.
     pub outstanding: usize,
-    /// Length in seconds, from the first query to the last answer.
+    /// Length in seconds: from the first query to the last answer or the last query, and at least the wanted duration.
     pub seconds: f64,
+    /// Seconds until everything was answered or given up.
+    pub elapsed: f64,
+    /// Answers that this host dropped because its own socket buffers were full: they count as lost, and are not the server's loss.
+    pub client_drops: u64,
     /// What became of the queries.
     #[serde(flatten)]
     pub counts: Counts,
@@ -142,18 +146,21 @@ pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     for lane in ended {
         tally.merge(&lane.map_err(failed)?.tally);
     }
-    Ok(result(plan, tally, start, began))
+    let elapsed = clock::now().since(start);
+    Ok(result(plan, tally, start, began, elapsed))
 }
 
-fn result(plan: &ClosedLoopPlan, mut tally: Tally, start: Nanos, began: Nanos) -> ClosedLoopResult {
-    // What the kernel refused was waited for like the rest, and is no query that the server lost.
-    tally.counts.sent -= tally.counts.refused;
-    tally.counts.lost -= tally.counts.refused;
-    let seconds = tally.last_answer.since(start).as_secs_f64();
+fn result(plan: &ClosedLoopPlan, mut tally: Tally, start: Nanos, began: Nanos, elapsed: Nanos) -> ClosedLoopResult {
+    tally.settle_refused();
+    // A server that falls silent is not asked for a shorter time.
+    let end = tally.last_answer.max(tally.last_sent).max(plan.duration.map_or(start, |duration| start + duration));
+    let seconds = end.since(start).as_secs_f64();
     ClosedLoopResult {
         server: plan.setup.server.to_string(),
         outstanding: plan.outstanding,
         seconds,
+        elapsed: elapsed.as_secs_f64(),
+        client_drops: tally.client_drops,
         qps: if seconds > 0.0 { tally.counts.valid as f64 / seconds } else { 0.0 },
         rcodes: tally.rcodes,
         truncated: tally.truncated,

@@ -26,6 +26,8 @@ const IDLE: Duration = Duration::from_millis(10);
 const NAP: Nanos = Nanos::from_micros(50);
 /// With so many CPUs, a lane on a schedule burns one of them instead.
 const CPUS_TO_BURN: usize = 4;
+/// So many queries share one look at the clock.
+const GROUP: u64 = 64;
 /// So many queries of a backlog leave before answers are looked at again.
 const BURST: u64 = 256;
 
@@ -83,6 +85,14 @@ enum Ask {
     NoMore,
 }
 
+/// What became of a question that is due.
+enum Step {
+    Asked,
+    /// There is no way for it at the moment.
+    Waits,
+    Ends(Ending),
+}
+
 /// What a packet was.
 enum Reply {
     /// The answer to a query, or nothing that matters any more.
@@ -102,6 +112,8 @@ pub(super) struct Lane<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
+    /// Whether all there was room for has been asked.
+    is_filled: bool,
     pub(super) tally: Tally,
 }
 
@@ -119,7 +131,7 @@ impl<'a> Lane<'a> {
         let port = |i: usize| Port::new(setup, first_port + i, i, share(room, i, ports), &poller);
         let ports = (0..ports).map(port).collect::<io::Result<_>>()?;
         let tally = Tally::new(setup.interval);
-        Ok(Lane { setup, cpu, poller, ports, next_port: 0, cursor, start: Nanos(0), tally })
+        Ok(Lane { setup, cpu, poller, ports, next_port: 0, cursor, start: Nanos(0), is_filled: true, tally })
     }
 
     /// Asks as `drive` allows, from `start` on, until all is answered or given up.
@@ -139,6 +151,7 @@ impl<'a> Lane<'a> {
                 Drive::Ramp(due) => self.ask_due(due, &mut batch)?,
             };
             if !more && self.in_flight() == 0 {
+                self.conclude();
                 return Ok(self);
             }
             let idle = match drive {
@@ -146,11 +159,35 @@ impl<'a> Lane<'a> {
                     self.nap(due);
                     Duration::ZERO
                 }
+                Drive::Closed { .. } if more && !self.is_filled => Duration::ZERO,
                 _ => IDLE,
             };
+            // What arrived before this moment is read first.
+            let now = clock::now();
             self.take(idle, &mut batch)?;
-            self.give_up();
+            self.give_up(now);
+            if let Some(error) = self.is_unreachable(now) {
+                return Err(error);
+            }
         }
+    }
+
+    /// What only the sockets know.
+    fn conclude(&mut self) {
+        for port in &self.ports {
+            self.tally.client_drops += port.udp.as_ref().map_or(0, |(endpoint, _)| endpoint.drops());
+            self.tally.connections.failed += port.refused.0;
+        }
+    }
+
+    /// Why no connection could be made, if none could for as long as a query may take.
+    fn is_unreachable(&mut self, now: Nanos) -> Option<io::Error> {
+        let tried = self.setup.transport == Transport::Tcp && self.tally.connections.made == 0;
+        if !tried || now.since(self.start) < self.setup.timeout.max(Nanos::SECOND) {
+            return None;
+        }
+        let refused = self.ports.iter_mut().find_map(|port| port.refused.1.take());
+        Some(refused.unwrap_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no TCP connection could be made")))
     }
 
     fn in_flight(&self) -> usize {
@@ -169,14 +206,24 @@ impl<'a> Lane<'a> {
 
     /// Asks as much as there is room for; false when no more is to be asked.
     fn ask_all(&mut self, end: Option<Nanos>) -> bool {
-        let now = clock::now();
+        let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {
             return false;
         }
         let unix = unix_seconds();
         let mut more = true;
+        self.is_filled = true;
         for at in 0..self.ports.len() {
-            loop {
+            for asked in 1u64.. {
+                // A time for each group that leaves together; and answers must not wait until a large window is full.
+                if asked.is_multiple_of(GROUP) {
+                    self.flush(at);
+                    now = clock::now();
+                    if asked.is_multiple_of(BURST) {
+                        self.is_filled = false;
+                        break;
+                    }
+                }
                 match self.ask(at, now, unix) {
                     Ask::Asked => {}
                     Ask::NoRoom => break,
@@ -204,9 +251,14 @@ impl<'a> Lane<'a> {
             let late = now.since(self.start).since(due.next());
             // One group leaves together; looking at the clock for each would cost as much as sending it.
             let group = (until - due.asked).min(16);
+            let mut waits = false;
             for _ in 0..group {
-                ending = self.ask_one(due, now, unix);
-                if ending.is_some() {
+                match self.ask_one(due, now, unix) {
+                    Step::Asked => {}
+                    Step::Waits => waits = true,
+                    Step::Ends(why) => ending = Some(why),
+                }
+                if waits || ending.is_some() {
                     break;
                 }
                 note(&mut due.lateness, late);
@@ -217,6 +269,9 @@ impl<'a> Lane<'a> {
             }
             if due.asked % BURST < group {
                 self.take(Duration::ZERO, batch)?;
+            }
+            if waits {
+                break;
             }
         }
         let passed = clock::now().since(self.start);
@@ -230,8 +285,13 @@ impl<'a> Lane<'a> {
         if ending.is_none() && due.behind > 0 && behind > due.behind {
             ending = Some(Ending::Behind { queries: behind * due.of, rate: due.ramp.rate(passed) });
         }
-        if ending.is_none() && passed >= due.ramp.length() && due.asked >= due.count(due.ramp.length()) {
+        let left = due.count(due.ramp.length()).saturating_sub(due.asked);
+        if ending.is_none() && passed >= due.ramp.length() && left == 0 {
             ending = Some(Ending::Time);
+        }
+        if ending.is_none() && passed >= due.ramp.length() + Nanos::SECOND {
+            // There is no way for the rest.
+            ending = Some(Ending::Behind { queries: left * due.of, rate: due.ramp.rate(passed) });
         }
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
             // Who comes second ends because somebody else did.
@@ -246,22 +306,24 @@ impl<'a> Lane<'a> {
         Ok(true)
     }
 
-    /// Asks one question from the next port that has room; why there will be no more, if so.
-    fn ask_one(&mut self, due: &Due<'_>, now: Nanos, unix: u64) -> Option<Ending> {
+    /// Asks one question from the next port that has room.
+    fn ask_one(&mut self, due: &Due<'_>, now: Nanos, unix: u64) -> Step {
         if self.in_flight() >= due.outstanding {
-            return Some(Ending::Outstanding { queries: due.outstanding * due.of as usize });
+            return Step::Ends(Ending::Outstanding { queries: due.outstanding * due.of as usize });
         }
         for _ in 0..self.ports.len() {
             let at = self.next_port;
             self.next_port = (at + 1) % self.ports.len();
             match self.ask(at, now, unix) {
-                Ask::Asked => return None,
+                Ask::Asked => return Step::Asked,
                 Ask::NoRoom => {}
-                Ask::NoMore => return Some(Ending::NoMore { rate: due.ramp.rate(now.since(self.start)) }),
+                Ask::NoMore => return Step::Ends(Ending::NoMore { rate: due.ramp.rate(now.since(self.start)) }),
             }
         }
-        let queries = self.in_flight();
-        Some(if queries == 0 { Ending::Unreachable } else { Ending::Outstanding { queries } })
+        // Connections that are being made leave a backlog, which has its own limit.
+        let connecting = self.setup.transport == Transport::Tcp
+            && self.ports.iter().any(|port| port.stream.as_ref().is_none_or(|stream| !stream.is_open()));
+        if connecting { Step::Waits } else { Step::Ends(Ending::Outstanding { queries: self.in_flight() }) }
     }
 
     #[inline]
@@ -269,7 +331,8 @@ impl<'a> Lane<'a> {
         let Lane { setup, poller, ports, cursor, tally, start, .. } = self;
         let port = &mut ports[at];
         if port.flights.in_flight >= port.most
-            || setup.transport == Transport::Tcp && port.stream(setup, poller, now).is_none()
+            || setup.transport == Transport::Tcp
+                && !port.stream(setup, poller, now).is_some_and(|stream| stream.is_open())
         {
             return Ask::NoRoom;
         }
@@ -291,7 +354,7 @@ impl<'a> Lane<'a> {
         match (&mut port.udp, &mut port.stream) {
             (Some((endpoint, queue)), _) => {
                 if queue.is_full() {
-                    tally.counts.refused += queue.flush(endpoint).refused as u64;
+                    tally.refused(now.since(*start), queue.flush(endpoint).refused);
                 }
                 queue.push(None, |out| mac = write(out));
             }
@@ -300,13 +363,17 @@ impl<'a> Lane<'a> {
         }
         port.flights.enter(id, Flight { asked, sent: now, over_tcp }, mac);
         tally.sent(now.since(*start), octets);
+        tally.last_sent = now;
         Ask::Asked
     }
 
     fn flush(&mut self, at: usize) {
         let port = &mut self.ports[at];
         if let Some((endpoint, queue)) = &mut port.udp {
-            self.tally.counts.refused += queue.flush(endpoint).refused as u64;
+            let refused = queue.flush(endpoint).refused;
+            if refused > 0 {
+                self.tally.refused(clock::now().since(self.start), refused);
+            }
         }
         if let Some(stream) = &mut port.stream {
             // What is wrong with it is found when it is read.
@@ -317,6 +384,11 @@ impl<'a> Lane<'a> {
     /// Takes what has come, waiting for `idle` at the most.
     fn take(&mut self, idle: Duration, batch: &mut ReceiveBatch) -> io::Result<()> {
         let ready: Vec<usize> = self.poller.wait(idle)?.collect();
+        for at in 0..self.ports.len() {
+            if std::mem::take(&mut self.ports[at].has_more) && self.ports[at].stream.is_some() {
+                self.work(at);
+            }
+        }
         for token in ready {
             match port_of(token) {
                 (at, false) => self.drain(at, batch),
@@ -350,6 +422,7 @@ impl<'a> Lane<'a> {
                 return;
             }
         }
+        port.has_more = true;
     }
 
     /// Goes on with a port's connection.
@@ -370,16 +443,16 @@ impl<'a> Lane<'a> {
             tally.connected(now.since(*start), took);
         }
         if !news.closed {
+            port.has_more |= news.more;
             port.stream = Some(stream);
             return;
         }
         if was_open || news.connected.is_some() {
             tally.connections.closed += 1;
-            port.disconnect(now, true);
         } else {
             tally.connections.failed += 1;
-            port.disconnect(now, false);
         }
+        port.disconnect(now, stream.has_brought());
         // Nobody will answer what was asked on it.
         let gone = port.flights.drop_tcp();
         tally.connections.lost_with += gone;
@@ -387,9 +460,10 @@ impl<'a> Lane<'a> {
     }
 
     /// Gives up the queries that have waited for the timeout.
-    fn give_up(&mut self) {
-        let Some(moment) = clock::now().0.checked_sub(self.setup.timeout.0) else { return };
-        for port in &mut self.ports {
+    fn give_up(&mut self, now: Nanos) {
+        let Some(moment) = now.0.checked_sub(self.setup.timeout.0) else { return };
+        // Where there is more to read, the answer may be in it.
+        for port in self.ports.iter_mut().filter(|port| !port.has_more) {
             while port.flights.give_up(Nanos(moment)).is_some() {
                 self.tally.counts.add(Outcome::Lost);
             }
@@ -400,7 +474,6 @@ impl<'a> Lane<'a> {
 /// Asks a question again over the port's connection, because its answer came truncated.
 fn ask_over_tcp(setup: &Setup, poller: &Poller, port: &mut Port, tally: &mut Tally, id: u16, now: Nanos) {
     let Some(flight) = port.flights.get(id) else { return };
-    tally.retried += 1;
     let unix = unix_seconds();
     let write = |out: &mut Vec<u8>| {
         let from = out.len();
@@ -409,6 +482,7 @@ fn ask_over_tcp(setup: &Setup, poller: &Poller, port: &mut Port, tally: &mut Tal
     };
     // Without a connection it waits for its timeout, as any resolver's question does.
     let mac = port.stream(setup, poller, now).map(|stream: &mut Stream| {
+        tally.retried += 1;
         let mac = stream.push(write);
         let _ = stream.write();
         mac

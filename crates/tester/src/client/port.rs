@@ -11,7 +11,7 @@ use net::socket::Endpoint;
 use rand::seq::SliceRandom;
 use wire::tsig::Mac;
 
-use super::source::Asked;
+use super::source::{Asked, Source};
 use super::stream::Stream;
 use super::{Setup, Transport};
 
@@ -39,11 +39,14 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    fn new(most: usize, is_signed: bool) -> Flights {
-        // Ids at random, and as few as let each rest a while: a small table stays in the processor's cache.
+    fn new(most: usize, is_signed: bool, repeats: bool) -> Flights {
+        // Ids at random, and as few as let each rest a while: a small table stays in the processor's cache. Where the same
+        // question may come again soon, an old answer must not be taken for a new one: then all of them, in turn.
         let mut ids: Vec<u16> = (0..=u16::MAX).collect();
         ids.shuffle(&mut rand::rng());
-        ids.truncate((most * 4).next_power_of_two().clamp(256, 65_536));
+        if !repeats {
+            ids.truncate((most * 4).next_power_of_two().clamp(256, 65_536));
+        }
         Flights {
             by_id: vec![None; 65_536].into(),
             macs: vec![Mac::EMPTY; if is_signed { 65_536 } else { 0 }].into(),
@@ -136,7 +139,11 @@ pub(super) struct Port {
     pub(super) udp: Option<(Endpoint, SendQueue)>,
     pub(super) stream: Option<Stream>,
     /// Before this, no new connection.
-    pub(super) not_before: Nanos,
+    not_before: Nanos,
+    /// Connections that could not even be begun, and why the last one could not.
+    pub(super) refused: (u64, Option<io::Error>),
+    /// Whether its socket or stream had more than could be read in a turn.
+    pub(super) has_more: bool,
     local: Option<SocketAddr>,
     token: usize,
 }
@@ -168,11 +175,13 @@ impl Port {
             Ok((endpoint, if setup.offload { SendQueue::new() } else { SendQueue::without_offload() }))
         });
         Ok(Port {
-            flights: Flights::new(most, setup.form.key().is_some()),
+            flights: Flights::new(most, setup.form.key().is_some(), matches!(setup.source, Source::File(_))),
             most,
             udp: udp.transpose()?,
             stream: None,
             not_before: Nanos(0),
+            refused: (0, None),
+            has_more: false,
             // The companion of a UDP port takes whatever port there is.
             local: local.filter(|_| setup.transport == Transport::Tcp),
             token: at * 2 + 1,
@@ -184,16 +193,19 @@ impl Port {
         if self.stream.is_none() && now >= self.not_before {
             match Stream::begin(setup.server, self.local, setup.buffer, poller, self.token) {
                 Ok(stream) => self.stream = Some(stream),
-                Err(_) => self.not_before = now + RECONNECT,
+                Err(error) => {
+                    self.not_before = now + RECONNECT;
+                    self.refused = (self.refused.0 + 1, Some(error));
+                }
             }
         }
         self.stream.as_mut()
     }
 
     /// The connection is over.
-    pub(super) fn disconnect(&mut self, now: Nanos, was_open: bool) {
+    pub(super) fn disconnect(&mut self, now: Nanos, was_of_use: bool) {
         self.stream = None;
-        if !was_open {
+        if !was_of_use {
             self.not_before = now + RECONNECT;
         }
     }

@@ -110,8 +110,6 @@ pub enum Ending {
         /// The rate then, in queries per second.
         rate: f64,
     },
-    /// No connection could be made.
-    Unreachable,
     /// Another thread ended it.
     Other,
 }
@@ -200,7 +198,7 @@ impl RampResult {
 /// If there is no socket towards the server.
 pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResult, SocketError> {
     let failed = |source| SocketError { server: plan.setup.server, source };
-    let threads = plan.threads.clamp(1, plan.clients.max(1));
+    let threads = plan.threads.clamp(1, plan.clients.max(1)).min(plan.setup.source.count().max(1) as usize);
     let over = AtomicBool::new(false);
     let (mut lanes, mut first_port) = (Vec::new(), 0);
     for thread in 0..threads {
@@ -237,8 +235,7 @@ pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResul
         }
         lateness.add(&due.lateness).expect("a histogram that grows takes any other");
     }
-    tally.counts.sent -= tally.counts.refused;
-    tally.counts.lost -= tally.counts.refused;
+    tally.settle_refused();
     let buckets = buckets(&tally, plan.ramp, sending);
     Ok(RampResult { tally, ending, sending, total, buckets, lateness, began })
 }

@@ -12,6 +12,8 @@ use net::clock;
 use net::poller::Poller;
 use socket2::{Domain, Protocol, Socket, Type};
 
+/// So often is read in a row; then others have their turn.
+const READS: u32 = 16;
 /// How much is read at once.
 const READ: usize = 64 << 10;
 
@@ -23,6 +25,8 @@ pub(super) struct Stream {
     output: Vec<u8>,
     written: usize,
     input: Vec<u8>,
+    /// Whether it has brought anything.
+    brought: bool,
 }
 
 /// What a look at a connection found.
@@ -32,6 +36,8 @@ pub(super) struct News {
     pub(super) connected: Option<Nanos>,
     /// Whether it is over.
     pub(super) closed: bool,
+    /// Whether there may be more to read; nobody will be told of that.
+    pub(super) more: bool,
 }
 
 impl Stream {
@@ -61,7 +67,7 @@ impl Stream {
         }
         let socket = TcpStream::from(socket);
         poller.add_stream(&socket, token)?;
-        Ok(Stream { socket, begun, is_open: false, output: Vec::new(), written: 0, input: Vec::new() })
+        Ok(Stream { socket, begun, is_open: false, output: Vec::new(), written: 0, input: Vec::new(), brought: false })
     }
 
     /// Whether the server has taken it.
@@ -93,7 +99,7 @@ impl Stream {
             }
         }
         news.closed = self.write().is_err();
-        loop {
+        for _ in 0..READS {
             let filled = self.input.len();
             self.input.resize(filled + READ, 0);
             let read = self.socket.read(&mut self.input[filled..]);
@@ -110,6 +116,13 @@ impl Stream {
             }
             return news;
         }
+        news.more = true;
+        news
+    }
+
+    /// Whether it has brought a message.
+    pub(super) fn has_brought(&self) -> bool {
+        self.brought
     }
 
     /// Writes what waits, as far as the kernel takes it.
@@ -134,6 +147,7 @@ impl Stream {
         while let Some(head) = self.input[at..].first_chunk::<2>() {
             let len = usize::from(u16::from_be_bytes(*head));
             let Some(message) = self.input.get(at + 2..at + 2 + len) else { break };
+            self.brought = true;
             on_message(message);
             at += 2 + len;
         }

@@ -85,6 +85,10 @@ pub struct Tally {
     pub connections: Connections,
     /// How long connecting took, in ns.
     pub connecting: Histogram<u64>,
+    /// Datagrams that this host dropped because its own socket buffers were full.
+    pub client_drops: u64,
+    /// When the last query left (monotonic).
+    pub last_sent: Nanos,
     /// When the last answer came (monotonic).
     pub last_answer: Nanos,
     /// By the time when the queries left.
@@ -104,6 +108,8 @@ impl Tally {
             rtt: histogram(),
             connections: Connections::default(),
             connecting: histogram(),
+            client_drops: 0,
+            last_sent: Nanos(0),
             last_answer: Nanos(0),
             intervals: Vec::new(),
             width,
@@ -127,6 +133,14 @@ impl Tally {
         self.octets.0 += octets as u64;
         if let Some(interval) = self.interval(since_start) {
             interval.sent += 1;
+        }
+    }
+
+    /// The kernel refused queries that were just booked as sent.
+    pub(super) fn refused(&mut self, since_start: Nanos, queries: usize) {
+        self.counts.refused += queries as u64;
+        if let Some(interval) = self.interval(since_start) {
+            interval.sent = interval.sent.saturating_sub(queries as u64);
         }
     }
 
@@ -155,6 +169,13 @@ impl Tally {
         }
     }
 
+    /// What the kernel refused was waited for like the rest, and is no query that the server lost.
+    pub(super) fn settle_refused(&mut self) {
+        let counts = &mut self.counts;
+        counts.sent = counts.sent.saturating_sub(counts.refused);
+        counts.lost = counts.lost.saturating_sub(counts.refused);
+    }
+
     /// Adds what another lane counted.
     pub(super) fn merge(&mut self, other: &Tally) {
         self.counts.merge(&other.counts);
@@ -171,6 +192,8 @@ impl Tally {
         mine.failed += theirs.failed;
         mine.closed += theirs.closed;
         mine.lost_with += theirs.lost_with;
+        self.client_drops += other.client_drops;
+        self.last_sent = self.last_sent.max(other.last_sent);
         self.last_answer = self.last_answer.max(other.last_answer);
         if self.intervals.len() < other.intervals.len() {
             self.intervals.resize_with(other.intervals.len(), Interval::default);
