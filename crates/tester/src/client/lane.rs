@@ -182,8 +182,11 @@ impl<'a> Lane<'a> {
 
     /// Why no connection could be made, if none could for as long as a query may take.
     fn is_unreachable(&mut self, now: Nanos) -> Option<io::Error> {
-        let tried = self.setup.transport == Transport::Tcp && self.tally.connections.made == 0;
-        if !tried || now.since(self.start) < self.setup.timeout.max(Nanos::SECOND) {
+        if self.setup.transport != Transport::Tcp || self.tally.connections.made > 0 {
+            return None;
+        }
+        let first = self.ports.iter().filter_map(|port| port.first_try).min()?;
+        if now.since(first) < self.setup.timeout.max(Nanos::SECOND) {
             return None;
         }
         let refused = self.ports.iter_mut().find_map(|port| port.refused.1.take());

@@ -140,6 +140,8 @@ pub(super) struct Port {
     pub(super) stream: Option<Stream>,
     /// Before this, no new connection.
     not_before: Nanos,
+    /// When a connection was tried for the first time.
+    pub(super) first_try: Option<Nanos>,
     /// Connections that could not even be begun, and why the last one could not.
     pub(super) refused: (u64, Option<io::Error>),
     /// Whether its socket or stream had more than could be read in a turn.
@@ -180,6 +182,7 @@ impl Port {
             udp: udp.transpose()?,
             stream: None,
             not_before: Nanos(0),
+            first_try: None,
             refused: (0, None),
             has_more: false,
             // The companion of a UDP port takes whatever port there is.
@@ -191,6 +194,7 @@ impl Port {
     /// The connection, begun if there is none; `None` while there can be none.
     pub(super) fn stream(&mut self, setup: &Setup, poller: &Poller, now: Nanos) -> Option<&mut Stream> {
         if self.stream.is_none() && now >= self.not_before {
+            self.first_try.get_or_insert(now);
             match Stream::begin(setup.server, self.local, setup.buffer, poller, self.token) {
                 Ok(stream) => self.stream = Some(stream),
                 Err(error) => {
