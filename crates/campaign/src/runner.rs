@@ -42,6 +42,8 @@ const FOR_LOOKING: u64 = 256;
 const SLACK: Nanos = Nanos::from_millis(200);
 /// Between two looks at who takes part in a trial.
 const LOOK: Duration = Duration::from_millis(100);
+/// So much is written to see whether there is room.
+const PROBE: usize = 16 << 10;
 /// A trial's result is not longer than this.
 const RESULT: u64 = 1 << 20;
 /// Below this share of the expected AAAA queries at AuthDNS, a DUT has answered new names without asking.
@@ -75,6 +77,8 @@ pub enum CampaignError {
         rate: Qps,
         /// What it said.
         why: String,
+        /// Whether that is the plan's fault.
+        is_usage: bool,
     },
     /// The user wants to stop.
     #[error("interrupted; `dns64bench campaign resume` goes on")]
@@ -266,7 +270,14 @@ impl Run<'_> {
             ready.next_name += used;
             let before = ready.auth.queries()?;
             let numa_before = self.world.dut.numa()?;
-            let seen = self.trial(ready, &plan, death == DEATHS)?;
+            let seen = match self.trial(ready, &plan, death == DEATHS) {
+                // Where the disk is full, that is what noting it says.
+                Err(error @ CampaignError::Trial { .. }) => {
+                    self.mishap(&step.point, &error.to_string(), String::new())?;
+                    return Err(error);
+                }
+                seen => seen?,
+            };
             let (trial, cpu) = match seen {
                 Seen::Ended(trial, cpu) => (*trial, cpu),
                 Seen::Died(how) => {
@@ -317,7 +328,7 @@ impl Run<'_> {
         let has = names.count() - first;
         let why =
             format!("it needs {used} names, [auth] names = \"{names}\" has {has} for a search; give a larger block");
-        Err(CampaignError::Trial { rate: step.rate, why })
+        Err(CampaignError::Trial { rate: step.rate, why, is_usage: true })
     }
 
     /// The block of the trials' names, and the position of the first.
@@ -414,7 +425,9 @@ impl Run<'_> {
             let started = site.dut.as_ref().expect("started above");
             let ended = started.ended()?;
             let is_late = Instant::now() > give_up;
-            if let Some(error) = refused.take().filter(|_| is_late) {
+            if let Some(error) = refused.take() {
+                // The tester cannot even ask; see `measure`.
+                self.mishap(point, &error.to_string(), String::new())?;
                 return Err(error);
             }
             if ended.is_some() || is_late {
@@ -493,9 +506,11 @@ impl Run<'_> {
         match serde_json::from_str::<TrialResult>(&text) {
             Ok(trial) => Ok(Seen::Ended(Box::new(trial), cpu)),
             Err(e) => {
-                let (how, told) = (ended.how, measurer.log_tail());
-                let why = format!("dns64bench measure ended with {how}, its result is no trial ({e}): {told}");
-                Err(CampaignError::Trial { rate: plan.rate, why })
+                let (how, told) = (&ended.how, measurer.log_tail());
+                // A full disk keeps the reason from being written down; whoever writes next is told.
+                let full = machine.write(output, &" ".repeat(PROBE)).err().map_or(String::new(), |e| format!("; {e}"));
+                let why = format!("dns64bench measure ended with {how}, its result is no trial ({e}): {told}{full}");
+                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.how == "exit status: 2" })
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What is printed, and with which status the program ends.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use campaign::environment::Environment;
@@ -44,7 +45,8 @@ impl Failure {
                 text = format!("{text}: {cause}");
             }
         }
-        eprintln!("dns64bench: {text}");
+        // A log on a full disk takes nothing; the status says enough then.
+        let _ = writeln!(std::io::stderr(), "dns64bench: {text}");
         ExitCode::from(self.status)
     }
 }
@@ -81,8 +83,10 @@ struct WithEnvironment<'a, T> {
 /// Prints exactly one JSON object on standard output.
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
     let object = WithEnvironment { result, environment: Environment::observe() };
-    println!("{}", serde_json::to_string_pretty(&object).map_err(Failure::environment)?);
-    Ok(())
+    let text = serde_json::to_string_pretty(&object).map_err(Failure::environment)?;
+    let failed = |e: std::io::Error| Failure::environment(anyhow::anyhow!("cannot write the result: {e}"));
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(failed)
 }
 
 /// The status that a verdict asks for.

@@ -74,7 +74,7 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     }
     let mut terminal = Terminal::new(plan, &done, quiet, interrupted);
     let archive = runner::run(plan, archive, done, &mut terminal).map_err(|error| match error {
-        CampaignError::Trial { .. } => Failure::usage(error),
+        CampaignError::Trial { is_usage: true, .. } => Failure::usage(error),
         _ => Failure::environment(error),
     })?;
     terminal.bar.finish_and_clear();
