@@ -27,7 +27,7 @@ use crate::host::{HostError, Running};
 use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
 use crate::results;
-use crate::site::{Auth, Dut, START, SiteError, auth_version, version_of};
+use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
 use crate::world::{World, WorldError};
 
 /// How often a trial is repeated because the DUT died or hung in it; then its result stands.
@@ -122,6 +122,11 @@ pub fn run(
             Err(CampaignError::Site(SiteError::Host(error))) => return Err(error.into()),
             Err(CampaignError::Site(SiteError::Archive(error))) => return Err(error.into()),
             Err(CampaignError::Site(error)) if point.dut().is_some() => run.give_up(&point, &error)?,
+            Err(error @ CampaignError::Trial { .. }) => {
+                // Where the disk is full, that is what noting it says.
+                run.mishap(&point, &error.to_string(), String::new())?;
+                return Err(error);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -270,15 +275,7 @@ impl Run<'_> {
             ready.next_name += used;
             let before = ready.auth.queries()?;
             let numa_before = self.world.dut.numa()?;
-            let seen = match self.trial(ready, &plan, death == DEATHS) {
-                // Where the disk is full, that is what noting it says.
-                Err(error @ CampaignError::Trial { .. }) => {
-                    self.mishap(&step.point, &error.to_string(), String::new())?;
-                    return Err(error);
-                }
-                seen => seen?,
-            };
-            let (trial, cpu) = match seen {
+            let (trial, cpu) = match self.trial(ready, &plan, death == DEATHS)? {
                 Seen::Ended(trial, cpu) => (*trial, cpu),
                 Seen::Died(how) => {
                     let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
@@ -419,30 +416,16 @@ impl Run<'_> {
         let conditions = if let Point::Search(conditions) = point { conditions } else { &worst };
         let cpus = self.plan.cpus_of(conditions);
         site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, cpus)?);
-        let give_up = Instant::now() + START;
-        let mut refused = None;
-        while !self.answers(&mut site, point, &mut refused)? {
-            let started = site.dut.as_ref().expect("started above");
-            let ended = started.ended()?;
-            let is_late = Instant::now() > give_up;
-            if let Some(error) = refused.take() {
-                // The tester cannot even ask; see `measure`.
-                self.mishap(point, &error.to_string(), String::new())?;
-                return Err(error);
-            }
-            if ended.is_some() || is_late {
-                let why = ended.unwrap_or("it does not answer".to_owned());
-                return Err(SiteError::not_started(dut.name(), &why, started.log_tail()).into());
-            }
-            thread::sleep(Duration::from_millis(100));
+        if let Some(started) = &site.dut {
+            started.wait_until(dut.name(), &mut || self.answers(&site, point))?;
         }
         Ok(site)
     }
 
     /// Whether the DUT answers again after it has lost queries; an overloaded one may need a moment.
-    fn comes_back(&self, site: &mut Site, point: &Point) -> Result<bool, CampaignError> {
+    fn comes_back(&self, site: &Site, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + COMES_BACK;
-        while !self.answers(site, point, &mut None)? {
+        while !self.answers(site, point)? {
             if Instant::now() > give_up {
                 return Ok(false);
             }
@@ -450,13 +433,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Whether the DUT answers a few names right, which no trial asks for. Why that could not be found out goes to `refused`.
-    fn answers(
-        &self,
-        site: &mut Site,
-        point: &Point,
-        refused: &mut Option<CampaignError>,
-    ) -> Result<bool, CampaignError> {
+    /// Whether the DUT answers a few names right, which no trial asks for.
+    fn answers(&self, site: &Site, point: &Point) -> Result<bool, CampaignError> {
         let step = Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe };
         let (mut plan, _) = self.trial_plan(&step, 0);
         if self.plan.auth.driver == authority::Kind::Dns64bench {
@@ -464,19 +442,14 @@ impl Run<'_> {
         }
         (plan.cached_share, plan.duration) = (Share::ZERO, Nanos::from_millis(100));
         plan.timeout = Nanos::from_millis(500);
-        match self.trial(site, &plan, false) {
-            Ok(Seen::Ended(trial, _)) => Ok(trial.counts.valid > 0),
-            Ok(Seen::Died(_)) => Ok(false),
-            Err(error @ (CampaignError::Host(_) | CampaignError::Interrupted)) => Err(error),
-            Err(error) => {
-                *refused = Some(error);
-                Ok(false)
-            }
-        }
+        Ok(match self.trial(site, &plan, false)? {
+            Seen::Ended(trial, _) => trial.counts.valid > 0,
+            Seen::Died(_) => false,
+        })
     }
 
     /// Runs `dns64bench measure` and watches the servers meanwhile. A death of the DUT ends it at once, unless `to_the_end`.
-    fn trial(&self, site: &mut Site, plan: &TrialPlan, to_the_end: bool) -> Result<Seen, CampaignError> {
+    fn trial(&self, site: &Site, plan: &TrialPlan, to_the_end: bool) -> Result<Seen, CampaignError> {
         let machine = &self.world.tester;
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;

@@ -17,7 +17,9 @@ use crate::plan::{DutPlan, Plan};
 use crate::world::World;
 
 /// How long a server may take until it answers; zones of millions of names take their time.
-pub const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(60);
+/// How long a zone file of all names may take to be written.
+const WRITE: Duration = Duration::from_secs(600);
 /// How many AuthDNS were started.
 static STARTS: AtomicU32 = AtomicU32::new(0);
 /// Between two looks at a server that starts.
@@ -59,6 +61,16 @@ impl SiteError {
         SiteError::NotStarted { name: name.into(), why: why.to_string(), log }
     }
 
+    /// With what a command said about a server that did not start.
+    fn said_by(self, said: &str) -> SiteError {
+        match self {
+            SiteError::NotStarted { name, why, log } => {
+                SiteError::NotStarted { name, why, log: format!("{log}\n{said}").trim().to_owned() }
+            }
+            other => other,
+        }
+    }
+
     /// What the host refused to do for a server is about the server; that the host is gone is not.
     fn of(name: &str) -> impl Fn(HostError) -> SiteError {
         move |error| match error {
@@ -92,14 +104,8 @@ impl Auth {
             authority::Kind::Dns64bench => Auth::ours(world, plan, listen, aaaa),
             other => Auth::other(other, world, plan, archive, listen, aaaa),
         }?;
-        let give_up = Instant::now() + START;
-        while !auth.is_ready(&world.auth, listen)? {
-            let ended = auth.process.ended(LOOK)?;
-            if ended.is_some() || Instant::now() > give_up {
-                let why = ended.map_or("it does not answer".into(), |ended| ended.how);
-                return Err(SiteError::not_started(name, &why, auth.process.log_tail()));
-            }
-        }
+        let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
+        wait_until_ready(name, &mut || auth.is_ready(&world.auth, listen), &ended, &|| auth.process.log_tail())?;
         Ok(auth)
     }
 
@@ -147,7 +153,7 @@ impl Auth {
         ]
         .map(str::to_owned)
         .into();
-        let (written, told) = machine.run(&machine.ours(&zone)).map_err(&refused)?;
+        let (written, told) = machine.run(&machine.ours(&zone), WRITE).map_err(&refused)?;
         if !written {
             return Err(SiteError::not_started(name, &"its zone file could not be written", told));
         }
@@ -225,34 +231,40 @@ impl Dut {
         let stop = setting.fill(&dut.custom.clone().unwrap_or_default().stop);
         if !stop.is_empty() {
             // What an earlier run that was killed left behind would answer in its place, from a full cache.
-            machine.run(&stop).map_err(&refused)?;
+            machine.run(&stop, START).map_err(&refused)?;
         }
         let words = dut.driver.command(&setting, &program_of(machine, dut)?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let custom = dut.custom.clone().unwrap_or_default();
         let mut started = Dut { cpu_ids: vec![process.id()], process, stop };
-        started.wait_ready(name, &setting.fill(&custom.ready))?;
+        let ready = setting.fill(&custom.ready);
+        if !ready.is_empty() {
+            let mut told = String::new();
+            let mut is_ready = || -> Result<bool, SiteError> {
+                let (is_ready, said) = machine.run(&ready, START).map_err(&refused)?;
+                told = said;
+                Ok(is_ready)
+            };
+            let waited = started.wait_until(name, &mut is_ready);
+            waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))?;
+        }
         if !custom.cpu_pids.is_empty() {
-            let (_, printed) = machine.run(&setting.fill(&custom.cpu_pids)).map_err(&refused)?;
+            let (_, printed) = machine.run(&setting.fill(&custom.cpu_pids), START).map_err(&refused)?;
             started.cpu_ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         }
         Ok(started)
     }
 
-    /// Asks the plan's own command until it says that the server is ready.
-    fn wait_ready(&mut self, name: &str, ready: &[String]) -> Result<(), SiteError> {
-        let give_up = Instant::now() + START;
-        while !ready.is_empty() {
-            let (is_ready, told) = self.process.machine().run(ready).map_err(SiteError::of(name))?;
-            if is_ready {
-                return Ok(());
-            }
-            if Instant::now() > give_up {
-                return Err(SiteError::not_started(name, &"its ready command never succeeded", told));
-            }
-            thread::sleep(LOOK);
-        }
-        Ok(())
+    /// Waits until `is_ready` says so, which asks the server or, for the plan's own, its command.
+    ///
+    /// # Errors
+    /// If it ends before, or takes too long.
+    pub fn wait_until<E: From<SiteError>>(
+        &self,
+        name: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, E>,
+    ) -> Result<(), E> {
+        wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &|| self.log_tail())
     }
 
     /// How it ended, if it has.
@@ -283,9 +295,28 @@ impl Drop for Dut {
     fn drop(&mut self) {
         if !self.stop.is_empty() {
             // What it says is in its log; what is left of it is ended with its process.
-            let _ = self.process.machine().run(&self.stop);
+            let _ = self.process.machine().run(&self.stop, START);
         }
     }
+}
+
+/// Looks at a server that starts until `is_ready`; an error if it ends before, or takes longer than [`START`].
+fn wait_until_ready<E: From<SiteError>>(
+    name: &str,
+    is_ready: &mut dyn FnMut() -> Result<bool, E>,
+    ended: &dyn Fn() -> Result<Option<String>, SiteError>,
+    log: &dyn Fn() -> String,
+) -> Result<(), E> {
+    let give_up = Instant::now() + START;
+    while !is_ready()? {
+        let ended = ended()?;
+        if ended.is_some() || Instant::now() > give_up {
+            let why = ended.unwrap_or_else(|| format!("it is not ready after {} s", START.as_secs()));
+            return Err(SiteError::not_started(name, &why, log()).into());
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Where a server's program is on a host.
@@ -318,7 +349,7 @@ pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError>
     if words.is_empty() || dut.driver != Kind::Custom && asked.is_empty() {
         return Ok("unknown".into());
     }
-    let printed = machine.run(&words).map(|(_, printed)| printed).unwrap_or_default();
+    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
     Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
 }
 
@@ -334,7 +365,7 @@ pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError>
     let program = program(machine, kind.name(), plan.auth.program.as_deref(), kind.program())?;
     let words: Vec<String> =
         std::iter::once(program).chain(kind.version_arguments().iter().map(|&w| w.to_owned())).collect();
-    let printed = machine.run(&words).map(|(_, printed)| printed).unwrap_or_default();
+    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
     Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 use crate::archive::{Archive, ArchiveError};
-use crate::host::{HostError, Machine, agent_here, agent_over_ssh, shell_over_ssh};
+use crate::host::{HostError, Machine, agent_here, over_ssh};
 use crate::lab::{self, Host, LabError};
 use crate::plan::{Plan, SshHost, Topology};
 
@@ -76,8 +76,7 @@ impl World {
                 let far = Path::new(".cache/dns64bench").join(archive.far_name()?);
                 let machine = |host, at: &Option<SshHost>| match at {
                     None => here(host, false),
-                    Some(at) if at.agent => agent_over_ssh(at, config, &far, run_folder),
-                    Some(at) => shell_over_ssh(at, config, &far, run_folder),
+                    Some(at) => over_ssh(at, config, &far, run_folder),
                 };
                 [machine(Host::Tester, &ssh.tester)?, machine(Host::Dut, &ssh.dut)?, machine(Host::Auth, &ssh.auth)?]
             }

@@ -80,9 +80,14 @@ impl Agent {
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
             Request::Find { program } => Reply::Found(dut::find(&program)),
             Request::Run { words } => {
-                let output = command(&words, &[])?.stdin(Stdio::null()).output()?;
-                let both = [output.stdout, output.stderr].concat();
-                Reply::Ran { success: output.status.success(), output: String::from_utf8_lossy(&both).into_owned() }
+                // A file, because what the command leaves running may keep a pipe open for ever.
+                let mut file = tempfile::tempfile()?;
+                let (out, err) = (file.try_clone()?, file.try_clone()?);
+                let status = command(&words, &[])?.stdin(Stdio::null()).stdout(out).stderr(err).status()?;
+                let mut output = Vec::new();
+                file.rewind()?;
+                file.read_to_end(&mut output)?;
+                Reply::Ran { success: status.success(), output: String::from_utf8_lossy(&output).into_owned() }
             }
             Request::Start { words, cpus, log, output } => {
                 let output = output.map(|path| File::create(self.file(&path)?)).transpose()?;

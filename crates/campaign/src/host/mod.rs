@@ -25,8 +25,7 @@ use tester::authdns::counters::AuthCounters;
 use crate::archive::Numa;
 use crate::environment::Environment;
 
-pub use pipe::{agent_here, agent_over_ssh};
-pub use shell::shell_over_ssh;
+pub use pipe::{agent_here, over_ssh};
 
 /// How much of a log is quoted when its server has died.
 const TAIL: u64 = 2_000;
@@ -214,8 +213,6 @@ pub struct Machine {
     host: Rc<str>,
     link: Rc<RefCell<Box<dyn Link>>>,
     greeting: Rc<Greeting>,
-    /// Whether it has a dns64bench.
-    is_agent: bool,
     /// The run folder, if the host's own folder is another one.
     copies: Option<Rc<Path>>,
 }
@@ -224,11 +221,6 @@ impl Machine {
     /// What it said first; a host without dns64bench has the facts that a shell can find.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
-    }
-
-    /// Whether it has a dns64bench.
-    pub fn is_agent(&self) -> bool {
-        self.is_agent
     }
 
     /// The host's folder for `path`, which is below the run folder.
@@ -291,12 +283,21 @@ impl Machine {
         }
     }
 
-    /// Runs a command that ends soon: whether its status was 0, and what it printed.
+    /// Runs a command that ends by itself, or is ended after `limit`: whether its status was 0, and what it printed.
     ///
     /// # Errors
     /// If the host is gone or cannot.
-    pub fn run(&self, words: &[String]) -> Result<(bool, String), HostError> {
-        match self.ask(&format!("run {}", words.join(" ")), &Request::Run { words: words.into() })? {
+    pub fn run(&self, words: &[String], limit: Duration) -> Result<(bool, String), HostError> {
+        let what = format!("run {}", words.join(" "));
+        let (program, arguments) = words.split_first().map_or(("", words), |(first, rest)| (first.as_str(), rest));
+        let Some(program) = self.find(Path::new(program))? else {
+            let why = format!("there is no program {program:?}");
+            return Err(HostError::Refused { host: self.host.to_string(), what, why });
+        };
+        // Who does not heed SIGTERM gets SIGKILL, with its process group.
+        let seconds = limit.as_secs().max(1).to_string();
+        let bounded = ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
+        match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat() })? {
             Reply::Ran { success, output } => Ok((success, output)),
             other => Err(self.unexpected(&other)),
         }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Greeting, HostError, Link, Machine, Reply, Request};
+use super::{Greeting, HostError, Link, Machine, Reply, Request, shell};
 use crate::lab::Host;
 use crate::plan::SshHost;
 
@@ -107,28 +107,27 @@ pub fn agent_here(host: Host, in_lab: bool, run_folder: &Path) -> Result<Machine
     greeted(&name, command, None)
 }
 
-/// The agent of another host, over the user's ssh; it works in `folder` there, below the user's own, and what matters of it is
-/// copied into the run folder.
+/// Another host, over the user's ssh: its agent, or its shell where the plan says that it has no dns64bench. It works in
+/// `folder` there, below the user's own, and what matters of it is copied into the run folder.
 ///
 /// # Errors
-/// If there is no way there, or no agent of our version.
-pub fn agent_over_ssh(
-    at: &SshHost,
-    config: Option<&Path>,
-    folder: &Path,
-    run_folder: &Path,
-) -> Result<Machine, HostError> {
-    let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
-    let words = [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()]
-        .map(super::shell::quoted);
+/// If there is no way there, or no agent of our version, or no shell.
+pub fn over_ssh(at: &SshHost, config: Option<&Path>, folder: &Path, run_folder: &Path) -> Result<Machine, HostError> {
     let mut command = ssh(&at.host, config);
+    if !at.agent {
+        command.arg("exec sh");
+        return shell::greeted(&at.host, command, folder, Some(run_folder));
+    }
+    let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
+    let words =
+        [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()].map(shell::quoted);
     command.arg(words.join(" "));
     greeted(&at.host, command, Some(run_folder))
 }
 
 /// The system's ssh to a host, with the user's keys and configuration. It never asks, and notices within 15 s that the
 /// connection is dead.
-pub(super) fn ssh(destination: &str, config: Option<&Path>) -> Command {
+fn ssh(destination: &str, config: Option<&Path>) -> Command {
     let mut command = Command::new("ssh");
     if let Some(config) = config {
         command.arg("-F").arg(config);
@@ -156,7 +155,6 @@ fn greeted(host: &str, command: Command, copies: Option<&Path>) -> Result<Machin
         host: host.into(),
         link: Rc::new(RefCell::new(Box::new(AgentLink(pipe)))),
         greeting: Rc::new(greeting),
-        is_agent: true,
         copies: copies.map(Into::into),
     })
 }

@@ -7,16 +7,16 @@ use std::process::Command;
 use std::rc::Rc;
 
 use super::agent::numa;
-use super::pipe::{Pipe, ssh};
+use super::pipe::Pipe;
 use super::{Ended, Greeting, HostError, Link, Machine, Reply, Request};
 use crate::environment::{Environment, Finding};
-use crate::plan::SshHost;
 use crate::process::family_seconds;
 
 /// Ends the output of every command, with its status.
 const MARK: &str = "dns64bench-status";
 
-/// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection is gone.
+/// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection is gone. `born`: when a process
+/// started, in ticks since boot. `note`: keeps that for a later run, should this shell not live to see the end.
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
 end() {
@@ -24,10 +24,20 @@ end() {
   while alive "$1" && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done
   kill -KILL "-$1" 2>/dev/null
 }
-end_all() { for p in $started; do end "$p"; done; }
+end_all() { for p in $started; do end "$p"; done; rm -f running; }
+born() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+note() { echo "$1 $(born "$1")" >> running; }
 started=
 trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
+"#;
+
+/// Ends what an earlier run noted: only processes with the id *and* the start time of then.
+const END_LEFT_OVER: &str = r#"
+if [ -e running ]; then
+  while read -r p t; do [ -n "$t" ] && [ "$(born "$p")" = "$t" ] && end "$p"; done < running
+  rm -f running
+fi
 "#;
 
 /// A word as the shell reads it back.
@@ -89,8 +99,8 @@ impl Link for ShellLink {
                 let output = output.as_ref().map_or_else(|| format!(">>{log}"), |output| format!(">{}", path(output)));
                 // In a group of its own, which ends with it.
                 let words = quoted_all(words);
-                let start =
-                    format!("setsid {pin}{words} {output} 2>>{log} </dev/null & started=\"$started $!\"; echo $!");
+                let start = format!("setsid {pin}{words} {output} 2>>{log} </dev/null &");
+                let start = format!("{start} started=\"$started $!\"; note $!; echo $!");
                 (format!("mkdir -p {folder}; {start}"), |text| match text.trim().parse() {
                     Ok(id) => Reply::Started(id),
                     Err(_) => Reply::Refused(text.into()),
@@ -128,28 +138,22 @@ impl Link for ShellLink {
     }
 }
 
-/// A host that has ssh and a shell only.
+/// A host that has a shell only, at the other end of `command`; `copies` is the run folder, if that is not the host's own.
 ///
 /// # Errors
 /// If there is no way there, or no shell.
-pub fn shell_over_ssh(
-    at: &SshHost,
-    config: Option<&Path>,
+pub(super) fn greeted(
+    host: &str,
+    command: Command,
     folder: &Path,
-    run_folder: &Path,
+    copies: Option<&Path>,
 ) -> Result<Machine, HostError> {
-    let mut command = ssh(&at.host, config);
-    command.arg("exec sh");
-    greeted(&at.host, command, folder, Some(run_folder))
-}
-
-fn greeted(host: &str, command: Command, folder: &Path, copies: Option<&Path>) -> Result<Machine, HostError> {
     let unreachable = |why: String| HostError::Unreachable { host: host.into(), why };
     let mut link = ShellLink(Pipe::open(command).map_err(unreachable)?);
     let place = quoted(&folder.to_string_lossy());
     let facts = "pwd; cat /proc/sys/kernel/hostname /proc/version; sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; \
                  nproc; sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo";
-    let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {facts}; }}");
+    let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; }}");
     let (status, text) = link.run(&script).map_err(unreachable)?;
     let lines: Vec<&str> = text.lines().collect();
     if status != 0 || lines.len() < 3 {
@@ -173,7 +177,6 @@ fn greeted(host: &str, command: Command, folder: &Path, copies: Option<&Path>) -
         host: host.into(),
         link: Rc::new(RefCell::new(Box::new(link))),
         greeting: Rc::new(greeting),
-        is_agent: false,
         copies: copies.map(Into::into),
     })
 }
@@ -189,6 +192,8 @@ mod tests {
         greeted("here", command, Path::new("work"), None).unwrap()
     }
 
+    const SOON: Duration = Duration::from_secs(30);
+
     fn words(script: &str) -> Vec<String> {
         ["sh", "-c", script].map(str::to_owned).to_vec()
     }
@@ -202,7 +207,11 @@ mod tests {
         machine.write(Path::new("a/b c"), "it's\n'quoted' $x \\n\n").unwrap();
         assert_eq!(machine.read(Path::new("a/b c"), 100).unwrap(), "it's\n'quoted' $x \\n\n");
         assert_eq!(machine.read(Path::new("none"), 100).unwrap(), "");
-        assert_eq!(machine.run(&words("echo a; echo b >&2; exit 4")).unwrap(), (false, "a\nb\n".into()));
+        assert_eq!(machine.run(&words("echo a; echo b >&2; exit 4"), SOON).unwrap(), (false, "a\nb\n".into()));
+        let hanging = machine.run(&words("echo begun; exec sleep 1000"), Duration::from_secs(1)).unwrap();
+        assert_eq!(hanging, (false, "begun\n".into()));
+        let missing = machine.run(&["no-such-program".to_owned()], SOON);
+        assert!(matches!(missing, Err(HostError::Refused { why, .. }) if why.contains("no-such-program")));
         assert!(machine.find(Path::new("sh")).unwrap().is_some());
         assert_eq!(machine.find(Path::new("no-such-program")).unwrap(), None);
         assert!(matches!(machine.answers("127.0.0.1:53".parse().unwrap()), Err(HostError::Refused { .. })));
@@ -226,6 +235,18 @@ mod tests {
     fn runs(id: u32) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    }
+
+    #[test]
+    fn what_a_shell_could_not_end_the_next_one_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let lost = shell(folder.path());
+        let sleeping = lost.start(&words("sleep 1000"), &[], Path::new("log"), None).unwrap();
+        let id = sleeping.id();
+        // The first one still waits for a connection that has gone silent.
+        assert!(runs(id));
+        shell(folder.path());
+        assert!(!runs(id));
     }
 
     #[test]

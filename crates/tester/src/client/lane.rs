@@ -254,9 +254,15 @@ impl<'a> Lane<'a> {
             let late = now.since(self.start).since(due.next());
             // One group leaves together; looking at the clock for each would cost as much as sending it.
             let group = (until - due.asked).min(16);
+            let in_flight = self.in_flight();
             let mut waits = false;
-            for _ in 0..group {
-                match self.ask_one(due, now, unix) {
+            for more in 0..group as usize {
+                let step = if in_flight + more >= due.outstanding {
+                    Step::Ends(Ending::Outstanding { queries: due.outstanding * due.of as usize })
+                } else {
+                    self.ask_one(due, now, unix)
+                };
+                match step {
                     Step::Asked => {}
                     Step::Waits => waits = true,
                     Step::Ends(why) => ending = Some(why),
@@ -311,9 +317,6 @@ impl<'a> Lane<'a> {
 
     /// Asks one question from the next port that has room.
     fn ask_one(&mut self, due: &Due<'_>, now: Nanos, unix: u64) -> Step {
-        if self.in_flight() >= due.outstanding {
-            return Step::Ends(Ending::Outstanding { queries: due.outstanding * due.of as usize });
-        }
         for _ in 0..self.ports.len() {
             let at = self.next_port;
             self.next_port = (at + 1) % self.ports.len();
