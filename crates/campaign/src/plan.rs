@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use method::pacing::PacingLimits;
 use method::selftest::MIN_DELTA;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
@@ -177,6 +178,11 @@ pub struct Trial {
     /// How far from its time a query may leave so that it can leave together with others.
     #[serde(with = "humantime_serde")]
     pub max_burst: Duration,
+    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule.
+    pub window_limit: f64,
+    /// A trial is invalid if one query in a thousand leaves later than this.
+    #[serde(with = "humantime_serde")]
+    pub lateness_limit: Duration,
 }
 
 impl Default for Trial {
@@ -189,7 +195,17 @@ impl Default for Trial {
             threads: 1,
             source_ports: tester::measurer::plan::DEFAULT_SOURCE_PORTS,
             max_burst: Duration::from_micros(50),
+            window_limit: PacingLimits::default().window_100ms_pct,
+            lateness_limit: Duration::from_nanos(PacingLimits::default().lateness_p999.0),
         }
+    }
+}
+
+impl Trial {
+    /// Limits of the pacing audit.
+    pub fn pacing_limits(&self) -> PacingLimits {
+        let lateness_p999 = self.lateness_limit.into();
+        PacingLimits { window_100ms_pct: self.window_limit, lateness_p999, ..PacingLimits::default() }
     }
 }
 
@@ -396,6 +412,9 @@ impl Plan {
         let search = &self.search;
         if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
             return Err("[search]: min must not be above max, resolution and repeat be 1 at least".into());
+        }
+        if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
+            return Err(format!("[trial] window-limit = {} is no percentage above 0", self.trial.window_limit));
         }
         if self.trial.duration.is_zero() || self.trial.timeout.is_zero() || self.trial.threads == 0 {
             return Err("[trial]: duration, timeout and threads must be more than nothing".into());

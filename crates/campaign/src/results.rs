@@ -309,7 +309,10 @@ fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointRe
     }
     let blocked = found.iter().filter(|f| f.unmeasurable.is_some()).count();
     if blocked > 0 {
-        reasons.push(format!("in {blocked} searches the tester could not measure the next higher rate"));
+        reasons.push(format!(
+            "in {blocked} of {} searches the tester could not measure the next higher rate",
+            found.len()
+        ));
     }
     if let Some(allowed) = self_test_allows(plan, entries, point)
         && summary.median > allowed.0 as f64
@@ -460,6 +463,7 @@ fn noncompliance(plan: &Plan) -> Vec<String> {
     if plan.search.resolution > Qps(1) {
         points.push(format!("the resolution is {} queries/s, not 1", plan.search.resolution));
     }
+    points.extend(plan.trial.pacing_limits().noncompliance());
     match &plan.self_test {
         None => points.push("there is no self-test".into()),
         Some(test) if test.delta < method::selftest::MIN_DELTA => {

@@ -379,6 +379,7 @@ impl Run<'_> {
         plan.threads = t.threads;
         plan.source_ports = t.source_ports;
         plan.max_burst = t.max_burst.into();
+        plan.limits = t.pacing_limits();
         plan.cpus = self.plan.cpus.tester.iter().map(|&cpu| method::units::CpuId(cpu)).collect();
         match &step.point {
             Point::SelfTest => {
@@ -580,6 +581,8 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
     option("threads", plan.threads.to_string());
     option("source-ports", plan.source_ports.to_string());
     option("max-burst", time(plan.max_burst));
+    option("window-limit", plan.limits.window_100ms_pct.to_string());
+    option("lateness-limit", time(plan.limits.lateness_p999));
     option("offload", plan.offload.to_string());
     for prefix in &plan.prefixes {
         option("expect-prefix", prefix.to_string());

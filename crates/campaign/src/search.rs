@@ -117,11 +117,18 @@ impl SearchResult {
         let mut reasons = Vec::new();
         let open = repeats.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
         if open > 0 {
-            reasons.push(format!("{open} searches passed at the highest rate, {}", plan.range.max));
+            reasons.push(format!(
+                "{open} of {} searches passed at the highest rate, {}",
+                repeats.len(),
+                plan.range.max
+            ));
         }
         let blocked = repeats.iter().filter(|f| f.unmeasurable.is_some()).count();
         if blocked > 0 {
-            reasons.push(format!("in {blocked} searches the tester could not measure the next higher rate"));
+            reasons.push(format!(
+                "in {blocked} of {} searches the tester could not measure the next higher rate",
+                repeats.len()
+            ));
         }
         let allowed = plan.allowed();
         if let Some(allowed) = allowed

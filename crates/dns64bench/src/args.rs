@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use method::pacing::PacingLimits;
 use method::units::{CpuId, Qps, Share};
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
@@ -115,6 +116,12 @@ pub(crate) struct Traffic {
     /// How far from its time a query may leave so that it can leave together with others
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = humantime::parse_duration)]
     pub(crate) max_burst: Duration,
+    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule
+    #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage)]
+    pub(crate) window_limit: f64,
+    /// A trial is invalid if one query in a thousand leaves later than this
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = humantime::parse_duration)]
+    pub(crate) lateness_limit: Duration,
     /// Send queries that leave together from one port in one system call (UDP_SEGMENT) [default: yes; self-test: no]
     #[arg(long, value_name = "YES", action = clap::ArgAction::Set)]
     pub(crate) offload: Option<bool>,
@@ -468,6 +475,13 @@ fn parse_delay(text: &str) -> Result<DelayRange, String> {
     let (min, max) = text.split_once('-').unwrap_or((text, text));
     let range = DelayRange { min: time(min)?, max: time(max)? };
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
+}
+
+fn parse_percentage(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percentage) if percentage > 0.0 && percentage <= 100.0 => Ok(percentage),
+        _ => Err(format!("{text:?} is no percentage above 0")),
+    }
 }
 
 fn parse_fraction(text: &str) -> Result<f64, String> {

@@ -50,7 +50,11 @@ impl Traffic {
             },
             max_burst: self.max_burst.into(),
             offload: self.offload.unwrap_or(true),
-            limits: PacingLimits::default(),
+            limits: PacingLimits {
+                window_100ms_pct: self.window_limit,
+                lateness_p999: self.lateness_limit.into(),
+                ..PacingLimits::default()
+            },
             records: self.records.clone(),
             ..defaults
         }

@@ -10,6 +10,8 @@ use anyhow::Context;
 use campaign::journal::Journal;
 use campaign::search::{SearchError, SearchResult};
 use clap::Parser;
+use method::selftest::allowed_rate;
+use method::units::{Qps, Share};
 use net::socket::Endpoint;
 use serde::Serialize;
 
@@ -21,19 +23,23 @@ use crate::output::{Failure, Outcome, print_json, print_points, word};
 const FOR_RATE: &str = "2000";
 const SELF_TEST_TO: &str = "600000";
 /// Where the searches begin and end.
-const LOWEST: &str = "1000";
-const HIGHEST: &str = "400000";
+const LOWEST: Qps = Qps(1_000);
+const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: &str = "4000";
 const TRIAL: &str = "1s";
 const TIMEOUT: &str = "250ms";
+/// All share one host, and steps of the search are wider than this.
+const WINDOW_LIMIT: &str = "5";
+/// A host that is too busy for a rate is so the next time too.
+const INVALID_RETRIES: &str = "1";
 
 /// One of the things that are measured.
 struct Stage {
     /// What the table and the JSON call it.
     name: &'static str,
     meaning: &'static str,
-    aaaa_share: &'static str,
-    cached_share: &'static str,
+    aaaa_share: Share,
+    cached_share: Share,
     repeat: &'static str,
 }
 
@@ -41,22 +47,22 @@ const STAGES: [Stage; 3] = [
     Stage {
         name: "worst_case",
         meaning: "no AAAA records, nothing cached: two questions to AuthDNS for each query",
-        aaaa_share: "0",
-        cached_share: "0",
+        aaaa_share: Share::ZERO,
+        cached_share: Share::ZERO,
         repeat: "3",
     },
     Stage {
         name: "all_aaaa",
         meaning: "all names have AAAA records: one question, no translation",
-        aaaa_share: "1",
-        cached_share: "0",
+        aaaa_share: Share::ONE,
+        cached_share: Share::ZERO,
         repeat: "1",
     },
     Stage {
         name: "all_cached",
         meaning: "all names resolved before: no question, translation from the cache",
-        aaaa_share: "0",
-        cached_share: "1",
+        aaaa_share: Share::ZERO,
+        cached_share: Share::ONE,
         repeat: "1",
     },
 ];
@@ -101,7 +107,7 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
 }
 
 fn self_test() -> Result<SelfTestResult, Failure> {
-    let (_auth, address) = auth("1")?;
+    let (_auth, address) = auth(Share::ONE)?;
     let server = address.to_string();
     let typed = [
         "self-test",
@@ -113,6 +119,8 @@ fn self_test() -> Result<SelfTestResult, Failure> {
         SELF_TEST_TO,
         "--duration",
         TRIAL,
+        "--window-limit",
+        WINDOW_LIMIT,
         "--quiet",
     ];
     let Arguments { command: args::Command::SelfTest(self_test) } = parse(&typed)? else {
@@ -129,10 +137,16 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<Sea
     let server = dut_address.to_string();
     let journal = folder.path().join("journal.jsonl").to_string_lossy().into_owned();
     let passed = self_test.passed_rate.map(|rate| rate.to_string());
-    let mut typed = vec!["search", "--server", &server, "--min", LOWEST, "--max", HIGHEST];
+    // A trial that passed beyond what the tester can vouch for would say nothing more.
+    let allowed = |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
+    let max = self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST);
+    let [min, max] = [LOWEST, max].map(|rate| rate.to_string());
+    let mut typed = vec!["search", "--server", &server, "--min", &min, "--max", &max];
+    typed.extend(["--window-limit", WINDOW_LIMIT, "--invalid-retries", INVALID_RETRIES]);
     typed.extend(["--resolution", RESOLUTION, "--repeat", stage.repeat, "--pause", "150ms"]);
     typed.extend(["--duration", TRIAL, "--timeout", TIMEOUT, "--expect-prefix", "64:ff9b::/96"]);
-    typed.extend(["--aaaa-share", stage.aaaa_share, "--cached-share", stage.cached_share, "--journal", &journal]);
+    let [aaaa_share, cached_share] = [stage.aaaa_share, stage.cached_share].map(|share| share.to_string());
+    typed.extend(["--aaaa-share", &aaaa_share, "--cached-share", &cached_share, "--journal", &journal]);
     if let Some(passed) = &passed {
         typed.extend(["--self-test-passed", passed]);
     }
@@ -150,10 +164,11 @@ fn parse(typed: &[&str]) -> Result<Arguments, Failure> {
     Arguments::try_parse_from(["dns64bench"].iter().chain(typed)).map_err(Failure::usage)
 }
 
-fn auth(aaaa_share: &str) -> Result<(Server, SocketAddr), Failure> {
+fn auth(aaaa_share: Share) -> Result<(Server, SocketAddr), Failure> {
     let address = free_port()?;
     let listen = address.to_string();
-    let typed = ["auth", "--listen", &listen, "--aaaa-share", aaaa_share, "--threads", "1"];
+    let share = aaaa_share.to_string();
+    let typed = ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1"];
     Ok((Server::start(&typed, address)?, address))
 }
 

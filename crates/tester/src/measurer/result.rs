@@ -154,6 +154,7 @@ pub fn noncompliance(plan: &TrialPlan) -> Vec<String> {
     if plan.accept.0 < 1.0 {
         points.push(format!("{} % of valid replies are accepted, not only 100 %", plan.accept.0 * 100.0));
     }
+    points.extend(plan.limits.noncompliance());
     points
 }
 
@@ -168,6 +169,8 @@ mod tests {
         plan.duration = Nanos::SECOND;
         plan.timeout = Nanos(2 * Nanos::SECOND.0);
         plan.accept = method::verdict::Acceptance(0.99);
-        assert_eq!(noncompliance(&plan).len(), 3);
+        plan.limits.window_100ms_pct = 2.0;
+        plan.limits.lateness_p999 = Nanos::SECOND;
+        assert_eq!(noncompliance(&plan).len(), 5);
     }
 }
