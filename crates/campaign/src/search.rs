@@ -337,6 +337,7 @@ mod tests {
             warnings: Vec::new(),
             compliant: false,
             noncompliance: Vec::new(),
+            intervals: None,
         }
     }
 

@@ -12,7 +12,7 @@ use method::units::{CpuId, Qps, Share};
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
-pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, Questions, Resperf, Transport};
+pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
@@ -160,6 +160,8 @@ pub(crate) struct Measure {
     /// Queries per second to offer
     #[arg(long, value_name = "QPS")]
     pub(crate) rate: Qps,
+    #[command(flatten)]
+    pub(crate) intervals: IntervalFiles,
 }
 
 #[derive(Debug, Args)]

@@ -10,9 +10,13 @@ use campaign::archive::write_whole;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use method::records::Counts;
 use method::units::Nanos;
 use serde_json::{Value, json};
-use tester::client::{Interval, Tally, Transport};
+use tester::client::Connections;
+use tester::intervals::{Interval, Intervals};
+
+use crate::output::Failure;
 
 /// Version of the schema of dns-metrics that is followed: the state of its repository at that day.
 const SCHEMA: u64 = 20_230_209;
@@ -55,114 +59,121 @@ pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, 
     RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)
 }
 
-/// Writes every interval's round-trip times in µs as HDR interval log.
-pub(crate) fn write_hdr_log(path: &Path, tally: &Tally, began: Nanos) -> anyhow::Result<()> {
-    let write = || -> anyhow::Result<()> {
-        let mut out = BufWriter::new(File::create(path)?);
-        let (mut serializer, start) = (V2DeflateSerializer::new(), UNIX_EPOCH + Duration::from_nanos(began.0));
-        let mut log = IntervalLogWriterBuilder::new()
-            .add_comment(&format!("dns64bench {}, round-trip times in microseconds", env!("CARGO_PKG_VERSION")))
-            .with_start_time(start)
-            .with_base_time(start)
-            .with_max_value_divisor(1.0)
-            .begin_log_with(&mut out, &mut serializer)?;
-        let width = tally.width.map_or(Duration::ZERO, |width| Duration::from_nanos(width.0));
-        for (i, interval) in tally.intervals.iter().enumerate() {
-            let mut in_us: Histogram<u64> = Histogram::new(3)?;
-            for value in interval.rtt.iter_recorded() {
-                in_us.record_n(value.value_iterated_to().div_ceil(1_000).max(1), value.count_at_value())?;
-            }
-            log.write_histogram(&in_us, width * i as u32, width, None)
-                .map_err(|e| anyhow::anyhow!("the histogram cannot be written: {e:?}"))?;
-        }
-        out.flush()?;
-        Ok(())
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// What a file of dns-metrics is about.
+/// What files of intervals are about.
 pub(crate) struct Run<'a> {
     pub(crate) generator: &'a str,
-    pub(crate) transport: Transport,
     pub(crate) timeout: Nanos,
     pub(crate) began: Nanos,
     pub(crate) ended: Nanos,
+    pub(crate) counts: &'a Counts,
+    pub(crate) intervals: &'a Intervals,
+    /// Over TCP: the connections, and how long each took to make.
+    pub(crate) connections: Option<(&'a Connections, &'a Histogram<u64>)>,
 }
 
-/// Writes intervals and their sum as JSON lines of dns-metrics.
-pub(crate) fn write_json_lines(path: &Path, tally: &Tally, run: &Run<'_>) -> anyhow::Result<()> {
-    let mut text = String::new();
-    for object in objects(tally, run) {
-        text.push_str(&object.to_string());
-        text.push('\n');
+impl Run<'_> {
+    /// Writes the files that are wanted.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub(crate) fn write(&self, hdr_log: Option<&Path>, json_lines: Option<&Path>) -> Result<(), Failure> {
+        if let Some(path) = hdr_log {
+            self.write_hdr_log(path).map_err(Failure::environment)?;
+        }
+        if let Some(path) = json_lines {
+            let lines: String = self.objects().iter().map(|object| format!("{object}\n")).collect();
+            write_whole(path, lines.as_bytes()).map_err(Failure::environment)?;
+        }
+        Ok(())
     }
-    Ok(write_whole(path, text.as_bytes())?)
+
+    /// Every interval's round-trip times in µs as HDR interval log.
+    fn write_hdr_log(&self, path: &Path) -> anyhow::Result<()> {
+        let write = || -> anyhow::Result<()> {
+            let mut out = BufWriter::new(File::create(path)?);
+            let (mut serializer, start) = (V2DeflateSerializer::new(), UNIX_EPOCH + Duration::from_nanos(self.began.0));
+            let mut log = IntervalLogWriterBuilder::new()
+                .add_comment(&format!("dns64bench {}, round-trip times in microseconds", env!("CARGO_PKG_VERSION")))
+                .with_start_time(start)
+                .with_base_time(start)
+                .with_max_value_divisor(1.0)
+                .begin_log_with(&mut out, &mut serializer)?;
+            let width = Duration::from_nanos(self.intervals.width.0);
+            for (i, interval) in self.intervals.list.iter().enumerate() {
+                let mut in_us: Histogram<u64> = Histogram::new(3)?;
+                for value in interval.rtt.iter_recorded() {
+                    in_us.record_n(value.value_iterated_to().div_ceil(1_000).max(1), value.count_at_value())?;
+                }
+                log.write_histogram(&in_us, width * i as u32, width, None)
+                    .map_err(|e| anyhow::anyhow!("the histogram cannot be written: {e:?}"))?;
+            }
+            out.flush()?;
+            Ok(())
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Intervals and their sum as objects of dns-metrics.
+    fn objects(&self) -> Vec<Value> {
+        let (width, sum) = (self.intervals.width, self.intervals.sum());
+        let id = format!("{}-{}", self.began.0, std::process::id());
+        let mut objects = vec![json!({
+            "runid": id,
+            "type": "header",
+            "schema_version": SCHEMA,
+            "generator": self.generator,
+            "generator_version": env!("CARGO_PKG_VERSION"),
+            "generator_params": arguments().skip(1).collect::<Vec<_>>(),
+            "time_units_per_sec": Nanos::SECOND.0,
+            "stats_interval": width.as_secs_f64(),
+            "timeout": self.timeout.as_secs_f64(),
+        })];
+        for (i, interval) in self.intervals.list.iter().enumerate() {
+            let since = self.began.0 + width.0 * i as u64;
+            let until = (since + width.0).min(self.ended.0.max(since));
+            objects.push(periodic(interval, &id, since, until, self.connections.is_some()));
+        }
+        objects.push(json!({
+            "runid": id,
+            "type": "stats_sum",
+            "since": self.began.0,
+            "until": self.ended.0,
+            "sent": { "queries": self.counts.sent },
+            "received": { "responses": sum.answered() },
+            "timeouts": { "queries": self.counts.lost },
+            "unexpected": { "responses": self.counts.stray },
+            "response_rcodes": rcodes(&sum.rcodes).collect::<std::collections::BTreeMap<_, _>>(),
+            "response_latency": latency(&sum.rtt),
+            "conn_info": match self.connections {
+                Some((made, took)) => json!({
+                    "type": "tcp",
+                    "handshakes": made.made,
+                    "handshakes_failed": made.failed,
+                    "conn_latency": { "handshake": latency(took) }
+                }),
+                None => json!({ "type": "udp" }),
+            },
+        }));
+        objects
+    }
 }
 
-fn objects(tally: &Tally, run: &Run<'_>) -> Vec<Value> {
-    let width = tally.width.unwrap_or(Nanos(1));
-    let id = format!("{}-{}", run.began.0, std::process::id());
-    let mut objects = vec![json!({
-        "runid": id,
-        "type": "header",
-        "schema_version": SCHEMA,
-        "generator": run.generator,
-        "generator_version": env!("CARGO_PKG_VERSION"),
-        "generator_params": arguments().skip(1).collect::<Vec<_>>(),
-        "time_units_per_sec": Nanos::SECOND.0,
-        "stats_interval": width.as_secs_f64(),
-        "timeout": run.timeout.as_secs_f64(),
-    })];
-    for (i, interval) in tally.intervals.iter().enumerate() {
-        let since = run.began.0 + width.0 * i as u64;
-        objects.push(periodic(interval, &id, since, (since + width.0).min(run.ended.0.max(since)), run.transport));
-    }
-    let mut sum: Histogram<u64> = Histogram::new(3).expect("three digits are possible");
-    for interval in &tally.intervals {
-        sum.add(&interval.rtt).expect("a histogram that grows takes any other");
-    }
-    let c = &tally.counts;
-    objects.push(json!({
-        "runid": id,
-        "type": "stats_sum",
-        "since": run.began.0,
-        "until": run.ended.0,
-        "sent": { "queries": c.sent },
-        "received": { "responses": tally.rcodes.iter().sum::<u64>() },
-        "timeouts": { "queries": c.lost },
-        "unexpected": { "responses": c.stray },
-        "response_rcodes": rcodes(&tally.rcodes).collect::<std::collections::BTreeMap<_, _>>(),
-        "response_latency": latency(&sum),
-        "conn_info": connections(run.transport, tally.connections.made, tally.connections.failed, &tally.connecting),
-    }));
-    objects
-}
-
-fn periodic(interval: &Interval, id: &str, since: u64, until: u64, transport: Transport) -> Value {
+fn periodic(interval: &Interval, id: &str, since: u64, until: u64, over_tcp: bool) -> Value {
+    let answered = interval.answered();
     json!({
         "runid": id,
         "type": "stats_periodic",
         "since": since,
         "until": until,
         "sent": { "queries": interval.sent },
-        "received": { "responses": interval.answered },
-        "timeouts": { "queries": interval.sent - interval.answered.min(interval.sent) },
+        "received": { "responses": answered },
+        "timeouts": { "queries": interval.sent.saturating_sub(answered) },
         "response_latency": latency(&interval.rtt),
-        "conn_info": match transport {
-            Transport::Tcp => json!({ "type": "tcp", "handshakes": interval.connections }),
-            _ => json!({ "type": "udp" }),
+        "conn_info": match over_tcp {
+            true => json!({ "type": "tcp", "handshakes": interval.connections }),
+            false => json!({ "type": "udp" }),
         },
     })
-}
-
-fn connections(transport: Transport, made: u64, failed: u64, took: &Histogram<u64>) -> Value {
-    match transport {
-        Transport::Tcp => json!({
-            "type": "tcp", "handshakes": made, "handshakes_failed": failed, "conn_latency": { "handshake": latency(took) }
-        }),
-        _ => json!({ "type": "udp" }),
-    }
 }
 
 /// Latency in ns; empty where there was none.

@@ -13,15 +13,15 @@ use method::verdict::Acceptance;
 use tester::authdns::answer;
 use tester::client::closed_loop::ClosedLoopPlan;
 use tester::client::ramp::{Ramp, RampPlan};
-use tester::client::{self, Check, Edns, EdnsOption, Form, Names, QueryFile, Setup, Source, Tally};
+use tester::client::{self, Check, Edns, EdnsOption, Form, Names, QueryFile, Setup, Source};
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, TrialPlan};
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
-    ClosedLoop, DelayRange, Dns64perf, Experiments, Family, Measure, NewSearch, Questions, Resperf, SelfTest,
-    SpinChoice, Traffic, Transport, ZoneContent,
+    ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
+    SelfTest, SpinChoice, Traffic, Transport, ZoneContent,
 };
 use crate::intervals;
 use crate::output::Failure;
@@ -62,8 +62,10 @@ impl Traffic {
 }
 
 impl Measure {
-    pub(crate) fn resolve(&self) -> TrialPlan {
-        self.traffic.plan(self.server, self.rate)
+    /// # Errors
+    /// If an interval is given and no file for it.
+    pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
+        Ok(TrialPlan { interval: self.intervals.width()?, ..self.traffic.plan(self.server, self.rate) })
     }
 }
 
@@ -136,17 +138,25 @@ impl Questions {
         let size = self.edns_size.unwrap_or(1_232);
         wanted.then_some(Edns { size, dnssec_ok: self.dnssec_ok, options })
     }
+}
+
+impl IntervalFiles {
+    /// How long the intervals are, if a file wants them.
+    ///
+    /// # Errors
+    /// If a length is given and no file.
+    pub(crate) fn width(&self) -> Result<Option<Nanos>, Failure> {
+        let is_wanted = self.hdr_log.is_some() || self.json_lines.is_some();
+        if self.interval.is_some() && !is_wanted {
+            return Err(Failure::usage(anyhow::anyhow!("--interval needs a file: --hdr-log or --json-lines")));
+        }
+        Ok(is_wanted.then(|| self.interval.map_or(Nanos::SECOND, Nanos::from)))
+    }
 
     /// # Errors
     /// If a file cannot be written.
-    pub(crate) fn write_intervals(&self, tally: &Tally, about: &intervals::Run<'_>) -> Result<(), Failure> {
-        if let Some(path) = &self.hdr_log {
-            intervals::write_hdr_log(path, tally, about.began).map_err(Failure::environment)?;
-        }
-        if let Some(path) = &self.json_lines {
-            intervals::write_json_lines(path, tally, about).map_err(Failure::environment)?;
-        }
-        Ok(())
+    pub(crate) fn write(&self, run: &intervals::Run<'_>) -> Result<(), Failure> {
+        run.write(self.hdr_log.as_deref(), self.json_lines.as_deref())
     }
 }
 
@@ -191,7 +201,7 @@ impl ClosedLoop {
         };
         let server = self.server.expect("clap asks for it");
         Ok(ClosedLoopPlan {
-            setup: self.setup(server, source, check, self.timeout),
+            setup: self.setup(server, source, check, self.timeout)?,
             outstanding: self.outstanding,
             threads: self.threads,
             source_ports: self.source_ports.unwrap_or(self.threads),
@@ -208,7 +218,7 @@ impl ClosedLoop {
         let first = (u64::from(e.space) << 24) + number * 256;
         let source = self.source(NameRange::ALL, first, 256)?;
         Ok(ClosedLoopPlan {
-            setup: self.setup(e.server, source, self.check(), e.timeout),
+            setup: self.setup(e.server, source, self.check(), e.timeout)?,
             outstanding: e.threads,
             threads: e.threads,
             source_ports: e.threads,
@@ -232,9 +242,9 @@ impl ClosedLoop {
         })
     }
 
-    fn setup(&self, server: SocketAddr, source: Source, check: Check, timeout: Duration) -> Setup {
+    fn setup(&self, server: SocketAddr, source: Source, check: Check, timeout: Duration) -> Result<Setup, Failure> {
         let q = &self.questions;
-        Setup {
+        Ok(Setup {
             server,
             local: None,
             transport: q.transport.resolve(),
@@ -244,8 +254,8 @@ impl ClosedLoop {
             timeout: timeout.into(),
             offload: self.offload,
             buffer: None,
-            interval: q.interval.map(Nanos::from),
-        }
+            interval: q.intervals.width()?,
+        })
     }
 }
 

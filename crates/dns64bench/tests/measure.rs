@@ -91,8 +91,15 @@ fn records_say_the_same_as_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.csv");
     let file = file.to_str().unwrap();
-    let (trial, _) =
-        measure(&dut.address, &["--rate", "1000", "--duration", "1s", "--timeout", "200ms", "--records", file]);
+    let lines = folder.path().join("lines.json");
+    let files = ["--records", file, "--interval", "250ms", "--json-lines", lines.to_str().unwrap()];
+    let load = ["--rate", "1000", "--duration", "1s", "--timeout", "200ms"];
+    let (trial, _) = measure(&dut.address, &[&load[..], &files].concat());
+    let lines = std::fs::read_to_string(lines).unwrap();
+    let intervals: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sums = |of: &str| intervals.iter().filter(|o| o["type"] == "stats_periodic").map(|o| count(o, of)).sum::<u64>();
+    assert_eq!(sums("/sent/queries"), count(&trial, "/sent"), "{lines}");
+    assert_eq!(sums("/received/responses"), count(&trial, "/sent") - count(&trial, "/lost"), "{lines}");
     let text = std::fs::read_to_string(file).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().skip(9).map(|l| l.split(';').collect()).collect();
     assert_eq!(rows.len() as u64, count(&trial, "/sent"));
@@ -151,6 +158,8 @@ fn bad_usage_says_what_would_be_right() {
         (&["measure", "--server", "[::1]:1", "--rate", "300000"], "0.0.0.0/0"),
         (&["measure", "--server", "[::1]:1", "--rate", "200000", "--source-ports", "1"], "--source-ports"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--records", "x.txt"], ".parquet"),
+        (&["measure", "--server", "[::1]:1", "--rate", "1", "--interval", "1s"], "--json-lines"),
+        (&["measure", "--server", "[::1]:1", "--rate", "1", "--window-limit", "0"], "percentage above 0"),
         (&["search", "--server", "[::1]:1", "--min", "5", "--max", "4"], "--min 5 is above --max 4"),
         (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
         (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),

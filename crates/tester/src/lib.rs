@@ -14,6 +14,7 @@
 pub mod authdns;
 pub mod client;
 pub mod delay_line;
+pub mod intervals;
 pub mod measurer;
 pub mod reference_dut;
 pub mod tcp;

@@ -55,14 +55,21 @@ pub(crate) struct Questions {
     /// Seconds by which signatures are off the clock, to see what a server does
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true, hide = true)]
     pub(crate) tsig_skew: i64,
-    /// Keep sums and histograms for every interval of this length
+    #[command(flatten)]
+    pub(crate) intervals: IntervalFiles,
+}
+
+/// How a load's course is kept.
+#[derive(Debug, Args)]
+pub(crate) struct IntervalFiles {
+    /// Keep sums and histograms for every interval of this length, in the files of --hdr-log and --json-lines [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = interval)]
     pub(crate) interval: Option<Duration>,
     /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval log
-    #[arg(long, value_name = "FILE", requires = "interval")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
-    #[arg(long, value_name = "FILE", requires = "interval")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) json_lines: Option<PathBuf>,
 }
 
@@ -121,7 +128,7 @@ pub(crate) struct ClosedLoop {
     /// with one query in flight each, the timeout in seconds, the server, and perhaps its port
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
-                                "first_name", "timeout", "interval"])]
+                                "first_name", "timeout", "IntervalFiles"])]
     pub(crate) dns64perf2: Option<Vec<String>>,
     /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the server on this machine
     #[arg(long, value_name = "PID", requires = "dns64perf2")]

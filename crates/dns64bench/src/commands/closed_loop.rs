@@ -13,7 +13,7 @@ use serde::Serialize;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run as run_loop};
 
 use crate::args::{ClosedLoop, Experiments};
-use crate::intervals::{self, rcodes};
+use crate::intervals::{Run, rcodes};
 use crate::output::{DUT_FAILED, Failure, Outcome, print_json, print_rtt, print_wrong};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
@@ -23,17 +23,18 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     }
     let plan = args.resolve()?;
     let result = carry_out(&plan)?;
-    if let Some(tally) = &result.tally {
-        let ended = result.began + Nanos((result.elapsed * 1e9) as u64);
-        let setup = &plan.setup;
-        let about = intervals::Run {
+    if let Some(tally) = &result.tally
+        && let Some(intervals) = &tally.intervals
+    {
+        args.questions.intervals.write(&Run {
             generator: "dns64bench closed-loop",
-            transport: setup.transport,
-            timeout: setup.timeout,
+            timeout: plan.setup.timeout,
             began: result.began,
-            ended,
-        };
-        args.questions.write_intervals(tally, &about)?;
+            ended: result.began + Nanos((result.elapsed * 1e9) as u64),
+            counts: &tally.counts,
+            intervals,
+            connections: tally.tcp(plan.setup.transport),
+        })?;
     }
     if args.display.json {
         print_json(&result)?;

@@ -1,11 +1,27 @@
 //! `measure`: one trial at one rate.
 
+use method::units::Nanos;
+
 use crate::args::Measure;
+use crate::intervals::Run;
 use crate::output::{Outcome, print_json, print_trial, status_of};
 use crate::progress::run_trial;
 
 pub(crate) fn run(args: &Measure) -> Outcome {
-    let trial = run_trial(&args.resolve(), args.display.quiet, &format!("{} q/s", args.rate))?;
+    let plan = args.resolve()?;
+    let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", args.rate))?;
+    if let Some(intervals) = &trial.intervals {
+        let began = Nanos((trial.started_unix_s * 1e9) as u64);
+        args.intervals.write(&Run {
+            generator: "dns64bench measure",
+            timeout: plan.timeout,
+            began,
+            ended: began + plan.duration,
+            counts: &trial.counts,
+            intervals,
+            connections: None,
+        })?;
+    }
     if args.display.json {
         print_json(&trial)?;
     } else {

@@ -13,7 +13,7 @@ use method::units::Nanos;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
 
 use crate::args::Resperf;
-use crate::intervals::{self, rcodes};
+use crate::intervals::{Run, arguments, rcodes};
 use crate::output::{Failure, Outcome, wrong_line};
 
 /// Sending that is off by more than this in an interval is told.
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     let output = Output::default();
     output.line("DNS Resolution Performance Testing Tool");
     output.line(&format!("Version {}\n", env!("CARGO_PKG_VERSION")));
-    let command: Vec<String> = intervals::arguments().skip_while(|word| word.ends_with("dns64bench")).collect();
+    let command: Vec<String> = arguments().skip_while(|word| word.ends_with("dns64bench")).collect();
     output.line(&format!("[Status] Command line: {}", command.join(" ")));
     let plan = args.resolve()?;
     // Written before anything is sent: a test that cannot be plotted is not worth its traffic.
@@ -218,20 +218,17 @@ fn plot(buckets: &[Bucket]) -> String {
 }
 
 fn write_intervals(args: &Resperf, plan: &RampPlan, result: &RampResult) -> Result<(), Failure> {
-    if let Some(path) = &args.hdr_log {
-        intervals::write_hdr_log(path, &result.tally, result.began).map_err(Failure::environment)?;
-    }
-    if let Some(path) = &args.json_lines {
-        let about = intervals::Run {
-            generator: "dns64bench resperf",
-            transport: plan.setup.transport,
-            timeout: plan.setup.timeout,
-            began: result.began,
-            ended: result.began + result.total,
-        };
-        intervals::write_json_lines(path, &result.tally, &about).map_err(Failure::environment)?;
-    }
-    Ok(())
+    let Some(intervals) = &result.tally.intervals else { return Ok(()) };
+    let run = Run {
+        generator: "dns64bench resperf",
+        timeout: plan.setup.timeout,
+        began: result.began,
+        ended: result.began + result.total,
+        counts: &result.tally.counts,
+        intervals,
+        connections: result.tally.tcp(plan.setup.transport),
+    };
+    run.write(args.hdr_log.as_deref(), args.json_lines.as_deref())
 }
 
 /// Files as resperf-report leaves them: named by date and time.

@@ -17,8 +17,9 @@ use super::port::{Flight, Flights, Port, port_of};
 use super::ramp::{Ending, Ramp, Status};
 use super::source::Cursor;
 use super::stream::Stream;
-use super::tally::{Tally, note};
+use super::tally::Tally;
 use super::{Check, Setup, Transport};
+use crate::intervals::note;
 
 /// How long a lane that waits for answers only sleeps at the most.
 const IDLE: Duration = Duration::from_millis(10);

@@ -29,7 +29,7 @@ use method::units::Nanos;
 
 pub use form::{Edns, EdnsOption, Form, OptionError};
 pub use source::{FileError, Names, QueryFile, Source};
-pub use tally::{Connections, Interval, Tally};
+pub use tally::{Connections, Tally};
 
 use crate::measurer::expect::Expectation;
 

@@ -19,8 +19,9 @@ use net::clock;
 use serde::Serialize;
 
 use super::lane::{Drive, Due, Lane, share};
-use super::tally::{Interval, Tally, histogram};
+use super::tally::Tally;
 use super::{Setup, SocketError};
+use crate::intervals::{Interval, Intervals, histogram};
 
 /// The schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -267,19 +268,19 @@ fn due<'a>(
 /// The intervals as rates, up to where the sending ended. What is left of an interval there belongs to the one before if it is
 /// less than a tenth of one: rates over so short a time say nothing.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
-    let Some(width) = tally.width else { return Vec::new() };
+    let Some(Intervals { width, list }) = &tally.intervals else { return Vec::new() };
     let whole = (sending.0 / width.0) as usize;
     let rest = sending.0 % width.0;
     let count = if whole == 0 || rest >= width.0 / 10 { whole + 1 } else { whole };
     // Connections that are made again while the last answers are waited for have no query of their interval.
-    let mut intervals: Vec<Interval> = tally.intervals.iter().take(whole + 1).cloned().collect();
+    let mut intervals: Vec<Interval> = list.iter().take(whole + 1).cloned().collect();
     intervals.resize_with(count.max(intervals.len()), Interval::default);
     for left in intervals.split_off(count) {
         intervals[count - 1].merge(&left);
     }
     let bucket = |(i, interval): (usize, &Interval)| {
         let begin = Nanos(width.0 * i as u64);
-        let end = if i + 1 == count { sending.max(begin + Nanos(1)) } else { begin + width };
+        let end = if i + 1 == count { sending.max(begin + Nanos(1)) } else { begin + *width };
         bucket_of(interval, ramp, begin, end)
     };
     intervals.iter().enumerate().map(bucket).collect()
@@ -293,8 +294,8 @@ fn bucket_of(interval: &Interval, ramp: Ramp, begin: Nanos, end: Nanos) -> Bucke
         width: seconds,
         target_qps: (ramp.area(end) - ramp.area(begin)) / seconds,
         actual_qps: per_second(interval.sent),
-        responses_per_sec: per_second(interval.answered),
-        failures_per_sec: per_second(interval.failed),
+        responses_per_sec: per_second(interval.answered()),
+        failures_per_sec: per_second(interval.failed()),
         avg_latency: if interval.rtt.is_empty() { 0.0 } else { interval.rtt.mean() / 1e9 },
         connections: per_second(interval.connections),
         conn_avg_latency: interval.connecting as f64 / 1e9 / interval.connections.max(1) as f64,

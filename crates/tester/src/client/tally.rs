@@ -5,6 +5,9 @@ use method::records::{Counts, Outcome};
 use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
+use super::Transport;
+use crate::intervals::{Interval, Intervals, add, histogram, note};
+
 /// Connections of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
@@ -16,54 +19,6 @@ pub struct Connections {
     pub closed: u64,
     /// Questions that were in flight on those.
     pub lost_with: u64,
-}
-
-/// What left in one interval, and what became of it.
-#[derive(Clone, Debug)]
-pub struct Interval {
-    /// Queries that left.
-    pub sent: u64,
-    /// Of these, those that were answered, in whatever way.
-    pub answered: u64,
-    /// Of these, answers with an rcode other than NOERROR and NXDOMAIN.
-    pub failed: u64,
-    /// Round-trip times of the answers in ns.
-    pub rtt: Histogram<u64>,
-    /// Connections that were made.
-    pub connections: u64,
-    /// Sum of the time that took, in ns.
-    pub connecting: u64,
-}
-
-impl Default for Interval {
-    fn default() -> Interval {
-        let rtt = histogram();
-        Interval { sent: 0, answered: 0, failed: 0, rtt, connections: 0, connecting: 0 }
-    }
-}
-
-impl Interval {
-    /// Adds another one.
-    pub(super) fn merge(&mut self, other: &Interval) {
-        self.sent += other.sent;
-        self.answered += other.answered;
-        self.failed += other.failed;
-        add(&mut self.rtt, &other.rtt);
-        self.connections += other.connections;
-        self.connecting += other.connecting;
-    }
-}
-
-/// Enters a time into a histogram that grows.
-#[inline]
-pub(super) fn note(histogram: &mut Histogram<u64>, time: Nanos) {
-    // It has room for every u64 when it has grown.
-    let _ = histogram.record(time.0.max(1));
-}
-
-/// A histogram that grows with what it holds.
-pub(super) fn histogram() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are possible")
 }
 
 /// All that a client counts.
@@ -91,10 +46,8 @@ pub struct Tally {
     pub last_sent: Nanos,
     /// When the last answer came (monotonic).
     pub last_answer: Nanos,
-    /// By the time when the queries left.
-    pub intervals: Vec<Interval>,
-    /// Width of those; none are kept without it.
-    pub width: Option<Nanos>,
+    /// By the time when the queries left, if wanted.
+    pub intervals: Option<Intervals>,
 }
 
 impl Tally {
@@ -111,19 +64,13 @@ impl Tally {
             client_drops: 0,
             last_sent: Nanos(0),
             last_answer: Nanos(0),
-            intervals: Vec::new(),
-            width,
+            intervals: width.map(Intervals::new),
         }
     }
 
-    /// The interval of a moment after the start.
     #[inline]
     fn interval(&mut self, since_start: Nanos) -> Option<&mut Interval> {
-        let at = (since_start.0 / self.width?.0) as usize;
-        if at >= self.intervals.len() {
-            self.intervals.resize_with(at + 1, Interval::default);
-        }
-        Some(&mut self.intervals[at])
+        Some(self.intervals.as_mut()?.at(since_start))
     }
 
     /// A query left.
@@ -154,9 +101,7 @@ impl Tally {
             note(&mut self.rtt, rtt);
         }
         if let Some(interval) = self.interval(sent) {
-            interval.answered += 1;
-            interval.failed += u64::from(rcode != 0 && rcode != 3);
-            note(&mut interval.rtt, rtt);
+            interval.answer(rtt, rcode);
         }
     }
 
@@ -167,6 +112,11 @@ impl Tally {
             interval.connections += 1;
             interval.connecting += took.0;
         }
+    }
+
+    /// The connections, and how long each took to make, where questions travel over TCP only.
+    pub fn tcp(&self, transport: Transport) -> Option<(&Connections, &Histogram<u64>)> {
+        (transport == Transport::Tcp).then_some((&self.connections, &self.connecting))
     }
 
     /// What the kernel refused was waited for like the rest, and is no query that the server lost.
@@ -195,15 +145,8 @@ impl Tally {
         self.client_drops += other.client_drops;
         self.last_sent = self.last_sent.max(other.last_sent);
         self.last_answer = self.last_answer.max(other.last_answer);
-        if self.intervals.len() < other.intervals.len() {
-            self.intervals.resize_with(other.intervals.len(), Interval::default);
-        }
-        for (sum, interval) in self.intervals.iter_mut().zip(&other.intervals) {
-            sum.merge(interval);
+        if let (Some(mine), Some(theirs)) = (&mut self.intervals, &other.intervals) {
+            mine.merge(theirs);
         }
     }
-}
-
-fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
-    sum.add(other).expect("a histogram that grows takes any other");
 }

@@ -70,6 +70,9 @@ pub struct TrialPlan {
     pub limits: PacingLimits,
     /// Where to write per-query records.
     pub records: Option<PathBuf>,
+    /// Width of the intervals that sums and histograms are kept for; none: no intervals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Nanos>,
 }
 
 impl TrialPlan {
@@ -96,6 +99,7 @@ impl TrialPlan {
             offload: true,
             limits: PacingLimits::default(),
             records: None,
+            interval: None,
         }
     }
 

@@ -22,6 +22,7 @@ use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::recorder::ShardRecorder;
 use super::trial::{Ports, Progress, Shard};
+use crate::intervals::Intervals;
 
 /// With kernel timestamps nothing is lost by reading replies a little later and several at a time.
 const NAP: Duration = Duration::from_micros(500);
@@ -33,6 +34,7 @@ pub(super) struct Received {
     pub(super) counts: Counts,
     /// Round-trip times of valid replies, in nanoseconds.
     pub(super) rtt: Histogram<u64>,
+    pub(super) intervals: Option<Intervals>,
     pub(super) socket_drops: u64,
     pub(super) faults: Vec<String>,
 }
@@ -62,6 +64,7 @@ pub(super) struct Receiver {
     pub(super) cpu: Option<CpuId>,
     pub(super) start: Nanos,
     pub(super) recorder: Option<ShardRecorder>,
+    pub(super) intervals: Option<Intervals>,
     pub(super) progress: Arc<Progress>,
 }
 
@@ -74,6 +77,7 @@ impl Receiver {
             received: Received {
                 counts: Counts::default(),
                 rtt: Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds"),
+                intervals: self.intervals.take(),
                 socket_drops: 0,
                 faults: Vec::new(),
             },
@@ -245,6 +249,13 @@ impl State {
         let Some(sent) = sent else { return };
         if decided.is_none() {
             self.received.counts.add(Outcome::Lost);
+        }
+        if let Some(intervals) = &mut self.received.intervals {
+            let interval = intervals.at(sent);
+            interval.sent += 1;
+            if let Some((_, rcode)) = decided {
+                interval.answer(received.since(sent), rcode);
+            }
         }
         if let Some(recorder) = &mut self.recorder {
             let index = receiver.shard.index(k);

@@ -8,6 +8,7 @@ use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
 use super::plan::TrialPlan;
+use crate::intervals::Intervals;
 
 /// A finished trial. Serialized it is the contract's trial object (design.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,6 +54,9 @@ pub struct TrialResult {
     pub compliant: bool,
     /// In which points they are not.
     pub noncompliance: Vec<String>,
+    /// By the time when the queries left, if the plan wants it; not part of the object.
+    #[serde(skip)]
+    pub intervals: Option<Intervals>,
 }
 
 /// The names that a trial took from its block.

@@ -26,6 +26,7 @@ use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, RecordError, Recorder};
 use super::result::{NamesUsed, Rtt, Sending, TesterDrops, TrialResult, noncompliance};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
+use crate::intervals::Intervals;
 
 /// From the moment when the threads start to the first query: they pin themselves and measure their timers meanwhile.
 const LEAD: Nanos = Nanos::from_millis(30);
@@ -278,6 +279,7 @@ impl<'a> Setup<'a> {
             cpu: cpu(1),
             start,
             recorder: recorder.map(Recorder::for_shard),
+            intervals: plan.interval.map(Intervals::new),
             progress: Arc::clone(progress),
         };
         (sender, receiver)
@@ -312,8 +314,12 @@ fn conclude(
     let mut faults = Vec::new();
     let mut rtt: Option<Histogram<u64>> = None;
     let mut pacing: Option<PacingRecorder> = None;
+    let mut intervals = plan.interval.map(Intervals::new);
     let mut real_time = true;
     for (sent, received) in shards {
+        if let (Some(sum), Some(shard)) = (&mut intervals, &received.intervals) {
+            sum.merge(shard);
+        }
         counts.merge(&Counts { sent: sent.queries, refused: sent.refused, ..received.counts });
         drops.sockets += received.socket_drops;
         real_time &= sent.urgency == Urgency::RealTime;
@@ -361,6 +367,7 @@ fn conclude(
     result.sending = sending;
     result.verdict = verdict;
     result.reasons = reasons;
+    result.intervals = intervals;
     result
 }
 
@@ -423,5 +430,6 @@ fn blank_result(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
         warnings: Vec::new(),
         compliant: noncompliance.is_empty(),
         noncompliance,
+        intervals: None,
     }
 }
