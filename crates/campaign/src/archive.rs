@@ -5,6 +5,7 @@
 //! environment.json    the facts of `check`
 //! id                  tells this run's folders on other hosts from those of others
 //! journal.jsonl       a line before and after every trial, synced
+//! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
 //! results.json        made from the journal at the end, and by `report`
@@ -87,6 +88,9 @@ pub struct Measured {
     pub numa: Option<Numa>,
     /// What speaks against the tester, though the trial was not invalid.
     pub warnings: Vec<String>,
+    /// Its records, as a path below the run folder, if the plan wants them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records: Option<PathBuf>,
 }
 
 /// CPU use during a trial, in cores.
@@ -198,6 +202,23 @@ impl Archive {
             }
         }
         unreachable!("the loop has no end")
+    }
+
+    /// The folder of records, without what a trial that was killed has left there.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn records_folder(&self) -> Result<PathBuf, ArchiveError> {
+        let below = PathBuf::from("records");
+        let path = self.folder.join(&below);
+        fs::create_dir_all(&path).map_err(io_error("create", &path))?;
+        for entry in fs::read_dir(&path).map_err(io_error("read", &path))?.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                // Where it stays, it does no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(below)
     }
 
     /// What its folders on other hosts are called: no other run's are.

@@ -70,6 +70,26 @@ pub enum Topology {
     Ssh,
 }
 
+/// How records of every query are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Records {
+    /// As dns64perf++ does.
+    Csv,
+    /// In typed columns.
+    Parquet,
+}
+
+impl Records {
+    /// How such files' names end.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Records::Csv => "csv",
+            Records::Parquet => "parquet",
+        }
+    }
+}
+
 /// The hosts of topology `ssh`. A host that is not named is this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -183,6 +203,8 @@ pub struct Trial {
     /// A trial is invalid if one query in a thousand leaves later than this.
     #[serde(with = "humantime_serde")]
     pub lateness_limit: Duration,
+    /// Keep records of every query of every trial; none: the results only.
+    pub records: Option<Records>,
 }
 
 impl Default for Trial {
@@ -197,6 +219,7 @@ impl Default for Trial {
             max_burst: Duration::from_micros(50),
             window_limit: PacingLimits::default().window_100ms_pct,
             lateness_limit: Duration::from_nanos(PacingLimits::default().lateness_p999.0),
+            records: None,
         }
     }
 }
@@ -415,6 +438,9 @@ impl Plan {
         }
         if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
             return Err(format!("[trial] window-limit = {} is no percentage above 0", self.trial.window_limit));
+        }
+        if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(|ssh| ssh.tester.is_some()) {
+            return Err("[trial] records: only with the tester on this host, for they are not copied over ssh".into());
         }
         if self.trial.duration.is_zero() || self.trial.timeout.is_zero() || self.trial.threads == 0 {
             return Err("[trial]: duration, timeout and threads must be more than nothing".into());

@@ -8,7 +8,7 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -271,8 +271,10 @@ impl Run<'_> {
             };
             self.watcher.begins(&step, bracket);
             self.append(Entry::Started(step.clone()))?;
-            let (plan, used) = self.trial_plan(&step, ready.next_name);
+            let (mut plan, used) = self.trial_plan(&step, ready.next_name);
             ready.next_name += used;
+            let records = self.records_file()?;
+            plan.records = records.as_ref().map(|file| self.world.tester.place(file));
             let before = ready.auth.queries()?;
             let numa_before = self.world.dut.numa()?;
             let (trial, cpu) = match self.trial(ready, &plan, death == DEATHS)? {
@@ -299,7 +301,7 @@ impl Run<'_> {
                 // Its result stands; the next trial is to find a living one.
                 *site = None;
             }
-            let mut measured = Measured { step, trial, upstream, cpu, numa, warnings: Vec::new() };
+            let mut measured = Measured { step, trial, upstream, cpu, numa, warnings: Vec::new(), records };
             self.cross_check(&mut measured);
             self.watcher.ended(&measured);
             let verdict = measured.trial.verdict;
@@ -326,6 +328,14 @@ impl Run<'_> {
         let why =
             format!("it needs {used} names, [auth] names = \"{names}\" has {has} for a search; give a larger block");
         Err(CampaignError::Trial { rate: step.rate, why, is_usage: true })
+    }
+
+    /// Where the records of the next trial to be finished go, if they are wanted.
+    fn records_file(&self) -> Result<Option<PathBuf>, ArchiveError> {
+        let Some(format) = self.plan.trial.records else { return Ok(None) };
+        let finished = self.entries.iter().filter(|entry| matches!(entry, Entry::Finished(_))).count();
+        let file = format!("trial-{:05}.{}", finished + 1, format.extension());
+        Ok(Some(self.archive.records_folder()?.join(file)))
     }
 
     /// The block of the trials' names, and the position of the first.
@@ -590,6 +600,9 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
     if !plan.cpus.is_empty() {
         let cpus: Vec<String> = plan.cpus.iter().map(|cpu| cpu.0.to_string()).collect();
         option("cpus", cpus.join(","));
+    }
+    if let Some(records) = &plan.records {
+        option("records", records.to_string_lossy().into_owned());
     }
     words
 }

@@ -17,6 +17,7 @@ duration = "300ms"
 timeout = "500ms"
 pause = "0s"
 max-burst = "500us"
+records = "csv"
 [search]
 min = 100
 max = 400
@@ -114,6 +115,15 @@ fn a_campaign_is_killed_resumed_and_reported() {
     for (trial, times) in finished(folder) {
         assert_eq!(times, 1, "{trial} was done {times} times");
     }
+    let mut files = std::collections::BTreeSet::new();
+    for finished in journal(folder).iter().filter_map(|entry| entry.get("finished")) {
+        let file = finished["records"].as_str().unwrap();
+        assert!(files.insert(file.to_owned()), "{file} is of two trials");
+        let lines = fs::read_to_string(folder.join("plan-run").join(file)).unwrap().lines().count();
+        assert_eq!(lines as u64, 9 + finished["trial"]["sent"].as_u64().unwrap(), "{finished}");
+    }
+    let there = fs::read_dir(folder.join("plan-run/records")).unwrap().count();
+    assert_eq!(there, files.len(), "nothing else is left in the folder");
     // An own server that was left over by a kill is gone: nothing is noted as running.
     assert_eq!(fs::read_dir(folder.join("plan-run/running")).unwrap().count(), 0);
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
