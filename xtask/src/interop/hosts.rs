@@ -12,12 +12,14 @@ use serde_json::Value;
 use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, find, output};
 
-pub(super) const TESTS: [Test; 5] = [
+pub(super) const TESTS: [Test; 7] = [
     ("campaign over ssh between namespaces, as the local one", &["sshd", "ssh", "ssh-keygen", "ip"], campaign_over_ssh),
     ("campaign whose ssh connections are lost", &["sshd", "ssh", "ssh-keygen", "ip"], lost_connections),
     ("campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS", &["nsd", "knotd", "named", "yadifad"], other_auth),
     ("campaign on a full disk", &["mount", "umount"], full_disk),
     ("campaign with Knot Resolver", &["kresd"], knot_resolver),
+    ("campaign with CoreDNS", &["coredns"], coredns),
+    ("campaign with a server that goes into the background as mtd64-ng does", &["ip", "unshare"], like_mtd64_ng),
 ];
 
 /// What every plan here measures.
@@ -284,10 +286,55 @@ fn full_disk(bench: &Bench) -> Result<()> {
 }
 
 fn knot_resolver(bench: &Bench) -> Result<()> {
-    let plan = format!("name = 'kresd'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'knot-resolver'\n");
-    let (plan, run) = (bench.file("kresd.toml", &plan)?, bench.path("kresd-run"));
+    one_driver(bench, "loopback", "driver = 'knot-resolver'")
+}
+
+fn coredns(bench: &Bench) -> Result<()> {
+    one_driver(bench, "loopback", "driver = 'coredns'")
+}
+
+/// Does with `/etc/mtd64-ng.conf` what mtd64-ng does: reads it, goes into the background, and listens on all addresses.
+const LIKE_MTD64_NG: &str = r#"#!/bin/sh
+value() { sed -n "s/^$1 //p" /etc/mtd64-ng.conf; }
+cat > FOLDER/like-mtd64-ng.toml <<END
+listen = ["[::]:$(value port)"]
+threads = $(value num-threads)
+[dns64]
+prefixes = [{ prefix = "$(value dns64-prefix)", allow-non-global = true }]
+[access]
+allow = ["2001:2::/64"]
+[[upstream]]
+address = "$(value nameserver)"
+END
+setsid PROGRAM dns64d --config FOLDER/like-mtd64-ng.toml > FOLDER/like-mtd64-ng.log 2>&1 < /dev/null &
+echo $! > FOLDER/like-mtd64-ng.pid
+"#;
+
+fn like_mtd64_ng(bench: &Bench) -> Result<()> {
+    let folder = bench.folder.path().display().to_string();
+    let script = LIKE_MTD64_NG.replace("FOLDER", &folder).replace("PROGRAM", bench.program());
+    let program = bench.file("like-mtd64-ng", &script)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let before = running("like-mtd64-ng.toml")?;
+    one_driver(bench, "lab", &format!("driver = 'mtd64-ng'\nprogram = '{program}'"))?;
+    ensure!(before == 0 && running("like-mtd64-ng.toml")? == 0, "what went into the background has not ended");
+    Ok(())
+}
+
+/// How many processes have this word in their command lines.
+fn running(word: &str) -> Result<usize> {
+    let lines = output("ps", &["-eo", "args="], LIMIT)?;
+    Ok(lines.lines().filter(|line| line.contains(word)).count())
+}
+
+/// A campaign with one server, which must reach the plan's highest rate.
+fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<()> {
+    let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT}[[dut]]\n{dut}\n");
+    let folder = tempfile::tempdir_in(bench.folder.path())?;
+    let run = folder.path().join("run").display().to_string();
+    let plan = bench.file("one-driver.toml", &plan)?;
     output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
     let results = results(&run)?;
-    ensure!(results["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{}", results["duts"]);
+    ensure!(results["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{results}");
     Ok(())
 }
