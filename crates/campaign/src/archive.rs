@@ -204,21 +204,27 @@ impl Archive {
         unreachable!("the loop has no end")
     }
 
-    /// The folder of records, without what a trial that was killed has left there.
+    /// Where the records of trial number `number` go, as a path below the run folder: there is nothing yet, nor what a trial that
+    /// was killed has left.
     ///
     /// # Errors
-    /// If it cannot be made.
-    pub fn records_folder(&self) -> Result<PathBuf, ArchiveError> {
-        let below = PathBuf::from("records");
+    /// If the folder cannot be made.
+    pub fn records_file(&self, number: usize, extension: &str) -> Result<PathBuf, ArchiveError> {
+        let (below, file) = (PathBuf::from("records"), format!("trial-{number:05}.{extension}"));
         let path = self.folder.join(&below);
         fs::create_dir_all(&path).map_err(io_error("create", &path))?;
         for entry in fs::read_dir(&path).map_err(io_error("read", &path))?.flatten() {
-            if entry.file_name().as_encoded_bytes().starts_with(b".") {
-                // Where it stays, it does no harm.
-                let _ = fs::remove_file(entry.path());
+            let other = entry.file_name();
+            if other == *file || other.as_encoded_bytes().starts_with(b".") {
+                fs::remove_file(entry.path()).map_err(io_error("remove", &entry.path()))?;
             }
         }
-        Ok(below)
+        Ok(below.join(file))
+    }
+
+    /// Whether a file below the run folder is there.
+    pub fn has(&self, file: &Path) -> bool {
+        self.folder.join(file).exists()
     }
 
     /// What its folders on other hosts are called: no other run's are.

@@ -439,6 +439,9 @@ impl Plan {
         if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
             return Err(format!("[trial] window-limit = {} is no percentage above 0", self.trial.window_limit));
         }
+        if self.trial.lateness_limit.is_zero() {
+            return Err("[trial] lateness-limit: no query leaves at its very time; write for example 10ms".into());
+        }
         if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(|ssh| ssh.tester.is_some()) {
             return Err("[trial] records: only with the tester on this host, for they are not copied over ssh".into());
         }

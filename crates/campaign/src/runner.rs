@@ -122,7 +122,7 @@ pub fn run(
             Err(CampaignError::Site(SiteError::Host(error))) => return Err(error.into()),
             Err(CampaignError::Site(SiteError::Archive(error))) => return Err(error.into()),
             Err(CampaignError::Site(error)) if point.dut().is_some() => run.give_up(&point, &error)?,
-            Err(error @ CampaignError::Trial { .. }) => {
+            Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
                 // Where the disk is full, that is what noting it says.
                 run.mishap(&point, &error.to_string(), String::new())?;
                 return Err(error);
@@ -301,6 +301,8 @@ impl Run<'_> {
                 // Its result stands; the next trial is to find a living one.
                 *site = None;
             }
+            // There are none of a trial that could not begin, or whose disk did not keep up.
+            let records = records.filter(|file| self.archive.has(file));
             let mut measured = Measured { step, trial, upstream, cpu, numa, warnings: Vec::new(), records };
             self.cross_check(&mut measured);
             self.watcher.ended(&measured);
@@ -334,8 +336,7 @@ impl Run<'_> {
     fn records_file(&self) -> Result<Option<PathBuf>, ArchiveError> {
         let Some(format) = self.plan.trial.records else { return Ok(None) };
         let finished = self.entries.iter().filter(|entry| matches!(entry, Entry::Finished(_))).count();
-        let file = format!("trial-{:05}.{}", finished + 1, format.extension());
-        Ok(Some(self.archive.records_folder()?.join(file)))
+        self.archive.records_file(finished + 1, format.extension()).map(Some)
     }
 
     /// The block of the trials' names, and the position of the first.

@@ -120,7 +120,7 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time)]
     pub(crate) lateness_limit: Duration,
     /// Send queries that leave together from one port in one system call (UDP_SEGMENT) [default: yes; self-test: no]
     #[arg(long, value_name = "YES", action = clap::ArgAction::Set)]
@@ -477,6 +477,11 @@ fn parse_delay(text: &str) -> Result<DelayRange, String> {
     let (min, max) = text.split_once('-').unwrap_or((text, text));
     let range = DelayRange { min: time(min)?, max: time(max)? };
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
+}
+
+fn parse_some_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
 }
 
 fn parse_percentage(text: &str) -> Result<f64, String> {

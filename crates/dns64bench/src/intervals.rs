@@ -130,7 +130,9 @@ impl Run<'_> {
         })];
         for (i, interval) in self.intervals.list.iter().enumerate() {
             let since = self.began.0 + width.0 * i as u64;
-            let until = (since + width.0).min(self.ended.0.max(since));
+            // What left late, after the end, has an interval too.
+            let end = since + width.0;
+            let until = if self.ended.0 > since { end.min(self.ended.0) } else { end };
             objects.push(periodic(interval, &id, since, until, self.connections.is_some()));
         }
         objects.push(json!({

@@ -160,6 +160,7 @@ fn bad_usage_says_what_would_be_right() {
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--records", "x.txt"], ".parquet"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--interval", "1s"], "--json-lines"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--window-limit", "0"], "percentage above 0"),
+        (&["measure", "--server", "[::1]:1", "--rate", "1", "--lateness-limit", "0s"], "such as 10ms"),
         (&["search", "--server", "[::1]:1", "--min", "5", "--max", "4"], "--min 5 is above --max 4"),
         (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
         (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),

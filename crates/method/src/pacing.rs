@@ -42,7 +42,7 @@ impl PacingLimits {
         if limit > least {
             points.push(format!("the rate may be off by {limit} % for 100 ms, not only by {least} %"));
         }
-        let [limit, least] = [*self, usual].map(|l| l.lateness_p999.as_secs_f64() * 1_000.0);
+        let [limit, least] = [*self, usual].map(|l| l.lateness_p999.0 as f64 / 1e6);
         if limit > least {
             points.push(format!("one query in a thousand may be {limit} ms late, not only {least} ms"));
         }

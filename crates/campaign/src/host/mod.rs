@@ -17,7 +17,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tester::authdns::counters::AuthCounters;
@@ -297,7 +297,11 @@ impl Machine {
         // Who does not heed SIGTERM gets SIGKILL, with its process group.
         let seconds = limit.as_secs().max(1).to_string();
         let bounded = ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
+        let begun = Instant::now();
         match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat() })? {
+            Reply::Ran { success: false, output } if begun.elapsed() >= limit => {
+                Ok((false, format!("{output}(ended after {seconds} s, which is all that it is given)")))
+            }
             Reply::Ran { success, output } => Ok((success, output)),
             other => Err(self.unexpected(&other)),
         }

@@ -24,20 +24,24 @@ end() {
   while alive "$1" && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done
   kill -KILL "-$1" 2>/dev/null
 }
-end_all() { for p in $started; do end "$p"; done; rm -f running; }
+end_all() { for p in $started; do end "$p"; done; [ -z "$registry" ] || rm -f "$registry"; }
 born() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
-note() { echo "$1 $(born "$1")" >> running; }
+note() { echo "$1 $(born "$1")" >> "$registry"; }
 started=
+registry=
 trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
 "#;
 
-/// Ends what an earlier run noted: only processes with the id *and* the start time of then.
+/// Ends what shells before this one noted in this folder: only groups whose first process is still the one of then, by its start
+/// time. Then there is a registry for this shell.
 const END_LEFT_OVER: &str = r#"
-if [ -e running ]; then
-  while read -r p t; do [ -n "$t" ] && [ "$(born "$p")" = "$t" ] && end "$p"; done < running
-  rm -f running
-fi
+for r in running.*; do
+  [ -e "$r" ] || continue
+  while read -r p t; do [ -n "$t" ] && [ "$(born "$p")" = "$t" ] && end "$p"; done < "$r"
+  rm -f "$r"
+done
+registry=$PWD/running.$$
 "#;
 
 /// A word as the shell reads it back.
@@ -100,7 +104,7 @@ impl Link for ShellLink {
                 // In a group of its own, which ends with it.
                 let words = quoted_all(words);
                 let start = format!("setsid {pin}{words} {output} 2>>{log} </dev/null &");
-                let start = format!("{start} started=\"$started $!\"; note $!; echo $!");
+                let start = format!("{start} started=\"$started $!\"; note $! 2>/dev/null; echo $!");
                 (format!("mkdir -p {folder}; {start}"), |text| match text.trim().parse() {
                     Ok(id) => Reply::Started(id),
                     Err(_) => Reply::Refused(text.into()),
@@ -209,7 +213,7 @@ mod tests {
         assert_eq!(machine.read(Path::new("none"), 100).unwrap(), "");
         assert_eq!(machine.run(&words("echo a; echo b >&2; exit 4"), SOON).unwrap(), (false, "a\nb\n".into()));
         let hanging = machine.run(&words("echo begun; exec sleep 1000"), Duration::from_secs(1)).unwrap();
-        assert_eq!(hanging, (false, "begun\n".into()));
+        assert_eq!(hanging, (false, "begun\n(ended after 1 s, which is all that it is given)".into()));
         let missing = machine.run(&["no-such-program".to_owned()], SOON);
         assert!(matches!(missing, Err(HostError::Refused { why, .. }) if why.contains("no-such-program")));
         assert!(machine.find(Path::new("sh")).unwrap().is_some());

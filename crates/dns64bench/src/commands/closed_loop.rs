@@ -23,6 +23,12 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     }
     let plan = args.resolve()?;
     let result = carry_out(&plan)?;
+    // First what cannot be had again.
+    if args.display.json {
+        print_json(&result)?;
+    } else {
+        print(&result);
+    }
     if let Some(tally) = &result.tally
         && let Some(intervals) = &tally.intervals
     {
@@ -35,11 +41,6 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
             intervals,
             connections: tally.tcp(plan.setup.transport),
         })?;
-    }
-    if args.display.json {
-        print_json(&result)?;
-    } else {
-        print(&result);
     }
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }

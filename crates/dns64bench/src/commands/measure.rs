@@ -10,6 +10,12 @@ use crate::progress::run_trial;
 pub(crate) fn run(args: &Measure) -> Outcome {
     let plan = args.resolve()?;
     let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", args.rate))?;
+    // First what cannot be had again.
+    if args.display.json {
+        print_json(&trial)?;
+    } else {
+        print_trial(&trial);
+    }
     if let Some(intervals) = &trial.intervals {
         let began = Nanos((trial.started_unix_s * 1e9) as u64);
         args.intervals.write(&Run {
@@ -21,11 +27,6 @@ pub(crate) fn run(args: &Measure) -> Outcome {
             intervals,
             connections: None,
         })?;
-    }
-    if args.display.json {
-        print_json(&trial)?;
-    } else {
-        print_trial(&trial);
     }
     Ok(status_of(trial.verdict))
 }

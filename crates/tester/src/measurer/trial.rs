@@ -430,6 +430,6 @@ fn blank_result(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
         warnings: Vec::new(),
         compliant: noncompliance.is_empty(),
         noncompliance,
-        intervals: None,
+        intervals: plan.interval.map(Intervals::new),
     }
 }
