@@ -1,0 +1,137 @@
+//! Sums and histograms by interval of the time when the queries left: how a load that lasts changes what it meets.
+
+use hdrhistogram::Histogram;
+use method::units::Nanos;
+
+/// What left in one interval, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// Queries that left.
+    pub sent: u64,
+    /// Of these, those that were answered, in whatever way, by rcode.
+    pub rcodes: [u64; 16],
+    /// Round-trip times of the answers in ns.
+    pub rtt: Histogram<u64>,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Sum of the time that took, in ns.
+    pub connecting: u64,
+}
+
+impl Default for Interval {
+    fn default() -> Interval {
+        Interval { sent: 0, rcodes: [0; 16], rtt: histogram(), connections: 0, connecting: 0 }
+    }
+}
+
+impl Interval {
+    /// Queries that were answered, in whatever way.
+    pub fn answered(&self) -> u64 {
+        self.rcodes.iter().sum()
+    }
+
+    /// Answers with an rcode other than NOERROR and NXDOMAIN.
+    pub fn failed(&self) -> u64 {
+        self.answered() - self.rcodes[0] - self.rcodes[3]
+    }
+
+    /// Books an answer.
+    #[inline]
+    pub fn answer(&mut self, rtt: Nanos, rcode: u8) {
+        self.rcodes[usize::from(rcode & 0xf)] += 1;
+        note(&mut self.rtt, rtt);
+    }
+
+    /// Adds another one.
+    pub fn merge(&mut self, other: &Interval) {
+        self.sent += other.sent;
+        for (sum, n) in self.rcodes.iter_mut().zip(&other.rcodes) {
+            *sum += n;
+        }
+        add(&mut self.rtt, &other.rtt);
+        self.connections += other.connections;
+        self.connecting += other.connecting;
+    }
+}
+
+/// All intervals of a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Intervals {
+    /// How long each is.
+    pub width: Nanos,
+    /// From the start on.
+    pub list: Vec<Interval>,
+}
+
+impl Intervals {
+    /// None yet.
+    pub fn new(width: Nanos) -> Intervals {
+        Intervals { width, list: Vec::new() }
+    }
+
+    /// The interval of a moment after the start.
+    #[inline]
+    pub fn at(&mut self, since_start: Nanos) -> &mut Interval {
+        let at = (since_start.0 / self.width.0.max(1)) as usize;
+        if at >= self.list.len() {
+            self.list.resize_with(at + 1, Interval::default);
+        }
+        &mut self.list[at]
+    }
+
+    /// Adds those of another thread.
+    pub fn merge(&mut self, other: &Intervals) {
+        if self.list.len() < other.list.len() {
+            self.list.resize_with(other.list.len(), Interval::default);
+        }
+        for (sum, interval) in self.list.iter_mut().zip(&other.list) {
+            sum.merge(interval);
+        }
+    }
+
+    /// All of them as one.
+    pub fn sum(&self) -> Interval {
+        let mut sum = Interval::default();
+        self.list.iter().for_each(|interval| sum.merge(interval));
+        sum
+    }
+}
+
+/// Enters a time into a histogram that grows.
+#[inline]
+pub(crate) fn note(histogram: &mut Histogram<u64>, time: Nanos) {
+    // It has room for every u64 when it has grown.
+    let _ = histogram.record(time.0.max(1));
+}
+
+/// A histogram that grows with what it holds.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new(3).expect("three digits are possible")
+}
+
+/// Adds a histogram to one that grows.
+pub(crate) fn add(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
+    sum.add(other).expect("a histogram that grows takes any other");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_those_of_the_sending() {
+        let mut intervals = Intervals::new(Nanos::from_millis(100));
+        for ms in [0, 99, 100, 250] {
+            intervals.at(Nanos::from_millis(ms)).sent += 1;
+        }
+        intervals.at(Nanos::from_millis(99)).answer(Nanos::from_millis(200), 3);
+        intervals.at(Nanos::from_millis(250)).answer(Nanos::from_millis(1), 2);
+        let mut other = Intervals::new(intervals.width);
+        other.at(Nanos::from_millis(350)).sent += 1;
+        other.merge(&intervals);
+        assert_eq!(other.list.iter().map(|i| i.sent).collect::<Vec<_>>(), [2, 1, 1, 1]);
+        assert_eq!(other.list.iter().map(Interval::answered).collect::<Vec<_>>(), [1, 0, 1, 0]);
+        let sum = other.sum();
+        assert_eq!((sum.sent, sum.answered(), sum.failed(), sum.rtt.len()), (5, 2, 1, 2));
+    }
+}
