@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::bench::{LIMIT, Lab};
-use crate::interop::unbound_config;
 use crate::packages::install;
 use crate::process::{Server, find, memory, output};
+use crate::servers::unbound_config;
 
 /// The DUT's and AuthDNS's addresses in the lab.
 const DUT: &str = "2001:2::1";

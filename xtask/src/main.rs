@@ -7,6 +7,7 @@ mod interop;
 mod packages;
 mod process;
 mod rivals;
+mod servers;
 mod soak;
 
 use std::process::ExitCode;

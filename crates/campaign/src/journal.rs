@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;
 
-use crate::search::SearchPlan;
+use crate::search_plan::SearchPlan;
 
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

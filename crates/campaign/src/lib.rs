@@ -28,5 +28,6 @@ pub mod report;
 pub mod results;
 pub mod runner;
 pub mod search;
+pub mod search_plan;
 pub mod site;
 pub mod world;

@@ -14,7 +14,7 @@ use crate::archive::{Entry, Measured};
 use crate::environment::Environment;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
-use crate::search::COMPLIANT_REPEATS;
+use crate::search_plan::COMPLIANT_REPEATS;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

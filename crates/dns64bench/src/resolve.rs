@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use campaign::search::{PassedSelfTest, SearchPlan};
+use campaign::search_plan::{PassedSelfTest, SearchPlan};
 use method::pacing::PacingLimits;
 use method::search::SearchRange;
 use method::units::{Nanos, Qps, Share};

@@ -11,8 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, unbound_config, wait_for};
+use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, wait_for};
 use crate::process::{self, Server, find, free_port, output};
+use crate::servers::unbound_config;
 
 pub(super) const TESTS: [Test; 7] = [
     (

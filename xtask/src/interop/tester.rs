@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Bench, LIMIT, Lab, Test, unbound_config};
+use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, find, free_port, output};
+use crate::servers::unbound_config;
 
 pub(super) const TESTS: [Test; 6] = [
     ("Measurer against NSD with our zone file", &["nsd"], measurer_against_nsd),

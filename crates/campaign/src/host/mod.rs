@@ -11,6 +11,7 @@
 pub mod agent;
 mod pipe;
 mod shell;
+mod ways;
 
 use std::cell::RefCell;
 use std::fs;
@@ -25,7 +26,7 @@ use tester::authdns::counters::AuthCounters;
 use crate::archive::Numa;
 use crate::environment::Environment;
 
-pub use pipe::{agent_here, over_ssh};
+pub use ways::{agent_here, over_ssh};
 
 /// How much of a log is quoted when its server has died.
 const TAIL: u64 = 2_000;

@@ -1,17 +1,10 @@
-//! The way to an agent: its standard input and output, here or through ssh.
+//! A process whose standard input and output are a way to a host.
 
-use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use super::{Greeting, HostError, Link, Machine, Reply, Request, shell};
-use crate::lab::Host;
-use crate::plan::SshHost;
 
 /// How long the other side has to end what it started, several servers with 5 s each, before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
@@ -78,83 +71,4 @@ impl Drop for Pipe {
         self.input = None;
         self.wait();
     }
-}
-
-struct AgentLink(Pipe);
-
-impl Link for AgentLink {
-    fn ask(&mut self, request: &Request) -> Result<Reply, String> {
-        let mut line = serde_json::to_vec(request).map_err(|e| e.to_string())?;
-        line.push(b'\n');
-        self.0.write(&line)?;
-        serde_json::from_str(&self.0.line()?).map_err(|e| e.to_string())
-    }
-}
-
-/// The agent of a host of this machine, working in the run folder: in a namespace of the lab, or simply here.
-///
-/// # Errors
-/// If it does not start.
-pub fn agent_here(host: Host, in_lab: bool, run_folder: &Path) -> Result<Machine, HostError> {
-    let name = host.word().to_owned();
-    let unreachable = |why: String| HostError::Unreachable { host: name.clone(), why };
-    let program = std::env::current_exe().map_err(|e| unreachable(e.to_string()))?;
-    let mut command = Command::new(&program);
-    if in_lab {
-        command.args(["lab", "exec", host.word(), "--"]).arg(&program);
-    }
-    command.arg("agent").arg("--folder").arg(run_folder);
-    greeted(&name, command, None)
-}
-
-/// Another host, over the user's ssh: its agent, or its shell where the plan says that it has no dns64bench. It works in
-/// `folder` there, below the user's own, and what matters of it is copied into the run folder.
-///
-/// # Errors
-/// If there is no way there, or no agent of our version, or no shell.
-pub fn over_ssh(at: &SshHost, config: Option<&Path>, folder: &Path, run_folder: &Path) -> Result<Machine, HostError> {
-    let mut command = ssh(&at.host, config);
-    if !at.agent {
-        command.arg("exec sh");
-        return shell::greeted(&at.host, command, folder, Some(run_folder));
-    }
-    let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
-    let words =
-        [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()].map(shell::quoted);
-    command.arg(words.join(" "));
-    greeted(&at.host, command, Some(run_folder))
-}
-
-/// The system's ssh to a host, with the user's keys and configuration. It never asks, and notices within 15 s that the
-/// connection is dead.
-fn ssh(destination: &str, config: Option<&Path>) -> Command {
-    let mut command = Command::new("ssh");
-    if let Some(config) = config {
-        command.arg("-F").arg(config);
-    }
-    for option in ["BatchMode=yes", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ConnectTimeout=15"] {
-        command.args(["-o", option]);
-    }
-    command.args(["-T", "--", destination]);
-    command
-}
-
-fn greeted(host: &str, command: Command, copies: Option<&Path>) -> Result<Machine, HostError> {
-    let unreachable = |why: String| HostError::Unreachable { host: host.into(), why };
-    let mut pipe = Pipe::open(command).map_err(unreachable)?;
-    let line = pipe.line().map_err(|why| unreachable(format!("no dns64bench agent answers there: {why}")))?;
-    let version =
-        serde_json::from_str::<serde_json::Value>(&line).ok().and_then(|v| Some(v["version"].as_str()?.to_owned()));
-    let ours = env!("CARGO_PKG_VERSION");
-    let theirs = version.ok_or_else(|| unreachable(format!("what answers there is no agent: {line}")))?;
-    if theirs != ours {
-        return Err(HostError::Version { host: host.into(), theirs, ours });
-    }
-    let greeting: Greeting = serde_json::from_str(&line).map_err(|e| unreachable(e.to_string()))?;
-    Ok(Machine {
-        host: host.into(),
-        link: Rc::new(RefCell::new(Box::new(AgentLink(pipe)))),
-        greeting: Rc::new(greeting),
-        copies: copies.map(Into::into),
-    })
 }

@@ -14,7 +14,7 @@ use net::poller::Poller;
 use wire::view::Message;
 
 use super::port::{Flight, Flights, Port, port_of};
-use super::ramp::{Ending, Ramp, Status};
+use super::schedule::{Ending, Ramp, Status};
 use super::source::Cursor;
 use super::stream::Stream;
 use super::tally::Tally;

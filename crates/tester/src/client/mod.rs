@@ -15,6 +15,7 @@
 mod form;
 mod lane;
 mod port;
+mod schedule;
 mod source;
 mod stream;
 mod tally;

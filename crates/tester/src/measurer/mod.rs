@@ -1,5 +1,6 @@
 //! The Measurer: offers queries at a constant rate and judges every reply.
 
+mod error;
 pub mod expect;
 pub mod ids;
 pub mod ledger;
@@ -10,6 +11,9 @@ mod receiver;
 pub mod recorder;
 pub mod result;
 mod sender;
+mod shard;
 mod trial;
 
-pub use trial::{Progress, TrialError, run};
+pub use error::TrialError;
+pub use shard::Progress;
+pub use trial::run;

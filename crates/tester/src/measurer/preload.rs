@@ -3,9 +3,9 @@
 use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
 use crate::client::{Check, Form, Names, Setup, SocketError, Source, Transport};
 
+use super::error::TrialError;
 use super::expect::Expectation;
 use super::plan::TrialPlan;
-use super::trial::TrialError;
 
 /// Names asked at once: few enough for any DUT, many enough to be done soon.
 const AT_ONCE: usize = 64;

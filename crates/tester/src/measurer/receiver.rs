@@ -21,7 +21,7 @@ use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
 use super::recorder::ShardRecorder;
-use super::trial::{Ports, Progress, Shard};
+use super::shard::{Ports, Progress, Shard};
 use crate::intervals::Intervals;
 
 /// With kernel timestamps nothing is lost by reading replies a little later and several at a time.

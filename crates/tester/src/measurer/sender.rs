@@ -14,7 +14,7 @@ use wire::template::QueryTemplate;
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
-use super::trial::{Ports, Progress, Shard};
+use super::shard::{Ports, Progress, Shard};
 
 /// Below this interval a core cannot send queries one by one (baselines.md: 950 ns a `send`, with reserve).
 const SEND_COST: Nanos = Nanos(2_000);

@@ -3,13 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::records::Counts;
-use method::units::{CpuId, Nanos, QueryIndex};
+use method::units::{CpuId, Nanos};
 use method::verdict::{Evidence, Verdict, decide};
 use net::affinity::{Urgency, allowed_cpus};
 use net::clock;
@@ -17,15 +16,17 @@ use net::drops::{InterfaceCounters, interface_counters, interface_towards};
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
 
+use super::error::TrialError;
 use super::expect::Expectation;
 use super::ids::IdPlan;
 use super::ledger::Ledger;
-use super::plan::{PlanError, Spin, TrialPlan};
+use super::plan::{Spin, TrialPlan};
 use super::preload::preload;
 use super::receiver::{Received, Receiver};
-use super::recorder::{RecordContext, RecordError, Recorder};
+use super::recorder::{RecordContext, Recorder};
 use super::result::{NamesUsed, Rtt, Sending, TesterDrops, TrialResult, noncompliance};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
+use super::shard::{Ports, Progress, Shard};
 use crate::intervals::Intervals;
 
 /// From the moment when the threads start to the first query: they pin themselves and measure their timers meanwhile.
@@ -34,108 +35,6 @@ const LEAD: Nanos = Nanos::from_millis(30);
 const BUFFERED: Nanos = Nanos::from_millis(50);
 /// What the kernel charges a buffer for one small packet, in octets.
 const PACKET_CHARGE: u64 = 768;
-
-/// Why there is no result at all.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TrialError {
-    /// The plan cannot be carried out.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The records cannot be written.
-    #[error(transparent)]
-    Records(#[from] RecordError),
-    /// No socket towards the server.
-    #[error("cannot open a socket towards {server}: {source}")]
-    Socket {
-        /// The server.
-        server: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The interface's counters cannot be read.
-    #[error("cannot find or read the interface towards {server}, whose drops must be known: {source}")]
-    Interface {
-        /// The server.
-        server: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// No thread could be started.
-    #[error("cannot start a thread: {source}")]
-    Thread {
-        /// What the system says.
-        source: io::Error,
-    },
-}
-
-/// A shard: every `of`-th query, beginning with `number`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shard {
-    pub(super) number: u16,
-    pub(super) of: u16,
-}
-
-impl Shard {
-    /// The trial's index of the shard's query `k`.
-    #[inline]
-    pub(super) fn index(self, k: u64) -> QueryIndex {
-        QueryIndex(k * u64::from(self.of) + u64::from(self.number))
-    }
-
-    /// How many of the trial's `total` queries are the shard's.
-    pub(super) fn queries(self, total: u64) -> u64 {
-        total.saturating_sub(u64::from(self.number)).div_ceil(u64::from(self.of))
-    }
-}
-
-/// What a running trial can be asked about from another thread; a second or so behind at most.
-#[derive(Default)]
-pub struct Progress {
-    sent: AtomicU64,
-    shards: Vec<ShardProgress>,
-}
-
-#[derive(Default)]
-struct ShardProgress {
-    valid: AtomicU64,
-    decided: AtomicU64,
-}
-
-impl Progress {
-    /// For a trial of `plan`.
-    pub fn new(plan: &TrialPlan) -> Arc<Progress> {
-        Arc::new(Progress {
-            sent: AtomicU64::new(0),
-            shards: (0..plan.threads).map(|_| ShardProgress::default()).collect(),
-        })
-    }
-
-    /// Queries sent so far.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    /// Valid replies so far.
-    pub fn valid(&self) -> u64 {
-        self.shards.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Queries whose outcome is known.
-    pub fn decided(&self) -> u64 {
-        self.shards.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
-    }
-
-    pub(super) fn add_sent(&self, n: u64) {
-        self.sent.fetch_add(n, Ordering::Relaxed);
-    }
-
-    pub(super) fn set_received(&self, shard: Shard, valid: u64, decided: u64) {
-        let progress = &self.shards[usize::from(shard.number)];
-        progress.valid.store(valid, Ordering::Relaxed);
-        progress.decided.store(decided, Ordering::Relaxed);
-    }
-}
 
 /// Carries out one trial. `progress` was made for the same plan.
 ///
@@ -176,12 +75,6 @@ struct Setup<'a> {
     template: QueryTemplate,
     receive_buffer: usize,
     ports: Vec<Arc<Ports>>,
-}
-
-/// The source ports of a shard, each with the socket that catches what others send there.
-pub(super) struct Ports {
-    pub(super) connected: Vec<Endpoint>,
-    pub(super) strays: Vec<Endpoint>,
 }
 
 type ShardOutcome = (Sent, Received);

@@ -1,0 +1,41 @@
+//! Why a trial cannot be carried out at all. What the server does is never the reason.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::plan::PlanError;
+use super::recorder::RecordError;
+
+/// Why there is no result at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrialError {
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The records cannot be written.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// No socket towards the server.
+    #[error("cannot open a socket towards {server}: {source}")]
+    Socket {
+        /// The server.
+        server: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The interface's counters cannot be read.
+    #[error("cannot find or read the interface towards {server}, whose drops must be known: {source}")]
+    Interface {
+        /// The server.
+        server: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No thread could be started.
+    #[error("cannot start a thread: {source}")]
+    Thread {
+        /// What the system says.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,83 @@
+//! What sender and receiver of a shard have in common: which queries are theirs, their ports, and what others may know of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use method::units::QueryIndex;
+use net::socket::Endpoint;
+
+use super::plan::TrialPlan;
+
+/// A shard: every `of`-th query, beginning with `number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) number: u16,
+    pub(super) of: u16,
+}
+
+impl Shard {
+    /// The trial's index of the shard's query `k`.
+    #[inline]
+    pub(super) fn index(self, k: u64) -> QueryIndex {
+        QueryIndex(k * u64::from(self.of) + u64::from(self.number))
+    }
+
+    /// How many of the trial's `total` queries are the shard's.
+    pub(super) fn queries(self, total: u64) -> u64 {
+        total.saturating_sub(u64::from(self.number)).div_ceil(u64::from(self.of))
+    }
+}
+
+/// What a running trial can be asked about from another thread; a second or so behind at most.
+#[derive(Default)]
+pub struct Progress {
+    sent: AtomicU64,
+    shards: Vec<ShardProgress>,
+}
+
+#[derive(Default)]
+struct ShardProgress {
+    valid: AtomicU64,
+    decided: AtomicU64,
+}
+
+impl Progress {
+    /// For a trial of `plan`.
+    pub fn new(plan: &TrialPlan) -> Arc<Progress> {
+        Arc::new(Progress {
+            sent: AtomicU64::new(0),
+            shards: (0..plan.threads).map(|_| ShardProgress::default()).collect(),
+        })
+    }
+
+    /// Queries sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Valid replies so far.
+    pub fn valid(&self) -> u64 {
+        self.shards.iter().map(|s| s.valid.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Queries whose outcome is known.
+    pub fn decided(&self) -> u64 {
+        self.shards.iter().map(|s| s.decided.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(super) fn add_sent(&self, n: u64) {
+        self.sent.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_received(&self, shard: Shard, valid: u64, decided: u64) {
+        let progress = &self.shards[usize::from(shard.number)];
+        progress.valid.store(valid, Ordering::Relaxed);
+        progress.decided.store(decided, Ordering::Relaxed);
+    }
+}
+
+/// The source ports of a shard, each with the socket that catches what others send there.
+pub(super) struct Ports {
+    pub(super) connected: Vec<Endpoint>,
+    pub(super) strays: Vec<Endpoint>,
+}
