@@ -428,8 +428,7 @@ fn health(entries: &[Entry]) -> Health {
     let mut reasons: Vec<(String, usize)> = Vec::new();
     for m in all.iter().filter(|m| m.trial.verdict == Verdict::Invalid) {
         for reason in &m.trial.reasons {
-            // The numbers differ from trial to trial, what was wrong does not.
-            let kind = reason.split(|c: char| c.is_ascii_digit()).next().unwrap_or(reason).trim().to_owned();
+            let kind = without_numbers(reason);
             match reasons.iter_mut().find(|(known, _)| *known == kind) {
                 Some((_, n)) => *n += 1,
                 None => reasons.push((kind, 1)),
@@ -447,6 +446,13 @@ fn health(entries: &[Entry]) -> Health {
         warnings: warnings.into_iter().collect(),
         numa,
     }
+}
+
+/// A reason by its kind: numbers differ from trial to trial, what was wrong does not.
+fn without_numbers(reason: &str) -> String {
+    let word =
+        |word: &'_ str| if word.starts_with(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() };
+    reason.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn noncompliance(plan: &Plan) -> Vec<String> {
@@ -472,4 +478,18 @@ fn noncompliance(plan: &Plan) -> Vec<String> {
         Some(_) => {}
     }
     points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_counted_by_kind() {
+        let [one, other] =
+            ["1.55 %, limit 1 %", "12 %, limit 5 %"].map(|end| format!("pacing: a 100 ms window was off by {end}"));
+        assert_eq!(without_numbers(&one), "pacing: a … ms window was off by … %, limit … %");
+        assert_eq!(without_numbers(&one), without_numbers(&other));
+        assert_ne!(without_numbers(&one), without_numbers("pacing: p99.9 lateness is 12 ms"));
+    }
 }

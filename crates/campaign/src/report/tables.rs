@@ -236,7 +236,7 @@ fn health(run: &Run) -> Table {
     row("Trials", format!("{} of full length, {} probes, {} spoiled by the tester", t.full, t.probes, t.invalid));
     row("Full trials that failed probes made unnecessary", t.saved.to_string());
     for (reason, n) in &h.invalid_reasons {
-        row("Invalid", format!("{n} × {reason} …"));
+        row("Invalid", format!("{n} × {reason}"));
     }
     if let Some(test) = &run.results.self_test {
         let passed = test.passed.map_or("nothing".into(), |rate| number(rate.0 as f64));
