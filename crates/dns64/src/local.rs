@@ -11,6 +11,8 @@ use crate::policy::{IPV4ONLY, Policy};
 /// `ipv4only.arpa`.
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
+/// All that is answered here is below it.
+const ARPA: &[u8] = b"\x04arpa\0";
 /// TTL of what is made here, seconds.
 const TTL: u32 = 600;
 /// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds.
@@ -51,6 +53,9 @@ pub enum Local {
 
 /// Decides whether a question of class IN is answered here.
 pub fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+    if !name.ends_with(ARPA) {
+        return Local::No;
+    }
     if name.ends_with(IPV4ONLY_ARPA) {
         return ipv4only(name, qtype, policy);
     }
