@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use method::stats::Summary;
 
 use crate::bench::{LIMIT, Lab};
 use crate::packages::install;
@@ -42,6 +43,15 @@ const DUTS: [Dut; 4] = [
     Dut { name: "PowerDNS", program: "pdns_recursor", prepare: powerdns, for_memory: false },
 ];
 
+/// Rounds: every server has its turn in each, so that a change of the machine's mood meets all.
+const ROUNDS: usize = 3;
+const LATENCY_ROUNDS: usize = 4;
+
+/// The clients, from the dearest to the cheapest in CPU time per query: what is left for AuthDNS, and what a fast server
+/// waits for, depends on them.
+const CLIENTS: [&str; 3] = ["dnsperf", "closed-loop", "+ UDP_SEGMENT"];
+const NAME_SETS: [&str; 2] = ["different names", "cached names"];
+
 /// Answers per second, and the share of a core that the server used meanwhile.
 #[derive(Clone, Copy, Default)]
 struct Load {
@@ -49,22 +59,40 @@ struct Load {
     cpu: f64,
 }
 
+/// One round of a server: for each set of names what each client saw.
+type Round = [[Load; CLIENTS.len()]; NAME_SETS.len()];
+
 /// What was measured of one server.
-struct Figures {
-    name: &'static str,
-    /// Every name once (dnsperf).
-    different: Load,
-    /// Cached names: dnsperf, and our closed loop with packets one by one and several at a time.
-    cached: [Load; 3],
+struct Figures<'a> {
+    dut: &'a Dut,
+    program: PathBuf,
+    rounds: Vec<Round>,
     mebibytes: Option<f64>,
     /// p99 of the round-trip time in µs, at half of its own rate and at half of Unbound's.
     p99_us: [f64; 2],
 }
 
-impl Figures {
-    fn half_rate(&self) -> u64 {
-        (self.different.rate / 2.0) as u64
+impl Figures<'_> {
+    /// The medians over the rounds.
+    fn load(&self, set: usize, client: usize) -> Load {
+        let of = |pick: fn(&Load) -> f64| median(self.rounds.iter().map(|round| pick(&round[set][client])));
+        Load { rate: of(|load| load.rate), cpu: of(|load| load.cpu) }
     }
+
+    /// The highest rate that any client saw, the median over the rounds.
+    fn highest(&self, set: usize) -> f64 {
+        (0..CLIENTS.len()).map(|client| self.load(set, client).rate).fold(0.0, f64::max)
+    }
+
+    /// Half of what dnsperf saw of different names.
+    fn half_rate(&self) -> u64 {
+        (self.load(0, 0).rate / 2.0) as u64
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    Summary::of(&values).map_or(0.0, |summary| summary.median)
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
@@ -72,19 +100,34 @@ pub(crate) fn run() -> Result<ExitCode> {
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
-    let mut all: Vec<Figures> = Vec::new();
+    let mut all: Vec<Figures<'_>> = Vec::new();
     for dut in &DUTS {
-        let Some(program) = program(&lab, dut.program) else {
-            println!("SKIPPED {}: {} not found", dut.name, dut.program);
-            continue;
-        };
-        match throughput(&lab, dut, &program, &names) {
-            Ok(figures) => all.push(figures),
-            Err(error) => println!("FAILED {}: {error:#}", dut.name),
+        match program(&lab, dut.program) {
+            Some(program) => {
+                all.push(Figures { dut, program, rounds: Vec::new(), mebibytes: None, p99_us: [f64::INFINITY; 2] });
+            }
+            None => println!("SKIPPED {}: {} not found", dut.name, dut.program),
         }
     }
+    let mut ceiling = Vec::new();
+    for _ in 0..ROUNDS {
+        all.retain_mut(|figures| match throughput(&lab, figures, &names) {
+            Ok(round) => {
+                figures.rounds.push(round);
+                true
+            }
+            Err(error) => {
+                println!("FAILED {}: {error:#}", figures.dut.name);
+                false
+            }
+        });
+        ceiling.push(without_lookup(&lab)?);
+    }
+    for figures in all.iter_mut().filter(|figures| figures.dut.for_memory) {
+        figures.mebibytes = Some(million_names(&lab, figures, &names)?);
+    }
     latencies(&lab, &mut all)?;
-    print_throughput(&all);
+    print_throughput(&all, &ceiling);
     print_latency(&all);
     two_cores(&lab, &names)?;
     Ok(ExitCode::SUCCESS)
@@ -98,7 +141,7 @@ pub(crate) fn different_names() -> Result<Vec<(&'static str, f64)>> {
     let mut rates = Vec::new();
     for dut in &DUTS {
         let Some(program) = program(&lab, dut.program) else { continue };
-        let server = start(&lab, dut, &program, DUT_CPU)?;
+        let server = start(&lab, dut, &program)?;
         rates.push((dut.name, dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate));
     }
     Ok(rates)
@@ -138,12 +181,12 @@ fn program(lab: &Lab, name: &str) -> Option<PathBuf> {
     if name == "dns64d" { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
 }
 
-fn start(lab: &Lab, dut: &Dut, program: &Path, cpus: &str) -> Result<Server> {
+fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
     let folder = lab.folder.path().join(dut.program);
     fs::create_dir_all(&folder)?;
     let args = (dut.prepare)(&folder)?;
     let program = program.to_string_lossy();
-    let mut command = vec!["taskset", "-c", cpus, &program];
+    let mut command = vec!["taskset", "-c", DUT_CPU, &program];
     command.extend(args.iter().map(String::as_str));
     let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
     wait_until_ready(lab)?;
@@ -164,22 +207,49 @@ fn wait_until_ready(lab: &Lab) -> Result<()> {
     anyhow::bail!("it does not answer")
 }
 
-fn throughput(lab: &Lab, dut: &Dut, program: &Path, names: &Names) -> Result<Figures> {
-    let server = start(lab, dut, program, DUT_CPU)?;
-    let before = memory(server.pid()?)?;
-    let seconds = if dut.for_memory { "300" } else { "8" };
-    let different = dnsperf(lab, &server, &names.different, &["-n", "1", "-l", seconds])?;
-    let mebibytes = if dut.for_memory { Some(memory(server.pid()?)? - before) } else { None };
-    drop(server);
-
-    let server = start(lab, dut, program, DUT_CPU)?;
-    dnsperf(lab, &server, &names.cached, &["-n", "1"])?;
-    let cached = [
-        dnsperf(lab, &server, &names.cached, &["-l", "6"])?,
-        closed_loop(lab, &server, "false")?,
-        closed_loop(lab, &server, "true")?,
+/// All clients in turn, first with names that the server has not seen, then with cached ones.
+fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> {
+    let server = start(lab, figures.dut, &figures.program)?;
+    let translated = ["--expect-prefix", "64:ff9b::/96"];
+    let closed_loop = |names: &[&str], offload| closed_loop(lab, &server, &[names, &translated].concat(), offload);
+    let different = [
+        dnsperf(lab, &server, &names.different, &["-n", "1", "-l", "4"])?,
+        closed_loop(&["--names", "12.0.0.0/8"], "false")?,
+        closed_loop(&["--names", "13.0.0.0/8"], "true")?,
     ];
-    Ok(Figures { name: dut.name, different, cached, mebibytes, p99_us: [f64::INFINITY; 2] })
+    dnsperf(lab, &server, &names.cached, &["-n", "1"])?;
+    let few = CACHED_NAMES.to_string();
+    let cached_names = ["--names", "11.0.0.0/8", "--count", &few];
+    let cached = [
+        dnsperf(lab, &server, &names.cached, &["-l", "4"])?,
+        closed_loop(&cached_names, "false")?,
+        closed_loop(&cached_names, "true")?,
+    ];
+    Ok([different, cached])
+}
+
+/// What the clients see of AuthDNS in the DUT's place, which answers without having to look anything up: a server that
+/// answers one by one can hardly show more.
+fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
+    let address = format!("[{DUT}]:53");
+    let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"];
+    let server = Server::start(&lab.program, &lab.exec("dut", &[&auth[..], &["--aaaa-share", "1"]].concat()))?;
+    thread::sleep(Duration::from_millis(500));
+    let (few, file) = (CACHED_NAMES.to_string(), lab.folder.path().join("cached"));
+    let names = ["--names", "11.0.0.0/8", "--count", &few];
+    Ok([
+        dnsperf(lab, &server, &file.to_string_lossy(), &["-l", "4"])?,
+        closed_loop(lab, &server, &names, "false")?,
+        closed_loop(lab, &server, &names, "true")?,
+    ])
+}
+
+/// MiB that a server has taken for a million names.
+fn million_names(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<f64> {
+    let server = start(lab, figures.dut, &figures.program)?;
+    let before = memory(server.pid()?)?;
+    dnsperf(lab, &server, &names.different, &["-n", "1", "-l", "300"])?;
+    Ok(memory(server.pid()?)? - before)
 }
 
 fn dnsperf(lab: &Lab, server: &Server, file: &str, more: &[&str]) -> Result<Load> {
@@ -196,13 +266,12 @@ fn rate_of_dnsperf(printed: &str) -> Result<f64> {
     rate.and_then(|rate| rate.trim().parse().ok()).with_context(|| printed.to_owned())
 }
 
-/// Our own client, for what dnsperf is too slow: the same names.
-fn closed_loop(lab: &Lab, server: &Server, offload: &str) -> Result<Load> {
-    let (address, count) = (format!("[{DUT}]:53"), CACHED_NAMES.to_string());
+/// Our own client.
+fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Result<Load> {
+    let address = format!("[{DUT}]:53");
     let program: &str = &lab.program;
     let args = [program, "closed-loop", "--server", &address, "--outstanding", OUTSTANDING, "--cpus", TESTER_CPU];
-    let names = ["--names", "11.0.0.0/8", "--count", &count, "--duration", "6s", "--expect-prefix", "64:ff9b::/96"];
-    let args = [&args[..], &names[..], &["--offload", offload, "--json"]].concat();
+    let args = [&args[..], names, &["--duration", "4s", "--offload", offload, "--json"]].concat();
     under_load(server, || {
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
         let result: serde_json::Value = serde_json::from_str(&printed)?;
@@ -220,31 +289,29 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
     Ok(Load { rate, cpu })
 }
 
-fn latencies(lab: &Lab, all: &mut [Figures]) -> Result<()> {
-    let common = all.iter().find(|f| f.name == "Unbound").map_or(5_000, Figures::half_rate);
-    for figures in all {
-        let Some(dut) = DUTS.iter().find(|dut| dut.name == figures.name) else { continue };
-        let Some(program) = program(lab, dut.program) else { continue };
-        let _server = start(lab, dut, &program, DUT_CPU)?;
-        figures.p99_us = [latency(lab, figures.half_rate(), 12)?, latency(lab, common, 16)?];
+fn latencies(lab: &Lab, all: &mut [Figures<'_>]) -> Result<()> {
+    let common = all.iter().find(|f| f.dut.name == "Unbound").map_or(5_000, Figures::half_rate);
+    for _ in 0..LATENCY_ROUNDS {
+        for figures in &mut *all {
+            let _server = start(lab, figures.dut, &figures.program)?;
+            for (i, (rate, names)) in
+                [(figures.half_rate(), "14.0.0.0/8"), (common, "15.0.0.0/8")].into_iter().enumerate()
+            {
+                figures.p99_us[i] = figures.p99_us[i].min(latency(lab, rate, names)?);
+            }
+        }
     }
     Ok(())
 }
 
-/// p99 of the round-trip time in µs at a constant rate: the best of four trials, as stalls of the machine hit some. Names
-/// from `block`.0.0.0 on. Queries may leave 200 µs from their time, so that the sender leaves AuthDNS the core that it
-/// shares with it.
-fn latency(lab: &Lab, rate: u64, block: u8) -> Result<f64> {
+/// p99 of the round-trip time in µs at a constant rate. Queries may leave 200 µs from their time, so that the sender leaves
+/// AuthDNS the core that it shares with it.
+fn latency(lab: &Lab, rate: u64, names: &str) -> Result<f64> {
     let (server, rate) = (format!("[{DUT}]:53"), rate.max(1).to_string());
-    let mut best = f64::INFINITY;
-    for block in block..block + 4 {
-        let names = format!("{block}.0.0.0/8");
-        let args = ["--server", &server, "--rate", &rate, "--duration", "5s", "--names", &names];
-        let args = [&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat();
-        let trial = lab.measure_names_without_aaaa(&args)?;
-        best = best.min(trial["rtt_us"]["p99"].as_f64().unwrap_or(f64::INFINITY));
-    }
-    Ok(best)
+    let args = ["--server", &server, "--rate", &rate, "--duration", "5s", "--names", names];
+    let trial =
+        lab.measure_names_without_aaaa(&[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat())?;
+    Ok(trial["rtt_us"]["p99"].as_f64().unwrap_or(f64::INFINITY))
 }
 
 fn cpu_seconds(pid: u32) -> Result<f64> {
@@ -255,36 +322,54 @@ fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok((ticks(11) + ticks(12)) / 100.0)
 }
 
-fn print_throughput(all: &[Figures]) {
+fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]]) {
     println!("\nOne core for the DUT, {OUTSTANDING} queries in flight, AuthDNS and the client on the other core");
-    println!("Answers per second, and the share of its core that the DUT used");
-    println!(
-        "{:<9} {:>17} {:>17} {:>17} {:>17} {:>10}",
-        "", "different names", "cached, dnsperf", "closed-loop", "with UDP_SEGMENT", "1 M names"
-    );
-    for f in all {
-        let memory = f.mebibytes.map_or("-".to_owned(), |m| format!("{m:.0} MiB"));
-        let [a, b, c, d] = [f.different, f.cached[0], f.cached[1], f.cached[2]]
-            .map(|load| format!("{:.0} {:>3.0} %", load.rate, load.cpu * 100.0));
-        println!("{:<9} {a:>17} {b:>17} {c:>17} {d:>17} {memory:>10}", f.name);
+    println!("Answers per second, and the share of its core that the DUT used: medians of {ROUNDS} rounds");
+    let cell = |load: Load| format!("{:.0} {:>3.0} %", load.rate, load.cpu * 100.0);
+    for (set, what) in NAME_SETS.iter().enumerate() {
+        println!("\n{what:<16} {:>17} {:>17} {:>17} {:>10}", CLIENTS[0], CLIENTS[1], CLIENTS[2], "1 M names");
+        for f in all {
+            let cells = [0, 1, 2].map(|client| cell(f.load(set, client)));
+            let memory = f.mebibytes.filter(|_| set == 0).map_or(String::new(), |m| format!("{m:.0} MiB"));
+            println!("{:<16} {:>17} {:>17} {:>17} {memory:>10}", f.dut.name, cells[0], cells[1], cells[2]);
+        }
     }
-    let Some(ours) = all.iter().find(|f| f.name == "dns64d") else { return };
-    if let Some(unbound) = all.iter().find(|f| f.name == "Unbound") {
-        println!("different names: {:.2} × Unbound (wanted 5)", ours.different.rate / unbound.different.rate);
-    }
-    for (i, client) in ["dnsperf", "closed-loop", "closed-loop with UDP_SEGMENT"].iter().enumerate() {
-        let best = all.iter().filter(|f| f.name != ours.name).map(|f| f.cached[i].rate).fold(0.0, f64::max);
-        let idle = if ours.cached[i].cpu < 0.9 { "; dns64d waited for the client" } else { "" };
-        println!("cached names, {client}: {:.2} × the best of the others (wanted 2){idle}", ours.cached[i].rate / best);
-    }
+    let of = |client: usize, pick: fn(&Load) -> f64| median(ceiling.iter().map(|loads| pick(&loads[client])));
+    let cells = [0, 1, 2].map(|client| cell(Load { rate: of(client, |l| l.rate), cpu: of(client, |l| l.cpu) }));
+    println!("{:<16} {:>17} {:>17} {:>17}", "no lookup at all", cells[0], cells[1], cells[2]);
+    println!("(the last line: AuthDNS in the DUT's place, replies one by one)\n");
+    ratios(all, 0, "Unbound's", 5, |name| name == "Unbound");
+    ratios(all, 1, "the best of the others'", 2, |name| name != "dns64d");
 }
 
-fn print_latency(all: &[Figures]) {
-    println!("\np99 of the round-trip time at half of its own rate, and of Unbound's");
-    for f in all {
-        println!("{:<9} {:>8.0} µs at {:>6}/s {:>8.0} µs", f.name, f.p99_us[0], f.half_rate(), f.p99_us[1]);
+/// How many times as fast dns64d is as the best of the `others`: with each client, the least to the greatest of the rounds,
+/// and by each server's highest rate with any client.
+fn ratios(all: &[Figures<'_>], set: usize, whose: &str, wanted: u32, others: fn(&str) -> bool) {
+    let Some(ours) = all.iter().find(|f| f.dut.name == "dns64d") else { return };
+    let best = |rate: &dyn Fn(&Figures<'_>) -> f64| {
+        all.iter().filter(|f| others(f.dut.name)).map(rate).fold(f64::MIN_POSITIVE, f64::max)
+    };
+    println!("{}, dns64d's rate by {whose} (wanted {wanted}):", NAME_SETS[set]);
+    for (client, label) in CLIENTS.iter().enumerate() {
+        let by_round: Vec<f64> = (0..ROUNDS)
+            .map(|round| ours.rounds[round][set][client].rate / best(&|f| f.rounds[round][set][client].rate))
+            .collect();
+        let Some(spread) = Summary::of(&by_round) else { continue };
+        let load = ours.load(set, client);
+        let idle = if load.cpu < 0.9 { "; dns64d waited for the client" } else { "" };
+        println!("  {label:<14} {:.2} ({:.2} to {:.2}){idle}", spread.median, spread.min, spread.max);
     }
-    let get = |name: &str| all.iter().find(|f| f.name == name);
+    println!("  {:<14} {:.2}", "each's highest", ours.highest(set) / best(&|f| f.highest(set)));
+}
+
+fn print_latency(all: &[Figures<'_>]) {
+    println!(
+        "\np99 of the round-trip time at half of its own rate, and of Unbound's: the best of {LATENCY_ROUNDS} rounds"
+    );
+    for f in all {
+        println!("{:<9} {:>8.0} µs at {:>6}/s {:>8.0} µs", f.dut.name, f.p99_us[0], f.half_rate(), f.p99_us[1]);
+    }
+    let get = |name: &str| all.iter().find(|f| f.dut.name == name);
     if let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) {
         let [own, common] = [0, 1].map(|i| ours.p99_us[i] / unbound.p99_us[i]);
         println!(
@@ -308,11 +393,16 @@ fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
         under_load(&server, || rate_of_dnsperf(&output(&lab.program, &lab.exec("tester", &args), LIMIT)?))
     };
     let (one, two) = (rate("1")?, rate("2")?);
-    println!(
-        "\nTwo workers: {:.0}/s with {:.2} CPUs; one: {:.0}/s with {:.2} CPUs",
-        two.rate, two.cpu, one.rate, one.cpu
-    );
+    let cost = |load: Load| load.cpu * 1e6 / load.rate;
+    println!("\nTwo workers, different names, dnsperf with ten sockets");
+    for (workers, load) in [("one", one), ("two", two)] {
+        println!("  {workers}: {:.0}/s with {:.2} CPUs, {:.1} µs of CPU each", load.rate, load.cpu, cost(load));
+    }
     println!("two / one: {:.2} (wanted 1.8 where the tester leaves room)", two.rate / one.rate);
+    println!(
+        "rate per second of CPU time, two / one: {:.2} (1 if workers do not hinder each other)",
+        cost(one) / cost(two)
+    );
     let cpus = thread::available_parallelism()?.get();
     if cpus < 4 {
         println!("This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would");

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use method::stats::Summary;
 use serde_json::Value;
 
 use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, wait_for};
@@ -55,25 +56,16 @@ fn maximum(printed: &str) -> Result<f64> {
     line.trim().trim_end_matches(" qps").parse().context("no number")
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
-fn range(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::MAX, 0.0), |(low, high), &v| (low.min(v), high.max(v)))
-}
-
 /// Runs both resperfs in turns with the same arguments; the maxima of each.
-fn in_turns(run: &dyn Fn(&str) -> Result<String>, ours: &str, times: usize) -> Result<[Vec<f64>; 2]> {
+fn in_turns(run: &dyn Fn(&str) -> Result<String>, ours: &str, times: usize) -> Result<[Summary; 2]> {
     let theirs = find("resperf").context("resperf")?;
     let mut maxima = [Vec::new(), Vec::new()];
     for _ in 0..times {
         maxima[0].push(maximum(&run(ours)?)?);
         maxima[1].push(maximum(&run(&theirs.to_string_lossy())?)?);
     }
-    Ok(maxima)
+    let [ours, theirs] = maxima.map(|values| Summary::of(&values).context("no run"));
+    Ok([ours?, theirs?])
 }
 
 /// A command line of resperf.
@@ -84,20 +76,16 @@ fn resperf_arguments<'a>([server, port]: [&'a str; 2], queries: &'a str, plot: &
 }
 
 /// Prints what both resperfs found: ours first.
-fn print_maxima(server: &str, [ours, theirs]: &[Vec<f64>; 2]) {
-    let text = |values: &[f64]| {
-        let (low, high) = range(values);
-        format!("{:.0} qps ({low:.0} to {high:.0})", median(values))
-    };
+fn print_maxima(server: &str, [ours, theirs]: &[Summary; 2]) {
+    let text = |found: &Summary| format!("{:.0} qps ({:.0} to {:.0})", found.median, found.min, found.max);
     println!("        {server}: ours {}, Debian's {}", text(ours), text(theirs));
 }
 
 /// Whether the medians are as near as five runs of one program are to each other; programs that round to a plot interval's
 /// whole number of queries may have runs that are all the same, so 3 % are always near.
-fn agree([ours, theirs]: &[Vec<f64>; 2]) -> bool {
-    let spread = |values: &[f64]| range(values).1 - range(values).0;
-    let near = spread(ours).max(spread(theirs)).max(median(theirs) * 0.03);
-    (median(ours) - median(theirs)).abs() <= near
+fn agree([ours, theirs]: &[Summary; 2]) -> bool {
+    let near = (ours.max - ours.min).max(theirs.max - theirs.min).max(theirs.median * 0.03);
+    (ours.median - theirs.median).abs() <= near
 }
 
 /// What the server is and all that it depends on share CPU 1, and the client has CPU 0 to itself: the original burns its CPU,
@@ -136,7 +124,7 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
         // The original ends this by itself, "Fell behind", on any NSD that is quicker than its own sending.
         let alone = in_turns(&nsd_run, &ours, 5)?;
         print_maxima("NSD, quicker than the original can ask", &alone);
-        ensure!(median(&alone[0]) >= median(&alone[1]) * 0.97, "NSD: ours asks more slowly than the original");
+        ensure!(alone[0].median >= alone[1].median * 0.97, "NSD: ours asks more slowly than the original");
         // With half a CPU, NSD is what gives out first.
         let _neighbour = Server::start("taskset", &["-c", "1", "sh", "-c", "while :; do :; done"])?;
         let slowed = in_turns(&nsd_run, &ours, 5)?;
@@ -164,7 +152,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     // An interval that does not divide the time.
     let args = resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
     let maxima = in_turns(&|program| output(program, &args, LIMIT), &ours, 3)?;
-    let [off, theirs] = maxima.each_ref().map(|values| (median(values) / truth - 1.0) * 100.0);
+    let [off, theirs] = maxima.each_ref().map(|found| (found.median / truth - 1.0) * 100.0);
     print_maxima(&format!("truth {truth}, off by {off:+.2} % and {theirs:+.2} %"), &maxima);
     ensure!(off.abs() <= theirs.abs() + 0.5, "the original is nearer to the truth");
     // What users of the plot file do with it.
