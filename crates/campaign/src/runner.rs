@@ -66,7 +66,7 @@ pub enum CampaignError {
     Host(#[from] HostError),
     /// A DUT does not run.
     #[error(transparent)]
-    Site(#[from] SiteError),
+    Site(SiteError),
     /// AuthDNS does not run.
     #[error("{0}")]
     Auth(String),
@@ -83,6 +83,17 @@ pub enum CampaignError {
     /// The user wants to stop.
     #[error("interrupted; `dns64bench campaign resume` goes on")]
     Interrupted,
+}
+
+impl From<SiteError> for CampaignError {
+    /// What is the fault of a host or of the run folder is no server's.
+    fn from(error: SiteError) -> CampaignError {
+        match error {
+            SiteError::Host(error) => error.into(),
+            SiteError::Archive(error) => error.into(),
+            other => CampaignError::Site(other),
+        }
+    }
 }
 
 /// Who watches a campaign.
@@ -119,8 +130,6 @@ pub fn run(
         match run.point(&point) {
             Ok(()) => run.watcher.complete(&point),
             // A host that is gone may come back; a server that does not start will not.
-            Err(CampaignError::Site(SiteError::Host(error))) => return Err(error.into()),
-            Err(CampaignError::Site(SiteError::Archive(error))) => return Err(error.into()),
             Err(CampaignError::Site(error)) if point.dut().is_some() => run.give_up(&point, &error)?,
             Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
                 // Where the disk is full, that is what noting it says.
@@ -415,12 +424,11 @@ impl Run<'_> {
             Point::Search(conditions) => (conditions.aaaa, self.world.auth_address),
             Point::Load { .. } => (Share::ZERO, self.world.auth_address),
         };
-        // That is no fault of the DUT's.
-        let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa).map_err(|error| match error {
-            SiteError::Host(error) => error.into(),
-            SiteError::Archive(error) => error.into(),
-            SiteError::NotStarted { ref log, .. } => CampaignError::Auth(format!("{error}\n{log}").trim().to_owned()),
-            other => CampaignError::Auth(other.to_string()),
+        let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa);
+        let auth = auth.map_err(|error| match error.into() {
+            // That is no fault of the DUT's.
+            CampaignError::Site(error) => CampaignError::Auth(format!("{error}\n{}", error.log()).trim().to_owned()),
+            other => other,
         })?;
         let mut site = Site { auth, dut: None, next_name: self.names().1 };
         let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { return Ok(site) };
@@ -501,12 +509,8 @@ impl Run<'_> {
     }
 
     fn give_up(&mut self, point: &Point, error: &SiteError) -> Result<(), CampaignError> {
-        let log = match error {
-            SiteError::NotStarted { log, .. } => log.clone(),
-            _ => String::new(),
-        };
         self.missing.extend(point.dut().map(str::to_owned));
-        self.mishap(point, &error.to_string(), log)
+        self.mishap(point, &error.to_string(), error.log().to_owned())
     }
 
     fn mishap(&mut self, point: &Point, what: &str, log: String) -> Result<(), CampaignError> {

@@ -61,6 +61,14 @@ impl SiteError {
         SiteError::NotStarted { name: name.into(), why: why.to_string(), log }
     }
 
+    /// The end of the server's log, if there is one.
+    pub fn log(&self) -> &str {
+        match self {
+            SiteError::NotStarted { log, .. } => log,
+            _ => "",
+        }
+    }
+
     /// With what a command said about a server that did not start.
     fn said_by(self, said: &str) -> SiteError {
         match self {
@@ -228,14 +236,14 @@ impl Dut {
         if !text.is_empty() {
             machine.write(&folder.join(file), &text).map_err(&refused)?;
         }
-        let stop = setting.fill(&dut.custom.clone().unwrap_or_default().stop);
+        let custom = dut.custom.clone().unwrap_or_default();
+        let stop = setting.fill(&custom.stop);
         if !stop.is_empty() {
             // What an earlier run that was killed left behind would answer in its place, from a full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
         let words = dut.driver.command(&setting, &program_of(machine, dut)?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
-        let custom = dut.custom.clone().unwrap_or_default();
         let mut started = Dut { cpu_ids: vec![process.id()], process, stop };
         let ready = setting.fill(&custom.ready);
         if !ready.is_empty() {

@@ -307,7 +307,6 @@ allow = ["2001:2::/64"]
 address = "$(value nameserver)"
 END
 setsid PROGRAM dns64d --config FOLDER/like-mtd64-ng.toml > FOLDER/like-mtd64-ng.log 2>&1 < /dev/null &
-echo $! > FOLDER/like-mtd64-ng.pid
 "#;
 
 fn like_mtd64_ng(bench: &Bench) -> Result<()> {
