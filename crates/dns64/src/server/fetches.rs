@@ -29,8 +29,8 @@ pub(super) struct Attempt {
 /// A question in flight.
 pub(super) struct Fetch {
     pub(super) key: Key,
-    /// The question section as it is sent: in random letter case if so configured.
-    pub(super) question: Box<[u8]>,
+    /// The question section as it is sent, if that is in random letter case.
+    random_case: Option<Box<[u8]>>,
     pub(super) route: usize,
     pub(super) attempts: Vec<Attempt>,
     pub(super) tried: Vec<usize>,
@@ -87,13 +87,14 @@ impl Fetches {
 
 impl Fetch {
     pub(super) fn new(key: Key, route: usize, deadline: Nanos, random_case: Option<&mut impl Rng>) -> Fetch {
-        let mut question: Box<[u8]> = key.question().into();
-        if let Some(rng) = random_case {
+        let random_case = random_case.map(|rng| {
+            let mut question: Box<[u8]> = key.question().into();
             randomize_case(&mut question, key.name().len(), rng);
-        }
+            question
+        });
         Fetch {
             key,
-            question,
+            random_case,
             route,
             attempts: Vec::with_capacity(1),
             tried: Vec::new(),
@@ -108,12 +109,21 @@ impl Fetch {
         }
     }
 
+    /// Whether this is the question section that was sent; letter by letter if its case is random.
+    #[inline]
+    pub(super) fn has_sent(&self, question: &[u8]) -> bool {
+        match &self.random_case {
+            Some(sent) => *question == **sent,
+            None => question.eq_ignore_ascii_case(self.key.question()),
+        }
+    }
+
     /// Writes the query for it (items 31, 32: an id of its own, EDNS of this hop).
     pub(super) fn write_query(&self, id: u16, out: &mut Vec<u8>) {
         let cd = u8::from(self.key.checking_disabled()) << 4;
         out.extend(id.to_be_bytes());
         out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(self.edns)]);
-        out.extend(&*self.question);
+        out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if self.edns {
             let size = (crate::query::MAX_UDP as u16).to_be_bytes();
             out.extend([0, 0, 41, size[0], size[1], 0, 0, u8::from(self.key.dnssec_ok()) << 7, 0, 0, 0]);

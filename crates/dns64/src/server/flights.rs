@@ -43,8 +43,13 @@ impl Flights {
 
     /// The question has been answered, or not: whom to tell.
     pub(super) fn land(&self, key: &Key) -> impl Iterator<Item = usize> + use<> {
-        let waiting = if self.shared { self.shard(key).remove(key).unwrap_or(0) } else { 0 };
-        (0..u64::BITS as usize).filter(move |worker| waiting >> worker & 1 == 1)
+        let mut waiting = if self.shared { self.shard(key).remove(key).unwrap_or(0) } else { 0 };
+        std::iter::from_fn(move || {
+            let worker = waiting.trailing_zeros();
+            // Without its lowest bit; none has one without it.
+            waiting &= waiting.checked_sub(1)?;
+            Some(worker as usize)
+        })
     }
 
     fn shard(&self, key: &Key) -> std::sync::MutexGuard<'_, HashMap<Key, u64>> {

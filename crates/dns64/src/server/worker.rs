@@ -474,11 +474,8 @@ impl Worker {
             return self.metrics().count(Count::UpstreamStray);
         };
         let Some(fetch) = self.fetches.get(id) else { return };
-        let exact = self.settings.config.forwarding.randomize_case;
-        let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.question.len());
-        let same = question.is_some_and(|question| {
-            if exact { *question == *fetch.question } else { question.eq_ignore_ascii_case(&fetch.question) }
-        });
+        let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.key.question().len());
+        let same = question.is_some_and(|question| fetch.has_sent(question));
         // Servers that cannot read a query may leave its question out, but those set QDCOUNT to 0.
         if !same {
             return self.metrics().count(Count::UpstreamStray);
@@ -518,7 +515,7 @@ impl Worker {
         let address = self.upstreams.address(server);
         let Some(fetch) = self.fetches.get(id).filter(|fetch| !fetch.over_tcp) else { return };
         fetch.over_tcp = true;
-        let mut query = Vec::with_capacity(HEADER_LEN + fetch.question.len() + 11);
+        let mut query = Vec::with_capacity(HEADER_LEN + fetch.key.question().len() + 11);
         fetch.write_query(rand::Rng::next_u32(&mut self.rng) as u16, &mut query);
         let question = TcpQuestion {
             worker: self.number,
@@ -583,12 +580,12 @@ impl Worker {
     /// A question is over: its answer is kept, other workers are told, and the jobs that waited go on.
     fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
         let Some(fetch) = self.fetches.remove(id) else { return };
-        self.by_key.remove(&fetch.key);
+        let key = self.by_key.remove_entry(&fetch.key).map_or_else(|| fetch.key.clone(), |(key, _)| key);
         for attempt in &fetch.attempts {
             self.upstreams.server(attempt.server).forget(attempt.socket, attempt.id);
         }
         let answer = answer.or(fetch.fallback);
-        let outcome = self.outcome(&fetch.key, answer, failure, fetch.elsewhere);
+        let outcome = self.outcome(key, answer, failure, fetch.elsewhere);
         if !fetch.elsewhere {
             self.tell_others(&fetch.key, &outcome);
         }
@@ -596,20 +593,20 @@ impl Worker {
     }
 
     /// What becomes of an answer or of its absence, the cache considered.
-    fn outcome(&self, key: &Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
+    fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = self.shared.cache.revive(key, self.now, &self.settings.ttl) {
+        if failed && let Some(stale) = self.shared.cache.revive(&key, self.now, &self.settings.ttl) {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
             (None, Failure::Timeout) if !elsewhere => {
-                self.shared.cache.put_timeout(key.clone(), self.now);
+                self.shared.cache.put_timeout(key, self.now);
                 return Outcome::Failed(failure);
             }
             (None, _) => return Outcome::Failed(failure),
         };
-        self.shared.cache.put(key.clone(), Arc::clone(&answer), self.now);
+        self.shared.cache.put(key, Arc::clone(&answer), self.now);
         Outcome::Answered(Kept { answer, age: 0, stale: false })
     }
 
