@@ -310,6 +310,10 @@ impl<'a> Survey<'a> {
                         if alias.is_some() {
                             continue;
                         }
+                        // What lies behind its data may be cut off later, and is not its target.
+                        if view.skip_name(record.data_at)? != record.data_at + record.data.len() {
+                            return Err(Unusable::Malformed);
+                        }
                         alias = Some(record.data_at);
                         true
                     }

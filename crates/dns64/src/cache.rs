@@ -15,6 +15,9 @@ const OVERHEAD: u64 = 120;
 /// What an entry takes on average, to size the tables.
 const TYPICAL: u64 = 300;
 
+/// Entries that the tables have room for from the start, at the most: a cache of 5 GB.
+const MOST_RESERVED: usize = 1 << 24;
+
 /// How long answers that have run out are served before the upstreams are tried again, seconds (RFC 8767 §5).
 const STALE_RECHECK: u32 = 30;
 
@@ -62,7 +65,7 @@ impl Cache {
         let entries = Shared::with_weighter(items, weight.max(1), BySize);
         // Tables that grow are moved as a whole, and whoever asks meanwhile waits: 60 ms of stalls on the way from 300 000
         // answers to 500 000. Memory is taken when it is used.
-        entries.reserve(items);
+        entries.reserve(items.min(MOST_RESERVED));
         Cache { entries, keeps: mebibytes > 0 }
     }
 

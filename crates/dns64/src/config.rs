@@ -253,7 +253,7 @@ impl Default for AccessKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheKeys {
-    /// Memory for answers, in MiB; 0 keeps nothing.
+    /// Memory for answers, in MiB; 0 keeps nothing; 1 TiB at the most.
     pub mebibytes: u64,
     /// TTL limits, seconds.
     pub min_ttl: u32,
@@ -297,19 +297,19 @@ pub enum Overload {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitKeys {
-    /// Client queries that may wait for upstreams, per worker.
+    /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216.
     pub in_flight: usize,
     /// What becomes of others.
     pub overload: Overload,
     /// Queries per second of a client (IPv4 address or IPv6 /64); 0 is no limit.
     pub client_rate: u32,
-    /// Queries that a client may ask at once beyond its rate.
+    /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
     /// TCP connections.
     pub tcp_connections: usize,
-    /// TCP connections of a client.
+    /// TCP connections of a client (IPv4 address or IPv6 /64).
     pub tcp_per_client: usize,
-    /// Queries in progress on a TCP connection.
+    /// Queries in progress on a TCP connection; 1 to 10 000.
     pub tcp_pipeline: usize,
     /// How long a TCP connection may be idle, or a message on it incomplete.
     #[serde(with = "humantime_serde")]
@@ -335,10 +335,10 @@ impl Default for LimitKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
-    /// How long a question may take, all upstreams and attempts together. A translated query takes two.
+    /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
-    /// Source ports per upstream and worker, all random; each is given up after a while.
+    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions.
     pub source_ports: u16,
     /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,
@@ -411,9 +411,9 @@ pub struct UpstreamKeys {
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]
     pub port: u16,
-    /// Its share of the questions among upstreams of like speed.
+    /// Its share of the questions among upstreams of like speed; 1 to 1 000 000.
     #[serde(default = "one")]
-    pub weight: u32,
+    pub weight: Spanned<u32>,
     /// What forward rules call it; its address if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -423,14 +423,14 @@ fn dns_port() -> u16 {
     53
 }
 
-fn one() -> u32 {
-    1
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
 }
 
 impl UpstreamKeys {
     /// The upstream at `address`.
     pub fn new(address: SocketAddr) -> UpstreamKeys {
-        UpstreamKeys { address: address.ip(), port: address.port(), weight: 1, name: None }
+        UpstreamKeys { address: address.ip(), port: address.port(), weight: one(), name: None }
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -468,7 +468,7 @@ pub struct Route {
     pub domain: LowerName,
     /// Numbers of the upstreams, at least one.
     pub upstreams: Vec<usize>,
-    /// When A records are asked for, if the client group does not decide.
+    /// When A records are asked for; overrides what the client group says.
     pub mode: Option<Mode>,
 }
 
@@ -482,6 +482,8 @@ pub struct Settings {
     groups: Vec<(Vec<IpNet>, usize)>,
     /// All upstreams.
     pub upstreams: Vec<Upstream>,
+    /// Whether they are those of the system's resolv.conf.
+    pub follows_system: bool,
     /// Routes, the longest domain first; the last one is for the root.
     pub routes: Vec<Route>,
     /// TTL limits.
@@ -512,7 +514,7 @@ impl Settings {
             config
                 .upstreams
                 .iter()
-                .map(|u| Upstream { address: (u.address, u.port).into(), weight: u.weight })
+                .map(|u| Upstream { address: (u.address, u.port).into(), weight: *u.weight.get_ref() })
                 .collect()
         };
         if upstreams.is_empty() {
@@ -586,10 +588,11 @@ impl Checker<'_> {
         if config.threads == 0 {
             config.threads = net::affinity::allowed_cpus().len().clamp(1, MAX_THREADS);
         }
-        if config.upstreams.is_empty() {
+        let follows_system = config.upstreams.is_empty();
+        if follows_system {
             config.upstreams = upstreams.iter().map(|u| UpstreamKeys::new(u.address)).collect();
         }
-        Ok(Settings { config, policies, groups, upstreams, routes, ttl })
+        Ok(Settings { config, policies, groups, upstreams, follows_system, routes, ttl })
     }
 
     fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {
@@ -603,15 +606,13 @@ impl Checker<'_> {
     }
 
     fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
-        let everybody = config
-            .access
-            .allow
-            .iter()
-            .find(|net| net.prefix_len() < 8 && !net.addr().is_unspecified() || net.prefix_len() == 0);
-        let everybody = everybody.filter(|net| **net != "fc00::/7".parse::<IpNet>().expect("a constant"));
+        // Put together, so that two halves of everything are everything.
+        let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
+        let allowed = IpNet::aggregate(&config.access.allow);
+        let everybody = allowed.iter().find(|net| net.prefix_len() < 8 && **net != unique_local);
         if let Some(net) = everybody.filter(|_| !config.access.open_resolver) {
             let reason = format!(
-                "access.allow has {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
+                "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
             );
             return Err(self.at_key("allow", reason));
         }
@@ -627,6 +628,7 @@ impl Checker<'_> {
             }
             Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
         };
+        between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
         between("failure-ttl", config.cache.failure_ttl.into(), 1, 30, " seconds (RFC 9520)")?;
         between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
         // Two questions must fit into the five seconds after which clients ask again.
@@ -635,7 +637,14 @@ impl Checker<'_> {
         between("in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
         between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")?;
         for upstream in &config.upstreams {
-            between("weight", upstream.weight.into(), 1, 1_000_000, "")?;
+            let weight = *upstream.weight.get_ref();
+            if !(1..=1_000_000).contains(&weight) {
+                let reason = format!("weight must be 1 to 1000000, not {weight}");
+                return Err(self.invalid(&upstream.weight, reason));
+            }
+            if upstream.port == 0 {
+                return Err(self.at_key("port", "port must be 1 to 65535, not 0".into()));
+            }
         }
         Ok(())
     }
@@ -644,9 +653,15 @@ impl Checker<'_> {
         self.at(place.span().start, reason)
     }
 
-    /// An error where `key` is first written, or at the beginning if it is not (a default does not fit).
+    /// An error where `key` is first written (as `key = …`, `table.key = …` or `[[key]]`), or at the beginning if it is not: a
+    /// default does not fit then.
     fn at_key(&self, key: &str, reason: String) -> ConfigError {
-        self.at(self.text.find(key).unwrap_or(0), reason)
+        let is_key = |line: &str| {
+            let written = line.split_once('=').map_or(line, |(written, _)| written);
+            written.trim().trim_matches(['[', ']']).rsplit('.').next().is_some_and(|last| last.trim() == key)
+        };
+        let number = self.text.lines().position(|line| is_key(line.split('#').next().unwrap_or_default()));
+        ConfigError::Invalid { file: self.file.into(), line: number.unwrap_or(0) + 1, reason }
     }
 
     fn at(&self, offset: usize, reason: String) -> ConfigError {
@@ -735,7 +750,7 @@ mod tests {
 
     #[test]
     fn item_42_no_open_resolver_unless_told() {
-        for open in ["0.0.0.0/0", "::/0", "2000::/3"] {
+        for open in ["0.0.0.0/0", "::/0", "2000::/3", "0.0.0.0/1', '128.0.0.0/1", "::/1', '8000::/1"] {
             let text = format!("{UPSTREAM}[access]\nallow = ['{open}']\n");
             let error = refused(&text);
             assert!(error.starts_with("test.toml:4:") && error.contains("open resolver"), "{error}");
@@ -782,15 +797,23 @@ mod tests {
 
     #[test]
     fn values_out_of_range_and_loops_are_refused() {
-        for (text, what) in [
-            ("[cache]\nfailure-ttl = 0\n", "failure-ttl"),
-            ("[cache]\nmin-ttl = 90000\n", "min-ttl"),
-            ("[forwarding]\ntimeout = '5s'\n", "timeout"),
-            ("threads = 1000\n", "threads"),
-            ("listen = ['192.0.2.1:53']\n", "itself"),
+        for (text, what, line) in [
+            ("[cache]\nfailure-ttl = 0\n", "failure-ttl", 2),
+            ("[cache]\nmin-ttl = 90000\n", "min-ttl", 2),
+            ("# timeout = '5s'\n[forwarding]\n\ntimeout = '5s' # timeout\n", "timeout", 4),
+            ("forwarding.timeout = '5s'\n", "timeout", 1),
+            ("threads = 1000\n", "threads", 1),
+            ("limits = { in-flight = 0 }\n", "in-flight", 1),
+            ("listen = ['192.0.2.1:53']\n", "itself", 2),
+            (
+                "[[upstream]]\naddress = '192.0.2.2'\nweight = 3\n[[upstream]]\naddress = '::1'\nweight = 0\n",
+                "weight",
+                6,
+            ),
+            ("[[upstream]]\naddress = '192.0.2.2'\nport = 0\n", "port", 3),
         ] {
             let error = refused(&format!("{text}{UPSTREAM}"));
-            assert!(error.contains(what), "{error}");
+            assert!(error.contains(what) && error.starts_with(&format!("test.toml:{line}:")), "{error}");
         }
     }
 

@@ -85,12 +85,12 @@ fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     start_log(settings.config.log);
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    let user = settings.config.user.clone();
+    let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
     let bound = bind(settings, activated_sockets()?)?;
     if harden::drop_root(user.as_deref())? {
         tracing::warn!("running as root; set `user`, or use the systemd unit");
     }
-    let confined = harden::confine(file)?;
+    let confined = harden::confine(file, follows_system)?;
     tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
     let server = bound.start()?;
     for address in server.addresses() {

@@ -1,6 +1,6 @@
 //! What the server gives up once its sockets are bound: root, files, and system calls that it has no use for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
@@ -54,28 +54,34 @@ pub fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
 /// How much of the confinement the kernel could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confined {
-    /// Files can be read only where the configuration is (landlock).
+    /// Files can be read only where the configuration is, and resolv.conf if it is needed; none can be written (landlock).
     pub files: bool,
     /// System calls that start programs, change the system or look into other processes fail (seccomp).
     pub calls: bool,
 }
 
-/// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is left out.
+/// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is left out. `follows_system`: a
+/// reload reads the system's resolv.conf, which others replace.
 ///
 /// # Errors
 /// If the kernel has the means and refuses them.
-pub fn confine(config: Option<&Path>) -> Result<Confined, HardenError> {
-    let files = confine_files(config)?;
+pub fn confine(config: Option<&Path>, follows_system: bool) -> Result<Confined, HardenError> {
+    let files = confine_files(config, follows_system)?;
     let calls = confine_calls();
     Ok(Confined { files, calls: calls? })
 }
 
 /// Only reading, and only what a reload reads.
-fn confine_files(config: Option<&Path>) -> Result<bool, HardenError> {
+fn confine_files(config: Option<&Path>, follows_system: bool) -> Result<bool, HardenError> {
     let abi = ABI::V5;
-    let folder = config.and_then(Path::parent).map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
-    // An editor replaces a file with another one of the same name, so that the folder must stay readable.
-    let readable = folder.into_iter().chain([Path::new(RESOLV_CONF)]);
+    let folder = |file: &Path| {
+        let folder = file.parent().unwrap_or(file);
+        if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
+    };
+    // An editor, or who manages the network, replaces a file with another one of the same name, so that the folder must stay
+    // readable: the one where the name is, and the one to which it leads.
+    let files = config.into_iter().chain(follows_system.then_some(Path::new(RESOLV_CONF)));
+    let readable = files.flat_map(|file| [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]);
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
         .create()?
@@ -135,14 +141,17 @@ mod tests {
     fn confinement_takes_files_and_programs_away() {
         let folder = tempfile::tempdir().unwrap();
         let inside = folder.path().join("dns64d.toml");
-        std::fs::write(&inside, "").unwrap();
+        let target = tempfile::tempdir().unwrap();
+        std::fs::write(target.path().join("real.toml"), "").unwrap();
+        std::os::unix::fs::symlink(target.path().join("real.toml"), &inside).unwrap();
         let elsewhere = tempfile::NamedTempFile::new().unwrap();
         // Confinement is for ever, but only for the thread that asks.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let confined = confine(Some(&inside)).unwrap();
+                let confined = confine(Some(&inside), false).unwrap();
                 assert!(std::fs::read(&inside).is_ok());
                 if confined.files {
+                    assert!(std::fs::read(RESOLV_CONF).is_err());
                     assert!(std::fs::read(elsewhere.path()).is_err());
                     assert!(std::fs::write(&inside, "x").is_err());
                 }

@@ -20,9 +20,10 @@ pub(super) enum Client {
 }
 
 impl Client {
+    /// Its address; an IPv4 client of a socket for both families is one of IPv4.
     pub(super) fn ip(&self) -> IpAddr {
         match self {
-            Client::Udp(_, peer) => peer.address.ip(),
+            Client::Udp(_, peer) => peer.address.ip().to_canonical(),
             Client::Tcp(ip, _) => *ip,
         }
     }

@@ -18,7 +18,9 @@ pub(super) struct Limiter {
 
 impl Limiter {
     pub(super) fn new() -> Limiter {
-        Limiter { whole_at: Cache::new(CLIENTS) }
+        let whole_at = Cache::new(CLIENTS);
+        whole_at.reserve(CLIENTS);
+        Limiter { whole_at }
     }
 
     /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no limit.
@@ -43,7 +45,7 @@ impl Limiter {
 }
 
 /// A client: an IPv4 address, or an IPv6 /64, which is the least that a host has to itself.
-fn network(client: IpAddr) -> u64 {
+pub(super) fn network(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),
         IpAddr::V6(v6) => (u128::from(v6) >> 64) as u64,

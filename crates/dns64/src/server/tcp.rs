@@ -21,6 +21,7 @@ use wire::template::HEADER_LEN;
 use wire::view::Message as View;
 
 use super::fetches::FetchId;
+use super::limiter::network;
 use super::{Message, Shared};
 
 /// Questions to upstreams over TCP at once; others wait.
@@ -69,36 +70,37 @@ pub(super) fn run(
 
 // ---- clients ----
 
-/// Connections by client.
+/// Connections by client (`limiter::network`).
 #[derive(Default)]
 struct Clients {
-    open: RefCell<HashMap<IpAddr, usize>>,
+    open: RefCell<HashMap<u64, usize>>,
 }
 
 /// A connection that counts while it lives.
 struct Place {
     clients: Rc<Clients>,
-    ip: IpAddr,
+    network: u64,
 }
 
 impl Clients {
     fn enter(self: &Rc<Clients>, ip: IpAddr, most: usize, most_each: usize) -> Option<Place> {
         let mut open = self.open.borrow_mut();
-        if open.values().sum::<usize>() >= most || open.get(&ip).copied().unwrap_or(0) >= most_each {
+        let network = network(ip);
+        if open.values().sum::<usize>() >= most || open.get(&network).copied().unwrap_or(0) >= most_each {
             return None;
         }
-        *open.entry(ip).or_default() += 1;
-        Some(Place { clients: Rc::clone(self), ip })
+        *open.entry(network).or_default() += 1;
+        Some(Place { clients: Rc::clone(self), network })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.clients.open.borrow_mut();
-        if let Some(count) = open.get_mut(&self.ip) {
+        if let Some(count) = open.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.ip);
+                open.remove(&self.network);
             }
         }
     }
@@ -114,12 +116,13 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>
         let settings = shared.settings.load();
         let limits = settings.config.limits;
         // Others are closed at once: better than a connection on which nothing happens.
-        let place = clients.enter(peer.ip(), limits.tcp_connections, limits.tcp_per_client);
-        if let Some(place) = place.filter(|_| settings.allows(peer.ip())) {
+        let ip = peer.ip().to_canonical();
+        let place = clients.enter(ip, limits.tcp_connections, limits.tcp_per_client);
+        if let Some(place) = place.filter(|_| settings.allows(ip)) {
             let shared = Arc::clone(&shared);
             spawn_local(async move {
                 // However it ends, the client knows as much as we do.
-                let _ = serve_connection(stream, peer.ip(), &shared, limits.tcp_idle, limits.tcp_pipeline).await;
+                let _ = serve_connection(stream, ip, &shared, limits.tcp_idle, limits.tcp_pipeline).await;
                 drop(place);
             });
         }
