@@ -133,7 +133,12 @@ impl Answer {
         let mut bytes: Box<[u8]> = message[..survey.end].into();
         bytes[..2].fill(0);
         bytes[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
+        if survey.has_extended_rcode {
+            // BADVERS and its like concern the two of us; the header's half of it would look like success.
+            bytes[3] = bytes[3] & 0xf0 | rcode::SERVFAIL;
+        }
         let kind = survey.kind(bytes[3] & 0xf);
+        limit_ttls(&mut bytes, records_at, kind, limits);
         let ttl = match kind {
             Kind::Data => survey.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
             Kind::NoData | Kind::NxDomain => {
@@ -238,6 +243,7 @@ struct Survey<'a> {
     /// End of the last record before OPT, and how many additional records there are without it.
     end: usize,
     arcount: u16,
+    has_extended_rcode: bool,
 }
 
 impl<'a> Survey<'a> {
@@ -253,6 +259,7 @@ impl<'a> Survey<'a> {
             negative_ttl: None,
             end: records_at,
             arcount: 0,
+            has_extended_rcode: false,
         };
         let after_answers = survey.walk_answers(view, records_at, asked)?;
         survey.walk_others(view, after_answers, asked)?;
@@ -374,6 +381,7 @@ impl<'a> Survey<'a> {
             let record = record?;
             if record.rtype == rtype::OPT {
                 after_opt = true;
+                self.has_extended_rcode |= record.ttl >> 24 != 0;
             } else {
                 // Something after OPT would move when OPT is cut out.
                 self.must_rebuild |= after_opt;
@@ -392,6 +400,23 @@ impl<'a> Survey<'a> {
             rcode::NXDOMAIN => Kind::NxDomain,
             _ => Kind::Failed,
         }
+    }
+}
+
+/// Brings the TTLs that clients will see within the limits.
+fn limit_ttls(bytes: &mut [u8], records_at: usize, kind: Kind, limits: &TtlLimits) {
+    let least = if kind == Kind::Data { limits.min } else { 0 };
+    let Some(view) = Message::new(bytes) else { return };
+    let records = u32::from(view.ancount()) + u32::from(view.nscount()) + u32::from(view.arcount());
+    let limited = |ttl: u32| sane(ttl).clamp(least, limits.max.max(least));
+    let mut others = Vec::new();
+    for record in view.records(records_at, records.min(u32::from(u16::MAX)) as u16).flatten() {
+        if limited(record.ttl) != record.ttl {
+            others.push((record.data_at - 6, limited(record.ttl)));
+        }
+    }
+    for (at, ttl) in others {
+        bytes[at..at + 4].copy_from_slice(&ttl.to_be_bytes());
     }
 }
 

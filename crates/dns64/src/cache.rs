@@ -9,6 +9,7 @@ use quick_cache::sync::Cache as Shared;
 use crate::answer::{Answer, Kept, Kind};
 use crate::name::Key;
 use crate::policy::TtlLimits;
+use crate::translate::Failure;
 
 /// Memory that an entry takes beside its key and answer: the cache's own tables and the allocator's.
 const OVERHEAD: u64 = 120;
@@ -23,8 +24,8 @@ const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
 struct Entry {
-    /// `None`: no upstream answered (RFC 9520 §3.2).
-    answer: Option<Arc<Answer>>,
+    /// An error: no upstream answered, or aliases lead in a circle (RFC 9520 §2, §3.2).
+    answer: Result<Arc<Answer>, Failure>,
     /// Second in which it was stored, by the clock that `now` is of.
     stored: u32,
     /// Until this second it is served though its time is over.
@@ -36,8 +37,8 @@ struct Entry {
 pub enum Found {
     /// An answer to use.
     Usable(Kept),
-    /// That no upstream answered a moment ago.
-    TimedOut,
+    /// That there was no answer a moment ago.
+    Failed(Failure),
     /// Nothing.
     Missing,
 }
@@ -76,24 +77,29 @@ impl Cache {
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
         match entry.answer {
-            Some(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false }),
-            Some(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true }),
-            None if age < limits.failure => Found::TimedOut,
+            Ok(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false }),
+            Ok(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true }),
+            Err(failure) if age < limits.failure => Found::Failed(failure),
             _ => Found::Missing,
         }
     }
 
-    /// Keeps an answer for its TTL; for none if that is zero.
+    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten.
     pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos) {
-        if self.keeps && answer.ttl() > 0 {
-            self.entries.insert(key, Entry { answer: Some(answer), stored: second(now), revived_until: 0 });
+        if !self.keeps {
+            return;
+        }
+        if answer.ttl() > 0 {
+            self.entries.insert(key, Entry { answer: Ok(answer), stored: second(now), revived_until: 0 });
+        } else {
+            self.entries.remove(&key);
         }
     }
 
-    /// Remembers for a moment that no upstream answered.
-    pub fn put_timeout(&self, key: Key, now: Nanos) {
+    /// Remembers for a moment that there was no answer.
+    pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos) {
         if self.keeps {
-            self.entries.insert(key, Entry { answer: None, stored: second(now), revived_until: 0 });
+            self.entries.insert(key, Entry { answer: Err(failure), stored: second(now), revived_until: 0 });
         }
     }
 
@@ -102,7 +108,7 @@ impl Cache {
     pub fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits) -> Option<Kept> {
         let stale = u32::try_from(limits.stale?.as_secs()).unwrap_or(u32::MAX);
         let mut entry = self.entries.get(key)?;
-        let answer = entry.answer.clone().filter(|answer| answer.kind() != Kind::Failed)?;
+        let answer = entry.answer.clone().ok().filter(|answer| answer.kind() != Kind::Failed)?;
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
         if age.saturating_sub(answer.ttl()) >= stale {

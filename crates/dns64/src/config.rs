@@ -616,7 +616,12 @@ impl Checker<'_> {
             );
             return Err(self.at_key("allow", reason));
         }
-        if let Some(own) = upstreams.iter().find(|u| config.listen.contains(&u.address)) {
+        let is_ours = |listen: &SocketAddr, upstream: SocketAddr| {
+            let (ours, theirs) = (listen.ip(), upstream.ip());
+            let any = ours.is_unspecified() && theirs.is_loopback() && ours.is_ipv4() == theirs.is_ipv4();
+            listen.port() == upstream.port() && (ours == theirs || any)
+        };
+        if let Some(own) = upstreams.iter().find(|u| config.listen.iter().any(|listen| is_ours(listen, u.address))) {
             return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
         }
         if config.threads > MAX_THREADS {
@@ -805,6 +810,7 @@ mod tests {
             ("threads = 1000\n", "threads", 1),
             ("limits = { in-flight = 0 }\n", "in-flight", 1),
             ("listen = ['192.0.2.1:53']\n", "itself", 2),
+            ("listen = ['0.0.0.0:53']\n[[upstream]]\naddress = '127.0.0.1'\n", "itself", 2),
             (
                 "[[upstream]]\naddress = '192.0.2.2'\nweight = 3\n[[upstream]]\naddress = '::1'\nweight = 0\n",
                 "weight",

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use listenfd::ListenFd;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -85,6 +86,10 @@ fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     start_log(settings.config.log);
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    // A source port each for every upstream and worker is more than the 1024 that a shell gives.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
     let bound = bind(settings, activated_sockets()?)?;
     if harden::drop_root(user.as_deref())? {

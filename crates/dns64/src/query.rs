@@ -79,6 +79,8 @@ pub enum Received<'a> {
         rcode: u16,
         /// The question, where it could be read and must be repeated.
         question: &'a [u8],
+        /// Whether it speaks EDNS, so that the reply must (RFC 6891 §6.1.1).
+        edns: bool,
     },
     /// Nothing that gets a reply: a response, or less than a header.
     Ignored,
@@ -100,15 +102,15 @@ impl<'a> Received<'a> {
         let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
         let edns = match read_edns(&message, HEADER_LEN + question.len()) {
             Ok(edns) => edns,
-            Err(rcode) => return Received::Error { rcode, question },
+            Err(rcode) => return Received::Error { rcode, question, edns: rcode == BADVERS },
         };
         // Zone transfers and other meta types (RFC 6895 §3.1) are nothing to forward, ANY excepted.
         if qtype == rtype::OPT || (128..=254).contains(&qtype) {
             let code = if qtype == rtype::OPT { rcode::FORMERR } else { rcode::NOTIMP };
-            return Received::Error { rcode: u16::from(code), question };
+            return Received::Error { rcode: u16::from(code), question, edns: edns.is_some() };
         }
         if qclass != CLASS_IN && (qclass == 0 || qclass >= 254) {
-            return Received::Error { rcode: u16::from(rcode::NOTIMP), question };
+            return Received::Error { rcode: u16::from(rcode::NOTIMP), question, edns: edns.is_some() };
         }
         Received::Query(Query {
             id: message.id(),
@@ -123,7 +125,7 @@ impl<'a> Received<'a> {
     }
 
     fn error(code: u8) -> Received<'a> {
-        Received::Error { rcode: u16::from(code), question: &[] }
+        Received::Error { rcode: u16::from(code), question: &[], edns: false }
     }
 }
 

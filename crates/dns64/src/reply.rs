@@ -1,5 +1,6 @@
 //! Replies to clients: an answer copied, translated or put together from several, cut to what the client can take.
 
+use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
@@ -185,10 +186,16 @@ impl Form {
         self.write_header(out, rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit);
         let records_at = out.len();
+        let few = a.answer.view().ancount() <= FEW;
+        let mut seen = HashSet::new();
         for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
-            if !has_record(&out[records_at..], v6) {
+            if if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) } {
                 count(out, start, ANCOUNT);
                 put_record(out, &QUESTION_NAME, rtype::AAAA, ttl, &v6.octets());
+                if out.len() - start > self.limit {
+                    // It will be truncated.
+                    break;
+                }
             }
         }
     }
@@ -237,10 +244,9 @@ impl Form {
                 let ttl = Ttl::from_secs(synthetic_ttl(a, ttl_limit));
                 let target = a.answer.target();
                 let owner = Name::from_octets(target.wire()).ok()?;
-                let mut made = Vec::new();
+                let mut made = HashSet::new();
                 for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
-                    if !made.contains(&v6) {
-                        made.push(v6);
+                    if made.insert(v6) {
                         answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
                     }
                 }
@@ -287,14 +293,15 @@ impl Form {
     }
 }
 
-/// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE.
-pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: u16, question: &[u8]) {
+/// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
+/// for those that speak it.
+pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: u16, question: &[u8], edns: bool) {
     let start = out.len();
     out.extend(&received[..2]);
     // The opcode and RD of the query.
     out.extend([QR | received[2] & 0x79, code as u8 & 0xf, 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
     out.extend(question);
-    if code > 15 {
+    if edns {
         count(out, start, ARCOUNT);
         put_opt(out, (code >> 4) as u8, false, &[]);
     }
@@ -335,6 +342,9 @@ fn put_opt(out: &mut Vec<u8>, extended_rcode: u8, dnssec_ok: bool, options: &[u8
 
 /// Octets of a synthesized record: pointer, type, class, TTL, length, address.
 const AAAA_LEN: usize = 28;
+
+/// Records that are compared one by one; more need a table.
+const FEW: u16 = 32;
 
 /// Whether one of the synthesized records in `records` has this address.
 fn has_record(records: &[u8], address: Ipv6Addr) -> bool {

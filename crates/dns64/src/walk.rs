@@ -31,7 +31,7 @@ pub fn walk(
     let mut out = Vec::new();
     match Received::read(bytes) {
         Received::Ignored => return None,
-        Received::Error { rcode, question } => write_refusal(&mut out, bytes, rcode, question),
+        Received::Error { rcode, question, edns } => write_refusal(&mut out, bytes, rcode, question, edns),
         Received::Query(query) => answer(&query, over_tcp, policy, limits, &mut ask, &mut out),
     }
     Some(out)

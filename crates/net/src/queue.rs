@@ -148,15 +148,14 @@ impl SendQueue {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // Only the first message was refused. EIO and EINVAL may mean that this interface does not segment.
+            // Only the first message was refused. EIO and EINVAL may mean that this interface does not segment, EMSGSIZE that
+            // the way there is too narrow for it; that it is the interface shows when the datagrams can go one by one.
             let carried = self.carried[message];
-            if carried > 1 && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) {
-                self.segments = false;
-                for at in datagram..datagram + carried {
-                    let one = self.send_one(endpoint, at);
-                    flushed.sent += usize::from(one);
-                    flushed.refused += usize::from(!one);
-                }
+            if carried > 1 && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)) {
+                let one_by_one = (datagram..datagram + carried).filter(|&at| self.send_one(endpoint, at)).count();
+                flushed.sent += one_by_one;
+                flushed.refused += carried - one_by_one;
+                self.segments &= one_by_one == 0 || error.raw_os_error() == Some(libc::EMSGSIZE);
             } else {
                 flushed.refused += carried;
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -10,6 +10,25 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// What we ask of the kernel as socket buffer; it gives less where `net.core.rmem_max` is lower and we are not root.
 pub const WANTED_BUFFER: usize = 32 << 20;
+
+/// A listening TCP socket; as with UDP, `[::]` is IPv6 only.
+///
+/// # Errors
+/// If the address is not of this host, or taken.
+pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Connections of an earlier server on this address may still linger.
+    socket.set_reuse_address(true)?;
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(TCP_BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that may wait to be accepted.
+const TCP_BACKLOG: i32 = 1024;
 
 /// A UDP socket.
 pub struct Endpoint {

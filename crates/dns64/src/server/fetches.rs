@@ -24,6 +24,7 @@ pub(super) struct Attempt {
     pub(super) socket: usize,
     pub(super) id: u16,
     pub(super) sent: Nanos,
+    pub(super) edns: bool,
 }
 
 /// A question in flight.
@@ -39,9 +40,10 @@ pub(super) struct Fetch {
     pub(super) due: Nanos,
     /// Jobs that wait for it.
     pub(super) waiters: Vec<usize>,
-    pub(super) edns: bool,
-    /// TCP has been asked.
-    pub(super) over_tcp: bool,
+    /// The server that did not like the question with EDNS; it is asked without from then on.
+    pub(super) plain: Option<usize>,
+    /// The server that is being asked over TCP.
+    pub(super) over_tcp: Option<usize>,
     /// Another worker asks; this one only waits.
     pub(super) elsewhere: bool,
     /// An error that an upstream answered, should the others do no better.
@@ -101,8 +103,8 @@ impl Fetch {
             deadline,
             due: deadline,
             waiters: Vec::with_capacity(1),
-            edns: true,
-            over_tcp: false,
+            plain: None,
+            over_tcp: None,
             elsewhere: false,
             fallback: None,
             generation: 0,
@@ -119,12 +121,12 @@ impl Fetch {
     }
 
     /// Writes the query for it (items 31, 32: an id of its own, EDNS of this hop).
-    pub(super) fn write_query(&self, id: u16, out: &mut Vec<u8>) {
+    pub(super) fn write_query(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
         let cd = u8::from(self.key.checking_disabled()) << 4;
         out.extend(id.to_be_bytes());
-        out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(self.edns)]);
+        out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
-        if self.edns {
+        if edns {
             let size = (crate::query::MAX_UDP as u16).to_be_bytes();
             out.extend([0, 0, 41, size[0], size[1], 0, 0, u8::from(self.key.dnssec_ok()) << 7, 0, 0, 0]);
         }
@@ -137,5 +139,15 @@ fn randomize_case(question: &mut [u8], name_len: usize, rng: &mut impl Rng) {
         if octet.is_ascii_lowercase() && rng.next_u32() & 1 == 1 {
             octet.make_ascii_uppercase();
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An id for tests in which ids do not matter.
+    pub(in crate::server) fn any_id() -> FetchId {
+        FetchId { index: 0, generation: 0 }
     }
 }

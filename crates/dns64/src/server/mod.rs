@@ -157,7 +157,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
 }
 
 fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
+    let listener = net::socket::listen_tcp(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -218,8 +218,8 @@ async fn ask_upstreams(shared: Arc<Shared>, mut questions: UnboundedReceiver<Tcp
 async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
     let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
     if let Some(stream) = kept {
-        // The upstream may have closed it meanwhile.
-        if let Ok(answer) = ask_on(stream, question, idle).await {
+        // The upstream may have closed it meanwhile, or be gone without a word.
+        if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await {
             return Ok(answer);
         }
     }

@@ -31,6 +31,10 @@ const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
 const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
 /// Upstreams that are slower than the best by no more than this share its load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
+/// One question in so many goes to any upstream that is up, so that one that has become fast again is noticed.
+const EXPLORE: u32 = 64;
+/// How long an upstream that has been found not to speak EDNS is asked without.
+const PLAIN: Nanos = Nanos::from_millis(600_000);
 
 /// Names a socket: the number of its server and its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +68,16 @@ struct Socket {
 /// An upstream as one worker knows it.
 pub(super) struct Server {
     address: SocketAddr,
+    /// The source ports, and beyond `ports` those of an older configuration until what they expect has come.
     sockets: Vec<Option<Socket>>,
+    /// How many source ports may be used; none if the server is no longer in the configuration.
+    ports: usize,
     queue: SendQueue,
     /// The socket of this turn: its questions leave together, with ids of their own.
     turn: Option<usize>,
     health: Health,
-    /// It answered a question with EDNS with FORMERR or NOTIMP.
-    pub(super) plain: bool,
+    /// It answers questions without EDNS that it does not answer with EDNS, and is asked without until then.
+    plain_until: Nanos,
 }
 
 /// How an upstream does (RFC 6298 for the round-trip time).
@@ -80,6 +87,8 @@ struct Health {
     failures: u32,
     backoff: Nanos,
     down_until: Nanos,
+    /// It was down, and one question is under way that finds out whether it still is.
+    probed: bool,
     /// When the log last said that it is left alone, and whether it has said since that it is back.
     told: Option<Nanos>,
     told_back: bool,
@@ -97,14 +106,25 @@ impl Upstreams {
     /// Takes over a new configuration; what is known of servers that stay stays.
     pub(super) fn configure(&mut self, upstreams: &[Upstream], ports: u16) {
         self.of_settings.clear();
+        for server in &mut self.servers {
+            server.ports = 0;
+        }
         for upstream in upstreams {
             let known = self.servers.iter().position(|server| server.address == upstream.address);
             let number = known.unwrap_or_else(|| {
                 self.servers.push(Server::new(upstream.address));
                 self.servers.len() - 1
             });
-            self.servers[number].sockets.resize_with(usize::from(ports), || None);
+            let server = &mut self.servers[number];
+            server.ports = usize::from(ports);
+            let sockets = server.sockets.len().max(server.ports);
+            server.sockets.resize_with(sockets, || None);
             self.of_settings.push(number);
+        }
+        for server in &mut self.servers {
+            for at in server.ports..server.sockets.len() {
+                server.close_if_done(at);
+            }
         }
     }
 
@@ -117,8 +137,7 @@ impl Upstreams {
     }
 
     /// The server to ask next: among those of `route` that are up and not in `tried`, a fast one by weight; if there is none,
-    /// any that has not been tried, or the one that has been left alone longest. `None` if all have been tried and
-    /// `again` is false.
+    /// any that has not been tried, or the one that has been left alone longest.
     pub(super) fn choose(
         &mut self,
         route: &[usize],
@@ -137,7 +156,7 @@ impl Upstreams {
             .map(|upstream| (number(upstream), upstreams[*upstream].weight))
             .filter(|(number, _)| fresh(number) && self.servers[*number].health.down_until <= now)
             .collect();
-        let speed = |number: usize| self.servers[number].health.smoothed.map_or(Nanos(0), |(srtt, _)| srtt);
+        let speed = |number: usize| self.servers[number].health.speed();
         let best = candidates.iter().map(|(number, _)| speed(*number)).min();
         let Some(best) = best else {
             let rest: Vec<usize> = route.iter().map(number).filter(fresh).collect();
@@ -145,8 +164,9 @@ impl Upstreams {
             let longest = rest.into_iter().min_by_key(|&number| self.servers[number].health.down_until);
             return longest.expect("a route has an upstream");
         };
+        let any = rng.random_ratio(1, EXPLORE);
         let like: Vec<(usize, u32)> =
-            candidates.into_iter().filter(|(number, _)| speed(*number) <= best + LIKE_SPEED).collect();
+            candidates.into_iter().filter(|(number, _)| any || speed(*number) <= best + LIKE_SPEED).collect();
         let mut ticket = rng.random_range(0..like.iter().map(|(_, weight)| u64::from(*weight)).sum::<u64>());
         let mut chosen = like[0].0;
         for (number, weight) in like {
@@ -160,26 +180,57 @@ impl Upstreams {
         if health.failures >= FAILURES {
             // It was down: one question finds out whether it is back, the others go elsewhere meanwhile.
             health.down_until = now + Nanos::SECOND;
+            health.probed = true;
         }
         chosen
     }
 
-    /// Whether the route has a server that has not been tried.
-    pub(super) fn has_another(&self, route: &[usize], tried: &[usize]) -> bool {
-        route.iter().any(|upstream| !tried.contains(&self.of_settings[*upstream]))
+    /// Whether the route has a server that has not been tried and is not left alone.
+    pub(super) fn has_another(&self, route: &[usize], tried: &[usize], now: Nanos) -> bool {
+        let is_up = |number: usize| self.servers[number].health.down_until <= now;
+        route.iter().map(|upstream| self.of_settings[*upstream]).any(|number| !tried.contains(&number) && is_up(number))
     }
 
-    /// Sends the questions of this turn. Those of a server that refuses them are found by their sockets.
-    pub(super) fn flush(&mut self) -> Flushed {
-        let mut all = Flushed::default();
-        for server in &mut self.servers {
+    /// Sends the questions of this turn. Returns the sockets on which the kernel refused some: an ICMP message has come for
+    /// what was sent there before.
+    pub(super) fn flush(&mut self) -> Vec<SocketId> {
+        let mut refused = Vec::new();
+        for (number, server) in self.servers.iter_mut().enumerate() {
             let flushed = server.flush();
-            all.sent += flushed.sent;
-            all.refused += flushed.refused;
-            server.turn = None;
+            if let Some(socket) = server.turn.take().filter(|_| flushed.refused > 0) {
+                refused.push(SocketId { server: number, socket });
+            }
         }
-        all
+        refused
     }
+}
+
+impl Socket {
+    fn has_room(&self) -> bool {
+        self.ids.len() < MOST_IDS
+    }
+
+    /// Whether nothing is expected on it.
+    fn is_done(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
+impl Health {
+    /// The round-trip time by which it is chosen. One that was never asked is taken for fast, so that it is.
+    fn speed(&self) -> Nanos {
+        match self.smoothed {
+            Some((srtt, _)) => srtt,
+            None if self.failures > 0 => FIRST_RTO,
+            None => Nanos(0),
+        }
+    }
+}
+
+/// Whether a question could not be sent for a reason that is no fault of the server or of the way to it.
+pub(super) fn is_ours(error: &io::Error) -> bool {
+    let out_of_room = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.kind() == io::ErrorKind::QuotaExceeded || error.raw_os_error().is_some_and(|code| out_of_room.contains(&code))
 }
 
 impl Server {
@@ -187,17 +238,18 @@ impl Server {
         Server {
             address,
             sockets: Vec::new(),
+            ports: 0,
             queue: SendQueue::new(),
             turn: None,
             health: Health::default(),
-            plain: false,
+            plain_until: Nanos(0),
         }
     }
 
     /// Queues a question, written by `write` with the id that it is given.
     ///
     /// # Errors
-    /// If there is no route to the server, or no file descriptor left.
+    /// If there is no route to the server, no file descriptor left, or no id free on any source port ([`is_ours`]).
     pub(super) fn ask(
         &mut self,
         number: usize,
@@ -215,6 +267,7 @@ impl Server {
         };
         self.turn = Some(at);
         let socket = self.sockets[at].as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // Half of the ids are free: `draw_socket` sees to it, and the end of this function.
         let id = loop {
             let id = rng.next_u32() as u16;
             if !socket.ids.contains_key(&id) {
@@ -234,26 +287,46 @@ impl Server {
 
     /// A random source port. One that has been used long enough is replaced as soon as nothing is expected on it.
     fn draw_socket(&mut self, number: usize, poller: &Poller, rng: &mut StdRng) -> io::Result<usize> {
-        let worn = |socket: &Option<Socket>| socket.as_ref().is_some_and(|s| s.used >= USES || s.ids.len() >= MOST_IDS);
-        let mut at = rng.random_range(0..self.sockets.len());
+        let ports = self.ports.max(1).min(self.sockets.len());
+        let mut at = rng.random_range(0..ports);
         for _ in 0..8 {
-            match &self.sockets[at] {
-                Some(socket) if worn(&self.sockets[at]) && !socket.ids.is_empty() => {
-                    at = rng.random_range(0..self.sockets.len());
-                }
-                _ => break,
+            if self.sockets[at]
+                .as_ref()
+                .is_none_or(|socket| socket.used < USES && socket.has_room() || socket.is_done())
+            {
+                break;
+            }
+            at = rng.random_range(0..ports);
+        }
+        if self.sockets[at].as_ref().is_none_or(|socket| socket.used >= USES && socket.is_done()) {
+            match self.open(number, at, poller) {
+                Ok(()) => return Ok(at),
+                // Out of file descriptors, perhaps: one that is open will do.
+                Err(error) if self.sockets.iter().all(Option::is_none) => return Err(error),
+                Err(_) => {}
             }
         }
-        let replace = self.sockets[at].as_ref().is_none_or(|socket| socket.used >= USES && socket.ids.is_empty());
-        if replace {
-            // Closed first: the poller forgets it with the close.
-            self.sockets[at] = None;
-            let endpoint = Endpoint::connect(self.address)?;
-            endpoint.use_receive_offload();
-            poller.add(&endpoint, SocketId { server: number, socket: at }.token())?;
-            self.sockets[at] = Some(Socket { endpoint, ids: FxHashMap::default(), used: 0 });
+        let has_room = |at: usize| self.sockets[at].as_ref().is_some_and(Socket::has_room);
+        if has_room(at) {
+            return Ok(at);
         }
-        Ok(at)
+        (0..ports).find(|&at| has_room(at)).ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
+    }
+
+    /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by the poller.
+    fn open(&mut self, number: usize, at: usize, poller: &Poller) -> io::Result<()> {
+        let endpoint = Endpoint::connect(self.address)?;
+        endpoint.use_receive_offload();
+        poller.add(&endpoint, SocketId { server: number, socket: at }.token())?;
+        self.sockets[at] = Some(Socket { endpoint, ids: FxHashMap::default(), used: 0 });
+        Ok(())
+    }
+
+    /// Closes a source port that the configuration no longer has, once nothing is expected on it.
+    fn close_if_done(&mut self, at: usize) {
+        if at >= self.ports && self.sockets[at].as_ref().is_some_and(Socket::is_done) {
+            self.sockets[at] = None;
+        }
     }
 
     fn flush(&mut self) -> Flushed {
@@ -281,10 +354,21 @@ impl Server {
 
     /// Nothing more is expected under this id.
     #[inline]
-    pub(super) fn forget(&mut self, socket: usize, id: u16) {
-        if let Some(socket) = self.sockets.get_mut(socket).and_then(Option::as_mut) {
+    pub(super) fn forget(&mut self, at: usize, id: u16) {
+        if let Some(socket) = self.sockets.get_mut(at).and_then(Option::as_mut) {
             socket.ids.remove(&id);
+            self.close_if_done(at);
         }
+    }
+
+    /// Whether it is to be asked without EDNS.
+    pub(super) fn is_plain(&self, now: Nanos) -> bool {
+        now < self.plain_until
+    }
+
+    /// It has answered without EDNS what it did not answer with EDNS.
+    pub(super) fn found_plain(&mut self, now: Nanos) {
+        self.plain_until = now + PLAIN;
     }
 
     /// How long to wait for an answer before asking again.
@@ -293,8 +377,9 @@ impl Server {
         Nanos((srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
     }
 
-    /// It answered after `rtt`.
-    pub(super) fn answered(&mut self, rtt: Nanos) {
+    /// It answered after `rtt`, be it an error, which is no reason to prefer it.
+    pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) {
+        let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.health.smoothed {
             None => (rtt.0, rtt.0 / 2),
             Some((srtt, var)) => ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4),
@@ -311,7 +396,7 @@ impl Server {
     pub(super) fn failed(&mut self, now: Nanos, why: &str) {
         let health = &mut self.health;
         health.failures = health.failures.saturating_add(1);
-        if health.failures >= FAILURES && health.down_until <= now {
+        if health.failures >= FAILURES && (health.down_until <= now || std::mem::take(&mut health.probed)) {
             if health.failures == FAILURES && health.told.is_none_or(|told| now.since(told) > TELL_AGAIN) {
                 (health.told, health.told_back) = (Some(now), false);
                 tracing::warn!("upstream {} is left alone for a while: {why}", self.address);
@@ -319,5 +404,83 @@ impl Server {
             health.backoff = Nanos((health.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));
             health.down_until = now + health.backoff;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use slab::Slab;
+
+    /// Ids of fetches are all alike here.
+    fn fetch() -> FetchId {
+        super::super::fetches::tests::any_id()
+    }
+
+    #[test]
+    fn item_42_a_server_whose_ids_are_all_in_use_refuses() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let poller = Poller::new(8).unwrap();
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&[Upstream { address: silent.local_addr().unwrap(), weight: 1 }], 2);
+        let mut asked: Slab<(usize, u16)> = Slab::new();
+        let mut ask = |upstreams: &mut Upstreams| {
+            let asked = upstreams.server(0).ask(0, fetch(), &poller, &mut rng, |_, out| out.push(0));
+            upstreams.flush();
+            asked
+        };
+        for _ in 0..2 * MOST_IDS {
+            asked.insert(ask(&mut upstreams).unwrap());
+        }
+        let error = ask(&mut upstreams).unwrap_err();
+        assert!(is_ours(&error), "{error}");
+        // What is no longer expected makes room again.
+        let (socket, id) = asked.remove(0);
+        upstreams.server(0).forget(socket, id);
+        assert!(ask(&mut upstreams).is_ok());
+    }
+
+    #[test]
+    fn item_43_a_dead_server_is_probed_less_and_less_often() {
+        let addresses = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| Upstream { address: a.parse().unwrap(), weight: 1 });
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&addresses, 1);
+        let mut rng = StdRng::seed_from_u64(1);
+        upstreams.server(0).answered(Nanos::from_millis(1), false);
+        let mut probes = 0;
+        for ms in (0..60_000).step_by(10) {
+            let now = Nanos::SECOND + Nanos::from_millis(ms);
+            if upstreams.choose(&[0, 1], &addresses, &[], now, &mut rng) == 1 {
+                probes += 1;
+                upstreams.server(1).failed(now + Nanos::from_millis(400), "silent");
+            }
+        }
+        // Three to find out, then after 1, 2, 4, 8, 16 and 30 s (by chance a little later each).
+        assert!((4..=10).contains(&probes), "{probes}");
+    }
+
+    #[test]
+    fn ports_that_a_configuration_no_longer_has_are_closed_when_they_are_done() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let of = |weight| [Upstream { address: silent.local_addr().unwrap(), weight }];
+        let poller = Poller::new(8).unwrap();
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&of(1), 16);
+        let mut asked = Vec::new();
+        for _ in 0..200 {
+            asked.push(upstreams.server(0).ask(0, fetch(), &poller, &mut rng, |_, out| out.push(0)).unwrap());
+            upstreams.flush();
+        }
+        let open = |upstreams: &mut Upstreams| upstreams.server(0).sockets.iter().flatten().count();
+        upstreams.configure(&of(1), 1);
+        assert_eq!(open(&mut upstreams), 16, "answers are still expected");
+        for (socket, id) in asked {
+            assert!(upstreams.server(0).expects(socket, id).is_some());
+            upstreams.server(0).forget(socket, id);
+        }
+        assert_eq!(open(&mut upstreams), 1);
     }
 }

@@ -30,7 +30,7 @@ use super::jobs::{Client, Job};
 use super::metrics::{Count, WorkerMetrics};
 use super::tcp::TcpQuestion;
 use super::timers::{LEAST_DELAY, Timers};
-use super::upstreams::{FIRST_TOKEN, SocketId, Upstreams};
+use super::upstreams::{FIRST_TOKEN, SocketId, Upstreams, is_ours};
 use super::{Message as Inbox, Shared};
 use crate::answer::{Answer, Kept, Kind, Unusable, rcode};
 use crate::cache::Found;
@@ -116,8 +116,12 @@ impl Worker {
         let mut ready = Vec::with_capacity(256);
         loop {
             let stopping = self.shared.stopping.load(Ordering::Relaxed);
-            if stopping && self.jobs.is_empty() {
-                break;
+            if stopping {
+                // What came over TCP before may still be there.
+                self.read_inbox();
+                if self.jobs.is_empty() {
+                    break;
+                }
             }
             let timeout = self.timers.next().map_or(IDLE, |at| Duration::from(at.since(self.now)).min(IDLE));
             ready.clear();
@@ -134,8 +138,7 @@ impl Worker {
                 match SocketId::of_token(token) {
                     Some(socket) => self.read_upstream(socket, &mut batch),
                     None if token == INBOX => self.read_inbox(),
-                    None if !stopping => self.read_clients(token, &mut batch),
-                    None => {}
+                    None => self.read_clients(token, &mut batch, stopping),
                 }
             }
             while let Some(fetch) = self.timers.pop(self.now) {
@@ -161,7 +164,9 @@ impl Worker {
     }
 
     fn flush(&mut self) {
-        self.upstreams.flush();
+        for socket in self.upstreams.flush() {
+            self.on_unreachable(socket, &std::io::ErrorKind::ConnectionRefused.into());
+        }
         for number in 0..self.replies.len() {
             self.flush_replies(number);
         }
@@ -177,12 +182,14 @@ impl Worker {
 
     // ---- from clients ----
 
-    fn read_clients(&mut self, endpoint: usize, batch: &mut ReceiveBatch) {
+    /// Reads what clients ask; a server that stops takes no more queries, but must not find them again and again.
+    fn read_clients(&mut self, endpoint: usize, batch: &mut ReceiveBatch, stopping: bool) {
         for _ in 0..BATCHES {
             // An error is the ICMP message of a client that has gone.
             let received = batch.receive(&self.endpoints[endpoint], Wait::Dont).unwrap_or(0);
             for i in 0..received {
-                let Some(peer) = batch.peer(i) else { continue };
+                // Nobody has port 0: what comes from there is forged, and the kernel would refuse to send there.
+                let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0 && !stopping) else { continue };
                 for datagram in batch.get(i).segments() {
                     self.on_query(Client::Udp(endpoint, peer), datagram);
                 }
@@ -194,14 +201,20 @@ impl Worker {
     }
 
     fn on_query(&mut self, client: Client, bytes: &[u8]) {
+        let limits = self.settings.config.limits;
+        let admitted = client.is_tcp()
+            || self.shared.limiter.admits(client.ip(), self.now, limits.client_rate, limits.client_burst);
+        if !admitted {
+            return self.limit(&client, bytes);
+        }
         if !self.settings.allows(client.ip()) {
             return self.refuse(&client, bytes);
         }
         match Received::read(bytes) {
             Received::Query(query) => self.on_good_query(client, &query),
-            Received::Error { rcode, question } => {
+            Received::Error { rcode, question, edns } => {
                 self.count_rcode(rcode);
-                self.reply(&client, |out| write_refusal(out, bytes, rcode, question));
+                self.reply(&client, |out| write_refusal(out, bytes, rcode, question, edns));
             }
             Received::Ignored => {
                 self.metrics().count(Count::Ignored);
@@ -214,10 +227,6 @@ impl Worker {
         self.count_query(client.is_tcp(), query.qtype);
         let ip = client.ip();
         let form = Form::new(query, client.is_tcp(), self.shared.cookies.answer(query, ip));
-        let limits = self.settings.config.limits;
-        if !client.is_tcp() && !self.shared.limiter.admits(ip, self.now, limits.client_rate, limits.client_burst) {
-            return self.limit(&client, query, &form);
-        }
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
         let mut question = Question::of(query);
@@ -257,10 +266,14 @@ impl Worker {
 
     /// A client that asks too much. One that has proved its address (RFC 7873) is sent to TCP; others, whose address may be
     /// forged, get nothing.
-    fn limit(&mut self, client: &Client, query: &Query<'_>, form: &Form) {
+    fn limit(&mut self, client: &Client, bytes: &[u8]) {
         self.metrics().count(Count::RateLimited);
-        if self.shared.cookies.proves(query, client.ip()) {
-            self.metrics().count(Count::Truncated);
+        let ip = client.ip();
+        if let Received::Query(query) = Received::read(bytes)
+            && self.settings.allows(ip)
+            && self.shared.cookies.proves(&query, ip)
+        {
+            let form = Form::new(&query, false, self.shared.cookies.answer(&query, ip));
             self.reply(client, |out| form.write_truncated(out));
         }
     }
@@ -289,9 +302,9 @@ impl Worker {
                             self.metrics().count(Count::CacheHit);
                             job.known.push(Outcome::Answered(kept));
                         }
-                        Found::TimedOut => {
+                        Found::Failed(failure) => {
                             self.metrics().count(Count::CacheHit);
-                            job.known.push(Outcome::Failed(Failure::Timeout));
+                            job.known.push(Outcome::Failed(failure));
                         }
                         Found::Missing => {
                             self.metrics().count(Count::CacheMiss);
@@ -313,7 +326,8 @@ impl Worker {
     /// Lets a job wait for a question, which is asked if nobody has. Gives the job back, with a failure, if it cannot wait.
     fn wait_for(&mut self, mut job: Job, key: &KeyBuf) -> Option<Job> {
         if self.now.since(job.arrived) > PATIENCE {
-            job.known.push(Outcome::Failed(Failure::Timeout));
+            // No timeout: nobody has been asked, and nothing may be made up for records that may exist.
+            job.known = vec![Outcome::Failed(Failure::Overload)];
             return Some(job);
         }
         let limits = self.settings.config.limits;
@@ -405,23 +419,35 @@ impl Worker {
         let Some(fetch) = self.fetches.get(id) else { return };
         let route = &self.settings.routes[fetch.route].upstreams;
         let number = self.upstreams.choose(route, &self.settings.upstreams, &fetch.tried, self.now, &mut self.rng);
+        self.attempt_at(id, number);
+    }
+
+    /// Asks this upstream, over UDP.
+    fn attempt_at(&mut self, id: FetchId, number: usize) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        let route = &self.settings.routes[fetch.route].upstreams;
         if !fetch.tried.contains(&number) {
             fetch.tried.push(number);
         }
         let server = self.upstreams.server(number);
-        fetch.edns &= !server.plain;
-        let asked = server.ask(number, id, &self.poller, &mut self.rng, |id, out| fetch.write_query(id, out));
+        let edns = fetch.plain != Some(number) && !server.is_plain(self.now);
+        let asked = server.ask(number, id, &self.poller, &mut self.rng, |id, out| fetch.write_query(id, edns, out));
         let left = fetch.deadline.since(self.now);
         let doubled = Nanos(server.patience().0 << fetch.attempts.len().min(4));
         match asked {
             Ok((socket, message_id)) => {
-                let attempt = Attempt { server: number, socket, id: message_id, sent: self.now };
+                let attempt = Attempt { server: number, socket, id: message_id, sent: self.now, edns };
                 fetch.attempts.push(attempt);
                 self.shared.metrics.worker(self.number).count(Count::UpstreamUdp);
             }
             Err(error) => {
                 self.shared.metrics.worker(self.number).count(Count::UpstreamUnreachable);
-                server.failed(self.now, &error.to_string());
+                if !is_ours(&error) {
+                    server.failed(self.now, &error.to_string());
+                    if self.upstreams.has_another(route, &fetch.tried, self.now) {
+                        return self.attempt(id);
+                    }
+                }
             }
         }
         fetch.due = self.timers.set(id, self.now, Nanos(doubled.0.min(left.0)));
@@ -460,7 +486,7 @@ impl Worker {
         for id in self.upstreams.server(at.server).waiting_on(at.socket) {
             let Some(fetch) = self.fetches.get(id) else { continue };
             let route = &self.settings.routes[fetch.route].upstreams;
-            if self.upstreams.has_another(route, &fetch.tried) {
+            if self.upstreams.has_another(route, &fetch.tried, self.now) {
                 self.attempt(id);
             }
         }
@@ -468,7 +494,7 @@ impl Worker {
 
     /// Checks that a datagram answers a question that was asked there (RFC 5452 §9.1): the kernel has checked address and port.
     fn on_upstream(&mut self, at: SocketId, bytes: &[u8]) {
-        let message = Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() == 1);
+        let message = Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
         let expected = message.and_then(|m| self.upstreams.server(at.server).expects(at.socket, m.id()));
         let (Some(message), Some(id)) = (message, expected) else {
             return self.metrics().count(Count::UpstreamStray);
@@ -476,54 +502,56 @@ impl Worker {
         let Some(fetch) = self.fetches.get(id) else { return };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.key.question().len());
         let same = question.is_some_and(|question| fetch.has_sent(question));
-        // Servers that cannot read a query may leave its question out, but those set QDCOUNT to 0.
-        if !same {
+        let code = message.rcode();
+        // Servers that cannot read a query may leave its question out.
+        let unread = message.qdcount() == 0 && matches!(code, rcode::FORMERR | rcode::NOTIMP);
+        if !(message.qdcount() == 1 && same || unread) {
             return self.metrics().count(Count::UpstreamStray);
         }
         let sent =
             fetch.attempts.iter().find(|a| a.server == at.server && a.socket == at.socket && a.id == message.id());
+        let had_edns = sent.is_some_and(|attempt| attempt.edns);
+        let plain = fetch.plain == Some(at.server);
+        let now = self.now;
+        let server = self.upstreams.server(at.server);
         if let Some(attempt) = sent {
-            let rtt = self.now.since(attempt.sent);
-            self.upstreams.server(at.server).answered(rtt);
-            self.metrics().rtt(rtt);
+            let rtt = now.since(attempt.sent);
+            server.answered(rtt, !matches!(code, rcode::NOERROR | rcode::NXDOMAIN));
+            self.shared.metrics.worker(self.number).rtt(rtt);
+        }
+        let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);
+        if plain && !had_edns && !disliked {
+            server.found_plain(now);
         }
         if message.is_truncated() {
             return self.ask_over_tcp(id, at.server);
         }
-        let code = message.rcode();
-        if matches!(code, rcode::FORMERR | rcode::NOTIMP) && self.had_edns(id) {
-            // It may be older than EDNS (RFC 6891 §6.2.2).
-            self.upstreams.server(at.server).plain = true;
-            return self.attempt_without_edns(id);
+        if disliked && had_edns && !plain && !speaks_edns(&message) {
+            // It may be older than EDNS (RFC 6891 §6.2.2), or dislike the question: without EDNS it will show.
+            fetch.plain = Some(at.server);
+            fetch.tried.retain(|server| *server != at.server);
+            return self.attempt_at(id, at.server);
+        }
+        if unread {
+            return self.on_unusable(id);
         }
         self.on_answer(id, bytes);
     }
 
-    fn had_edns(&mut self, id: FetchId) -> bool {
-        self.fetches.get(id).is_some_and(|fetch| fetch.edns && !fetch.over_tcp)
-    }
-
-    fn attempt_without_edns(&mut self, id: FetchId) {
-        if let Some(fetch) = self.fetches.get(id) {
-            fetch.edns = false;
-            fetch.tried.clear();
-        }
-        self.attempt(id);
-    }
-
     fn ask_over_tcp(&mut self, id: FetchId, server: usize) {
         let address = self.upstreams.address(server);
-        let Some(fetch) = self.fetches.get(id).filter(|fetch| !fetch.over_tcp) else { return };
-        fetch.over_tcp = true;
+        let edns = !self.upstreams.server(server).is_plain(self.now);
+        let Some(fetch) = self.fetches.get(id).filter(|fetch| fetch.over_tcp.is_none()) else { return };
+        fetch.over_tcp = Some(server);
         let mut query = Vec::with_capacity(HEADER_LEN + fetch.key.question().len() + 11);
-        fetch.write_query(rand::Rng::next_u32(&mut self.rng) as u16, &mut query);
-        let question = TcpQuestion {
-            worker: self.number,
-            fetch: id,
-            address,
-            query,
-            timeout: fetch.deadline.since(self.now).into(),
-        };
+        let edns = edns && fetch.plain != Some(server);
+        fetch.write_query(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
+        // Where there is another server, it must have time left for it.
+        let route = &self.settings.routes[fetch.route].upstreams;
+        let left = fetch.deadline.since(self.now);
+        let another = self.upstreams.has_another(route, &fetch.tried, self.now);
+        let timeout = if another { Nanos(left.0 / 2) } else { left };
+        let question = TcpQuestion { worker: self.number, fetch: id, address, query, timeout: timeout.into() };
         self.metrics().count(Count::UpstreamTcp);
         // The TCP side has ended only if the process is about to.
         let _ = self.shared.tcp_questions.send(question);
@@ -539,7 +567,7 @@ impl Worker {
                 let answer = Arc::new(answer);
                 if answer.kind() == Kind::Failed {
                     let route = &self.settings.routes[fetch.route].upstreams;
-                    if self.upstreams.has_another(route, &fetch.tried) {
+                    if self.upstreams.has_another(route, &fetch.tried, self.now) {
                         fetch.fallback = Some(answer);
                         return self.attempt(id);
                     }
@@ -547,14 +575,17 @@ impl Worker {
                 self.land(id, Some(answer), Failure::Timeout);
             }
             Err(Unusable::AliasLoop) => self.land(id, None, Failure::AliasLoop),
-            Err(Unusable::Malformed | Unusable::OtherQuestion) => {
-                // Not taken for an answer: another upstream, or the timer, decides.
-                self.shared.metrics.worker(self.number).count(Count::UpstreamMalformed);
-                let route = &self.settings.routes[fetch.route].upstreams;
-                if self.upstreams.has_another(route, &fetch.tried) {
-                    self.attempt(id);
-                }
-            }
+            Err(Unusable::Malformed | Unusable::OtherQuestion) => self.on_unusable(id),
+        }
+    }
+
+    /// Something that is not taken for an answer: another upstream, or the timer, decides.
+    fn on_unusable(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        self.shared.metrics.worker(self.number).count(Count::UpstreamMalformed);
+        let route = &self.settings.routes[fetch.route].upstreams;
+        if self.upstreams.has_another(route, &fetch.tried, self.now) {
+            self.attempt(id);
         }
     }
 
@@ -564,8 +595,11 @@ impl Worker {
             return;
         }
         let over = self.now + LEAST_DELAY >= fetch.deadline;
-        let by_us = !fetch.elsewhere && !fetch.over_tcp;
+        let by_us = !fetch.elsewhere && fetch.over_tcp.is_none();
         let last = fetch.attempts.last().copied();
+        // An error is at hand, and who could know better does not answer.
+        let route = &self.settings.routes[fetch.route].upstreams;
+        let over = over || fetch.fallback.is_some() && !self.upstreams.has_another(route, &fetch.tried, self.now);
         if let Some(last) = last.filter(|_| by_us) {
             self.metrics().count(Count::UpstreamTimeout);
             self.upstreams.server(last.server).failed(self.now, "no answer in time");
@@ -600,8 +634,8 @@ impl Worker {
         }
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
-            (None, Failure::Timeout) if !elsewhere => {
-                self.shared.cache.put_timeout(key, self.now);
+            (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
+                self.shared.cache.put_failure(key, failure, self.now);
                 return Outcome::Failed(failure);
             }
             (None, _) => return Outcome::Failed(failure),
@@ -625,11 +659,19 @@ impl Worker {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Inbox::TcpQuery { bytes, from, reply } => self.on_query(Client::Tcp(from, reply), &bytes),
-                Inbox::TcpAnswer { fetch, message: Some(bytes) } => self.on_answer(fetch, &bytes),
+                Inbox::TcpAnswer { fetch, message: Some(bytes) } => {
+                    if let Some(fetch) = self.fetches.get(fetch) {
+                        fetch.over_tcp = None;
+                    }
+                    self.on_answer(fetch, &bytes);
+                }
                 Inbox::TcpAnswer { fetch, message: None } => self.on_tcp_failure(fetch),
                 Inbox::Landed(key, outcome) => {
-                    let Some(id) = self.by_key.remove(&key) else { continue };
-                    if let Some(fetch) = self.fetches.remove(id) {
+                    // One that has waited too long may have begun to ask for itself.
+                    let waiting = self.by_key.get(&key).copied();
+                    let waiting = waiting.filter(|id| self.fetches.get(*id).is_some_and(|fetch| fetch.elsewhere));
+                    if let Some(fetch) = waiting.and_then(|id| self.fetches.remove(id)) {
+                        self.by_key.remove(&key);
                         self.resume(fetch.waiters, &outcome);
                     }
                 }
@@ -639,9 +681,11 @@ impl Worker {
 
     fn on_tcp_failure(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
-        fetch.over_tcp = false;
+        if let Some(server) = fetch.over_tcp.take() {
+            self.upstreams.server(server).failed(self.now, "no answer over TCP");
+        }
         let route = &self.settings.routes[fetch.route].upstreams;
-        if self.now < fetch.deadline && self.upstreams.has_another(route, &fetch.tried) {
+        if self.now < fetch.deadline && self.upstreams.has_another(route, &fetch.tried, self.now) {
             self.attempt(id);
         } else {
             self.land(id, None, Failure::Timeout);
@@ -657,7 +701,15 @@ impl Worker {
                     self.flush_replies(*number);
                 }
                 let peer: Peer = *peer;
-                self.replies[*number].push(Some(peer), write);
+                let mut truncated = false;
+                self.replies[*number].push(Some(peer), |out| {
+                    let start = out.len();
+                    write(out);
+                    truncated = Message::new(&out[start..]).is_some_and(|reply| reply.is_truncated());
+                });
+                if truncated {
+                    self.metrics().count(Count::Truncated);
+                }
             }
             Client::Tcp(_, connection) => {
                 let mut message = Vec::new();
@@ -728,4 +780,12 @@ impl Worker {
         }
         self.count_rcode(u16::from(code));
     }
+}
+
+/// Whether a message has an EDNS part.
+fn speaks_edns(message: &Message<'_>) -> bool {
+    let Ok(at) = message.skip_name(HEADER_LEN).map(|end| end + 4) else { return false };
+    let records = u32::from(message.ancount()) + u32::from(message.nscount()) + u32::from(message.arcount());
+    let records = message.records(if message.qdcount() == 0 { HEADER_LEN } else { at }, records.min(0xffff) as u16);
+    records.flatten().any(|record| record.rtype == rtype::OPT)
 }

@@ -66,7 +66,7 @@ impl Asked {
         let builder = MessageBuilder::from_target(TreeCompressor::new(Vec::new())).unwrap();
         let mut answer = builder.start_answer(&self.message, rcode).unwrap();
         answer.header_mut().set_ra(true);
-        Reply { answer, authority: Vec::new(), additional: Vec::new(), truncated: false, authentic: false }
+        Reply { answer, authority: Vec::new(), additional: Vec::new(), truncated: false, authentic: false, edns: true }
     }
 
     /// "No such data", with a SOA of the given TTL and MINIMUM.
@@ -87,6 +87,7 @@ pub(crate) struct Reply {
     additional: Vec<Any>,
     truncated: bool,
     authentic: bool,
+    edns: bool,
 }
 
 impl Reply {
@@ -149,6 +150,12 @@ impl Reply {
         self
     }
 
+    /// As a server that is older than EDNS.
+    pub(crate) fn without_edns(mut self) -> Reply {
+        self.edns = false;
+        self
+    }
+
     pub(crate) fn authentic(mut self) -> Reply {
         self.authentic = true;
         self
@@ -163,12 +170,14 @@ impl Reply {
         }
         let mut additional = authority.additional();
         // EDNS in front, so that what follows it is moved when it is cut out.
-        additional
-            .opt(|opt| {
-                opt.set_udp_payload_size(4096);
-                Ok(())
-            })
-            .unwrap();
+        if self.edns {
+            additional
+                .opt(|opt| {
+                    opt.set_udp_payload_size(4096);
+                    Ok(())
+                })
+                .unwrap();
+        }
         for record in self.additional {
             additional.push(record).unwrap();
         }

@@ -104,3 +104,27 @@ fn item_23_ipv4only_arpa_needs_no_upstream() {
     assert!(mx.rcode() == Rcode::NOERROR && mx.answers().is_empty() && mx.has_soa());
     assert!(upstream.asked().is_empty());
 }
+
+#[test]
+fn item_38_alias_loops_are_remembered() {
+    let upstream = Upstream::new(|q| q.answer().cname("a.test", 60, "b.test").cname("b.test", 60, "a.test").send());
+    let server = server(&[upstream.address], PREFIX);
+    for _ in 0..3 {
+        assert_eq!(ask("a.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
+    }
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[test]
+fn item_37_clients_see_ttls_within_the_limits() {
+    let upstream = Upstream::new(|q| match q.name.as_str() {
+        "long.test" => q.answer().a(&q.name, 86_400, "192.0.2.1").send(),
+        "short.test" => q.answer().a(&q.name, 1, "192.0.2.1").send(),
+        // The top bit is set (RFC 2181 §8).
+        _ => q.answer().a(&q.name, 0x8000_0001, "192.0.2.1").send(),
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nmin-ttl = 30\nmax-ttl = 60\n"));
+    let ttl = |name: &str| ask(name, Rtype::A).of(&server).ttls()[0];
+    assert!((58..=60).contains(&ttl("long.test")) && (28..=30).contains(&ttl("short.test")));
+    assert!((28..=30).contains(&ttl("odd.test")));
+}

@@ -185,6 +185,42 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
 }
 
 #[test]
+fn item_43_an_error_does_not_wait_for_dead_upstreams() {
+    let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
+    let server = server(&[dead.local_addr().unwrap(), broken.address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"));
+    // Until the dead one is known to be dead.
+    for i in 0..12 {
+        ask(&format!("first{i}.test"), Rtype::A).of(&server);
+    }
+    let started = Instant::now();
+    for i in 0..5 {
+        assert_eq!(ask(&format!("then{i}.test"), Rtype::A).of(&server).rcode(), Rcode::SERVFAIL);
+    }
+    // Waiting for it took 1.7 s each.
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+}
+
+#[test]
+fn an_alias_without_room_for_its_target_is_malformed() {
+    // CNAME with no data; the octet behind it would be its target, and is cut off.
+    let upstream = Upstream::new(|q| {
+        let mut bytes = q.answer().cname(&q.name, 60, "b.test").without_edns().bytes();
+        let data = bytes.windows(2).position(|w| w == [1, b'b']).unwrap();
+        bytes[data - 2..data].fill(0);
+        bytes[data] = 0;
+        bytes.truncate(data + 1);
+        match q.name.as_str() {
+            "bad.test" => vec![Act::Send(bytes)],
+            _ => plain(q),
+        }
+    });
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("bad.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
+    assert_eq!(ask("good.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+}
+
+#[test]
 fn item_43_upstreams_that_fail_are_no_answer_while_another_has_one() {
     let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
     let alive = Upstream::new(plain);

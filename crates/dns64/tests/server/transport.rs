@@ -1,9 +1,11 @@
 //! Items 29 to 35 and 44.
 
 use std::collections::HashSet;
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use dns64::config::Settings;
+use dns64::server::{Activated, bind};
 use domain::base::iana::{Rcode, Rtype};
 
 use crate::harness::*;
@@ -113,13 +115,115 @@ fn item_31_edns_is_of_each_hop() {
 #[test]
 fn item_31_upstreams_without_edns_are_asked_without() {
     let upstream = Upstream::new(|q| match q.message.opt() {
-        Some(_) => q.rcode(Rcode::FORMERR).send(),
-        None => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        Some(_) => q.rcode(Rcode::FORMERR).without_edns().send(),
+        None => q.answer().a(&q.name, 60, "192.0.2.1").without_edns().send(),
     });
     let server = server(&[upstream.address], PREFIX);
     assert_eq!(ask("a.test", Rtype::A).of(&server).answers().len(), 1);
     assert_eq!(ask("b.test", Rtype::A).of(&server).answers().len(), 1);
     assert_eq!(upstream.asked(), ["a.test A", "a.test A", "b.test A"], "found out once");
+}
+
+#[test]
+fn item_31_upstreams_that_cannot_even_read_edns_are_asked_without() {
+    let upstream = Upstream::new(|q| match q.message.opt() {
+        // A header and nothing else.
+        Some(_) => {
+            let mut header = q.rcode(Rcode::FORMERR).bytes();
+            header.truncate(12);
+            header[4..].fill(0);
+            vec![Act::Send(header)]
+        }
+        None => q.answer().a(&q.name, 60, "192.0.2.1").without_edns().send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    assert_eq!(ask("a.test", Rtype::A).of(&server).answers().len(), 1);
+    assert_eq!(upstream.asked().len(), 2);
+}
+
+#[test]
+fn item_31_a_question_that_an_upstream_dislikes_says_nothing_of_its_edns() {
+    for speaks in [true, false] {
+        let upstream = Upstream::new(move |q| match (q.qtype, speaks) {
+            (Rtype::ANY, true) => q.rcode(Rcode::NOTIMP).send(),
+            (Rtype::ANY, false) => q.rcode(Rcode::NOTIMP).without_edns().send(),
+            _ => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        });
+        let server = server(&[upstream.address], PREFIX);
+        assert_eq!(ask("a.test", Rtype::ANY).dnssec_ok().of(&server).rcode(), Rcode::NOTIMP);
+        ask("a.test", Rtype::A).dnssec_ok().of(&server);
+        let queries = upstream.queries();
+        assert!(queries.last().unwrap().dnssec_ok(), "asked without EDNS from then on");
+        assert_eq!(queries.len(), if speaks { 2 } else { 3 });
+    }
+}
+
+#[test]
+fn item_31_queries_with_edns_that_get_an_error_get_edns() {
+    let server = server(&[many().address], PREFIX);
+    let got = ask("a.test", Rtype::AXFR).edns(1232).of(&server);
+    assert_eq!((got.rcode(), got.message.opt().is_some()), (Rcode::NOTIMP, true));
+    assert!(ask("a.test", Rtype::AXFR).of(&server).message.opt().is_none());
+}
+
+#[test]
+fn item_30_another_upstream_is_asked_over_tcp_too() {
+    let broken = Upstream::new(|q| match q.tcp {
+        true => q.rcode(Rcode::SERVFAIL).send(),
+        false => q.answer().truncated().send(),
+    });
+    let whole = many();
+    for upstreams in [[broken.address, whole.address], [whole.address, broken.address]] {
+        let server = server(&upstreams, PREFIX);
+        for i in 0..8 {
+            // A name for each, so that both upstreams are first for some.
+            let name = format!("{}.n{i}.test", 100 + i);
+            assert_eq!(ask(&name, Rtype::A).over_tcp(&server).answers().len(), 100 + i, "{name}");
+        }
+    }
+    assert!(broken.asked().iter().any(|line| line.ends_with("tcp")));
+}
+
+#[test]
+fn item_29_thousands_of_addresses_are_truncated_and_whole_over_tcp() {
+    let upstream = many();
+    let server = server(&[upstream.address], PREFIX);
+    let got = ask("2000.test", Rtype::AAAA).edns(1232).of(&server);
+    assert!(got.message.header().tc() && got.answers().is_empty());
+    assert_eq!(ask("2000.test", Rtype::AAAA).over_tcp(&server).addresses().len(), 2000);
+    assert!(server.running.metrics_text().contains("replies_truncated_total 1"), "{}", server.running.metrics_text());
+}
+
+#[test]
+fn both_families_are_served_side_by_side() {
+    let upstream = many();
+    let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
+    let listen = format!("listen = ['[::]:{free}', '0.0.0.0:{free}']\n");
+    let settings = settings(&[upstream.address], PREFIX);
+    let text = settings.to_toml();
+    let old = text.lines().find(|line| line.starts_with("listen")).unwrap();
+    let settings = Settings::from_text(&text.replace(old, &listen), "test.toml".as_ref()).unwrap();
+    let running = bind(settings, Activated::default()).unwrap().start().unwrap();
+    for from in ["127.0.0.1", "::1"] {
+        let server = SocketAddr::new(from.parse().unwrap(), free);
+        let got = ask("1.test", Rtype::A).from(from).try_of(server, SOON).expect(from);
+        assert_eq!(got.answers().len(), 1, "{from}");
+        TcpStream::connect(server).expect(from);
+    }
+    drop(running);
+}
+
+#[test]
+fn clients_of_a_socket_for_both_families_are_what_they_are() {
+    let upstream = many();
+    // As systemd binds without BindIPv6Only=.
+    let udp = UdpSocket::bind("[::]:0").unwrap();
+    let port = udp.local_addr().unwrap().port();
+    let activated = Activated { udp: vec![udp], tcp: Vec::new() };
+    let running = bind(settings(&[upstream.address], PREFIX), activated).unwrap().start().unwrap();
+    let got = ask("1.test", Rtype::A).try_of(([127, 0, 0, 1], port).into(), SOON).expect("an answer");
+    assert_eq!((got.rcode(), got.answers().len()), (Rcode::NOERROR, 1));
+    drop(running);
 }
 
 #[test]
