@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 16] = [
+const PACKAGES: [(&str, &str); 18] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -24,6 +24,8 @@ const PACKAGES: [(&str, &str); 16] = [
     ("yadifad", "yadifa"),
     ("kresd", "knot-resolver"),
     ("resperf", "dnsperf"),
+    ("systemd-analyze", "systemd"),
+    ("strace", "strace"),
 ];
 
 /// Installs what is missing, where this is Debian and we may.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `prefix`, `policy`, `local`, `answer`, `translate` and `reply` are pure: no sockets, no clock. `server` does the rest, with a
-//! worker thread per core that shares nothing with the others but the cache.
+//! worker thread per core that shares nothing with the others but the cache and what they must agree on.
 #![forbid(unsafe_code)]
 
 pub mod answer;

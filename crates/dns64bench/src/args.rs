@@ -216,7 +216,7 @@ pub(crate) struct NewSearch {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// AuthDNS, serving with --aaaa-share 1,, such as [2001:2::1]:53 or 198.18.0.1:53
+    /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as 198.18.1.2:53
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) server: SocketAddr,
     #[command(flatten)]

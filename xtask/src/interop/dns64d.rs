@@ -18,22 +18,29 @@ pub(super) const TESTS: [Test; 7] = [
     ("the tester around dns64d: two upstream queries each, none when cached", &[], two_upstream_queries),
 ];
 
-const NAME: &str = "010-000-000-001.dns64perf.test";
+pub(super) const NAME: &str = "010-000-000-001.dns64perf.test";
 const SYNTHESIZED: &str = "64:ff9b::a00:1";
 
 impl Bench {
-    /// dns64d on loopback with one upstream there.
-    fn dns64d(&self, upstream: u16) -> Result<(Server, u16)> {
-        let port = free_port()?;
+    pub(super) fn dns64d_program(&self) -> String {
+        Path::new(self.program()).with_file_name("dns64d").to_string_lossy().into_owned()
+    }
+
+    /// Configuration of a dns64d on a port of loopback with one upstream there.
+    pub(super) fn dns64d_config(&self, port: u16, upstream: u16) -> Result<String> {
         // The tester's names stand for private addresses, which the well-known prefix does not carry unless it is told to.
         let config = format!(
             "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\n\
              prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
              [[upstream]]\naddress = '127.0.0.1'\nport = {upstream}\n"
         );
-        let config = self.file("dns64d.toml", &config)?;
-        let program = Path::new(self.program()).with_file_name("dns64d");
-        let server = Server::start(program, &["--config", &config])?;
+        self.file("dns64d.toml", &config)
+    }
+
+    fn dns64d(&self, upstream: u16) -> Result<(Server, u16)> {
+        let port = free_port()?;
+        let config = self.dns64d_config(port, upstream)?;
+        let server = Server::start(self.dns64d_program(), &["--config", &config])?;
         wait_for(&format!("127.0.0.1:{port}"), "ipv4only.arpa", AAAA)?;
         Ok((server, port))
     }

@@ -4,6 +4,7 @@ mod campaign;
 mod clients;
 mod dns64d;
 mod hosts;
+mod systemd;
 mod tester;
 
 use std::fs;
@@ -129,7 +130,7 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    first.chain(&hosts::TESTS).chain(&campaign::TESTS)
+    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&campaign::TESTS)
 }
 
 /// Runs the tests whose name contains `part`.

@@ -1,7 +1,7 @@
 //! The servers that a campaign measures: how each is configured, started and asked for its version.
 //!
 //! A driver is data: names, and functions from a [`Setting`] to configuration files and arguments. Starting, watching and
-//! stopping is the same for all ([`crate::server`]).
+//! stopping is the same for all ([`crate::site`]).
 
 mod bind;
 mod coredns;
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 /// Commands of the driver `custom`, run on the DUT's host. `{listen}`, `{port}`, `{upstream}`, `{upstream-port}`, `{prefix}`,
-/// `{cores}` and `{folder}` are replaced.
+/// `{cores}` and `{folder}` are replaced, but for `version`, which is asked when nothing runs yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
