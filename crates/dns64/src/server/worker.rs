@@ -164,8 +164,13 @@ impl Worker {
     }
 
     fn flush(&mut self) {
-        for socket in self.upstreams.flush() {
-            self.on_unreachable(socket, &std::io::ErrorKind::ConnectionRefused.into());
+        let refused = self.upstreams.flush();
+        if !refused.is_empty() {
+            for socket in refused {
+                self.on_unreachable(socket, &std::io::ErrorKind::ConnectionRefused.into());
+            }
+            // What others are asked instead; should they refuse as well, the timers will see to it.
+            self.upstreams.flush();
         }
         for number in 0..self.replies.len() {
             self.flush_replies(number);
