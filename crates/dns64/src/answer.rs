@@ -122,7 +122,8 @@ impl Answer {
         if survey.must_rebuild {
             let clean = rebuild(message, survey.relevant.as_deref())?;
             let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
-            let survey = Survey::of(&view, records_at, asked)?;
+            let has_extended_rcode = survey.has_extended_rcode;
+            let survey = Survey { has_extended_rcode, ..Survey::of(&view, records_at, asked)? };
             // `rebuild` leaves nothing to rebuild; a second time would find the same.
             return Ok(Answer::from_survey(&clean, records_at, &survey, limits));
         }

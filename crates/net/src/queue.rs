@@ -39,6 +39,8 @@ pub struct Flushed {
     pub sent: usize,
     /// The kernel refused them.
     pub refused: usize,
+    /// It did so because an ICMP message, or the routing table, says that nobody is there.
+    pub unreachable: bool,
 }
 
 /// Datagrams waiting to be sent on one socket.
@@ -151,6 +153,8 @@ impl SendQueue {
             // Only the first message was refused. EIO and EINVAL may mean that this interface does not segment, EMSGSIZE that
             // the way there is too narrow for it; that it is the interface shows when the datagrams can go one by one.
             let carried = self.carried[message];
+            let nobody = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
+            flushed.unreachable |= error.raw_os_error().is_some_and(|code| nobody.contains(&code));
             if carried > 1 && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)) {
                 let one_by_one = (datagram..datagram + carried).filter(|&at| self.send_one(endpoint, at)).count();
                 flushed.sent += one_by_one;
@@ -307,7 +311,7 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(queue.flush(&server), Flushed { sent: 8, refused: 0 });
+            assert_eq!(queue.flush(&server), Flushed { sent: 8, ..Flushed::default() });
             assert!(queue.is_empty());
             for client in &clients {
                 let mut texts = Vec::new();
@@ -331,7 +335,7 @@ mod tests {
             queue.push(None, |out| out.extend(text));
         }
         queue.push(None, |_| {});
-        assert_eq!(queue.flush(&client), Flushed { sent: 4, refused: 0 });
+        assert_eq!(queue.flush(&client), Flushed { sent: 4, ..Flushed::default() });
         for text in [&b"aa"[..], b"bb", b"c", b"dd"] {
             assert_eq!(received(&server).0, text);
         }
@@ -347,6 +351,6 @@ mod tests {
         queue.push(None, |out| out.extend(b"yy"));
         let flushed = queue.flush(&client);
         assert_eq!(flushed.sent + flushed.refused, 2);
-        assert!(flushed.refused >= 1, "{flushed:?}");
+        assert!(flushed.refused >= 1 && flushed.unreachable, "{flushed:?}");
     }
 }

@@ -39,6 +39,7 @@ use fetches::FetchId;
 use flights::Flights;
 use limiter::Limiter;
 use metrics::Metrics;
+use tcp::TcpFailure;
 use worker::Worker;
 
 /// What a worker is told by others.
@@ -46,7 +47,7 @@ enum Message {
     /// A query that came over TCP.
     TcpQuery { bytes: Vec<u8>, from: IpAddr, reply: UnboundedSender<Vec<u8>> },
     /// What came of a question to an upstream over TCP.
-    TcpAnswer { fetch: FetchId, message: Option<Vec<u8>> },
+    TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
     /// What came of a question that another worker asked.
     Landed(Key, Outcome),
 }

@@ -43,6 +43,15 @@ pub(super) struct TcpQuestion {
     pub(super) timeout: Duration,
 }
 
+/// Why a question to an upstream got no answer over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TcpFailure {
+    /// The upstream did not answer.
+    NoAnswer,
+    /// It was not asked: too many questions were under way.
+    NoRoom,
+}
+
 /// Serves until the server stops.
 pub(super) fn run(
     shared: &Arc<Shared>,
@@ -205,11 +214,14 @@ async fn ask_upstreams(shared: Arc<Shared>, mut questions: UnboundedReceiver<Tcp
     while let Some(question) = questions.recv().await {
         let (shared, room, idle) = (Arc::clone(&shared), Rc::clone(&room), Rc::clone(&idle));
         spawn_local(async move {
+            let mut begun = false;
             let ask = async {
                 let _permit = room.acquire().await.ok()?;
+                begun = true;
                 ask(&question, &idle).await.ok()
             };
-            let message = timeout(question.timeout, ask).await.ok().flatten();
+            let answer = timeout(question.timeout, ask).await.ok().flatten();
+            let message = answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom });
             shared.mailboxes[question.worker].post(Message::TcpAnswer { fetch: question.fetch, message });
         });
     }

@@ -187,7 +187,7 @@ impl Upstreams {
 
     /// Whether the route has a server that has not been tried and is not left alone.
     pub(super) fn has_another(&self, route: &[usize], tried: &[usize], now: Nanos) -> bool {
-        let is_up = |number: usize| self.servers[number].health.down_until <= now;
+        let is_up = |number: usize| !self.servers[number].is_left_alone(now);
         route.iter().map(|upstream| self.of_settings[*upstream]).any(|number| !tried.contains(&number) && is_up(number))
     }
 
@@ -197,7 +197,9 @@ impl Upstreams {
         let mut refused = Vec::new();
         for (number, server) in self.servers.iter_mut().enumerate() {
             let flushed = server.flush();
-            if let Some(socket) = server.turn.take().filter(|_| flushed.refused > 0) {
+            let Some(socket) = server.turn.take() else { continue };
+            server.close_if_done(socket);
+            if flushed.unreachable {
                 refused.push(SocketId { server: number, socket });
             }
         }
@@ -324,7 +326,7 @@ impl Server {
 
     /// Closes a source port that the configuration no longer has, once nothing is expected on it.
     fn close_if_done(&mut self, at: usize) {
-        if at >= self.ports && self.sockets[at].as_ref().is_some_and(Socket::is_done) {
+        if at >= self.ports && self.turn != Some(at) && self.sockets[at].as_ref().is_some_and(Socket::is_done) {
             self.sockets[at] = None;
         }
     }
@@ -359,6 +361,11 @@ impl Server {
             socket.ids.remove(&id);
             self.close_if_done(at);
         }
+    }
+
+    /// Whether it has failed so often that it is not asked for a while.
+    pub(super) fn is_left_alone(&self, now: Nanos) -> bool {
+        now < self.health.down_until
     }
 
     /// Whether it is to be asked without EDNS.

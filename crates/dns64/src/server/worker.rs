@@ -28,7 +28,7 @@ use wire::view::{CLASS_IN, Message, rtype};
 use super::fetches::{Attempt, Fetch, FetchId, Fetches};
 use super::jobs::{Client, Job};
 use super::metrics::{Count, WorkerMetrics};
-use super::tcp::TcpQuestion;
+use super::tcp::{TcpFailure, TcpQuestion};
 use super::timers::{LEAST_DELAY, Timers};
 use super::upstreams::{FIRST_TOKEN, SocketId, Upstreams, is_ours};
 use super::{Message as Inbox, Shared};
@@ -119,6 +119,7 @@ impl Worker {
             if stopping {
                 // What came over TCP before may still be there.
                 self.read_inbox();
+                self.flush();
                 if self.jobs.is_empty() {
                     break;
                 }
@@ -449,9 +450,9 @@ impl Worker {
                 self.shared.metrics.worker(self.number).count(Count::UpstreamUnreachable);
                 if !is_ours(&error) {
                     server.failed(self.now, &error.to_string());
-                    if self.upstreams.has_another(route, &fetch.tried, self.now) {
-                        return self.attempt(id);
-                    }
+                }
+                if self.upstreams.has_another(route, &fetch.tried, self.now) {
+                    return self.attempt(id);
                 }
             }
         }
@@ -525,13 +526,17 @@ impl Worker {
             self.shared.metrics.worker(self.number).rtt(rtt);
         }
         let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);
-        if plain && !had_edns && !disliked {
+        if plain && !had_edns && matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
             server.found_plain(now);
         }
         if message.is_truncated() {
             return self.ask_over_tcp(id, at.server);
         }
-        if disliked && had_edns && !plain && !speaks_edns(&message) {
+        if disliked && had_edns && plain {
+            // The same again: what is asked without EDNS decides.
+            return;
+        }
+        if disliked && had_edns && !speaks_edns(&message) {
             // It may be older than EDNS (RFC 6891 §6.2.2), or dislike the question: without EDNS it will show.
             fetch.plain = Some(at.server);
             fetch.tried.retain(|server| *server != at.server);
@@ -602,13 +607,18 @@ impl Worker {
         let over = self.now + LEAST_DELAY >= fetch.deadline;
         let by_us = !fetch.elsewhere && fetch.over_tcp.is_none();
         let last = fetch.attempts.last().copied();
-        // An error is at hand, and who could know better does not answer.
-        let route = &self.settings.routes[fetch.route].upstreams;
-        let over = over || fetch.fallback.is_some() && !self.upstreams.has_another(route, &fetch.tried, self.now);
+        let mut hopeless = false;
         if let Some(last) = last.filter(|_| by_us) {
-            self.metrics().count(Count::UpstreamTimeout);
-            self.upstreams.server(last.server).failed(self.now, "no answer in time");
+            self.shared.metrics.worker(self.number).count(Count::UpstreamTimeout);
+            let server = self.upstreams.server(last.server);
+            server.failed(self.now, "no answer in time");
+            // An error is at hand, and who could know better does not answer.
+            let twice = fetch.attempts.iter().filter(|attempt| attempt.server == last.server).count() > 1;
+            let silent = twice || server.is_left_alone(self.now);
+            let route = &self.settings.routes[fetch.route].upstreams;
+            hopeless = fetch.fallback.is_some() && silent && !self.upstreams.has_another(route, &fetch.tried, self.now);
         }
+        let over = over || hopeless;
         match (over, by_us) {
             (true, _) => self.land(id, None, Failure::Timeout),
             (false, true) => self.attempt(id),
@@ -664,13 +674,13 @@ impl Worker {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Inbox::TcpQuery { bytes, from, reply } => self.on_query(Client::Tcp(from, reply), &bytes),
-                Inbox::TcpAnswer { fetch, message: Some(bytes) } => {
+                Inbox::TcpAnswer { fetch, message: Ok(bytes) } => {
                     if let Some(fetch) = self.fetches.get(fetch) {
                         fetch.over_tcp = None;
                     }
                     self.on_answer(fetch, &bytes);
                 }
-                Inbox::TcpAnswer { fetch, message: None } => self.on_tcp_failure(fetch),
+                Inbox::TcpAnswer { fetch, message: Err(why) } => self.on_tcp_failure(fetch, why),
                 Inbox::Landed(key, outcome) => {
                     // One that has waited too long may have begun to ask for itself.
                     let waiting = self.by_key.get(&key).copied();
@@ -684,9 +694,9 @@ impl Worker {
         }
     }
 
-    fn on_tcp_failure(&mut self, id: FetchId) {
+    fn on_tcp_failure(&mut self, id: FetchId, why: TcpFailure) {
         let Some(fetch) = self.fetches.get(id) else { return };
-        if let Some(server) = fetch.over_tcp.take() {
+        if let Some(server) = fetch.over_tcp.take().filter(|_| why == TcpFailure::NoAnswer) {
             self.upstreams.server(server).failed(self.now, "no answer over TCP");
         }
         let route = &self.settings.routes[fetch.route].upstreams;

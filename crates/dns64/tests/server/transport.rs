@@ -197,13 +197,17 @@ fn item_29_thousands_of_addresses_are_truncated_and_whole_over_tcp() {
 #[test]
 fn both_families_are_served_side_by_side() {
     let upstream = many();
-    let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
-    let listen = format!("listen = ['[::]:{free}', '0.0.0.0:{free}']\n");
-    let settings = settings(&[upstream.address], PREFIX);
-    let text = settings.to_toml();
+    let text = settings(&[upstream.address], PREFIX).to_toml();
     let old = text.lines().find(|line| line.starts_with("listen")).unwrap();
-    let settings = Settings::from_text(&text.replace(old, &listen), "test.toml".as_ref()).unwrap();
-    let running = bind(settings, Activated::default()).unwrap().start().unwrap();
+    // A port that is free for one may be taken for the other: try again.
+    let listening = (0..20).find_map(|_| {
+        let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
+        let listen = format!("listen = ['[::]:{free}', '0.0.0.0:{free}']");
+        let settings = Settings::from_text(&text.replace(old, &listen), "test.toml".as_ref()).unwrap();
+        Some((bind(settings, Activated::default()).ok()?, free))
+    });
+    let (bound, free) = listening.expect("a free port");
+    let running = bound.start().unwrap();
     for from in ["127.0.0.1", "::1"] {
         let server = SocketAddr::new(from.parse().unwrap(), free);
         let got = ask("1.test", Rtype::A).from(from).try_of(server, SOON).expect(from);
