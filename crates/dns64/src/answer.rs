@@ -408,10 +408,9 @@ impl<'a> Survey<'a> {
 fn limit_ttls(bytes: &mut [u8], records_at: usize, kind: Kind, limits: &TtlLimits) {
     let least = if kind == Kind::Data { limits.min } else { 0 };
     let Some(view) = Message::new(bytes) else { return };
-    let records = u32::from(view.ancount()) + u32::from(view.nscount()) + u32::from(view.arcount());
     let limited = |ttl: u32| sane(ttl).clamp(least, limits.max.max(least));
     let mut others = Vec::new();
-    for record in view.records(records_at, records.min(u32::from(u16::MAX)) as u16).flatten() {
+    for record in view.all_records(records_at).flatten() {
         if limited(record.ttl) != record.ttl {
             others.push((record.data_at - 6, limited(record.ttl)));
         }

@@ -173,8 +173,7 @@ impl Form {
             return;
         }
         let view = answer.view();
-        let records = u32::from(view.ancount()) + u32::from(view.nscount()) + u32::from(view.arcount());
-        for record in view.records(answer.records_at(), records.min(u32::from(u16::MAX)) as u16).flatten() {
+        for record in view.all_records(answer.records_at()).flatten() {
             let at = start + record.data_at - 6;
             out[at..at + 4].copy_from_slice(&kept.left(record.ttl).to_be_bytes());
         }
@@ -189,7 +188,8 @@ impl Form {
         let few = a.answer.view().ancount() <= FEW;
         let mut seen = HashSet::new();
         for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
-            if if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) } {
+            let is_new = if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) };
+            if is_new {
                 count(out, start, ANCOUNT);
                 put_record(out, &QUESTION_NAME, rtype::AAAA, ttl, &v6.octets());
                 if out.len() - start > self.limit {

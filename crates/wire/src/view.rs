@@ -95,6 +95,12 @@ impl<'a> Message<'a> {
         Records { bytes: self.bytes, at: offset, left: count }
     }
 
+    /// The records of all sections, from `offset` on; 65 535 at the most, which no message has room for.
+    pub fn all_records(&self, offset: usize) -> Records<'a> {
+        let count = self.ancount().saturating_add(self.nscount()).saturating_add(self.arcount());
+        self.records(offset, count)
+    }
+
     /// The offset after the name that begins at `offset`.
     pub fn skip_name(&self, offset: usize) -> Result<usize, Malformed> {
         skip_name(self.bytes, offset)

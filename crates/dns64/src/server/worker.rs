@@ -800,7 +800,6 @@ impl Worker {
 /// Whether a message has an EDNS part.
 fn speaks_edns(message: &Message<'_>) -> bool {
     let Ok(at) = message.skip_name(HEADER_LEN).map(|end| end + 4) else { return false };
-    let records = u32::from(message.ancount()) + u32::from(message.nscount()) + u32::from(message.arcount());
-    let records = message.records(if message.qdcount() == 0 { HEADER_LEN } else { at }, records.min(0xffff) as u16);
-    records.flatten().any(|record| record.rtype == rtype::OPT)
+    let at = if message.qdcount() == 0 { HEADER_LEN } else { at };
+    message.all_records(at).flatten().any(|record| record.rtype == rtype::OPT)
 }
