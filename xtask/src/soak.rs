@@ -3,14 +3,14 @@
 //! ```text
 //! Measurer at half of the highest rate ─┐
 //! malformed datagrams ──────────────────┤
-//! clients that ask and go away, UDP+TCP ┼─► dns64d ─► AuthDNS          RSS, once a second
+//! clients that ask and go away, UDP+TCP ┼─► dns64d ─► AuthDNS    its memory and counters, once a second
 //! slow TCP clients, an octet at a time ─┘
 //! ```
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -30,6 +30,8 @@ const SLOW_CLIENTS: usize = 50;
 const WARM_UP: f64 = 0.3;
 /// What it may grow by after that: the noise of the allocator.
 const GROWTH: f64 = 0.1;
+/// Seconds after which the next line says how it goes.
+const TELL: usize = 10;
 /// AAAA of 250.0.0.0's name, with RD.
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x0f250-000-000-000\x09dns64perf\x04test\0\0\x1c\0\x01";
 
@@ -38,6 +40,12 @@ pub(crate) struct Soak {
     /// How long, in seconds
     #[arg(long, default_value_t = 60)]
     duration: u64,
+    /// Another dns64d than the workspace's, to compare states of it
+    #[arg(long, value_name = "PROGRAM")]
+    dns64d: Option<PathBuf>,
+    /// Queries per second, instead of half of what it answers at the most
+    #[arg(long)]
+    rate: Option<u64>,
 }
 
 /// What the disturbers did.
@@ -53,7 +61,7 @@ impl Soak {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let program = process::dns64bench()?;
         let folder = tempfile::tempdir()?;
-        let (auth_port, port) = (free_port()?, free_port()?);
+        let (auth_port, port, metrics_port) = (free_port()?, free_port()?, free_port()?);
         let listen = format!("127.0.0.1:{auth_port}");
         let _auth = Server::start(&program, &["auth", "--listen", &listen, "--threads", "1"])?;
         let config = folder.path().join("dns64d.toml");
@@ -63,36 +71,39 @@ impl Soak {
             format!(
                 "listen = ['127.0.0.1:{port}']\nthreads = 1\n[cache]\nmebibytes = 32\n[dns64]\n\
                  prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
-                 [[upstream]]\naddress = '127.0.0.1'\nport = {auth_port}\n"
+                 [[upstream]]\naddress = '127.0.0.1'\nport = {auth_port}\n\
+                 [metrics]\nlisten = '127.0.0.1:{metrics_port}'\n"
             ),
         )?;
-        let server = Server::start(program.with_file_name("dns64d"), &["--config", &config.to_string_lossy()])?;
+        let dns64d = self.dns64d.clone().unwrap_or_else(|| program.with_file_name("dns64d"));
+        let server = Server::start(dns64d, &["--config", &config.to_string_lossy()])?;
         thread::sleep(Duration::from_millis(500));
         let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = highest_rate(&program, address)?;
-        let rate = highest / 2;
+        let rate = self.rate.unwrap_or(highest / 2);
         println!("dns64d answers {highest} names/s at the most; {rate}/s for {} s, and disturbers", self.duration);
 
         let done = Done::default();
         let pid = server.pid()?;
-        let (trial, sizes) = thread::scope(|scope| {
+        let (trial, samples) = thread::scope(|scope| {
             scope.spawn(|| malformed(address, &done));
             scope.spawn(|| cancelled(address, &done));
             scope.spawn(|| slow(address, &done));
-            let sizes = scope.spawn(|| watch(pid, &done));
+            let samples = scope.spawn(|| watch(pid, metrics, &done));
             let trial = measure(&program, address, rate, self.duration);
             done.over.store(true, Ordering::Relaxed);
-            (trial, sizes.join().expect("watching does not panic"))
+            (trial, samples.join().expect("watching does not panic"))
         });
         let trial = trial?;
-        self.judge(&trial, &sizes, &done)?;
+        self.judge(&trial, &samples, &done)?;
         let still = measure(&program, address, 1_000, 1)?;
         ensure!(still["valid"] == still["sent"], "it does not answer any more: {still}");
         drop(server);
         Ok(ExitCode::SUCCESS)
     }
 
-    fn judge(&self, trial: &Value, sizes: &[f64], done: &Done) -> Result<()> {
+    fn judge(&self, trial: &Value, samples: &[Sample], done: &Done) -> Result<()> {
         let count = |key: &str| trial[key].as_u64().unwrap_or(0);
         println!(
             "{} queries: {} valid, {} late, {} lost, {} dropped by this host; p99 {} µs",
@@ -109,9 +120,18 @@ impl Soak {
             done.cancelled.load(Ordering::Relaxed),
             done.slow.load(Ordering::Relaxed)
         );
-        ensure!(sizes.len() as u64 + 2 >= self.duration, "dns64d ended after {} s", sizes.len());
-        let warm = sizes[(sizes.len() as f64 * WARM_UP) as usize];
-        let last = sizes.last().copied().unwrap_or_default();
+        let seconds = samples.len();
+        ensure!(seconds as u64 + 2 >= self.duration, "dns64d ended after {seconds} s");
+        let busiest = samples.iter().map(|sample| sample.in_flight).max().unwrap_or(0);
+        let [first, last] = [&samples[0], &samples[seconds - 1]];
+        println!(
+            "inside: {} questions asked, {} of them not answered in time, {busiest} queries waiting at the most, {} turned away",
+            last.asked - first.asked,
+            last.timeouts - first.timeouts,
+            last.overload - first.overload
+        );
+        let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
+        let last = last.memory;
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
         ensure!(last <= warm * (1.0 + GROWTH), "it grows");
         ensure!(count("valid") + count("tester_drops") >= count("sent"), "replies were lost: {trial}");
@@ -135,15 +155,57 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
     serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
 }
 
-/// Memory once a second, MiB, until the end or until the process is gone.
-fn watch(pid: u32, done: &Done) -> Vec<f64> {
-    let mut sizes = Vec::new();
+/// dns64d at one moment: its memory in MiB, and what its metrics say.
+struct Sample {
+    memory: f64,
+    asked: u64,
+    timeouts: u64,
+    overload: u64,
+    in_flight: u64,
+}
+
+/// Looks once a second, until the end or until the process is gone, and says now and then how it goes.
+fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
+    let mut samples: Vec<Sample> = Vec::new();
+    let start = Instant::now();
     while !done.over.load(Ordering::Relaxed) {
-        let Ok(size) = memory(pid) else { break };
-        sizes.push(size);
-        thread::sleep(Duration::from_secs(1));
+        let Ok(sample) = look(pid, metrics) else { break };
+        samples.push(sample);
+        if samples.len() % TELL == 0 {
+            let [before, now] = [&samples[samples.len() - TELL], &samples[samples.len() - 1]];
+            let between = TELL as u64 - 1;
+            eprintln!(
+                "{:4} s: {:6} questions/s, {:6}/s not answered in time, {:5} queries waiting, {:5}/s turned away, {:.1} MiB",
+                samples.len(),
+                (now.asked - before.asked) / between,
+                (now.timeouts - before.timeouts) / between,
+                now.in_flight,
+                (now.overload - before.overload) / between,
+                now.memory
+            );
+        }
+        thread::sleep((start + Duration::from_secs(samples.len() as u64)).saturating_duration_since(Instant::now()));
     }
-    sizes
+    samples
+}
+
+fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
+    let mut stream = TcpStream::connect_timeout(&metrics, Duration::from_secs(5))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    let value = |name: &str| -> Result<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        Ok(line.trim().parse()?)
+    };
+    Ok(Sample {
+        memory: memory(pid)?,
+        asked: value("dns64d_upstream_queries_total{transport=\"udp\"}")?,
+        timeouts: value("dns64d_upstream_results_total{result=\"timeout\"}")?,
+        overload: value("dns64d_denied_total{reason=\"overload\"}")?,
+        in_flight: value("dns64d_in_flight")?,
+    })
 }
 
 /// Calls `act` so many times a second.

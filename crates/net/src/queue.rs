@@ -123,7 +123,7 @@ impl SendQueue {
         }
         // Datagrams that can share a pass through the stack come together; order between peers means nothing.
         if self.queued.iter().any(|q| q.peer.is_some()) {
-            self.queued.sort_by_key(|q| (q.peer, q.len));
+            self.queued.sort_unstable_by_key(|q| (q.peer, q.len, q.start));
         }
         let messages = self.prepare();
         let (mut message, mut datagram) = (0, 0);

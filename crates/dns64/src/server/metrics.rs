@@ -53,6 +53,8 @@ pub enum Count {
     Collapsed,
     UpstreamUdp,
     UpstreamTcp,
+    RetrySent,
+    RetryWithheld,
     UpstreamAnswer,
     UpstreamTimeout,
     UpstreamUnreachable,
@@ -99,6 +101,8 @@ const TABLE: [(&str, &str, &str); Count::Total as usize] = [
     ("collapsed", "", ""),
     ("upstream_queries", "transport", "udp"),
     ("upstream_queries", "transport", "tcp"),
+    ("upstream_retries", "result", "sent"),
+    ("upstream_retries", "result", "withheld"),
     ("upstream_results", "result", "answer"),
     ("upstream_results", "result", "timeout"),
     ("upstream_results", "result", "unreachable"),
@@ -121,6 +125,9 @@ fn help(family: &str) -> &'static str {
         "stale_answers" => "Answers served after their time because upstreams failed",
         "collapsed" => "Questions that waited for the same question already in flight",
         "upstream_queries" => "Queries to upstreams by transport",
+        "upstream_retries" => {
+            "Questions for the same upstream again; withheld: too many go unanswered, it may be overloaded"
+        }
         "upstream_results" => "What came of them; stray: no question of ours",
         _ => "",
     }

@@ -28,10 +28,12 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Wakes `fetch` after about `delay`: after the longest of our delays that is not longer (but 25 ms at the least).
-    /// Returns when.
-    pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos) -> Nanos {
-        let class = DELAYS.iter().rposition(|&d| d <= delay).unwrap_or(0);
+    /// Wakes `fetch` after about `delay`: after the shortest of our delays that is not shorter, unless that is longer than
+    /// `most`; then after the longest that is not longer (but 25 ms at the least). Returns when.
+    pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
+        let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
+        let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0);
+        let class = wanted.min(last);
         let due = now + DELAYS[class];
         self.queues[class].push_back((due, fetch));
         due

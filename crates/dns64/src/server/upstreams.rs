@@ -33,6 +33,12 @@ const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
 /// One question in so many goes to any upstream that is up, so that one that has become fast again is noticed.
 const EXPLORE: u32 = 64;
+/// Questions that are asked once more of the same upstream: so many at once,
+const AGAIN: u64 = 1_000;
+/// then one in this time,
+const AGAIN_EACH: Nanos = Nanos::from_millis(10);
+/// and one for so many answers besides. An upstream that only has too much to do gets no more to do because of that.
+const ANSWERS_FOR_AGAIN: u64 = 8;
 /// How long an upstream that has been found not to speak EDNS is asked without.
 const PLAIN: Nanos = Nanos::from_millis(600_000);
 
@@ -76,6 +82,8 @@ pub(super) struct Server {
     /// The socket of this turn: its questions leave together, with ids of their own.
     turn: Option<usize>,
     health: Health,
+    /// When it may be asked [`AGAIN`] questions again at once.
+    again_whole_at: Nanos,
     /// It answers questions without EDNS that it does not answer with EDNS, and is asked without until then.
     plain_until: Nanos,
 }
@@ -244,6 +252,7 @@ impl Server {
             queue: SendQueue::new(),
             turn: None,
             health: Health::default(),
+            again_whole_at: Nanos(0),
             plain_until: Nanos(0),
         }
     }
@@ -378,14 +387,27 @@ impl Server {
         self.plain_until = now + PLAIN;
     }
 
-    /// How long to wait for an answer before asking again.
+    /// How long to wait for an answer before asking again: longer than RFC 6298 has it, as the round-trip time of an upstream
+    /// that gets more than it can answer grows from question to question.
     pub(super) fn patience(&self) -> Nanos {
         let Some((srtt, var)) = self.health.smoothed else { return FIRST_RTO };
-        Nanos((srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
+        Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
+    }
+
+    /// Whether one more question may be asked again, which is counted as done. Where most time out, asking everything twice
+    /// only makes it worse, and would go on when the reason is gone.
+    pub(super) fn may_ask_again(&mut self, now: Nanos) -> bool {
+        let next = self.again_whole_at.max(now) + AGAIN_EACH;
+        let may = next <= now + Nanos(AGAIN * AGAIN_EACH.0);
+        if may {
+            self.again_whole_at = next;
+        }
+        may
     }
 
     /// It answered after `rtt`, be it an error, which is no reason to prefer it.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) {
+        self.again_whole_at = Nanos(self.again_whole_at.0.saturating_sub(AGAIN_EACH.0 / ANSWERS_FOR_AGAIN));
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.health.smoothed {
             None => (rtt.0, rtt.0 / 2),

@@ -432,13 +432,19 @@ impl Worker {
     fn attempt_at(&mut self, id: FetchId, number: usize) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let route = &self.settings.routes[fetch.route].upstreams;
+        let server = self.upstreams.server(number);
+        let left = fetch.deadline.since(self.now);
         if !fetch.tried.contains(&number) {
             fetch.tried.push(number);
+        } else if server.may_ask_again(self.now) {
+            self.shared.metrics.worker(self.number).count(Count::RetrySent);
+        } else {
+            self.shared.metrics.worker(self.number).count(Count::RetryWithheld);
+            fetch.due = self.timers.set(id, self.now, server.patience(), left);
+            return;
         }
-        let server = self.upstreams.server(number);
         let edns = fetch.plain != Some(number) && !server.is_plain(self.now);
         let asked = server.ask(number, id, &self.poller, &mut self.rng, |id, out| fetch.write_query(id, edns, out));
-        let left = fetch.deadline.since(self.now);
         let doubled = Nanos(server.patience().0 << fetch.attempts.len().min(4));
         match asked {
             Ok((socket, message_id)) => {
@@ -456,13 +462,14 @@ impl Worker {
                 }
             }
         }
-        fetch.due = self.timers.set(id, self.now, Nanos(doubled.0.min(left.0)));
+        fetch.due = self.timers.set(id, self.now, doubled, left);
     }
 
     /// Leaves a question alone until its time is over: somebody else works on it.
     fn wait_until_deadline(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get(id) {
-            fetch.due = self.timers.set(id, self.now, fetch.deadline.since(self.now));
+            let left = fetch.deadline.since(self.now);
+            fetch.due = self.timers.set(id, self.now, left, left);
         }
     }
 
