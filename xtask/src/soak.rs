@@ -6,6 +6,8 @@
 //! clients that ask and go away, UDP+TCP ┼─► dns64d ─► AuthDNS    its memory and counters, once a second
 //! slow TCP clients, an octet at a time ─┘
 //! ```
+//!
+//! As in `bench dns64`, dns64d has a CPU of its own (the last one), and all the others share another one (the first).
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use net::affinity::{allowed_cpus, pin_to};
 use serde_json::Value;
 
 use crate::process::{self, Server, free_port, memory, output};
@@ -26,6 +29,8 @@ use crate::process::{self, Server, free_port, memory, output};
 const MALFORMED: u64 = 2_000;
 const CANCELLED: u64 = 200;
 const SLOW_CLIENTS: usize = 50;
+/// More queries than it lets wait (`limits.in-flight`).
+const FLOOD: u32 = 20_000;
 /// Share of the time after which memory must not grow.
 const WARM_UP: f64 = 0.3;
 /// What it may grow by after that: the noise of the allocator.
@@ -60,6 +65,10 @@ struct Done {
 impl Soak {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let program = process::dns64bench()?;
+        let cpus = allowed_cpus();
+        let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+        // What is started from here on inherits it.
+        pin_to(first)?;
         let folder = tempfile::tempdir()?;
         let (auth_port, port, metrics_port) = (free_port()?, free_port()?, free_port()?);
         let listen = format!("127.0.0.1:{auth_port}");
@@ -76,11 +85,14 @@ impl Soak {
             ),
         )?;
         let dns64d = self.dns64d.clone().unwrap_or_else(|| program.with_file_name("dns64d"));
-        let server = Server::start(dns64d, &["--config", &config.to_string_lossy()])?;
+        let (dns64d, config) = (dns64d.to_string_lossy(), config.to_string_lossy());
+        let server = Server::start("taskset", &["-c", &last.0.to_string(), &dns64d, "--config", &config])?;
         thread::sleep(Duration::from_millis(500));
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
-        let highest = highest_rate(&program, address)?;
+        let highest = closed_loop(&program, address, 200)?;
+        // Once as many queries wait as it lets wait: what a stall of this machine may need later is no leak then.
+        closed_loop(&program, address, FLOOD)?;
         let rate = self.rate.unwrap_or(highest / 2);
         println!("dns64d answers {highest} names/s at the most; {rate}/s for {} s, and disturbers", self.duration);
 
@@ -139,8 +151,10 @@ impl Soak {
     }
 }
 
-fn highest_rate(program: &Path, address: SocketAddr) -> Result<u64> {
-    let args = ["closed-loop", "--server", &address.to_string(), "--count", "400000", "--outstanding", "200", "--json"];
+/// Names per second with so many queries in flight.
+fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
+    let (address, outstanding) = (address.to_string(), outstanding.to_string());
+    let args = ["closed-loop", "--server", &address, "--count", "400000", "--outstanding", &outstanding, "--json"];
     let printed = output(program, &args, Duration::from_secs(60))?;
     let result: Value = serde_json::from_str(&printed)?;
     result["qps"].as_f64().map(|qps| qps as u64).context("no rate")
