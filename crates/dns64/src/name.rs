@@ -144,6 +144,10 @@ impl KeyBuf {
 }
 
 impl Key {
+    /// The octets, as [`KeyBuf::octets`].
+    pub fn octets(&self) -> &[u8] {
+        &self.0
+    }
     /// The name in wire format, lower case.
     pub fn name(&self) -> &[u8] {
         &self.0[..self.0.len() - TAIL]

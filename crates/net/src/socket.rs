@@ -119,8 +119,8 @@ impl Endpoint {
     /// # Errors
     /// If the kernel refuses.
     pub fn limit_buffers(&self, octets: usize) -> io::Result<()> {
-        self.socket.set_recv_buffer_size(octets)?;
-        self.socket.set_send_buffer_size(octets)
+        self.set_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, octets)?;
+        self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
     }
 
     /// A server's sockets from one that somebody else has bound (systemd's socket activation); `count` of them share it. Its
@@ -154,17 +154,15 @@ impl Endpoint {
     }
 
     fn enlarge_buffers(&self) {
-        self.enlarge_buffer(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-        self.enlarge_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        // A smaller buffer is no error here: the caller looks at `receive_buffer`.
+        let _ = self.limit_buffers(WANTED_BUFFER);
     }
 
-    /// Root may exceed the system's limit; others get as much as it allows. A smaller buffer is no error here: the caller
-    /// looks at [`Endpoint::receive_buffer`].
-    fn enlarge_buffer(&self, forced: i32, ordinary: i32) {
-        let wanted = WANTED_BUFFER as libc::c_int;
-        if self.set_option(libc::SOL_SOCKET, forced, wanted).is_err() {
-            let _ = self.set_option(libc::SOL_SOCKET, ordinary, wanted);
-        }
+    /// Root may exceed the system's limit; others get as much as it allows.
+    fn set_buffer(&self, forced: i32, ordinary: i32, octets: usize) -> io::Result<()> {
+        let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+        self.set_option(libc::SOL_SOCKET, forced, octets)
+            .or_else(|_| self.set_option(libc::SOL_SOCKET, ordinary, octets))
     }
 
     /// The receive buffer that the kernel granted, in octets of its own accounting (some 768 for a small packet).

@@ -1,7 +1,9 @@
 //! Questions to upstreams that are in flight.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use hashbrown::HashTable;
 use method::units::Nanos;
 use rand::Rng;
 use slab::Slab;
@@ -25,6 +27,8 @@ pub(super) struct Attempt {
     pub(super) id: u16,
     pub(super) sent: Nanos,
     pub(super) edns: bool,
+    /// It was not answered in time.
+    pub(super) expired: bool,
 }
 
 /// A question in flight.
@@ -49,20 +53,40 @@ pub(super) struct Fetch {
     /// An error that an upstream answered, should the others do no better.
     pub(super) fallback: Option<Arc<Answer>>,
     generation: u32,
+    /// Of its key.
+    hash: u64,
 }
 
 /// The questions in flight of a worker.
 #[derive(Default)]
 pub(super) struct Fetches {
     slab: Slab<Fetch>,
+    /// Where they are in `slab`, by their keys.
+    by_key: HashTable<u32>,
+    /// Clients choose the keys: the hash must be one that they cannot foresee.
+    hasher: RandomState,
     generation: u32,
 }
 
 impl Fetches {
+    /// Adds a question that is not in flight yet.
     pub(super) fn insert(&mut self, mut fetch: Fetch) -> FetchId {
         self.generation = self.generation.wrapping_add(1);
         fetch.generation = self.generation;
-        FetchId { index: self.slab.insert(fetch) as u32, generation: self.generation }
+        fetch.hash = self.hasher.hash_one(fetch.key.octets());
+        let hash = fetch.hash;
+        debug_assert!(self.find(fetch.key.octets()).is_none(), "it is in flight already");
+        let index = self.slab.insert(fetch) as u32;
+        self.by_key.insert_unique(hash, index, |at| self.slab[*at as usize].hash);
+        FetchId { index, generation: self.generation }
+    }
+
+    /// The one that asks this ([`KeyBuf::octets`](crate::name::KeyBuf::octets)).
+    #[inline]
+    pub(super) fn find(&self, question: &[u8]) -> Option<FetchId> {
+        let hash = self.hasher.hash_one(question);
+        let index = *self.by_key.find(hash, |at| self.slab[*at as usize].key.octets() == question)?;
+        Some(FetchId { index, generation: self.slab[index as usize].generation })
     }
 
     #[inline]
@@ -71,7 +95,12 @@ impl Fetches {
     }
 
     pub(super) fn remove(&mut self, id: FetchId) -> Option<Fetch> {
-        self.get(id)?;
+        let hash = self.get(id)?.hash;
+        let entry = self.by_key.find_entry(hash, |at| *at == id.index);
+        debug_assert!(entry.is_ok(), "what is in the slab is in the table");
+        if let Ok(entry) = entry {
+            entry.remove();
+        }
         Some(self.slab.remove(id.index as usize))
     }
 
@@ -108,6 +137,7 @@ impl Fetch {
             elsewhere: false,
             fallback: None,
             generation: 0,
+            hash: 0,
         }
     }
 
@@ -145,6 +175,28 @@ fn randomize_case(question: &mut [u8], name_len: usize, rng: &mut impl Rng) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+
+    use crate::name::KeyBuf;
+
+    fn key(name: &str) -> Key {
+        KeyBuf::new(&name.parse().unwrap(), 28, 1, false, false).to_key()
+    }
+
+    #[test]
+    fn questions_are_found_by_key_until_they_are_removed() {
+        let mut fetches = Fetches::default();
+        let new = |name: &str| Fetch::new(key(name), 0, Nanos(0), None::<&mut rand::rngs::StdRng>);
+        let ids: Vec<_> = (0..1_000).map(|n| fetches.insert(new(&format!("n{n}.test")))).collect();
+        for (n, id) in ids.iter().enumerate() {
+            assert_eq!(fetches.find(key(&format!("N{n}.test")).octets()), Some(*id));
+            assert!(n % 2 == 0 || fetches.remove(*id).is_some());
+        }
+        assert!(fetches.remove(ids[1]).is_none() && fetches.find(key("n1.test").octets()).is_none());
+        // Another question in the same place is not taken for the old one.
+        let again = fetches.insert(new("n1.test"));
+        assert!(fetches.get(ids[999]).is_none() && fetches.find(key("n1.test").octets()) == Some(again));
+        assert_eq!(fetches.len(), 501);
+    }
 
     /// An id for tests in which ids do not matter.
     pub(in crate::server) fn any_id() -> FetchId {

@@ -10,6 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use wire::view::rtype;
 
 use crate::cache::Cache;
 
@@ -46,6 +47,7 @@ pub enum Count {
     AclRefused,
     RateLimited,
     Overload,
+    SocketDrops,
     SendRefused,
     CacheHit,
     CacheMiss,
@@ -94,6 +96,7 @@ const TABLE: [(&str, &str, &str); Count::Total as usize] = [
     ("denied", "reason", "acl"),
     ("denied", "reason", "rate"),
     ("denied", "reason", "overload"),
+    ("queries_dropped_by_kernel", "", ""),
     ("replies_not_sent", "", ""),
     ("cache_lookups", "result", "hit"),
     ("cache_lookups", "result", "miss"),
@@ -120,13 +123,16 @@ fn help(family: &str) -> &'static str {
         "excluded_stripped" => "AAAA answers of which excluded records were left out",
         "local_answers" => "Answers without an upstream: ipv4only.arpa and the prefixes' reverse trees",
         "denied" => "Client queries not served, by reason",
+        "queries_dropped_by_kernel" => {
+            "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up"
+        }
         "replies_not_sent" => "Replies that the kernel refused to send",
         "cache_lookups" => "Questions looked up in the cache",
         "stale_answers" => "Answers served after their time because upstreams failed",
         "collapsed" => "Questions that waited for the same question already in flight",
         "upstream_queries" => "Queries to upstreams by transport",
         "upstream_retries" => {
-            "Questions for the same upstream again; withheld: too many go unanswered, it may be overloaded"
+            "Questions for the same upstream again; withheld: times that it was too much, as too few were answered"
         }
         "upstream_results" => "What came of them; stray: no question of ours",
         _ => "",
@@ -169,6 +175,38 @@ impl WorkerMetrics {
     pub fn add(&self, what: Count, n: u64) {
         let counter = &self.counts[what as usize];
         counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// Counts a client query by transport and type.
+    pub fn count_query(&self, tcp: bool, qtype: u16) {
+        self.count(match (tcp, qtype) {
+            (false, rtype::A) => Count::UdpA,
+            (false, rtype::AAAA) => Count::UdpAaaa,
+            (false, rtype::PTR) => Count::UdpPtr,
+            (false, _) => Count::UdpOther,
+            (true, rtype::A) => Count::TcpA,
+            (true, rtype::AAAA) => Count::TcpAaaa,
+            (true, rtype::PTR) => Count::TcpPtr,
+            (true, _) => Count::TcpOther,
+        });
+    }
+
+    /// Counts a reply to a client by RCODE.
+    pub fn count_rcode(&self, code: u16) {
+        self.count(match code {
+            0 => Count::Noerror,
+            1 => Count::Formerr,
+            2 => Count::Servfail,
+            3 => Count::Nxdomain,
+            4 => Count::Notimp,
+            5 => Count::Refused,
+            _ => Count::OtherRcode,
+        });
+    }
+
+    /// Takes over a counter that somebody else keeps.
+    pub fn set(&self, what: Count, total: u64) {
+        self.counts[what as usize].store(total, Ordering::Relaxed);
     }
 
     /// Notes how long an upstream took.

@@ -67,6 +67,10 @@ impl Mailbox {
     }
 }
 
+/// Buffer of the sockets that clients ask, octets (the kernel takes it twice): a second's worth for a fast worker. What waits
+/// longer than that is asked again, or elsewhere, and would be answered for nothing.
+const CLIENT_BUFFER: usize = 8 << 20;
+
 /// What all threads share.
 struct Shared {
     settings: ArcSwap<Settings>,
@@ -112,6 +116,8 @@ pub struct BoundServer {
     settings: Settings,
     /// For each worker its socket on each address.
     endpoints: Vec<Vec<Endpoint>>,
+    /// The workers' sockets are the same ones: systemd's.
+    adopted: bool,
     listeners: Vec<TcpListener>,
     metrics_listener: Option<TcpListener>,
     addresses: Vec<SocketAddr>,
@@ -135,6 +141,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     let threads = settings.config.threads;
     let mut bound = BoundServer {
         endpoints: (0..threads).map(|_| Vec::new()).collect(),
+        adopted: false,
         listeners: Vec::new(),
         metrics_listener: None,
         addresses: Vec::new(),
@@ -168,6 +175,9 @@ impl BoundServer {
         let at = |transport| move |source| ServerError::Listen { address, transport, source };
         let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at("UDP"))?;
         let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        for endpoint in &endpoints {
+            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at("UDP"))?;
+        }
         self.listeners.push(tcp_listener(bound).map_err(at("TCP"))?);
         self.hand_out(endpoints);
         self.addresses.push(bound);
@@ -176,6 +186,7 @@ impl BoundServer {
 
     fn adopt(&mut self, activated: Activated) -> Result<(), ServerError> {
         let failed = |source| ServerError::Start { what: "on the sockets that systemd passed", source };
+        self.adopted = true;
         for socket in activated.udp {
             self.addresses.push(socket.local_addr().map_err(failed)?);
             let endpoints = Endpoint::adopt(socket, self.endpoints.len()).map_err(failed)?;
@@ -230,7 +241,9 @@ impl BoundServer {
             tcp: None,
         };
         for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
-            let worker = Worker::new(number, Arc::clone(&shared), endpoints, inbox).map_err(failed("a worker"))?;
+            let counts_drops = number == 0 || !self.adopted;
+            let worker = Worker::new(number, Arc::clone(&shared), endpoints, counts_drops, inbox);
+            let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
                 if let Some(cpu) = cpu

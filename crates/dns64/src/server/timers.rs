@@ -50,3 +50,23 @@ impl Timers {
         self.queues.iter().filter_map(|queue| queue.front()).map(|(at, _)| *at).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_wait_long_enough_but_not_beyond_their_deadline() {
+        let mut timers = Timers::default();
+        let fetch = super::super::fetches::tests::any_id();
+        let mut set = |delay, most| {
+            let due = timers.set(fetch, Nanos::SECOND, Nanos::from_millis(delay), Nanos::from_millis(most));
+            due.since(Nanos::SECOND).0 / 1_000_000
+        };
+        assert_eq!([set(200, 1_700), set(201, 1_700), set(1_000, 1_700), set(9_000, 1_700)], [200, 400, 1_600, 1_600]);
+        assert_eq!([set(300, 300), set(1_000, 500), set(60, 10)], [200, 400, 25]);
+        assert_eq!(timers.next(), Some(Nanos::SECOND + Nanos::from_millis(25)));
+        assert!(timers.pop(Nanos::SECOND).is_none());
+        assert_eq!(std::iter::from_fn(|| timers.pop(Nanos::SECOND + Nanos::from_millis(400))).count(), 5);
+    }
+}

@@ -21,7 +21,7 @@ const MOST_IDS: usize = 32_768;
 /// How long an upstream is taken to need before it has answered once.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
 /// Not shorter, however fast the upstream is: one that is merely busy for a moment must not be asked everything twice.
-const LEAST_RTO: Nanos = Nanos::from_millis(200);
+pub(super) const LEAST_RTO: Nanos = Nanos::from_millis(200);
 const MOST_RTO: Nanos = Nanos::from_millis(800);
 /// Timeouts in a row after which an upstream is left alone, and for how long: doubled each time.
 const FAILURES: u32 = 3;
@@ -145,7 +145,7 @@ impl Upstreams {
     }
 
     /// The server to ask next: among those of `route` that are up and not in `tried`, a fast one by weight; if there is none,
-    /// any that has not been tried, or the one that has been left alone longest.
+    /// any that has not been tried; or one that may be asked again, that is up if there is one, or has been left alone longest.
     pub(super) fn choose(
         &mut self,
         route: &[usize],
@@ -169,7 +169,10 @@ impl Upstreams {
         let Some(best) = best else {
             let rest: Vec<usize> = route.iter().map(number).filter(fresh).collect();
             let rest = if rest.is_empty() { route.iter().map(number).collect() } else { rest };
-            let longest = rest.into_iter().min_by_key(|&number| self.servers[number].health.down_until);
+            let longest = rest.into_iter().min_by_key(|&number| {
+                let server = &self.servers[number];
+                (server.health.down_until.max(now), server.next_again(now).is_none())
+            });
             return longest.expect("a route has an upstream");
         };
         let any = rng.random_ratio(1, EXPLORE);
@@ -397,12 +400,15 @@ impl Server {
     /// Whether one more question may be asked again, which is counted as done. Where most time out, asking everything twice
     /// only makes it worse, and would go on when the reason is gone.
     pub(super) fn may_ask_again(&mut self, now: Nanos) -> bool {
+        let next = self.next_again(now);
+        self.again_whole_at = next.unwrap_or(self.again_whole_at);
+        next.is_some()
+    }
+
+    /// What [`Server::again_whole_at`] will be when one more question has been asked again; `None` if none may be.
+    fn next_again(&self, now: Nanos) -> Option<Nanos> {
         let next = self.again_whole_at.max(now) + AGAIN_EACH;
-        let may = next <= now + Nanos(AGAIN * AGAIN_EACH.0);
-        if may {
-            self.again_whole_at = next;
-        }
-        may
+        (next <= now + Nanos(AGAIN * AGAIN_EACH.0)).then_some(next)
     }
 
     /// It answered after `rtt`, be it an error, which is no reason to prefer it.
@@ -469,6 +475,43 @@ mod tests {
         let (socket, id) = asked.remove(0);
         upstreams.server(0).forget(socket, id);
         assert!(ask(&mut upstreams).is_ok());
+    }
+
+    #[test]
+    fn item_43_questions_are_asked_again_as_far_as_answers_come() {
+        let mut server = Server::new("127.0.0.1:1".parse().unwrap());
+        let again = |server: &mut Server, ms| {
+            let now = Nanos::SECOND + Nanos::from_millis(ms);
+            (0..100_000).filter(|_| server.may_ask_again(now)).count() as u64
+        };
+        assert_eq!(again(&mut server, 0), AGAIN);
+        assert_eq!(again(&mut server, 1_000), 100);
+        for _ in 0..800 {
+            server.answered(Nanos::from_millis(1), false);
+        }
+        assert_eq!(again(&mut server, 1_000), 800 / ANSWERS_FOR_AGAIN);
+        // What is not used is not kept for later.
+        for _ in 0..100_000 {
+            server.answered(Nanos::from_millis(1), false);
+        }
+        assert_eq!(again(&mut server, 100_000), AGAIN);
+    }
+
+    #[test]
+    fn item_43_of_servers_that_have_been_asked_one_that_may_be_asked_again_is() {
+        let addresses = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| Upstream { address: a.parse().unwrap(), weight: 1 });
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&addresses, 1);
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut choose =
+            |upstreams: &mut Upstreams| upstreams.choose(&[0, 1], &addresses, &[0, 1], Nanos::SECOND, &mut rng);
+        while upstreams.server(0).may_ask_again(Nanos::SECOND) {}
+        assert_eq!(choose(&mut upstreams), 1);
+        // One that is left alone is not.
+        for _ in 0..FAILURES {
+            upstreams.server(1).failed(Nanos::SECOND, "silent");
+        }
+        assert_eq!(choose(&mut upstreams), 0);
     }
 
     #[test]

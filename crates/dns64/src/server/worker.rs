@@ -7,7 +7,8 @@
 //!          └──► timers ─► on_timeout ─► attempt ─► upstream queue ───────┘
 //! ```
 
-use std::collections::HashMap;
+mod asking;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -22,21 +23,19 @@ use net::socket::Endpoint;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slab::Slab;
-use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use super::fetches::{Attempt, Fetch, FetchId, Fetches};
+use super::fetches::Fetches;
 use super::jobs::{Client, Job};
 use super::metrics::{Count, WorkerMetrics};
-use super::tcp::{TcpFailure, TcpQuestion};
-use super::timers::{LEAST_DELAY, Timers};
-use super::upstreams::{FIRST_TOKEN, SocketId, Upstreams, is_ours};
+use super::timers::Timers;
+use super::upstreams::{FIRST_TOKEN, SocketId, Upstreams};
 use super::{Message as Inbox, Shared};
-use crate::answer::{Answer, Kept, Kind, Unusable, rcode};
+use crate::answer::rcode;
 use crate::cache::Found;
 use crate::config::{Overload, Settings};
 use crate::local::{self, Local};
-use crate::name::{Key, KeyBuf, LowerName};
+use crate::name::{KeyBuf, LowerName};
 use crate::query::{Query, Received};
 use crate::reply::{Form, ede, write_refusal};
 use crate::translate::{self, Failure, Next, Outcome, Question, Reason, Reply, Withheld};
@@ -48,8 +47,6 @@ const INBOX: usize = FIRST_TOKEN - 1;
 /// A question is not begun for a client query that is older than this: the client is about to ask again, and two more
 /// rounds of `forwarding.timeout` would make it wait for more than four seconds.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
-/// How much longer than the asking worker another one waits for its word.
-const GRACE: Nanos = Nanos::from_millis(100);
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
 /// Questions in flight for each client query that may wait: chains and parallel questions make more than one.
@@ -65,15 +62,18 @@ pub(super) struct Worker {
     inbox: Receiver<Inbox>,
     upstreams: Upstreams,
     fetches: Fetches,
-    by_key: HashMap<Key, FetchId>,
     jobs: Slab<Job>,
     timers: Timers,
     rng: StdRng,
     now: Nanos,
+    /// What the kernel had thrown away when this worker began; `None` if another worker has the same sockets and counts.
+    drops_before: Option<u64>,
+    /// When the kernel is asked again.
+    drops_due: Nanos,
 }
 
 impl Worker {
-    /// A worker on its own sockets, one per address.
+    /// A worker on its own sockets, one per address. `counts_drops`: no other worker of lower number has the same ones.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -81,6 +81,7 @@ impl Worker {
         number: usize,
         shared: Arc<Shared>,
         endpoints: Vec<Endpoint>,
+        counts_drops: bool,
         inbox: Receiver<Inbox>,
     ) -> std::io::Result<Worker> {
         let poller = Poller::new(256)?;
@@ -95,6 +96,7 @@ impl Worker {
         Ok(Worker {
             number,
             replies: endpoints.iter().map(|_| SendQueue::new()).collect(),
+            drops_before: counts_drops.then(|| drops(&endpoints)),
             shared,
             settings,
             endpoints,
@@ -102,11 +104,11 @@ impl Worker {
             inbox,
             upstreams,
             fetches: Fetches::default(),
-            by_key: HashMap::default(),
             jobs: Slab::new(),
             timers: Timers::default(),
             rng: StdRng::from_rng(&mut rand::rng()),
             now: clock::now(),
+            drops_due: Nanos(0),
         })
     }
 
@@ -177,6 +179,12 @@ impl Worker {
             self.flush_replies(number);
         }
         self.metrics().in_flight.store(self.jobs.len() as u64, Ordering::Relaxed);
+        if let Some(before) = self.drops_before
+            && self.now >= self.drops_due
+        {
+            self.drops_due = self.now + Nanos::from(IDLE);
+            self.metrics().set(Count::SocketDrops, drops(&self.endpoints) - before);
+        }
     }
 
     fn flush_replies(&mut self, number: usize) {
@@ -193,6 +201,7 @@ impl Worker {
         for _ in 0..BATCHES {
             // An error is the ICMP message of a client that has gone.
             let received = batch.receive(&self.endpoints[endpoint], Wait::Dont).unwrap_or(0);
+            self.now = clock::now();
             for i in 0..received {
                 // Nobody has port 0: what comes from there is forged, and the kernel would refuse to send there.
                 let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0 && !stopping) else { continue };
@@ -219,7 +228,7 @@ impl Worker {
         match Received::read(bytes) {
             Received::Query(query) => self.on_good_query(client, &query),
             Received::Error { rcode, question, edns } => {
-                self.count_rcode(rcode);
+                self.metrics().count_rcode(rcode);
                 self.reply(&client, |out| write_refusal(out, bytes, rcode, question, edns));
             }
             Received::Ignored => {
@@ -230,7 +239,7 @@ impl Worker {
     }
 
     fn on_good_query(&mut self, client: Client, query: &Query<'_>) {
-        self.count_query(client.is_tcp(), query.qtype);
+        self.metrics().count_query(client.is_tcp(), query.qtype);
         let ip = client.ip();
         let form = Form::new(query, client.is_tcp(), self.shared.cookies.answer(query, ip));
         let settings = Arc::clone(&self.settings);
@@ -245,7 +254,7 @@ impl Worker {
             }
             Local::Answer(answer) => {
                 self.metrics().count(Count::Local);
-                self.count_rcode(u16::from(answer.rcode));
+                self.metrics().count_rcode(u16::from(answer.rcode));
                 return self.reply(&client, |out| form.write_local(out, &answer));
             }
         };
@@ -263,7 +272,7 @@ impl Worker {
         match Received::read(bytes) {
             Received::Query(query) => {
                 let form = Form::new(&query, client.is_tcp(), None);
-                self.count_rcode(u16::from(rcode::REFUSED));
+                self.metrics().count_rcode(u16::from(rcode::REFUSED));
                 self.reply(client, |out| form.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
             }
             _ => self.reply(client, |_| {}),
@@ -337,7 +346,7 @@ impl Worker {
             return Some(job);
         }
         let limits = self.settings.config.limits;
-        let in_flight = self.by_key.get(key.octets()).copied();
+        let in_flight = self.fetches.find(key.octets());
         let no_room = self.jobs.len() >= limits.in_flight
             || in_flight.is_none() && self.fetches.len() >= limits.in_flight * FETCHES_PER_JOB;
         if no_room {
@@ -374,304 +383,12 @@ impl Worker {
         }
         if let Some(key) = a_key {
             let missing = matches!(self.shared.cache.get(key.octets(), self.now, &self.settings.ttl), Found::Missing);
-            if missing && !self.by_key.contains_key(key.octets()) {
+            if missing && self.fetches.find(key.octets()).is_none() {
                 // If another worker has just got the answer, it is in the cache by now.
                 let _ = self.begin(&key);
             }
         }
         None
-    }
-
-    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, it
-    /// is there at once.
-    fn begin(&mut self, question: &KeyBuf) -> Result<FetchId, Kept> {
-        let key = question.to_key();
-        let mine = self.shared.flights.claim(&key, self.number);
-        if mine
-            && self.shared.flights.are_shared()
-            && let Found::Usable(kept) = self.shared.cache.get(question.octets(), self.now, &self.settings.ttl)
-        {
-            self.tell_others(&key, &Outcome::Answered(kept.clone()));
-            return Err(kept);
-        }
-        let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(forwarding.timeout);
-        let route = self.settings.route(&LowerName::of_wire(key.name()));
-        let random_case = forwarding.randomize_case.then_some(&mut self.rng);
-        let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
-        let mut fetch = Fetch::new(key.clone(), route, deadline, random_case);
-        fetch.elsewhere = !mine;
-        let id = self.fetches.insert(fetch);
-        self.by_key.insert(key, id);
-        if mine {
-            self.attempt(id);
-        } else {
-            self.wait_until_deadline(id);
-        }
-        Ok(id)
-    }
-
-    /// Tells the workers that wait for this one's question.
-    fn tell_others(&self, key: &Key, outcome: &Outcome) {
-        for worker in self.shared.flights.land(key) {
-            self.shared.mailboxes[worker].post(Inbox::Landed(key.clone(), outcome.clone()));
-        }
-    }
-
-    // ---- upstreams ----
-
-    /// Asks the next upstream, over UDP.
-    fn attempt(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        let route = &self.settings.routes[fetch.route].upstreams;
-        let number = self.upstreams.choose(route, &self.settings.upstreams, &fetch.tried, self.now, &mut self.rng);
-        self.attempt_at(id, number);
-    }
-
-    /// Asks this upstream, over UDP.
-    fn attempt_at(&mut self, id: FetchId, number: usize) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        let route = &self.settings.routes[fetch.route].upstreams;
-        let server = self.upstreams.server(number);
-        let left = fetch.deadline.since(self.now);
-        if !fetch.tried.contains(&number) {
-            fetch.tried.push(number);
-        } else if server.may_ask_again(self.now) {
-            self.shared.metrics.worker(self.number).count(Count::RetrySent);
-        } else {
-            self.shared.metrics.worker(self.number).count(Count::RetryWithheld);
-            fetch.due = self.timers.set(id, self.now, server.patience(), left);
-            return;
-        }
-        let edns = fetch.plain != Some(number) && !server.is_plain(self.now);
-        let asked = server.ask(number, id, &self.poller, &mut self.rng, |id, out| fetch.write_query(id, edns, out));
-        let doubled = Nanos(server.patience().0 << fetch.attempts.len().min(4));
-        match asked {
-            Ok((socket, message_id)) => {
-                let attempt = Attempt { server: number, socket, id: message_id, sent: self.now, edns };
-                fetch.attempts.push(attempt);
-                self.shared.metrics.worker(self.number).count(Count::UpstreamUdp);
-            }
-            Err(error) => {
-                self.shared.metrics.worker(self.number).count(Count::UpstreamUnreachable);
-                if !is_ours(&error) {
-                    server.failed(self.now, &error.to_string());
-                }
-                if self.upstreams.has_another(route, &fetch.tried, self.now) {
-                    return self.attempt(id);
-                }
-            }
-        }
-        fetch.due = self.timers.set(id, self.now, doubled, left);
-    }
-
-    /// Leaves a question alone until its time is over: somebody else works on it.
-    fn wait_until_deadline(&mut self, id: FetchId) {
-        if let Some(fetch) = self.fetches.get(id) {
-            let left = fetch.deadline.since(self.now);
-            fetch.due = self.timers.set(id, self.now, left, left);
-        }
-    }
-
-    fn read_upstream(&mut self, at: SocketId, batch: &mut ReceiveBatch) {
-        for _ in 0..BATCHES {
-            let Some(endpoint) = self.upstreams.server(at.server).endpoint(at.socket) else { return };
-            match batch.receive(endpoint, Wait::Dont) {
-                Ok(received) => {
-                    for i in 0..received {
-                        for datagram in batch.get(i).segments() {
-                            self.on_upstream(at, datagram);
-                        }
-                    }
-                    if received < BATCH {
-                        return;
-                    }
-                }
-                Err(error) => return self.on_unreachable(at, &error),
-            }
-        }
-    }
-
-    /// The upstream's host says that nobody listens there: others are asked at once, where there are others.
-    fn on_unreachable(&mut self, at: SocketId, error: &std::io::Error) {
-        self.metrics().count(Count::UpstreamUnreachable);
-        self.upstreams.server(at.server).failed(self.now, &error.to_string());
-        for id in self.upstreams.server(at.server).waiting_on(at.socket) {
-            let Some(fetch) = self.fetches.get(id) else { continue };
-            let route = &self.settings.routes[fetch.route].upstreams;
-            if self.upstreams.has_another(route, &fetch.tried, self.now) {
-                self.attempt(id);
-            }
-        }
-    }
-
-    /// Checks that a datagram answers a question that was asked there (RFC 5452 §9.1): the kernel has checked address and port.
-    fn on_upstream(&mut self, at: SocketId, bytes: &[u8]) {
-        let message = Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
-        let expected = message.and_then(|m| self.upstreams.server(at.server).expects(at.socket, m.id()));
-        let (Some(message), Some(id)) = (message, expected) else {
-            return self.metrics().count(Count::UpstreamStray);
-        };
-        let Some(fetch) = self.fetches.get(id) else { return };
-        let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.key.question().len());
-        let same = question.is_some_and(|question| fetch.has_sent(question));
-        let code = message.rcode();
-        // Servers that cannot read a query may leave its question out.
-        let unread = message.qdcount() == 0 && matches!(code, rcode::FORMERR | rcode::NOTIMP);
-        if !(message.qdcount() == 1 && same || unread) {
-            return self.metrics().count(Count::UpstreamStray);
-        }
-        let sent =
-            fetch.attempts.iter().find(|a| a.server == at.server && a.socket == at.socket && a.id == message.id());
-        let had_edns = sent.is_some_and(|attempt| attempt.edns);
-        let plain = fetch.plain == Some(at.server);
-        let now = self.now;
-        let server = self.upstreams.server(at.server);
-        if let Some(attempt) = sent {
-            let rtt = now.since(attempt.sent);
-            server.answered(rtt, !matches!(code, rcode::NOERROR | rcode::NXDOMAIN));
-            self.shared.metrics.worker(self.number).rtt(rtt);
-        }
-        let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);
-        if plain && !had_edns && matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
-            server.found_plain(now);
-        }
-        if message.is_truncated() {
-            return self.ask_over_tcp(id, at.server);
-        }
-        if disliked && had_edns && plain {
-            // The same again: what is asked without EDNS decides.
-            return;
-        }
-        if disliked && had_edns && !speaks_edns(&message) {
-            // It may be older than EDNS (RFC 6891 §6.2.2), or dislike the question: without EDNS it will show.
-            fetch.plain = Some(at.server);
-            fetch.tried.retain(|server| *server != at.server);
-            return self.attempt_at(id, at.server);
-        }
-        if unread {
-            return self.on_unusable(id);
-        }
-        self.on_answer(id, bytes);
-    }
-
-    fn ask_over_tcp(&mut self, id: FetchId, server: usize) {
-        let address = self.upstreams.address(server);
-        let edns = !self.upstreams.server(server).is_plain(self.now);
-        let Some(fetch) = self.fetches.get(id).filter(|fetch| fetch.over_tcp.is_none()) else { return };
-        fetch.over_tcp = Some(server);
-        let mut query = Vec::with_capacity(HEADER_LEN + fetch.key.question().len() + 11);
-        let edns = edns && fetch.plain != Some(server);
-        fetch.write_query(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
-        // Where there is another server, it must have time left for it.
-        let route = &self.settings.routes[fetch.route].upstreams;
-        let left = fetch.deadline.since(self.now);
-        let another = self.upstreams.has_another(route, &fetch.tried, self.now);
-        let timeout = if another { Nanos(left.0 / 2) } else { left };
-        let question = TcpQuestion { worker: self.number, fetch: id, address, query, timeout: timeout.into() };
-        self.metrics().count(Count::UpstreamTcp);
-        // The TCP side has ended only if the process is about to.
-        let _ = self.shared.tcp_questions.send(question);
-        self.wait_until_deadline(id);
-    }
-
-    /// An answer to the right question.
-    fn on_answer(&mut self, id: FetchId, bytes: &[u8]) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        match Answer::parse(bytes, fetch.key.question(), &self.settings.ttl) {
-            Ok(answer) => {
-                self.shared.metrics.worker(self.number).count(Count::UpstreamAnswer);
-                let answer = Arc::new(answer);
-                if answer.kind() == Kind::Failed {
-                    let route = &self.settings.routes[fetch.route].upstreams;
-                    if self.upstreams.has_another(route, &fetch.tried, self.now) {
-                        fetch.fallback = Some(answer);
-                        return self.attempt(id);
-                    }
-                }
-                self.land(id, Some(answer), Failure::Timeout);
-            }
-            Err(Unusable::AliasLoop) => self.land(id, None, Failure::AliasLoop),
-            Err(Unusable::Malformed | Unusable::OtherQuestion) => self.on_unusable(id),
-        }
-    }
-
-    /// Something that is not taken for an answer: another upstream, or the timer, decides.
-    fn on_unusable(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        self.shared.metrics.worker(self.number).count(Count::UpstreamMalformed);
-        let route = &self.settings.routes[fetch.route].upstreams;
-        if self.upstreams.has_another(route, &fetch.tried, self.now) {
-            self.attempt(id);
-        }
-    }
-
-    fn on_timeout(&mut self, id: FetchId) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        if self.now < fetch.due {
-            return;
-        }
-        let over = self.now + LEAST_DELAY >= fetch.deadline;
-        let by_us = !fetch.elsewhere && fetch.over_tcp.is_none();
-        let last = fetch.attempts.last().copied();
-        let mut hopeless = false;
-        if let Some(last) = last.filter(|_| by_us) {
-            self.shared.metrics.worker(self.number).count(Count::UpstreamTimeout);
-            let server = self.upstreams.server(last.server);
-            server.failed(self.now, "no answer in time");
-            // An error is at hand, and who could know better does not answer.
-            let twice = fetch.attempts.iter().filter(|attempt| attempt.server == last.server).count() > 1;
-            let silent = twice || server.is_left_alone(self.now);
-            let route = &self.settings.routes[fetch.route].upstreams;
-            hopeless = fetch.fallback.is_some() && silent && !self.upstreams.has_another(route, &fetch.tried, self.now);
-        }
-        let over = over || hopeless;
-        match (over, by_us) {
-            (true, _) => self.land(id, None, Failure::Timeout),
-            (false, true) => self.attempt(id),
-            (false, false) => self.wait_until_deadline(id),
-        }
-    }
-
-    /// A question is over: its answer is kept, other workers are told, and the jobs that waited go on.
-    fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
-        let Some(fetch) = self.fetches.remove(id) else { return };
-        let key = self.by_key.remove_entry(&fetch.key).map_or_else(|| fetch.key.clone(), |(key, _)| key);
-        for attempt in &fetch.attempts {
-            self.upstreams.server(attempt.server).forget(attempt.socket, attempt.id);
-        }
-        let answer = answer.or(fetch.fallback);
-        let outcome = self.outcome(key, answer, failure, fetch.elsewhere);
-        if !fetch.elsewhere {
-            self.tell_others(&fetch.key, &outcome);
-        }
-        self.resume(fetch.waiters, &outcome);
-    }
-
-    /// What becomes of an answer or of its absence, the cache considered.
-    fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
-        let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = self.shared.cache.revive(&key, self.now, &self.settings.ttl) {
-            return Outcome::Answered(stale);
-        }
-        let answer = match (answer, failure) {
-            (Some(answer), _) => answer,
-            (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
-                self.shared.cache.put_failure(key, failure, self.now);
-                return Outcome::Failed(failure);
-            }
-            (None, _) => return Outcome::Failed(failure),
-        };
-        self.shared.cache.put(key, Arc::clone(&answer), self.now);
-        Outcome::Answered(Kept { answer, age: 0, stale: false })
-    }
-
-    fn resume(&mut self, waiters: Vec<usize>, outcome: &Outcome) {
-        for index in waiters {
-            let mut job = self.jobs.remove(index);
-            job.known.push(outcome.clone());
-            self.advance(job);
-        }
     }
 
     // ---- from the TCP side and from other workers ----
@@ -690,27 +407,13 @@ impl Worker {
                 Inbox::TcpAnswer { fetch, message: Err(why) } => self.on_tcp_failure(fetch, why),
                 Inbox::Landed(key, outcome) => {
                     // One that has waited too long may have begun to ask for itself.
-                    let waiting = self.by_key.get(&key).copied();
+                    let waiting = self.fetches.find(key.octets());
                     let waiting = waiting.filter(|id| self.fetches.get(*id).is_some_and(|fetch| fetch.elsewhere));
                     if let Some(fetch) = waiting.and_then(|id| self.fetches.remove(id)) {
-                        self.by_key.remove(&key);
                         self.resume(fetch.waiters, &outcome);
                     }
                 }
             }
-        }
-    }
-
-    fn on_tcp_failure(&mut self, id: FetchId, why: TcpFailure) {
-        let Some(fetch) = self.fetches.get(id) else { return };
-        if let Some(server) = fetch.over_tcp.take().filter(|_| why == TcpFailure::NoAnswer) {
-            self.upstreams.server(server).failed(self.now, "no answer over TCP");
-        }
-        let route = &self.settings.routes[fetch.route].upstreams;
-        if self.now < fetch.deadline && self.upstreams.has_another(route, &fetch.tried, self.now) {
-            self.attempt(id);
-        } else {
-            self.land(id, None, Failure::Timeout);
         }
     }
 
@@ -740,31 +443,6 @@ impl Worker {
                 let _ = connection.send(message);
             }
         }
-    }
-
-    fn count_query(&self, tcp: bool, qtype: u16) {
-        self.metrics().count(match (tcp, qtype) {
-            (false, rtype::A) => Count::UdpA,
-            (false, rtype::AAAA) => Count::UdpAaaa,
-            (false, rtype::PTR) => Count::UdpPtr,
-            (false, _) => Count::UdpOther,
-            (true, rtype::A) => Count::TcpA,
-            (true, rtype::AAAA) => Count::TcpAaaa,
-            (true, rtype::PTR) => Count::TcpPtr,
-            (true, _) => Count::TcpOther,
-        });
-    }
-
-    fn count_rcode(&self, code: u16) {
-        self.metrics().count(match code {
-            0 => Count::Noerror,
-            1 => Count::Formerr,
-            2 => Count::Servfail,
-            3 => Count::Nxdomain,
-            4 => Count::Notimp,
-            5 => Count::Refused,
-            _ => Count::OtherRcode,
-        });
     }
 
     fn count_reply(&self, reply: &Reply, known: &[Outcome]) {
@@ -800,13 +478,11 @@ impl Worker {
         if known.iter().any(|outcome| matches!(outcome, Outcome::Answered(kept) if kept.stale)) {
             metrics.count(Count::StaleServed);
         }
-        self.count_rcode(u16::from(code));
+        self.metrics().count_rcode(u16::from(code));
     }
 }
 
-/// Whether a message has an EDNS part.
-fn speaks_edns(message: &Message<'_>) -> bool {
-    let Ok(at) = message.skip_name(HEADER_LEN).map(|end| end + 4) else { return false };
-    let at = if message.qdcount() == 0 { HEADER_LEN } else { at };
-    message.all_records(at).flatten().any(|record| record.rtype == rtype::OPT)
+/// Datagrams that found these sockets full.
+fn drops(endpoints: &[Endpoint]) -> u64 {
+    endpoints.iter().map(Endpoint::drops).sum()
 }

@@ -25,14 +25,8 @@ fn prometheus_reads_what_happened() {
     let server = server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
     ask("www.test", Rtype::AAAA).of(&server);
     ask("www.test", Rtype::AAAA).over_tcp(&server);
-    let get = |path: &str| {
-        let mut stream = TcpStream::connect(server.running.metrics_address().unwrap()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    };
-    let text = get("/metrics");
+    let metrics = server.running.metrics_address().unwrap();
+    let text = get(metrics, "/metrics");
     assert!(text.starts_with("HTTP/1.1 200 OK"));
     for line in [
         "dns64d_queries_total{kind=\"udp_aaaa\"} 1",
@@ -43,7 +37,40 @@ fn prometheus_reads_what_happened() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
     }
-    assert!(get("/").starts_with("HTTP/1.1 404"));
+    assert!(get(metrics, "/").starts_with("HTTP/1.1 404"));
+}
+
+/// What the metrics listener says.
+fn get(metrics: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn item_42_what_the_kernel_throws_away_is_counted() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
+    let daemon = Daemon::start(&config);
+    daemon.signal("STOP");
+    // More than the buffer holds (16 MiB, by the kernel's account 768 octets each).
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(daemon.address).unwrap();
+    for _ in 0..60_000 {
+        let _ = socket.send(b"no query");
+    }
+    daemon.signal("CONT");
+    eventually("it is counted", || {
+        let text = get(metrics, "/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix("dns64d_queries_dropped_by_kernel_total "));
+        line.is_some_and(|count| count.parse::<u64>().unwrap() > 0)
+    });
 }
 
 #[test]

@@ -185,6 +185,33 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
 }
 
 #[test]
+fn item_43_an_upstream_that_answers_nothing_is_not_asked_everything_again() {
+    const NAMES: u64 = 3_000;
+    let (upstream, on) = switchable();
+    on.store(false, Ordering::Relaxed);
+    let server = server(&[upstream.address], PREFIX);
+    let started = Instant::now();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let metrics = server.running.metrics();
+    for i in 0..NAMES {
+        socket.send_to(&ask(&format!("n{i}.test"), Rtype::A).bytes(), server.address).unwrap();
+        if i % 200 == 199 {
+            eventually("they have been read", || metrics.total(Count::UdpA) == i + 1);
+        }
+    }
+    eventually("all have their SERVFAIL", || metrics.total(Count::Servfail) == NAMES);
+    // Each would be asked three times in 1.7 s; a thousand may be, and a hundred more a second.
+    let again = metrics.total(Count::RetrySent);
+    let most = 1_000 + 100 * (started.elapsed().as_secs() + 1);
+    assert!((1..=most).contains(&again), "{again} of {most}");
+    assert_eq!(metrics.total(Count::UpstreamUdp), NAMES + again);
+    assert!(metrics.total(Count::RetryWithheld) > 0);
+    // It is asked what is new, and so is found to be back.
+    on.store(true, Ordering::Relaxed);
+    assert_eq!(ask("back.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+}
+
+#[test]
 fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
