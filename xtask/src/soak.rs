@@ -35,8 +35,6 @@ const FLOOD: u32 = 20_000;
 const WARM_UP: f64 = 0.3;
 /// What it may grow by after that: the noise of the allocator.
 const GROWTH: f64 = 0.1;
-/// One in so many may get SERVFAIL because `limits.in-flight` queries wait: a third of a second without a CPU is enough for that.
-const MOST_TURNED_AWAY: u64 = 1_000;
 /// Seconds after which the next line says how it goes.
 const TELL: usize = 10;
 /// AAAA of 250.0.0.0's name, with RD.
@@ -136,11 +134,8 @@ impl Soak {
             done.slow.load(Ordering::Relaxed)
         );
         let seconds = samples.len();
-        ensure!(
-            seconds > 0 && (seconds as f64) > self.duration as f64 * 0.9 - 2.0,
-            "dns64d could be looked at {seconds} times in {} s",
-            self.duration
-        );
+        let enough = seconds > 0 && seconds as u64 + 2 >= self.duration;
+        ensure!(enough, "dns64d could be looked at {seconds} times in {} s", self.duration);
         let busiest = samples.iter().map(|sample| sample.in_flight).max().unwrap_or(0);
         let (first, last) = (&samples[0], &samples[seconds - 1]);
         println!(
@@ -153,14 +148,10 @@ impl Soak {
         let last = last.memory;
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
         ensure!(last <= warm * (1.0 + GROWTH), "it grows");
-        let servfail = trial["wrong"]["rcode"]["2"].as_u64().unwrap_or(0);
-        if servfail > 0 {
-            println!(
-                "SERVFAIL: {servfail}, as too many waited during a stall of the machine, or of what it shares it with"
-            );
-        }
-        ensure!(servfail <= count("sent") / MOST_TURNED_AWAY, "too many were turned away");
-        ensure!(count("valid") + servfail + count("tester_drops") >= count("sent"), "replies were lost: {trial}");
+        ensure!(
+            count("valid") + count("tester_drops") >= count("sent"),
+            "not all were answered as they should be: {trial}"
+        );
         Ok(())
     }
 }
