@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use method::units::Nanos;
 use rand::Rng;
 use slab::Slab;
+use smallvec::SmallVec;
 
 use crate::answer::Answer;
 use crate::config::Settings;
@@ -37,13 +38,13 @@ pub(super) struct Fetch {
     /// The question section as it is sent, if that is in random letter case.
     random_case: Option<Box<[u8]>>,
     pub(super) route: usize,
-    pub(super) attempts: Vec<Attempt>,
-    pub(super) tried: Vec<usize>,
+    pub(super) attempts: SmallVec<[Attempt; 1]>,
+    pub(super) tried: SmallVec<[usize; 1]>,
     pub(super) deadline: Nanos,
     /// When it is looked at next; timers that ring earlier were set before something else happened.
     pub(super) due: Nanos,
     /// Jobs that wait for it.
-    pub(super) waiters: Vec<usize>,
+    pub(super) waiters: SmallVec<[usize; 1]>,
     /// The server that did not like the question with EDNS; it is asked without from then on.
     pub(super) plain: Option<usize>,
     /// The server that is being asked over TCP.
@@ -127,11 +128,11 @@ impl Fetch {
             key,
             random_case,
             route,
-            attempts: Vec::with_capacity(1),
-            tried: Vec::new(),
+            attempts: SmallVec::new(),
+            tried: SmallVec::new(),
             deadline,
             due: deadline,
-            waiters: Vec::with_capacity(1),
+            waiters: SmallVec::new(),
             plain: None,
             over_tcp: None,
             elsewhere: false,

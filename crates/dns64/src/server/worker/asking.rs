@@ -332,7 +332,7 @@ impl Worker {
         Outcome::Answered(Kept { answer, age: 0, stale: false })
     }
 
-    pub(super) fn resume(&mut self, waiters: Vec<usize>, outcome: &Outcome) {
+    pub(super) fn resume(&mut self, waiters: impl IntoIterator<Item = usize>, outcome: &Outcome) {
         for index in waiters {
             let mut job = self.jobs.remove(index);
             job.known.push(outcome.clone());
