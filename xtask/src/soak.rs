@@ -30,7 +30,9 @@ const MALFORMED: u64 = 2_000;
 const CANCELLED: u64 = 200;
 const SLOW_CLIENTS: usize = 50;
 /// More queries than it lets wait (`limits.in-flight`).
-const FLOOD: u32 = 20_000;
+const FLOOD: u32 = 80_000;
+/// Queries in flight from one source port: a port has 32 768 at the most.
+const PER_PORT: u32 = 10_000;
 /// Share of the time after which memory must not grow.
 const WARM_UP: f64 = 0.3;
 /// What it may grow by after that: the noise of the allocator.
@@ -158,8 +160,10 @@ impl Soak {
 
 /// Names per second with so many queries in flight.
 fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
+    let ports = outstanding.div_ceil(PER_PORT).to_string();
     let (address, outstanding) = (address.to_string(), outstanding.to_string());
-    let args = ["closed-loop", "--server", &address, "--count", "400000", "--outstanding", &outstanding, "--json"];
+    let args = ["closed-loop", "--server", &address, "--count", "400000", "--outstanding", &outstanding];
+    let args = [&args[..], &["--source-ports", &ports, "--json"]].concat();
     let printed = output(program, &args, Duration::from_secs(60))?;
     let result: Value = serde_json::from_str(&printed)?;
     result["qps"].as_f64().map(|qps| qps as u64).context("no rate")

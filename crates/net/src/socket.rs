@@ -124,7 +124,7 @@ impl Endpoint {
     }
 
     /// A server's sockets from one that somebody else has bound (systemd's socket activation); `count` of them share it. Its
-    /// buffers are what that one has made them, unless we are root: an ordinary process could only make them smaller.
+    /// buffers are what that one has made them.
     ///
     /// # Errors
     /// If it is no IP socket, or the process has no file descriptor left.
@@ -135,9 +135,6 @@ impl Endpoint {
         sockets.push(socket);
         let adopt = |socket: UdpSocket| {
             let mut endpoint = Endpoint { socket: socket.into(), reports_destination: false };
-            for forced in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-                let _ = endpoint.set_option(libc::SOL_SOCKET, forced, WANTED_BUFFER as libc::c_int);
-            }
             if address.ip().is_unspecified() {
                 endpoint.report_destination(address)?;
             }

@@ -196,7 +196,7 @@ fn check_prints_what_is_in_effect_or_what_is_wrong() {
     let good = run(&["check", "--config", path]);
     let text = String::from_utf8(good.stdout).unwrap();
     assert!(good.status.success());
-    assert!(text.contains("2001:db8:1::/96") && text.contains("in-flight = 16384"), "{text}");
+    assert!(text.contains("2001:db8:1::/96") && text.contains("in-flight = 65536"), "{text}");
 
     std::fs::write(path, "[dns64]\nprefixs = []\n").unwrap();
     let bad = run(&["check", "--config", path]);

@@ -1,0 +1,393 @@
+//! What a configuration means: everything that is written in it checked and looked up.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use ipnet::IpNet;
+use toml::Spanned;
+
+use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
+use crate::name::LowerName;
+use crate::policy::{Mode, Policy, TtlLimits};
+
+/// A server to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Upstream {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// Its share.
+    pub weight: u32,
+}
+
+/// Which upstreams are asked for a domain.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The domain, wire format, lower case.
+    pub domain: LowerName,
+    /// Numbers of the upstreams, at least one.
+    pub upstreams: Vec<usize>,
+    /// When A records are asked for; overrides what the client group says.
+    pub mode: Option<Mode>,
+}
+
+/// What a configuration means: everything checked and looked up. It is replaced as a whole when the file is read again.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What was written, defaults filled in.
+    pub config: Config,
+    /// The default policy first, then one per group.
+    policies: Vec<Policy>,
+    groups: Vec<(Vec<IpNet>, usize)>,
+    /// All upstreams.
+    pub upstreams: Vec<Upstream>,
+    /// Whether they are those of the system's resolv.conf.
+    pub follows_system: bool,
+    /// Routes, the longest domain first; the last one is for the root.
+    pub routes: Vec<Route>,
+    /// TTL limits.
+    pub ttl: TtlLimits,
+}
+
+impl Settings {
+    /// Reads and checks a file; `None` is the configuration without one.
+    ///
+    /// # Errors
+    /// If the file cannot be read or its content cannot be used.
+    pub fn load(file: Option<&Path>) -> Result<Settings, ConfigError> {
+        let Some(file) = file else { return Settings::from_text("", Path::new("the default configuration")) };
+        let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+        Settings::from_text(&text, file)
+    }
+
+    /// Checks the text of a configuration; `file` is only named in errors.
+    ///
+    /// # Errors
+    /// If it cannot be used.
+    pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
+        let config: Config =
+            toml::from_str(text).map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
+        let upstreams = if config.upstreams.is_empty() {
+            system_upstreams()
+        } else {
+            config
+                .upstreams
+                .iter()
+                .map(|u| Upstream { address: (u.address, u.port).into(), weight: *u.weight.get_ref() })
+                .collect()
+        };
+        if upstreams.is_empty() {
+            return Err(ConfigError::NoUpstream { file: file.into() });
+        }
+        Checker { text, file }.settings(config, upstreams)
+    }
+
+    /// The policy for a client.
+    #[inline]
+    pub fn policy(&self, client: IpAddr) -> &Policy {
+        let of_group = |(clients, policy): &(Vec<IpNet>, usize)| {
+            clients.iter().any(|net| net.contains(&client)).then_some(&self.policies[*policy])
+        };
+        self.groups.iter().find_map(of_group).unwrap_or(&self.policies[0])
+    }
+
+    /// Whether a client is answered.
+    #[inline]
+    pub fn allows(&self, client: IpAddr) -> bool {
+        self.config.access.allow.iter().any(|net| net.contains(&client))
+    }
+
+    /// The number of the route for a name.
+    #[inline]
+    pub fn route(&self, name: &LowerName) -> usize {
+        let last = self.routes.len() - 1;
+        self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last)
+    }
+
+    /// The effective configuration as a file would have it.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
+    }
+}
+
+struct Checker<'a> {
+    text: &'a str,
+    file: &'a Path,
+}
+
+impl Checker<'_> {
+    fn settings(&self, mut config: Config, upstreams: Vec<Upstream>) -> Result<Settings, ConfigError> {
+        self.check_values(&config, &upstreams)?;
+        config.dns64.fill_in();
+        let base = policy(&config.dns64, &Policy::default());
+        let mut policies = vec![base.clone()];
+        let mut groups = Vec::new();
+        for group in &config.groups {
+            groups.push((group.clients.clone(), policies.len()));
+            policies.push(policy(&group.dns64, &base));
+        }
+        let all: Vec<usize> = (0..upstreams.len()).collect();
+        let mut routes = Vec::new();
+        for forward in &config.forwards {
+            let domain: LowerName =
+                forward.domain.get_ref().parse().map_err(|e| self.invalid(&forward.domain, format!("domain: {e}")))?;
+            let numbers = if forward.upstreams.is_empty() { all.clone() } else { self.numbers(&config, forward)? };
+            routes.push(Route { domain, upstreams: numbers, mode: forward.mode });
+        }
+        routes.sort_by_key(|route| std::cmp::Reverse(route.domain.wire().len()));
+        routes.push(Route { domain: LowerName::of_wire(&[0]), upstreams: all, mode: None });
+        let cache = config.cache;
+        let ttl = TtlLimits {
+            min: cache.min_ttl,
+            max: cache.max_ttl,
+            negative_max: cache.negative_max_ttl,
+            failure: cache.failure_ttl,
+            stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
+        };
+        if config.threads == 0 {
+            config.threads = net::affinity::allowed_cpus().len().clamp(1, MAX_THREADS);
+        }
+        let follows_system = config.upstreams.is_empty();
+        if follows_system {
+            config.upstreams = upstreams.iter().map(|u| UpstreamKeys::new(u.address)).collect();
+        }
+        Ok(Settings { config, policies, groups, upstreams, follows_system, routes, ttl })
+    }
+
+    fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {
+        let number = |name: &Spanned<String>| {
+            config.upstreams.iter().position(|u| u.is_called(name.get_ref())).ok_or_else(|| {
+                let reason = format!("no [[upstream]] has the name or address '{}'", name.get_ref());
+                self.invalid(name, reason)
+            })
+        };
+        forward.upstreams.iter().map(number).collect()
+    }
+
+    fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
+        // Put together, so that two halves of everything are everything.
+        let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
+        let allowed = IpNet::aggregate(&config.access.allow);
+        let everybody = allowed.iter().find(|net| net.prefix_len() < 8 && **net != unique_local);
+        if let Some(net) = everybody.filter(|_| !config.access.open_resolver) {
+            let reason = format!(
+                "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
+            );
+            return Err(self.at_key("allow", reason));
+        }
+        let is_ours = |listen: &SocketAddr, upstream: SocketAddr| {
+            let (ours, theirs) = (listen.ip(), upstream.ip());
+            let any = ours.is_unspecified() && theirs.is_loopback() && ours.is_ipv4() == theirs.is_ipv4();
+            listen.port() == upstream.port() && (ours == theirs || any)
+        };
+        if let Some(own) = upstreams.iter().find(|u| config.listen.iter().any(|listen| is_ours(listen, u.address))) {
+            return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
+        }
+        if config.threads > MAX_THREADS {
+            return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
+        }
+        let between = |key: &str, value: u128, least: u128, most: u128, unit: &str| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
+        };
+        between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
+        between("failure-ttl", config.cache.failure_ttl.into(), 1, 30, " seconds (RFC 9520)")?;
+        between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
+        // Two questions must fit into the five seconds after which clients ask again.
+        between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
+        between("source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
+        between("in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
+        between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")?;
+        for upstream in &config.upstreams {
+            let weight = *upstream.weight.get_ref();
+            if !(1..=1_000_000).contains(&weight) {
+                let reason = format!("weight must be 1 to 1000000, not {weight}");
+                return Err(self.invalid(&upstream.weight, reason));
+            }
+            if upstream.port == 0 {
+                return Err(self.at_key("port", "port must be 1 to 65535, not 0".into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn invalid<T>(&self, place: &Spanned<T>, reason: String) -> ConfigError {
+        self.at(place.span().start, reason)
+    }
+
+    /// An error where `key` is first written (as `key = …`, `table.key = …` or `[[key]]`), or at the beginning if it is not: a
+    /// default does not fit then.
+    fn at_key(&self, key: &str, reason: String) -> ConfigError {
+        let is_key = |line: &str| {
+            let written = line.split_once('=').map_or(line, |(written, _)| written);
+            written.trim().trim_matches(['[', ']']).rsplit('.').next().is_some_and(|last| last.trim() == key)
+        };
+        let number = self.text.lines().position(|line| is_key(line.split('#').next().unwrap_or_default()));
+        ConfigError::Invalid { file: self.file.into(), line: number.unwrap_or(0) + 1, reason }
+    }
+
+    fn at(&self, offset: usize, reason: String) -> ConfigError {
+        let line = self.text[..offset.min(self.text.len())].matches('\n').count() + 1;
+        ConfigError::Invalid { file: self.file.into(), line, reason }
+    }
+}
+
+/// More than any machine of today needs; a bit of a word each.
+pub const MAX_THREADS: usize = 64;
+
+fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
+    Policy {
+        mappings: match &keys.prefixes {
+            Some(prefixes) => prefixes.iter().map(PrefixKeys::mapping).collect(),
+            None => base.mappings.clone(),
+        },
+        exclude: keys.exclude.clone().unwrap_or_else(|| base.exclude.clone()),
+        mode: keys.mode.unwrap_or(base.mode),
+        break_dnssec: keys.break_dnssec.unwrap_or(base.break_dnssec),
+        recursive_only: keys.recursive_only.unwrap_or(base.recursive_only),
+        parallel: keys.parallel.unwrap_or(base.parallel),
+    }
+}
+
+/// The name servers of the system's resolv.conf. Lines that name none that we can use (a scoped address) are left out.
+fn system_upstreams() -> Vec<Upstream> {
+    let text = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    let nameserver = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
+        Some(Upstream { address: (address.parse::<IpAddr>().ok()?, 53).into(), weight: 1 })
+    };
+    text.lines().filter_map(nameserver).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prefix::Prefix;
+
+    const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
+
+    fn read(text: &str) -> Result<Settings, ConfigError> {
+        Settings::from_text(text, Path::new("test.toml"))
+    }
+
+    fn refused(text: &str) -> String {
+        read(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn item_13_the_well_known_prefix_is_the_default() {
+        let settings = read(UPSTREAM).unwrap();
+        let policy = settings.policy("10.0.0.1".parse().unwrap());
+        assert_eq!(*policy.mappings[0].prefix(), Prefix::WELL_KNOWN);
+        assert!(policy.excludes("::ffff:1.2.3.4".parse().unwrap()), "item 9");
+        assert_eq!(settings.config.listen, ["[::1]:5353".parse().unwrap()]);
+    }
+
+    #[test]
+    fn item_12_bad_prefixes_are_refused_with_file_and_line() {
+        let text = format!("{UPSTREAM}\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/72' }}]\n");
+        let error = refused(&text);
+        assert!(
+            error.starts_with("test.toml") && error.contains("line 5") && error.contains("32, 40, 48, 56"),
+            "{error}"
+        );
+        let text = format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', suffix = '::1' }}]\n");
+        assert!(refused(&text).contains("overlaps"), "{}", refused(&text));
+    }
+
+    #[test]
+    fn unknown_keys_are_errors_everywhere() {
+        for text in [
+            "lisen = []",
+            "[dns64]\nprefix = '64:ff9b::/96'",
+            "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', range = [] }]",
+            "[cache]\nsize = 1",
+            "[[group]]\nclients = []\nprefixes = []",
+            "[[forward]]\ndomain = 'a'\nupstream = []",
+        ] {
+            let error = refused(text);
+            assert!(error.contains("unknown field") && error.contains("line"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn item_42_no_open_resolver_unless_told() {
+        for open in ["0.0.0.0/0", "::/0", "2000::/3", "0.0.0.0/1', '128.0.0.0/1", "::/1', '8000::/1"] {
+            let text = format!("{UPSTREAM}[access]\nallow = ['{open}']\n");
+            let error = refused(&text);
+            assert!(error.starts_with("test.toml:4:") && error.contains("open resolver"), "{error}");
+            assert!(read(&text.replace("[access]", "[access]\nopen-resolver = true")).is_ok());
+        }
+        let settings = read(UPSTREAM).unwrap();
+        for (client, allowed) in
+            [("127.0.0.1", true), ("192.168.1.1", true), ("fd00::1", true), ("8.8.8.8", false), ("2001:db8::1", false)]
+        {
+            assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
+        }
+    }
+
+    #[test]
+    fn item_41_groups_differ_where_they_say_so() {
+        let settings = read(&format!(
+            "{UPSTREAM}[dns64]\nbreak-dnssec = true\n[[group]]\nclients = ['10.1.0.0/16']\ndns64.prefixes = []\n\
+             [[group]]\nclients = ['10.0.0.0/8']\n[group.dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n"
+        ))
+        .unwrap();
+        let policy = |client: &str| settings.policy(client.parse().unwrap());
+        assert!(!policy("10.1.2.3").translates());
+        assert_eq!(policy("10.2.2.3").mappings[0].prefix().len(), 32);
+        assert!(policy("10.2.2.3").break_dnssec);
+        assert_eq!(*policy("192.168.0.1").mappings[0].prefix(), Prefix::WELL_KNOWN);
+    }
+
+    #[test]
+    fn routes_are_found_by_their_longest_domain() {
+        let settings = read(
+            "[[upstream]]\naddress = '192.0.2.1'\n[[upstream]]\naddress = '192.0.2.2'\nport = 5300\nname = 'b'\n\
+             [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
+        )
+        .unwrap();
+        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap())];
+        assert_eq!(route("www.Example.org").upstreams, [1]);
+        assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
+        assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);
+        assert_eq!(route("notexample.org").upstreams, [0, 1]);
+        assert_eq!(settings.upstreams[1].address, "192.0.2.2:5300".parse().unwrap());
+        let error = refused(&format!("{UPSTREAM}[[forward]]\ndomain = 'a'\nupstreams = ['nobody']\n"));
+        assert!(error.starts_with("test.toml:5:") && error.contains("nobody"), "{error}");
+    }
+
+    #[test]
+    fn values_out_of_range_and_loops_are_refused() {
+        for (text, what, line) in [
+            ("[cache]\nfailure-ttl = 0\n", "failure-ttl", 2),
+            ("[cache]\nmin-ttl = 90000\n", "min-ttl", 2),
+            ("# timeout = '5s'\n[forwarding]\n\ntimeout = '5s' # timeout\n", "timeout", 4),
+            ("forwarding.timeout = '5s'\n", "timeout", 1),
+            ("threads = 1000\n", "threads", 1),
+            ("limits = { in-flight = 0 }\n", "in-flight", 1),
+            ("listen = ['192.0.2.1:53']\n", "itself", 2),
+            ("listen = ['0.0.0.0:53']\n[[upstream]]\naddress = '127.0.0.1'\n", "itself", 2),
+            (
+                "[[upstream]]\naddress = '192.0.2.2'\nweight = 3\n[[upstream]]\naddress = '::1'\nweight = 0\n",
+                "weight",
+                6,
+            ),
+            ("[[upstream]]\naddress = '192.0.2.2'\nport = 0\n", "port", 3),
+        ] {
+            let error = refused(&format!("{text}{UPSTREAM}"));
+            assert!(error.contains(what) && error.starts_with(&format!("test.toml:{line}:")), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_effective_configuration_means_the_same() {
+        let settings =
+            read(&format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n")).unwrap();
+        let again = read(&settings.to_toml()).unwrap();
+        assert_eq!(again.to_toml(), settings.to_toml());
+        assert_eq!(format!("{:?}", again.policies), format!("{:?}", settings.policies));
+    }
+}
