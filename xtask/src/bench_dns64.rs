@@ -45,7 +45,7 @@ const DUTS: [Dut; 4] = [
 
 /// Rounds: every server has its turn in each, so that a change of the machine's mood meets all.
 const ROUNDS: usize = 3;
-const LATENCY_ROUNDS: usize = 4;
+const LATENCY_ROUNDS: usize = 8;
 
 /// The clients, from the dearest to the cheapest in CPU time per query: what is left for AuthDNS, and what a fast server
 /// waits for, depends on them.
@@ -68,8 +68,8 @@ struct Figures<'a> {
     program: PathBuf,
     rounds: Vec<Round>,
     mebibytes: Option<f64>,
-    /// p99 of the round-trip time in µs, at half of its own rate and at half of Unbound's.
-    p99_us: [f64; 2],
+    /// p99 of the round-trip time in µs, at half of its own rate and at half of Unbound's, in each round.
+    p99_us: Vec<[f64; 2]>,
 }
 
 impl Figures<'_> {
@@ -90,9 +90,12 @@ impl Figures<'_> {
     }
 }
 
+fn summary(values: impl Iterator<Item = f64>) -> Option<Summary> {
+    Summary::of(&values.collect::<Vec<f64>>())
+}
+
 fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let values: Vec<f64> = values.collect();
-    Summary::of(&values).map_or(0.0, |summary| summary.median)
+    summary(values).map_or(0.0, |summary| summary.median)
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
@@ -104,7 +107,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     for dut in &DUTS {
         match program(&lab, dut.program) {
             Some(program) => {
-                all.push(Figures { dut, program, rounds: Vec::new(), mebibytes: None, p99_us: [f64::INFINITY; 2] });
+                all.push(Figures { dut, program, rounds: Vec::new(), mebibytes: None, p99_us: Vec::new() });
             }
             None => println!("SKIPPED {}: {} not found", dut.name, dut.program),
         }
@@ -294,11 +297,8 @@ fn latencies(lab: &Lab, all: &mut [Figures<'_>]) -> Result<()> {
     for _ in 0..LATENCY_ROUNDS {
         for figures in &mut *all {
             let _server = start(lab, figures.dut, &figures.program)?;
-            for (i, (rate, names)) in
-                [(figures.half_rate(), "14.0.0.0/8"), (common, "15.0.0.0/8")].into_iter().enumerate()
-            {
-                figures.p99_us[i] = figures.p99_us[i].min(latency(lab, rate, names)?);
-            }
+            let own = latency(lab, figures.half_rate(), "14.0.0.0/8")?;
+            figures.p99_us.push([own, latency(lab, common, "15.0.0.0/8")?]);
         }
     }
     Ok(())
@@ -308,10 +308,10 @@ fn latencies(lab: &Lab, all: &mut [Figures<'_>]) -> Result<()> {
 /// AuthDNS the core that it shares with it.
 fn latency(lab: &Lab, rate: u64, names: &str) -> Result<f64> {
     let (server, rate) = (format!("[{DUT}]:53"), rate.max(1).to_string());
-    let args = ["--server", &server, "--rate", &rate, "--duration", "5s", "--names", names];
+    let args = ["--server", &server, "--rate", &rate, "--duration", "3s", "--names", names];
     let trial =
         lab.measure_names_without_aaaa(&[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat())?;
-    Ok(trial["rtt_us"]["p99"].as_f64().unwrap_or(f64::INFINITY))
+    trial["rtt_us"]["p99"].as_f64().with_context(|| format!("nothing was answered: {trial}"))
 }
 
 fn cpu_seconds(pid: u32) -> Result<f64> {
@@ -351,10 +351,9 @@ fn ratios(all: &[Figures<'_>], set: usize, whose: &str, wanted: u32, others: fn(
     };
     println!("{}, dns64d's rate by {whose} (wanted {wanted}):", NAME_SETS[set]);
     for (client, label) in CLIENTS.iter().enumerate() {
-        let by_round: Vec<f64> = (0..ROUNDS)
-            .map(|round| ours.rounds[round][set][client].rate / best(&|f| f.rounds[round][set][client].rate))
-            .collect();
-        let Some(spread) = Summary::of(&by_round) else { continue };
+        let by_round = (0..ROUNDS)
+            .map(|round| ours.rounds[round][set][client].rate / best(&|f| f.rounds[round][set][client].rate));
+        let Some(spread) = summary(by_round) else { continue };
         let load = ours.load(set, client);
         let idle = if load.cpu < 0.9 { "; dns64d waited for the client" } else { "" };
         println!("  {label:<14} {:.2} ({:.2} to {:.2}){idle}", spread.median, spread.min, spread.max);
@@ -363,18 +362,21 @@ fn ratios(all: &[Figures<'_>], set: usize, whose: &str, wanted: u32, others: fn(
 }
 
 fn print_latency(all: &[Figures<'_>]) {
-    println!(
-        "\np99 of the round-trip time at half of its own rate, and of Unbound's: the best of {LATENCY_ROUNDS} rounds"
-    );
-    for f in all {
-        println!("{:<9} {:>8.0} µs at {:>6}/s {:>8.0} µs", f.dut.name, f.p99_us[0], f.half_rate(), f.p99_us[1]);
+    println!("\np99 of the round-trip time: medians of {LATENCY_ROUNDS} rounds (least to greatest)");
+    let loads = ["at half of its own rate", "at half of Unbound's"];
+    for (i, load) in loads.iter().enumerate() {
+        for f in all {
+            let Some(p99) = summary(f.p99_us.iter().map(|p99| p99[i])) else { continue };
+            println!("{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}", f.dut.name, p99.median, p99.min, p99.max);
+        }
     }
     let get = |name: &str| all.iter().find(|f| f.dut.name == name);
-    if let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) {
-        let [own, common] = [0, 1].map(|i| ours.p99_us[i] / unbound.p99_us[i]);
-        println!(
-            "dns64d / Unbound: {own:.2} each at half of its own rate, {common:.2} at the same (wanted 1 at the most)"
-        );
+    let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else { return };
+    println!("dns64d / Unbound in the same round (wanted 1 at the most):");
+    for (i, load) in loads.iter().enumerate() {
+        let ratios = ours.p99_us.iter().zip(&unbound.p99_us).map(|(ours, theirs)| ours[i] / theirs[i]);
+        let Some(ratio) = summary(ratios) else { continue };
+        println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max);
     }
 }
 

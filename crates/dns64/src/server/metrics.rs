@@ -1,9 +1,12 @@
 //! Counters of the workers, and how Prometheus reads them.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
+use net::clock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -225,16 +228,105 @@ impl WorkerMetrics {
     }
 }
 
+/// What one worker knows of one upstream: written by it alone, read by anybody.
+#[derive(Debug)]
+pub struct UpstreamMetrics {
+    address: SocketAddr,
+    asked: AtomicU64,
+    failures: AtomicU64,
+    /// Smoothed round-trip time in ns; 0 before the first answer.
+    rtt: AtomicU64,
+    left_alone_until: AtomicU64,
+}
+
+impl UpstreamMetrics {
+    /// Nothing is known of it yet.
+    pub fn new(address: SocketAddr) -> UpstreamMetrics {
+        let [asked, failures, rtt, left_alone_until] = [const { AtomicU64::new(0) }; 4];
+        UpstreamMetrics { address, asked, failures, rtt, left_alone_until }
+    }
+
+    /// Counts a query over UDP.
+    #[inline]
+    pub fn asked(&self) {
+        self.asked.store(self.asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Counts that it did not answer, or could not be reached.
+    pub fn failed(&self) {
+        self.failures.store(self.failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Takes over the smoothed round-trip time.
+    #[inline]
+    pub fn set_rtt(&self, smoothed: Nanos) {
+        self.rtt.store(smoothed.0, Ordering::Relaxed);
+    }
+
+    /// Notes until when it is not asked; 0 if it is.
+    #[inline]
+    pub fn leave_alone(&self, until: Nanos) {
+        self.left_alone_until.store(until.0, Ordering::Relaxed);
+    }
+}
+
+/// One upstream, all workers together.
+#[derive(Clone, Copy, Default)]
+struct UpstreamSum {
+    asked: u64,
+    failures: u64,
+    rtt: u64,
+    /// Workers that have a round-trip time.
+    answered: u64,
+    left_alone: u64,
+}
+
+impl UpstreamSum {
+    fn add(&mut self, of_worker: &UpstreamMetrics, now: Nanos) {
+        let rtt = of_worker.rtt.load(Ordering::Relaxed);
+        self.asked += of_worker.asked.load(Ordering::Relaxed);
+        self.failures += of_worker.failures.load(Ordering::Relaxed);
+        self.rtt += rtt;
+        self.answered += u64::from(rtt > 0);
+        self.left_alone += u64::from(of_worker.left_alone_until.load(Ordering::Relaxed) > now.0);
+    }
+
+    /// The mean over the workers that have one.
+    fn rtt_seconds(&self) -> Option<f64> {
+        Some(Nanos(self.rtt.checked_div(self.answered)?).as_secs_f64())
+    }
+}
+
 /// The counters of all workers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     workers: Arc<[WorkerMetrics]>,
+    /// For each worker, in no order, the upstreams that it has asked since the process began.
+    upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
 impl Metrics {
     /// Counters for so many workers.
     pub fn new(workers: usize) -> Metrics {
-        Metrics { workers: (0..workers).map(|_| WorkerMetrics::default()).collect() }
+        let workers = (0..workers).map(|_| WorkerMetrics::default()).collect();
+        Metrics { workers, upstreams: Arc::default() }
+    }
+
+    /// A worker's own counters of an upstream that it has not asked before.
+    pub fn add_upstream(&self, address: SocketAddr) -> Arc<UpstreamMetrics> {
+        let metrics = Arc::new(UpstreamMetrics::new(address));
+        self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
+        metrics
+    }
+
+    /// Upstreams by address, all workers together.
+    fn upstreams(&self) -> BTreeMap<SocketAddr, UpstreamSum> {
+        let now = clock::now();
+        let mut sums = BTreeMap::<_, UpstreamSum>::new();
+        for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
+            sums.entry(of_worker.address).or_default().add(of_worker, now);
+        }
+        sums
     }
 
     /// Those of one worker.
@@ -299,6 +391,7 @@ impl Collector for Snapshot {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
+        self.encode_upstreams(&mut encoder)?;
         let sum = |of: &dyn Fn(&WorkerMetrics) -> u64| self.metrics.workers.iter().map(of).sum::<u64>();
         let buckets: Vec<(f64, u64)> = RTT_BOUNDS
             .iter()
@@ -314,6 +407,43 @@ impl Collector for Snapshot {
     }
 }
 
+impl Snapshot {
+    /// What is known of each upstream.
+    fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let upstreams: Vec<(String, UpstreamSum)> =
+            self.metrics.upstreams().into_iter().map(|(address, sum)| (address.to_string(), sum)).collect();
+        type Counter = (&'static str, &'static str, fn(&UpstreamSum) -> u64);
+        let counters: [Counter; 2] = [
+            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| sum.asked),
+            ("upstream_server_failures", "Times that it did not answer or could not be reached", |sum| sum.failures),
+        ];
+        for (name, help, value) in counters {
+            let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (address, sum) in &upstreams {
+                ConstCounter::new(value(sum)).encode(described.encode_family(&[("upstream", address.as_str())])?)?;
+            }
+        }
+        type Gauge = (&'static str, &'static str, fn(&UpstreamSum) -> Option<f64>);
+        let gauges: [Gauge; 2] = [
+            (
+                "upstream_server_rtt_seconds",
+                "Its smoothed round-trip time (RFC 6298), once it has answered",
+                UpstreamSum::rtt_seconds,
+            ),
+            ("upstream_server_left_alone", "Workers that do not ask it for a while, as it has failed", |sum| {
+                Some(sum.left_alone as f64)
+            }),
+        ];
+        for (name, help, value) in gauges {
+            let mut described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (address, value) in upstreams.iter().filter_map(|(address, sum)| Some((address, value(sum)?))) {
+                ConstGauge::new(value).encode(described.encode_family(&[("upstream", address.as_str())])?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,12 +455,27 @@ mod tests {
         metrics.worker(1).count(Count::UdpAaaa);
         metrics.worker(1).count(Count::UpstreamMalformed);
         metrics.worker(1).rtt(Nanos::from_millis(2));
+        let [near, far] = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
+        for (rtt, address) in [(2, near), (4, near), (0, far)] {
+            let upstream = metrics.add_upstream(address);
+            upstream.asked();
+            upstream.set_rtt(Nanos::from_millis(rtt));
+            if rtt == 0 {
+                upstream.failed();
+                upstream.leave_alone(clock::now() + Nanos::SECOND);
+            }
+        }
         let text = metrics.to_text(&Arc::new(Cache::new(1)));
         for line in [
             "dns64d_queries_total{kind=\"udp_aaaa\"} 4",
             "dns64d_upstream_results_total{result=\"malformed\"} 1",
             "dns64d_replies_truncated_total 0",
             "dns64d_in_flight 0",
+            "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2",
+            "dns64d_upstream_server_failures_total{upstream=\"[2001:db8::1]:53\"} 1",
+            "dns64d_upstream_server_rtt_seconds{upstream=\"192.0.2.1:53\"} 0.003",
+            "dns64d_upstream_server_left_alone{upstream=\"192.0.2.1:53\"} 0.0",
+            "dns64d_upstream_server_left_alone{upstream=\"[2001:db8::1]:53\"} 1.0",
             "dns64d_upstream_rtt_seconds_count 1",
             "dns64d_upstream_rtt_seconds_bucket{le=\"0.003\"} 1",
             "dns64d_upstream_rtt_seconds_bucket{le=\"+Inf\"} 1",

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use method::units::Nanos;
 use net::poller::Poller;
@@ -12,6 +13,7 @@ use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
 
 use super::fetches::FetchId;
+use super::metrics::{Metrics, UpstreamMetrics};
 use crate::config::Upstream;
 
 /// Questions that a source port is used for before another takes its place.
@@ -82,6 +84,7 @@ pub(super) struct Server {
     /// The socket of this turn: its questions leave together, with ids of their own.
     turn: Option<usize>,
     health: Health,
+    metrics: Arc<UpstreamMetrics>,
     /// When it may be asked [`AGAIN`] questions again at once.
     again_whole_at: Nanos,
     /// It answers questions without EDNS that it does not answer with EDNS, and is asked without until then.
@@ -112,7 +115,7 @@ pub(super) struct Upstreams {
 
 impl Upstreams {
     /// Takes over a new configuration; what is known of servers that stay stays.
-    pub(super) fn configure(&mut self, upstreams: &[Upstream], ports: u16) {
+    pub(super) fn configure(&mut self, upstreams: &[Upstream], ports: u16, metrics: &Metrics) {
         self.of_settings.clear();
         for server in &mut self.servers {
             server.ports = 0;
@@ -120,7 +123,7 @@ impl Upstreams {
         for upstream in upstreams {
             let known = self.servers.iter().position(|server| server.address == upstream.address);
             let number = known.unwrap_or_else(|| {
-                self.servers.push(Server::new(upstream.address));
+                self.servers.push(Server::new(upstream.address, metrics.add_upstream(upstream.address)));
                 self.servers.len() - 1
             });
             let server = &mut self.servers[number];
@@ -187,11 +190,12 @@ impl Upstreams {
                 None => break,
             }
         }
-        let health = &mut self.servers[chosen].health;
+        let Server { health, metrics, .. } = &mut self.servers[chosen];
         if health.failures >= FAILURES {
             // It was down: one question finds out whether it is back, the others go elsewhere meanwhile.
             health.down_until = now + Nanos::SECOND;
             health.probed = true;
+            metrics.leave_alone(health.down_until);
         }
         chosen
     }
@@ -247,7 +251,7 @@ pub(super) fn is_ours(error: &io::Error) -> bool {
 }
 
 impl Server {
-    fn new(address: SocketAddr) -> Server {
+    fn new(address: SocketAddr, metrics: Arc<UpstreamMetrics>) -> Server {
         Server {
             address,
             sockets: Vec::new(),
@@ -255,6 +259,7 @@ impl Server {
             queue: SendQueue::new(),
             turn: None,
             health: Health::default(),
+            metrics,
             again_whole_at: Nanos(0),
             plain_until: Nanos(0),
         }
@@ -290,6 +295,7 @@ impl Server {
         };
         socket.ids.insert(id, fetch);
         socket.used += 1;
+        self.metrics.asked();
         let full = socket.ids.len() >= MOST_IDS;
         self.queue.push(None, |out| write(id, out));
         if full {
@@ -424,12 +430,15 @@ impl Server {
             tracing::info!("upstream {} answers again", self.address);
             told_back = true;
         }
+        self.metrics.set_rtt(Nanos(srtt));
+        self.metrics.leave_alone(Nanos(0));
         self.health = Health { smoothed: Some((Nanos(srtt), Nanos(var))), told, told_back, ..Health::default() };
     }
 
     /// It did not answer, or could not be reached.
     pub(super) fn failed(&mut self, now: Nanos, why: &str) {
         let health = &mut self.health;
+        self.metrics.failed();
         health.failures = health.failures.saturating_add(1);
         if health.failures >= FAILURES && (health.down_until <= now || std::mem::take(&mut health.probed)) {
             if health.failures == FAILURES && health.told.is_none_or(|told| now.since(told) > TELL_AGAIN) {
@@ -438,6 +447,7 @@ impl Server {
             }
             health.backoff = Nanos((health.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));
             health.down_until = now + health.backoff;
+            self.metrics.leave_alone(health.down_until);
         }
     }
 }
@@ -459,7 +469,7 @@ mod tests {
         let poller = Poller::new(8).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
         let mut upstreams = Upstreams::default();
-        upstreams.configure(&[Upstream { address: silent.local_addr().unwrap(), weight: 1 }], 2);
+        upstreams.configure(&[Upstream { address: silent.local_addr().unwrap(), weight: 1 }], 2, &Metrics::new(1));
         let mut asked: Slab<(usize, u16)> = Slab::new();
         let mut ask = |upstreams: &mut Upstreams| {
             let asked = upstreams.server(0).ask(0, fetch(), &poller, &mut rng, |_, out| out.push(0));
@@ -479,7 +489,8 @@ mod tests {
 
     #[test]
     fn item_43_questions_are_asked_again_as_far_as_answers_come() {
-        let mut server = Server::new("127.0.0.1:1".parse().unwrap());
+        let address = "127.0.0.1:1".parse().unwrap();
+        let mut server = Server::new(address, Metrics::new(1).add_upstream(address));
         let again = |server: &mut Server, ms| {
             let now = Nanos::SECOND + Nanos::from_millis(ms);
             (0..100_000).filter(|_| server.may_ask_again(now)).count() as u64
@@ -501,7 +512,7 @@ mod tests {
     fn item_43_of_servers_that_have_been_asked_one_that_may_be_asked_again_is() {
         let addresses = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| Upstream { address: a.parse().unwrap(), weight: 1 });
         let mut upstreams = Upstreams::default();
-        upstreams.configure(&addresses, 1);
+        upstreams.configure(&addresses, 1, &Metrics::new(1));
         let mut rng = StdRng::seed_from_u64(1);
         let mut choose =
             |upstreams: &mut Upstreams| upstreams.choose(&[0, 1], &addresses, &[0, 1], Nanos::SECOND, &mut rng);
@@ -518,7 +529,7 @@ mod tests {
     fn item_43_a_dead_server_is_probed_less_and_less_often() {
         let addresses = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| Upstream { address: a.parse().unwrap(), weight: 1 });
         let mut upstreams = Upstreams::default();
-        upstreams.configure(&addresses, 1);
+        upstreams.configure(&addresses, 1, &Metrics::new(1));
         let mut rng = StdRng::seed_from_u64(1);
         upstreams.server(0).answered(Nanos::from_millis(1), false);
         let mut probes = 0;
@@ -540,14 +551,14 @@ mod tests {
         let poller = Poller::new(8).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
         let mut upstreams = Upstreams::default();
-        upstreams.configure(&of(1), 16);
+        upstreams.configure(&of(1), 16, &Metrics::new(1));
         let mut asked = Vec::new();
         for _ in 0..200 {
             asked.push(upstreams.server(0).ask(0, fetch(), &poller, &mut rng, |_, out| out.push(0)).unwrap());
             upstreams.flush();
         }
         let open = |upstreams: &mut Upstreams| upstreams.server(0).sockets.iter().flatten().count();
-        upstreams.configure(&of(1), 1);
+        upstreams.configure(&of(1), 1, &Metrics::new(1));
         assert_eq!(open(&mut upstreams), 16, "answers are still expected");
         for (socket, id) in asked {
             assert!(upstreams.server(0).expects(socket, id).is_some());

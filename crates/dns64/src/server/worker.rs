@@ -92,7 +92,7 @@ impl Worker {
         poller.add(&*shared.mailboxes[number].alarm, INBOX)?;
         let settings = shared.settings.load_full();
         let mut upstreams = Upstreams::default();
-        upstreams.configure(&settings.upstreams, settings.config.forwarding.source_ports);
+        upstreams.configure(&settings.upstreams, settings.config.forwarding.source_ports, &shared.metrics);
         Ok(Worker {
             number,
             replies: endpoints.iter().map(|_| SendQueue::new()).collect(),
@@ -160,7 +160,8 @@ impl Worker {
         let current = self.shared.settings.load();
         if !Arc::ptr_eq(&current, &self.settings) {
             self.settings = Arc::clone(&current);
-            self.upstreams.configure(&self.settings.upstreams, self.settings.config.forwarding.source_ports);
+            let ports = self.settings.config.forwarding.source_ports;
+            self.upstreams.configure(&self.settings.upstreams, ports, &self.shared.metrics);
             // Routes are numbers of the old configuration: what is in flight keeps the server that it has.
             self.fetches.reroute(&self.settings);
         }
