@@ -304,6 +304,7 @@ impl<'a> Survey<'a> {
             let owner = LowerName::at(view, self.target_at)?;
             // DNAMEs above the name, and everything that the name owns.
             let mut alias = None;
+            let mut has_data = false;
             for (i, record) in all.iter().enumerate() {
                 if taken[i] || record.class != qclass {
                     continue;
@@ -328,12 +329,13 @@ impl<'a> Survey<'a> {
                     other => owns && (qtype == rtype::ANY || other == qtype),
                 };
                 if belongs {
+                    has_data |= owns && record.rtype == qtype;
                     taken[i] = true;
                     relevant.push(*record);
                 }
             }
             let Some(next) = alias else { break };
-            if relevant.iter().any(|r| r.rtype == qtype) {
+            if has_data {
                 // Data beside an alias at one name: which one is true?
                 return Err(Unusable::Malformed);
             }

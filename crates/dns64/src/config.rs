@@ -303,7 +303,7 @@ pub enum Overload {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitKeys {
-    /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. Each takes about 1 KiB while it waits.
+    /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. About 1 KiB each.
     pub in_flight: usize,
     /// What becomes of others.
     pub overload: Overload,
@@ -311,13 +311,13 @@ pub struct LimitKeys {
     pub client_rate: u32,
     /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
-    /// TCP connections.
+    /// TCP connections; 1 to 1 048 576.
     pub tcp_connections: usize,
-    /// TCP connections of a client (IPv4 address or IPv6 /64).
+    /// TCP connections of a client (IPv4 address or IPv6 /64); 1 to 1 048 576.
     pub tcp_per_client: usize,
     /// Queries in progress on a TCP connection; 1 to 10 000.
     pub tcp_pipeline: usize,
-    /// How long a TCP connection may be idle, or a message on it incomplete.
+    /// How long a TCP connection may be idle, or a message on it incomplete; 100 ms to a day.
     #[serde(with = "humantime_serde")]
     pub tcp_idle: Duration,
 }

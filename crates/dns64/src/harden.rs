@@ -91,7 +91,7 @@ fn confine_files(config: Option<&Path>, follows_system: bool) -> Result<bool, Ha
 }
 
 /// System calls that a DNS server never makes.
-const FORBIDDEN: [libc::c_long; 26] = [
+const FORBIDDEN: [libc::c_long; 39] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -118,6 +118,19 @@ const FORBIDDEN: [libc::c_long; 26] = [
     libc::SYS_keyctl,
     libc::SYS_open_by_handle_at,
     libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_kexec_file_load,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_mount_setattr,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
 ];
 
 fn confine_calls() -> Result<bool, HardenError> {

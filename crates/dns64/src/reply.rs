@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{AnswerBuilder, AuthorityBuilder, StaticCompressor};
+use domain::base::message_builder::{AnswerBuilder, StaticCompressor};
 use domain::base::name::Name;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
 use wire::template::HEADER_LEN;
-use wire::view::{CLASS_IN, rtype};
+use wire::view::{CLASS_IN, Message, rtype};
 
 use crate::answer::{Kept, ReadRecord, rcode, readable};
 use crate::local::{self, LocalAnswer};
@@ -101,7 +101,7 @@ impl Form {
                 self.write_copy(out, kept, ad);
             }
             Reply::Synthesize { aaaa: 1, count: 2, ttl_limit, .. }
-                if !has_aliases(&known[0]) && !has_aliases(&known[1]) && alias.is_none() =>
+                if !has_aliases(&known[0]) && is_bare(&known[1]) && alias.is_none() =>
             {
                 ede = ede.or(Some(ede::SYNTHESIZED));
                 self.write_synthesized(out, answered(&known[1]), policy, ttl_limit);
@@ -179,7 +179,7 @@ impl Form {
         }
     }
 
-    /// AAAA records for the A records of an answer without aliases (RFC 6147 §5.1.7), one TTL for all (item 16).
+    /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL for all (item 16).
     fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, policy: &Policy, ttl_limit: u32) {
         let start = out.len();
         self.write_header(out, rcode::NOERROR, false);
@@ -221,7 +221,7 @@ impl Form {
             let target = Name::from_octets(target.wire()).ok()?;
             answer.push(Record::new(name, Class::IN, Ttl::from_secs(local::ALIAS_TTL), Cname::new(target))).ok()?;
         }
-        let (code, done) = match *reply {
+        let (code, last) = match *reply {
             Reply::Pass { count, strip, .. } => {
                 push_all_aliases(&mut answer, &known[..count - 1])?;
                 let last = answered(&known[count - 1]);
@@ -236,7 +236,7 @@ impl Form {
                         push(&mut answer, record, last)?;
                     }
                 }
-                (last.answer.rcode(), push_authority(answer, last)?)
+                (last.answer.rcode(), last)
             }
             Reply::Synthesize { count, ttl_limit, .. } => {
                 push_all_aliases(&mut answer, &known[..count])?;
@@ -250,16 +250,25 @@ impl Form {
                         answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
                     }
                 }
-                (rcode::NOERROR, answer.authority())
+                (rcode::NOERROR, a)
             }
             Reply::Empty { aliases, authority, .. } => {
                 push_all_aliases(&mut answer, &known[..aliases])?;
-                (rcode::NOERROR, push_authority(answer, answered(&known[authority]))?)
+                (rcode::NOERROR, answered(&known[authority]))
             }
             Reply::Error { .. } => return None,
         };
+        // RFC 6147 §5.4: of the answer to the last question.
+        let mut authority = answer.authority();
+        for record in section(last, Section::Authority)? {
+            authority.push(aged(record, last)).ok()?;
+        }
+        let mut additional = authority.additional();
+        for record in section(last, Section::Additional)? {
+            additional.push(aged(record, last)).ok()?;
+        }
         let start = out.len();
-        out.extend(done.finish().into_target());
+        out.extend(additional.finish().into_target());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
         // Compression may have given the question another form only if it were longer than the client's.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
@@ -267,7 +276,7 @@ impl Form {
         Some(())
     }
 
-    /// Cuts a reply that is too long (RFC 2181 §9: no partial RRset) and appends EDNS.
+    /// Cuts a reply that is too long and appends EDNS.
     fn finish(&self, out: &mut Vec<u8>, start: usize, ede: Option<u16>) {
         let mut options = Vec::new();
         if self.edns {
@@ -282,15 +291,43 @@ impl Form {
         }
         let opt_len = if self.edns { 11 + options.len() } else { 0 };
         if out.len() - start + opt_len > self.limit {
-            out.truncate(start + HEADER_LEN + self.question.len());
-            out[start + 2] |= TC;
-            out[start + ANCOUNT..start + HEADER_LEN].fill(0);
+            self.cut(out, start, self.limit.saturating_sub(opt_len));
         }
         if self.edns {
             count(out, start, ARCOUNT);
             put_opt(out, 0, self.dnssec_ok, &options);
         }
     }
+
+    /// Makes a reply fit into `room` octets. What is only there besides is left out; TC says that the answer itself is not
+    /// whole, and then nothing of it is there (RFC 2181 §9).
+    fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
+        let records_at = HEADER_LEN + self.question.len();
+        let view = Message::new(&out[start..]);
+        let is_positive = view.as_ref().is_some_and(|view| view.ancount() > 0);
+        let ends = view.and_then(|view| section_ends(&view, records_at));
+        let (end, counts) = match ends {
+            Some((_, authority)) if authority <= room => (authority, ARCOUNT),
+            // Who validates may need signatures from there; who got no data needs the SOA.
+            Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
+            _ => {
+                out[start + 2] |= TC;
+                (records_at, ANCOUNT)
+            }
+        };
+        out.truncate(start + end);
+        out[start + counts..start + HEADER_LEN].fill(0);
+    }
+}
+
+/// Where answer and authority section end.
+fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)> {
+    let end = |at: usize, count: u16| {
+        let mut records = view.records(at, count);
+        records.by_ref().all(|record| record.is_ok()).then(|| records.offset())
+    };
+    let answer = end(records_at, view.ancount())?;
+    Some((answer, end(answer, view.nscount())?))
 }
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
@@ -368,6 +405,15 @@ fn answered_or_skip(outcome: &Outcome) -> Option<&Kept> {
     }
 }
 
+/// Whether there is nothing but data of the name that was asked for.
+fn is_bare(outcome: &Outcome) -> bool {
+    let is_bare = |kept: &Kept| {
+        let view = kept.answer.view();
+        !kept.answer.has_aliases() && view.nscount() == 0 && view.arcount() == 0
+    };
+    answered_or_skip(outcome).is_some_and(is_bare)
+}
+
 fn has_aliases(outcome: &Outcome) -> bool {
     answered_or_skip(outcome).is_some_and(|kept| kept.answer.has_aliases())
 }
@@ -378,6 +424,7 @@ type Compressed = StaticCompressor<Vec<u8>>;
 enum Section {
     Answer,
     Authority,
+    Additional,
 }
 
 fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
@@ -385,6 +432,7 @@ fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
     let records = match which {
         Section::Answer => message.answer(),
         Section::Authority => message.authority(),
+        Section::Additional => message.additional(),
     };
     readable(records.ok()?).ok()
 }
@@ -415,12 +463,4 @@ fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<(
         }
     }
     Some(())
-}
-
-fn push_authority(answer: AnswerBuilder<Compressed>, kept: &Kept) -> Option<AuthorityBuilder<Compressed>> {
-    let mut authority = answer.authority();
-    for record in section(kept, Section::Authority)? {
-        authority.push(aged(record, kept)).ok()?;
-    }
-    Some(authority)
 }

@@ -31,6 +31,14 @@ impl Poller {
         self.epoll.add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64)).map_err(Into::into)
     }
 
+    /// Watches a socket no more.
+    ///
+    /// # Errors
+    /// If it is not watched.
+    pub fn remove(&self, watched: &impl AsFd) -> io::Result<()> {
+        self.epoll.delete(watched).map_err(Into::into)
+    }
+
     /// Watches a stream and reports it as `token` whenever it has *become* possible to read from it or to write to it, which is
     /// also when it is connected, until it is closed. Who is told reads and writes as much as can be.
     ///

@@ -198,6 +198,9 @@ impl Checker<'_> {
         between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
         between("source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
         between("in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
+        between("tcp-connections", config.limits.tcp_connections as u128, 1, 1 << 20, "")?;
+        between("tcp-per-client", config.limits.tcp_per_client as u128, 1, 1 << 20, "")?;
+        between("tcp-idle", config.limits.tcp_idle.as_millis(), 100, 86_400_000, " ms")?;
         between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")?;
         for upstream in &config.upstreams {
             let weight = *upstream.weight.get_ref();
@@ -368,6 +371,9 @@ mod tests {
             ("forwarding.timeout = '5s'\n", "timeout", 1),
             ("threads = 1000\n", "threads", 1),
             ("limits = { in-flight = 0 }\n", "in-flight", 1),
+            ("limits = { tcp-idle = '0s' }\n", "tcp-idle", 1),
+            ("limits = { tcp-connections = 0 }\n", "tcp-connections", 1),
+            ("limits = { tcp-per-client = 0 }\n", "tcp-per-client", 1),
             ("listen = ['192.0.2.1:53']\n", "itself", 2),
             ("listen = ['0.0.0.0:53']\n[[upstream]]\naddress = '127.0.0.1'\n", "itself", 2),
             (

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
-use net::clock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -173,11 +172,10 @@ impl WorkerMetrics {
         self.add(what, 1);
     }
 
-    /// Counts `n`. There is one writer, so that no locked instruction is needed.
+    /// Counts `n`.
     #[inline]
     pub fn add(&self, what: Count, n: u64) {
-        let counter = &self.counts[what as usize];
-        counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        add(&self.counts[what as usize], n);
     }
 
     /// Counts a client query by transport and type.
@@ -217,9 +215,8 @@ impl WorkerMetrics {
     pub fn rtt(&self, rtt: Nanos) {
         let seconds = rtt.as_secs_f64();
         let bucket = RTT_BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(RTT_BOUNDS.len() - 1);
-        let counter = &self.rtt_buckets[bucket];
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.rtt_nanos.store(self.rtt_nanos.load(Ordering::Relaxed) + rtt.0, Ordering::Relaxed);
+        add(&self.rtt_buckets[bucket], 1);
+        add(&self.rtt_nanos, rtt.0);
     }
 
     /// Reads a counter.
@@ -233,67 +230,69 @@ impl WorkerMetrics {
 pub struct UpstreamMetrics {
     address: SocketAddr,
     asked: AtomicU64,
+    answered: AtomicU64,
+    /// Of all answers together.
+    rtt_nanos: AtomicU64,
     failures: AtomicU64,
-    /// Smoothed round-trip time in ns; 0 before the first answer.
-    rtt: AtomicU64,
-    left_alone_until: AtomicU64,
+    down: AtomicBool,
 }
 
 impl UpstreamMetrics {
     /// Nothing is known of it yet.
     pub fn new(address: SocketAddr) -> UpstreamMetrics {
-        let [asked, failures, rtt, left_alone_until] = [const { AtomicU64::new(0) }; 4];
-        UpstreamMetrics { address, asked, failures, rtt, left_alone_until }
+        let [asked, answered, rtt_nanos, failures] = [const { AtomicU64::new(0) }; 4];
+        UpstreamMetrics { address, asked, answered, rtt_nanos, failures, down: AtomicBool::new(false) }
     }
 
     /// Counts a query over UDP.
     #[inline]
     pub fn asked(&self) {
-        self.asked.store(self.asked.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        add(&self.asked, 1);
     }
 
-    /// Counts that it did not answer, or could not be reached.
+    /// Counts an answer over UDP, be it an error, that came after `rtt`. It is not down.
+    #[inline]
+    pub fn answered(&self, rtt: Nanos) {
+        add(&self.answered, 1);
+        add(&self.rtt_nanos, rtt.0);
+        self.set_down(false);
+    }
+
+    /// Counts that it did not answer in time, or could not be reached.
     pub fn failed(&self) {
-        self.failures.store(self.failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        add(&self.failures, 1);
     }
 
-    /// Takes over the smoothed round-trip time.
+    /// Notes whether it has failed so often that it is taken for dead.
     #[inline]
-    pub fn set_rtt(&self, smoothed: Nanos) {
-        self.rtt.store(smoothed.0, Ordering::Relaxed);
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
     }
+}
 
-    /// Notes until when it is not asked; 0 if it is.
-    #[inline]
-    pub fn leave_alone(&self, until: Nanos) {
-        self.left_alone_until.store(until.0, Ordering::Relaxed);
-    }
+/// Adds to a counter that has one writer, so that no locked instruction is needed.
+#[inline]
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
 }
 
 /// One upstream, all workers together.
 #[derive(Clone, Copy, Default)]
 struct UpstreamSum {
     asked: u64,
-    failures: u64,
-    rtt: u64,
-    /// Workers that have a round-trip time.
     answered: u64,
-    left_alone: u64,
+    rtt_nanos: u64,
+    failures: u64,
+    down: u64,
 }
 
 impl UpstreamSum {
-    fn add(&mut self, of_worker: &UpstreamMetrics, now: Nanos) {
-        let rtt = of_worker.rtt.load(Ordering::Relaxed);
+    fn add(&mut self, of_worker: &UpstreamMetrics) {
         self.asked += of_worker.asked.load(Ordering::Relaxed);
+        self.answered += of_worker.answered.load(Ordering::Relaxed);
+        self.rtt_nanos += of_worker.rtt_nanos.load(Ordering::Relaxed);
         self.failures += of_worker.failures.load(Ordering::Relaxed);
-        self.rtt += rtt;
-        self.answered += u64::from(rtt > 0);
-        self.left_alone += u64::from(of_worker.left_alone_until.load(Ordering::Relaxed) > now.0);
-    }
-
-    /// The mean over the workers that have one.
-    fn rtt_seconds(&self) -> Option<f64> {
-        Some(Nanos(self.rtt.checked_div(self.answered)?).as_secs_f64())
+        self.down += u64::from(of_worker.down.load(Ordering::Relaxed));
     }
 }
 
@@ -301,7 +300,7 @@ impl UpstreamSum {
 #[derive(Clone, Debug)]
 pub struct Metrics {
     workers: Arc<[WorkerMetrics]>,
-    /// For each worker, in no order, the upstreams that it has asked since the process began.
+    /// For each worker, in no order, the upstreams that it has been configured with since the process began.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
@@ -312,7 +311,7 @@ impl Metrics {
         Metrics { workers, upstreams: Arc::default() }
     }
 
-    /// A worker's own counters of an upstream that it has not asked before.
+    /// A worker's own counters of an upstream that is new to it.
     pub fn add_upstream(&self, address: SocketAddr) -> Arc<UpstreamMetrics> {
         let metrics = Arc::new(UpstreamMetrics::new(address));
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
@@ -321,10 +320,9 @@ impl Metrics {
 
     /// Upstreams by address, all workers together.
     fn upstreams(&self) -> BTreeMap<SocketAddr, UpstreamSum> {
-        let now = clock::now();
         let mut sums = BTreeMap::<_, UpstreamSum>::new();
         for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
-            sums.entry(of_worker.address).or_default().add(of_worker, now);
+            sums.entry(of_worker.address).or_default().add(of_worker);
         }
         sums
     }
@@ -412,10 +410,18 @@ impl Snapshot {
     fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let upstreams: Vec<(String, UpstreamSum)> =
             self.metrics.upstreams().into_iter().map(|(address, sum)| (address.to_string(), sum)).collect();
-        type Counter = (&'static str, &'static str, fn(&UpstreamSum) -> u64);
-        let counters: [Counter; 2] = [
-            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| sum.asked),
-            ("upstream_server_failures", "Times that it did not answer or could not be reached", |sum| sum.failures),
+        type Counter = (&'static str, &'static str, fn(&UpstreamSum) -> f64);
+        let counters: [Counter; 4] = [
+            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| sum.asked as f64),
+            ("upstream_server_answers", "What it answered of them, errors included", |sum| sum.answered as f64),
+            ("upstream_server_answer_seconds", "How long these answers took, all together", |sum| {
+                Nanos(sum.rtt_nanos).as_secs_f64()
+            }),
+            (
+                "upstream_server_failures",
+                "Times that it did not answer in time (0.2 to 0.8 s over UDP) or could not be reached, TCP included",
+                |sum| sum.failures as f64,
+            ),
         ];
         for (name, help, value) in counters {
             let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -423,22 +429,11 @@ impl Snapshot {
                 ConstCounter::new(value(sum)).encode(described.encode_family(&[("upstream", address.as_str())])?)?;
             }
         }
-        type Gauge = (&'static str, &'static str, fn(&UpstreamSum) -> Option<f64>);
-        let gauges: [Gauge; 2] = [
-            (
-                "upstream_server_rtt_seconds",
-                "Its smoothed round-trip time (RFC 6298), once it has answered",
-                UpstreamSum::rtt_seconds,
-            ),
-            ("upstream_server_left_alone", "Workers that do not ask it for a while, as it has failed", |sum| {
-                Some(sum.left_alone as f64)
-            }),
-        ];
-        for (name, help, value) in gauges {
-            let mut described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (address, value) in upstreams.iter().filter_map(|(address, sum)| Some((address, value(sum)?))) {
-                ConstGauge::new(value).encode(described.encode_family(&[("upstream", address.as_str())])?)?;
-            }
+        let help = "Workers that take it for dead: three failures in a row and no answer since";
+        let mut described = encoder.encode_descriptor("upstream_server_down", help, None, MetricType::Gauge)?;
+        for (address, sum) in &upstreams {
+            let down = ConstGauge::new(i64::try_from(sum.down).unwrap_or(i64::MAX));
+            down.encode(described.encode_family(&[("upstream", address.as_str())])?)?;
         }
         Ok(())
     }
@@ -456,13 +451,14 @@ mod tests {
         metrics.worker(1).count(Count::UpstreamMalformed);
         metrics.worker(1).rtt(Nanos::from_millis(2));
         let [near, far] = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
-        for (rtt, address) in [(2, near), (4, near), (0, far)] {
+        for address in [near, near, far] {
             let upstream = metrics.add_upstream(address);
             upstream.asked();
-            upstream.set_rtt(Nanos::from_millis(rtt));
-            if rtt == 0 {
+            if address == near {
+                upstream.answered(Nanos::from_millis(2));
+            } else {
                 upstream.failed();
-                upstream.leave_alone(clock::now() + Nanos::SECOND);
+                upstream.set_down(true);
             }
         }
         let text = metrics.to_text(&Arc::new(Cache::new(1)));
@@ -471,11 +467,12 @@ mod tests {
             "dns64d_upstream_results_total{result=\"malformed\"} 1",
             "dns64d_replies_truncated_total 0",
             "dns64d_in_flight 0",
-            "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2",
-            "dns64d_upstream_server_failures_total{upstream=\"[2001:db8::1]:53\"} 1",
-            "dns64d_upstream_server_rtt_seconds{upstream=\"192.0.2.1:53\"} 0.003",
-            "dns64d_upstream_server_left_alone{upstream=\"192.0.2.1:53\"} 0.0",
-            "dns64d_upstream_server_left_alone{upstream=\"[2001:db8::1]:53\"} 1.0",
+            "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2.0",
+            "dns64d_upstream_server_answers_total{upstream=\"192.0.2.1:53\"} 2.0",
+            "dns64d_upstream_server_answer_seconds_total{upstream=\"192.0.2.1:53\"} 0.004",
+            "dns64d_upstream_server_failures_total{upstream=\"[2001:db8::1]:53\"} 1.0",
+            "dns64d_upstream_server_down{upstream=\"192.0.2.1:53\"} 0",
+            "dns64d_upstream_server_down{upstream=\"[2001:db8::1]:53\"} 1",
             "dns64d_upstream_rtt_seconds_count 1",
             "dns64d_upstream_rtt_seconds_bucket{le=\"0.003\"} 1",
             "dns64d_upstream_rtt_seconds_bucket{le=\"+Inf\"} 1",

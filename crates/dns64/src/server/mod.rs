@@ -11,6 +11,7 @@ mod flights;
 mod jobs;
 mod limiter;
 pub mod metrics;
+mod room;
 mod tcp;
 mod timers;
 mod upstreams;
@@ -67,8 +68,8 @@ impl Mailbox {
     }
 }
 
-/// Buffer of the sockets that clients ask, octets (the kernel takes it twice): a second's worth for a fast worker. What waits
-/// longer than that is asked again, or elsewhere, and would be answered for nothing.
+/// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a query): 20 000 queries. What
+/// waits for seconds is asked again, or elsewhere, and would be answered for nothing.
 const CLIENT_BUFFER: usize = 8 << 20;
 
 /// What all threads share.

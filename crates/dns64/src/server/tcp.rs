@@ -15,6 +15,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 use wire::template::HEADER_LEN;
@@ -23,6 +24,7 @@ use wire::view::Message as View;
 use super::fetches::FetchId;
 use super::limiter::network;
 use super::{Message, Shared};
+use crate::config::LimitKeys;
 
 /// Questions to upstreams over TCP at once; others wait.
 const UPSTREAM_CONNECTIONS: usize = 100;
@@ -30,6 +32,8 @@ const UPSTREAM_CONNECTIONS: usize = 100;
 const IDLE_CONNECTIONS: usize = 4;
 /// How often it is looked at whether the server stops.
 const STOP_CHECK: Duration = Duration::from_millis(50);
+/// How long a server that stops waits for clients to take their last replies.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The longest request that the metrics listener reads, and how long it waits for it.
 const HTTP_REQUEST: usize = 4_096;
 const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,7 +66,8 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
     local.block_on(&runtime, async {
-        let clients = Rc::new(Clients::default());
+        let (stop, stopping) = watch::channel(false);
+        let clients = Rc::new(Clients { open: RefCell::default(), stopping });
         for listener in listeners {
             spawn_local(accept(TcpListener::from_std(listener)?, Arc::clone(shared), Rc::clone(&clients)));
         }
@@ -71,18 +76,27 @@ pub(super) fn run(
         }
         spawn_local(ask_upstreams(Arc::clone(shared), questions));
         while !shared.ended.load(Ordering::Relaxed) {
+            stop.send_if_modified(|stop| shared.stopping.load(Ordering::Relaxed) && !std::mem::replace(stop, true));
             tokio::time::sleep(STOP_CHECK).await;
         }
+        let _ = stop.send(true);
+        // The workers have answered everything; it is on its way.
+        let written = async {
+            while clients.some() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = timeout(LAST_WORDS, written).await;
         Ok(())
     })
 }
 
 // ---- clients ----
 
-/// Connections by client (`limiter::network`).
-#[derive(Default)]
+/// Connections by client (`limiter::network`), and whether they are to end.
 struct Clients {
     open: RefCell<HashMap<u64, usize>>,
+    stopping: watch::Receiver<bool>,
 }
 
 /// A connection that counts while it lives.
@@ -92,6 +106,11 @@ struct Place {
 }
 
 impl Clients {
+    /// Whether there is a connection.
+    fn some(&self) -> bool {
+        !self.open.borrow().is_empty()
+    }
+
     fn enter(self: &Rc<Clients>, ip: IpAddr, most: usize, most_each: usize) -> Option<Place> {
         let mut open = self.open.borrow_mut();
         let network = network(ip);
@@ -116,8 +135,13 @@ impl Drop for Place {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>) {
-    while !shared.stopping.load(Ordering::Relaxed) {
-        let Ok((stream, peer)) = listener.accept().await else {
+    let mut stopping = clients.stopping.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let Ok((stream, peer)) = accepted else {
             // Out of file descriptors, most likely; a moment later there may be one.
             tokio::time::sleep(STOP_CHECK).await;
             continue;
@@ -128,10 +152,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>
         let ip = peer.ip().to_canonical();
         let place = clients.enter(ip, limits.tcp_connections, limits.tcp_per_client);
         if let Some(place) = place.filter(|_| settings.allows(ip)) {
-            let shared = Arc::clone(&shared);
+            let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
             spawn_local(async move {
                 // However it ends, the client knows as much as we do.
-                let _ = serve_connection(stream, ip, &shared, limits.tcp_idle, limits.tcp_pipeline).await;
+                let _ = serve_connection(stream, ip, &shared, limits, stopping).await;
                 drop(place);
             });
         }
@@ -143,17 +167,22 @@ async fn serve_connection(
     stream: TcpStream,
     ip: IpAddr,
     shared: &Arc<Shared>,
-    idle: Duration,
-    pipeline: usize,
+    limits: LimitKeys,
+    mut stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let idle = limits.tcp_idle;
     let (mut reader, writer) = stream.into_split();
     let (reply, replies) = mpsc::unbounded_channel();
-    let free = Rc::new(Semaphore::new(pipeline));
+    let free = Rc::new(Semaphore::new(limits.tcp_pipeline));
     let writing = spawn_local(write_replies(writer, replies, Rc::clone(&free), idle));
     let mut worker = rand::random_range(0..shared.mailboxes.len());
-    while !shared.stopping.load(Ordering::Relaxed) && !writing.is_finished() {
-        let Ok(bytes) = read_message(&mut reader, idle).await else { break };
+    while !writing.is_finished() {
+        let read = tokio::select! {
+            read = read_message(&mut reader, idle) => read,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let Ok(bytes) = read else { break };
         let Ok(permit) = free.acquire().await else { break };
         // Given back when its reply has been written.
         permit.forget();

@@ -19,7 +19,7 @@ use crate::config::Upstream;
 /// Questions that a source port is used for before another takes its place.
 const USES: u32 = 10_000;
 /// Ids of a source port that may be in use: half of them, so that a free one is found by guessing.
-const MOST_IDS: usize = 32_768;
+pub(super) const MOST_IDS: usize = 32_768;
 /// How long an upstream is taken to need before it has answered once.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
 /// Not shorter, however fast the upstream is: one that is merely busy for a moment must not be asked everything twice.
@@ -119,6 +119,7 @@ impl Upstreams {
         self.of_settings.clear();
         for server in &mut self.servers {
             server.ports = 0;
+            server.metrics.set_down(false);
         }
         for upstream in upstreams {
             let known = self.servers.iter().position(|server| server.address == upstream.address);
@@ -190,12 +191,11 @@ impl Upstreams {
                 None => break,
             }
         }
-        let Server { health, metrics, .. } = &mut self.servers[chosen];
+        let health = &mut self.servers[chosen].health;
         if health.failures >= FAILURES {
             // It was down: one question finds out whether it is back, the others go elsewhere meanwhile.
             health.down_until = now + Nanos::SECOND;
             health.probed = true;
-            metrics.leave_alone(health.down_until);
         }
         chosen
     }
@@ -420,6 +420,7 @@ impl Server {
     /// It answered after `rtt`, be it an error, which is no reason to prefer it.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) {
         self.again_whole_at = Nanos(self.again_whole_at.0.saturating_sub(AGAIN_EACH.0 / ANSWERS_FOR_AGAIN));
+        self.metrics.answered(rtt);
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.health.smoothed {
             None => (rtt.0, rtt.0 / 2),
@@ -430,8 +431,6 @@ impl Server {
             tracing::info!("upstream {} answers again", self.address);
             told_back = true;
         }
-        self.metrics.set_rtt(Nanos(srtt));
-        self.metrics.leave_alone(Nanos(0));
         self.health = Health { smoothed: Some((Nanos(srtt), Nanos(var))), told, told_back, ..Health::default() };
     }
 
@@ -440,6 +439,7 @@ impl Server {
         let health = &mut self.health;
         self.metrics.failed();
         health.failures = health.failures.saturating_add(1);
+        self.metrics.set_down(health.failures >= FAILURES);
         if health.failures >= FAILURES && (health.down_until <= now || std::mem::take(&mut health.probed)) {
             if health.failures == FAILURES && health.told.is_none_or(|told| now.since(told) > TELL_AGAIN) {
                 (health.told, health.told_back) = (Some(now), false);
@@ -447,7 +447,6 @@ impl Server {
             }
             health.backoff = Nanos((health.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));
             health.down_until = now + health.backoff;
-            self.metrics.leave_alone(health.down_until);
         }
     }
 }

@@ -28,8 +28,9 @@ use wire::view::{CLASS_IN, Message, rtype};
 use super::fetches::Fetches;
 use super::jobs::{Client, Job};
 use super::metrics::{Count, WorkerMetrics};
+use super::room::Room;
 use super::timers::Timers;
-use super::upstreams::{FIRST_TOKEN, SocketId, Upstreams};
+use super::upstreams::{FIRST_TOKEN, MOST_IDS, SocketId, Upstreams};
 use super::{Message as Inbox, Shared};
 use crate::answer::rcode;
 use crate::cache::Found;
@@ -62,6 +63,7 @@ pub(super) struct Worker {
     inbox: Receiver<Inbox>,
     upstreams: Upstreams,
     fetches: Fetches,
+    room: Room,
     jobs: Slab<Job>,
     timers: Timers,
     rng: StdRng,
@@ -104,6 +106,7 @@ impl Worker {
             inbox,
             upstreams,
             fetches: Fetches::default(),
+            room: Room::default(),
             jobs: Slab::new(),
             timers: Timers::default(),
             rng: StdRng::from_rng(&mut rand::rng()),
@@ -116,8 +119,15 @@ impl Worker {
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
+        let mut stopping = false;
         loop {
-            let stopping = self.shared.stopping.load(Ordering::Relaxed);
+            if !stopping && self.shared.stopping.load(Ordering::Relaxed) {
+                stopping = true;
+                // What has not been read stays where it is: systemd's sockets are served by the next process.
+                for endpoint in &self.endpoints {
+                    let _ = self.poller.remove(endpoint);
+                }
+            }
             if stopping {
                 // What came over TCP before may still be there.
                 self.read_inbox();
@@ -141,7 +151,7 @@ impl Worker {
                 match SocketId::of_token(token) {
                     Some(socket) => self.read_upstream(socket, &mut batch),
                     None if token == INBOX => self.read_inbox(),
-                    None => self.read_clients(token, &mut batch, stopping),
+                    None => self.read_clients(token, &mut batch),
                 }
             }
             while let Some(fetch) = self.timers.pop(self.now) {
@@ -197,15 +207,14 @@ impl Worker {
 
     // ---- from clients ----
 
-    /// Reads what clients ask; a server that stops takes no more queries, but must not find them again and again.
-    fn read_clients(&mut self, endpoint: usize, batch: &mut ReceiveBatch, stopping: bool) {
+    fn read_clients(&mut self, endpoint: usize, batch: &mut ReceiveBatch) {
         for _ in 0..BATCHES {
             // An error is the ICMP message of a client that has gone.
             let received = batch.receive(&self.endpoints[endpoint], Wait::Dont).unwrap_or(0);
             self.now = clock::now();
             for i in 0..received {
                 // Nobody has port 0: what comes from there is forged, and the kernel would refuse to send there.
-                let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0 && !stopping) else { continue };
+                let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else { continue };
                 for datagram in batch.get(i).segments() {
                     self.on_query(Client::Udp(endpoint, peer), datagram);
                 }
@@ -339,6 +348,15 @@ impl Worker {
         KeyBuf::new(name, qtype, job.question.qclass, job.question.dnssec_ok, job.question.checking_disabled)
     }
 
+    /// Whether one more question may be in flight.
+    fn may_ask_more(&self) -> bool {
+        let forwarding = self.settings.config.forwarding;
+        // Half of the ids are left for those that are asked again.
+        let ids = usize::from(forwarding.source_ports) * MOST_IDS / 2;
+        let most = self.settings.config.limits.in_flight * FETCHES_PER_JOB;
+        self.fetches.len() < most.min(ids).min(self.room.questions(Nanos::from(forwarding.timeout)))
+    }
+
     /// Lets a job wait for a question, which is asked if nobody has. Gives the job back, with a failure, if it cannot wait.
     fn wait_for(&mut self, mut job: Job, key: &KeyBuf) -> Option<Job> {
         if self.now.since(job.arrived) > PATIENCE {
@@ -348,8 +366,7 @@ impl Worker {
         }
         let limits = self.settings.config.limits;
         let in_flight = self.fetches.find(key.octets());
-        let no_room = self.jobs.len() >= limits.in_flight
-            || in_flight.is_none() && self.fetches.len() >= limits.in_flight * FETCHES_PER_JOB;
+        let no_room = self.jobs.len() >= limits.in_flight || in_flight.is_none() && !self.may_ask_more();
         if no_room {
             self.metrics().count(Count::Overload);
             if limits.overload == Overload::Drop && !job.client.is_tcp() {

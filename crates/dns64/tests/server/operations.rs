@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use dns64::server::{Activated, bind};
 use domain::base::iana::{Rcode, Rtype};
 
 use crate::harness::*;
@@ -170,10 +171,7 @@ fn sighup_takes_a_good_file_and_refuses_a_bad_one() {
 
 #[test]
 fn sigterm_answers_what_is_in_flight_and_ends() {
-    let upstream = Upstream::new(|q| {
-        let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
-        vec![Act::Wait(Duration::from_millis(300)), Act::Send(bytes.clone())]
-    });
+    let upstream = hesitant();
     let folder = tempfile::tempdir().unwrap();
     let mut daemon = Daemon::start(&file(folder.path(), upstream.address, "2001:db8:1::/96"));
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -182,6 +180,49 @@ fn sigterm_answers_what_is_in_flight_and_ends() {
     daemon.signal("TERM");
     assert_eq!(receive(&socket, SOON).unwrap().addresses(), [v6("2001:db8:1::c000:201")]);
     assert!(daemon.child.wait().unwrap().success());
+}
+
+/// An upstream that answers A after a moment.
+fn hesitant() -> Upstream {
+    Upstream::new(|q| {
+        let [Act::Send(bytes)] = &plain(q)[..] else { unreachable!("one act") };
+        vec![Act::Wait(Duration::from_millis(300)), Act::Send(bytes.clone())]
+    })
+}
+
+#[test]
+fn a_server_that_stops_answers_tcp_clients_and_lets_idle_ones_go() {
+    let upstream = hesitant();
+    let server = server(&[upstream.address], PREFIX);
+    let mut idle = TcpStream::connect(server.address).unwrap();
+    let mut asking = TcpStream::connect(server.address).unwrap();
+    write_tcp(&mut asking, &ask("www.test", Rtype::AAAA).bytes());
+    eventually("the query is in flight", || !upstream.asked().is_empty());
+    server.running.stop();
+    assert_eq!(Got::new(&read_tcp(&mut asking).unwrap()).addresses(), [mapped("192.0.2.1")]);
+    assert_eq!(idle.read(&mut [0; 1]).unwrap_or(0), 0);
+}
+
+#[test]
+fn what_a_server_that_stops_has_not_read_is_left_for_the_next_one() {
+    let upstream = hesitant();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (address, next) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
+    let activated = Activated { udp: vec![socket], tcp: Vec::new() };
+    let running = bind(settings(&[upstream.address], PREFIX), activated).unwrap().start().unwrap();
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(&ask("www.test", Rtype::AAAA).bytes(), address).unwrap();
+    eventually("the query is in flight", || !upstream.asked().is_empty());
+    let stopping = std::thread::spawn(|| running.stop());
+    // It has 0.3 s and more to go on.
+    std::thread::sleep(Duration::from_millis(150));
+    let late = ask("late.test", Rtype::AAAA).bytes();
+    client.send_to(&late, address).unwrap();
+    stopping.join().unwrap();
+    assert_eq!(receive(&client, SOON).unwrap().addresses(), [mapped("192.0.2.1")]);
+    let mut bytes = [0; 512];
+    let len = next.recv(&mut bytes).unwrap();
+    assert_eq!(bytes[..len], late);
 }
 
 fn run(args: &[&str]) -> Output {

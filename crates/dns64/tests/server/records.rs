@@ -35,6 +35,33 @@ fn item_19_the_additional_section_is_untouched() {
 }
 
 #[test]
+fn item_19_also_of_synthesized_answers_and_cut_before_these_are() {
+    let upstream = Upstream::new(|q| match q.qtype {
+        Rtype::A => {
+            let answer = (1..=12).fold(q.answer(), |answer, i| answer.a(&q.name, 60, &format!("192.0.2.{i}")));
+            let besides = if q.name == "many.test" { 20 } else { 2 };
+            let besides = (1..=besides).fold(answer, |reply, i| {
+                reply.additional_a(&format!("ns{i}.test"), 60, &format!("192.0.2.{}", 100 + i))
+            });
+            besides.soa("test", 60, 60).send()
+        }
+        _ => q.nodata(60, 60).send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let besides = |got: &Got| {
+        let counts = got.message.header_counts();
+        (counts.ancount(), counts.nscount(), counts.arcount())
+    };
+    let got = ask("few.test", Rtype::AAAA).over_tcp(&server);
+    assert_eq!((got.addresses()[11], besides(&got)), (mapped("192.0.2.12"), (12, 1, 2)), "RFC 6147 section 5.4");
+    let whole = ask("many.test", Rtype::AAAA).over_tcp(&server);
+    assert_eq!(besides(&whole), (12, 1, 20));
+    // 12 addresses in 512 octets, but nothing besides: that is no truncation (RFC 2181 section 9).
+    let short = ask("many.test", Rtype::AAAA).of(&server);
+    assert_eq!((besides(&short), short.message.header().tc()), ((12, 1, 0), false));
+}
+
+#[test]
 fn item_20_service_hints_are_untouched() {
     // HTTPS 1 . ipv4hint=192.0.2.1
     let data = vec![0, 1, 0, 0, 4, 0, 4, 192, 0, 2, 1];

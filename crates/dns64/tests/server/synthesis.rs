@@ -201,6 +201,17 @@ fn item_08_dnames() {
 }
 
 #[test]
+fn item_08_a_question_for_a_dname_below_another() {
+    let upstream = Upstream::new(|q| {
+        q.answer().dname("old.test", 100, "new.test").cname("www.old.test", 100, "www.new.test").send()
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let got = ask("www.old.test", Rtype::DNAME).of(&server);
+    assert_eq!(got.answers(), ["old.test 100 dname new.test", "www.old.test 100 cname www.new.test"]);
+    assert_eq!(got.rcode(), Rcode::NOERROR);
+}
+
+#[test]
 fn item_08_loops_and_endless_aliases_are_servfail() {
     let upstream = Upstream::new(|q| {
         let next = |n: u32| format!("n{}.test", n + 1);

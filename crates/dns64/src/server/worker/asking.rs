@@ -148,6 +148,10 @@ impl Worker {
         self.upstreams.server(at.server).failed(self.now, &error.to_string());
         for id in self.upstreams.server(at.server).waiting_on(at.socket) {
             let Some(fetch) = self.fetches.get(id) else { continue };
+            // That these were not answered is known, and counted, by now.
+            for attempt in fetch.attempts.iter_mut().filter(|a| (a.server, a.socket) == (at.server, at.socket)) {
+                attempt.expired = true;
+            }
             let route = &self.settings.routes[fetch.route].upstreams;
             if self.upstreams.has_another(route, &fetch.tried, self.now) {
                 self.attempt(id);
@@ -180,6 +184,7 @@ impl Worker {
         if let Some(attempt) = sent {
             let rtt = now.since(attempt.sent);
             server.answered(rtt, !matches!(code, rcode::NOERROR | rcode::NXDOMAIN));
+            self.room.answered(now);
             self.shared.metrics.worker(self.number).rtt(rtt);
         }
         let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);

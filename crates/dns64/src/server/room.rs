@@ -1,0 +1,72 @@
+//! How many questions may be in flight: as many as upstreams answer in time (item 42).
+//!
+//! More would wait in an upstream's queue until their time is over: it would work for nothing, and nobody would be served.
+
+use method::units::Nanos;
+
+/// Questions that may be in flight however slow the upstreams are, or have been taken for: what 5 000 answers a second need.
+const LEAST: u64 = 8_192;
+/// Of the time that a question may take, the share that it may spend in queues: 2 of 3.
+const SHARE: (u64, u64) = (2, 3);
+
+/// How fast upstreams have answered of late. While they pause it stays as it was: nothing speaks for less.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// Since when `answers` are counted.
+    since: Nanos,
+    answers: u64,
+    /// Answers per second, the most of late: an eighth of it is forgotten each second.
+    most: u64,
+}
+
+impl Room {
+    /// A question has been answered.
+    #[inline]
+    pub(super) fn answered(&mut self, now: Nanos) {
+        self.answers += 1;
+        let elapsed = now.since(self.since);
+        if elapsed >= Nanos::SECOND {
+            let rate = (self.answers as f64 / elapsed.as_secs_f64()) as u64;
+            let seconds = elapsed.as_secs_f64().min(1_000.0);
+            self.most = rate.max((self.most as f64 * 0.875_f64.powf(seconds)) as u64);
+            (self.since, self.answers) = (now, 0);
+        }
+    }
+
+    /// How many questions may be in flight, if each may take `timeout`.
+    #[inline]
+    pub(super) fn questions(&self, timeout: Nanos) -> usize {
+        let millis = timeout.0 / 1_000_000;
+        let in_time = self.most.max(self.answers).saturating_mul(millis * SHARE.0 / SHARE.1) / 1_000;
+        usize::try_from(in_time.max(LEAST)).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn item_42_as_many_questions_as_are_answered_in_time() {
+        let timeout = Nanos::from_millis(1_500);
+        let mut room = Room::default();
+        let mut now = Nanos::SECOND;
+        let mut answers = |room: &mut Room, seconds: u64, per_second: u64| {
+            for _ in 0..seconds * per_second {
+                now = now + Nanos(1_000_000_000 / per_second);
+                room.answered(now);
+            }
+        };
+        assert_eq!(room.questions(timeout), LEAST as usize);
+        answers(&mut room, 3, 50_000);
+        let fast = room.questions(timeout);
+        assert!((49_000..=50_000).contains(&fast), "{fast}: a second's worth");
+        // Slow: what was is forgotten in time.
+        answers(&mut room, 2, 10_000);
+        assert!((30_000..fast).contains(&room.questions(timeout)));
+        answers(&mut room, 30, 10_000);
+        assert!((9_900..=10_100).contains(&room.questions(timeout)));
+        answers(&mut room, 60, 100);
+        assert_eq!(room.questions(timeout), LEAST as usize);
+    }
+}
