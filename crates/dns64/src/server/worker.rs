@@ -348,7 +348,7 @@ impl Worker {
         KeyBuf::new(name, qtype, job.question.qclass, job.question.dnssec_ok, job.question.checking_disabled)
     }
 
-    /// Whether one more question may be in flight.
+    /// Whether the first question of one more query may be in flight.
     fn may_ask_more(&self) -> bool {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids are left for those that are asked again.
@@ -366,7 +366,9 @@ impl Worker {
         }
         let limits = self.settings.config.limits;
         let in_flight = self.fetches.find(key.octets());
-        let no_room = self.jobs.len() >= limits.in_flight || in_flight.is_none() && !self.may_ask_more();
+        let first = job.known.is_empty();
+        // A query for which something has been asked gets the rest as well: else that were for nothing.
+        let no_room = self.jobs.len() >= limits.in_flight || first && in_flight.is_none() && !self.may_ask_more();
         if no_room {
             self.metrics().count(Count::Overload);
             if limits.overload == Overload::Drop && !job.client.is_tcp() {
@@ -375,7 +377,6 @@ impl Worker {
             job.known = vec![Outcome::Failed(Failure::Overload)];
             return Some(job);
         }
-        let first = job.known.is_empty();
         let parallel = first && {
             let policy = self.settings.policy(job.client.ip());
             policy.parallel && job.question.may_translate(policy)
