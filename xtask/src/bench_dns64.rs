@@ -95,6 +95,11 @@ fn summary(values: impl Iterator<Item = f64>) -> Option<Summary> {
     Summary::of(&values.collect::<Vec<f64>>())
 }
 
+/// Of what was measured in every round, else nothing.
+fn summary_if_all(values: impl Iterator<Item = Option<f64>>) -> Option<Summary> {
+    Summary::of(&values.collect::<Option<Vec<f64>>>()?)
+}
+
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     summary(values).map_or(0.0, |summary| summary.median)
 }
@@ -115,16 +120,7 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     let mut ceiling = Vec::new();
     for _ in 0..ROUNDS {
-        all.retain_mut(|figures| match throughput(&lab, figures, &names) {
-            Ok(round) => {
-                figures.rounds.push(round);
-                true
-            }
-            Err(error) => {
-                println!("FAILED {}: {error:#}", figures.dut.name);
-                false
-            }
-        });
+        each(&mut all, |figures| throughput(&lab, figures, &names).map(|round| figures.rounds.push(round)));
         ceiling.push(without_lookup(&lab)?);
     }
     for figures in all.iter_mut().filter(|figures| figures.dut.for_memory) {
@@ -135,6 +131,17 @@ pub(crate) fn run() -> Result<ExitCode> {
     print_latency(&all);
     two_cores(&lab, &names)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Gives every server its turn; one that fails is heard of no more.
+fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) -> Result<()>) {
+    all.retain_mut(|figures| {
+        let measured = measure(figures);
+        if let Err(error) = &measured {
+            println!("FAILED {}: {error:#}", figures.dut.name);
+        }
+        measured.is_ok()
+    });
 }
 
 /// What dnsperf's closed loop sees of each server that is here: all-different names per second.
@@ -296,29 +303,20 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
 fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) {
     let common = all.iter().find(|f| f.dut.name == "Unbound").map_or(5_000, Figures::half_rate);
     for round in 0..LATENCY_ROUNDS {
-        all.retain_mut(|figures| match both_latencies(lab, figures, common, round % 2 == 1) {
-            Ok(p99_us) => {
-                figures.p99_us.push(p99_us);
-                true
-            }
-            Err(error) => {
-                println!("FAILED {}: {error:#}", figures.dut.name);
-                false
-            }
-        });
+        each(all, |figures| both_latencies(lab, figures, common, round % 2).map(|p99_us| figures.p99_us.push(p99_us)));
     }
 }
 
-/// At half of its own rate and at the `common` one; in turn the one and the other is first.
-fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, common_first: bool) -> Result<[Option<f64>; 2]> {
+/// At half of its own rate and at the `common` one, beginning with that of number `first`.
+fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -> Result<[Option<f64>; 2]> {
     let _server = start(lab, figures.dut, &figures.program)?;
-    let own = || latency(lab, figures.half_rate(), "14.0.0.0/8");
-    let at_common = || latency(lab, common, "15.0.0.0/8");
-    if common_first {
-        let second = at_common()?;
-        return Ok([own()?, second]);
+    let loads = [(figures.half_rate(), "14.0.0.0/8"), (common, "15.0.0.0/8")];
+    let mut p99_us = [None; 2];
+    for load in [first, 1 - first] {
+        let (rate, names) = loads[load];
+        p99_us[load] = latency(lab, rate, names)?;
     }
-    Ok([own()?, at_common()?])
+    Ok(p99_us)
 }
 
 /// p99 of the round-trip time in µs at a constant rate, if one in a thousand queries at the most has no valid reply. Queries may
@@ -385,8 +383,7 @@ fn print_latency(all: &[Figures<'_>]) {
     let loads = ["at half of its own rate", "at half of Unbound's"];
     for (i, load) in loads.iter().enumerate() {
         for f in all {
-            let p99_us: Option<Vec<f64>> = f.p99_us.iter().map(|p99| p99[i]).collect();
-            match p99_us.and_then(|p99_us| Summary::of(&p99_us)) {
+            match summary_if_all(f.p99_us.iter().map(|p99| p99[i])) {
                 Some(p99) => {
                     println!("{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}", f.dut.name, p99.median, p99.min, p99.max);
                 }
@@ -399,8 +396,7 @@ fn print_latency(all: &[Figures<'_>]) {
     println!("dns64d / Unbound in the same round (wanted 1 at the most):");
     for (i, load) in loads.iter().enumerate() {
         let rounds = ours.p99_us.iter().zip(&unbound.p99_us);
-        let ratios: Option<Vec<f64>> = rounds.map(|(ours, theirs)| Some(ours[i]? / theirs[i]?)).collect();
-        match ratios.and_then(|ratios| Summary::of(&ratios)) {
+        match summary_if_all(rounds.map(|(ours, theirs)| Some(ours[i]? / theirs[i]?))) {
             Some(ratio) => println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max),
             None => println!("  {load:<24} not in every round"),
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{AnswerBuilder, StaticCompressor};
+use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder, StaticCompressor};
 use domain::base::name::Name;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
@@ -233,7 +233,7 @@ impl Form {
                         _ => false,
                     };
                     if !hidden {
-                        push(&mut answer, record, last)?;
+                        answer.push(aged(record, last)).ok()?;
                     }
                 }
                 (last.answer.rcode(), last)
@@ -260,13 +260,9 @@ impl Form {
         };
         // RFC 6147 §5.4: of the answer to the last question.
         let mut authority = answer.authority();
-        for record in section(last, Section::Authority)? {
-            authority.push(aged(record, last)).ok()?;
-        }
+        push_section(&mut authority, last, Section::Authority)?;
         let mut additional = authority.additional();
-        for record in section(last, Section::Additional)? {
-            additional.push(aged(record, last)).ok()?;
-        }
+        push_section(&mut additional, last, Section::Additional)?;
         let start = out.len();
         out.extend(additional.finish().into_target());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
@@ -407,11 +403,11 @@ fn answered_or_skip(outcome: &Outcome) -> Option<&Kept> {
 
 /// Whether there is nothing but data of the name that was asked for.
 fn is_bare(outcome: &Outcome) -> bool {
-    let is_bare = |kept: &Kept| {
+    let has_only_data = |kept: &Kept| {
         let view = kept.answer.view();
-        !kept.answer.has_aliases() && view.nscount() == 0 && view.arcount() == 0
+        view.nscount() == 0 && view.arcount() == 0
     };
-    answered_or_skip(outcome).is_some_and(is_bare)
+    !has_aliases(outcome) && answered_or_skip(outcome).is_some_and(has_only_data)
 }
 
 fn has_aliases(outcome: &Outcome) -> bool {
@@ -437,8 +433,9 @@ fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
     readable(records.ok()?).ok()
 }
 
-fn push(answer: &mut AnswerBuilder<Compressed>, record: ReadRecord<'_>, kept: &Kept) -> Option<()> {
-    answer.push(aged(record, kept)).ok()
+/// All records of a section.
+fn push_section(builder: &mut impl RecordSectionBuilder<Compressed>, kept: &Kept, which: Section) -> Option<()> {
+    section(kept, which)?.into_iter().try_for_each(|record| builder.push(aged(record, kept)).ok())
 }
 
 fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
@@ -459,7 +456,7 @@ fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<(
             _ => false,
         };
         if is_alias {
-            push(answer, record, kept)?;
+            answer.push(aged(record, kept)).ok()?;
         }
     }
     Some(())

@@ -250,12 +250,11 @@ impl UpstreamMetrics {
         add(&self.asked, 1);
     }
 
-    /// Counts an answer over UDP, be it an error, that came after `rtt`. It is not down.
+    /// Counts an answer over UDP, be it an error, that came after `rtt`.
     #[inline]
     pub fn answered(&self, rtt: Nanos) {
         add(&self.answered, 1);
         add(&self.rtt_nanos, rtt.0);
-        self.set_down(false);
     }
 
     /// Counts that it did not answer in time, or could not be reached.

@@ -119,7 +119,6 @@ impl Upstreams {
         self.of_settings.clear();
         for server in &mut self.servers {
             server.ports = 0;
-            server.metrics.set_down(false);
         }
         for upstream in upstreams {
             let known = self.servers.iter().position(|server| server.address == upstream.address);
@@ -137,6 +136,7 @@ impl Upstreams {
             for at in server.ports..server.sockets.len() {
                 server.close_if_done(at);
             }
+            server.tell_metrics();
         }
     }
 
@@ -192,7 +192,7 @@ impl Upstreams {
             }
         }
         let health = &mut self.servers[chosen].health;
-        if health.failures >= FAILURES {
+        if health.is_down() {
             // It was down: one question finds out whether it is back, the others go elsewhere meanwhile.
             health.down_until = now + Nanos::SECOND;
             health.probed = true;
@@ -234,6 +234,11 @@ impl Socket {
 }
 
 impl Health {
+    /// Whether it is taken for dead.
+    fn is_down(&self) -> bool {
+        self.failures >= FAILURES
+    }
+
     /// The round-trip time by which it is chosen. One that was never asked is taken for fast, so that it is.
     fn speed(&self) -> Nanos {
         match self.smoothed {
@@ -426,12 +431,13 @@ impl Server {
             None => (rtt.0, rtt.0 / 2),
             Some((srtt, var)) => ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4),
         };
-        let Health { failures, told, mut told_back, .. } = self.health;
-        if failures >= FAILURES && !told_back {
+        let Health { told, mut told_back, .. } = self.health;
+        if self.health.is_down() && !told_back {
             tracing::info!("upstream {} answers again", self.address);
             told_back = true;
         }
         self.health = Health { smoothed: Some((Nanos(srtt), Nanos(var))), told, told_back, ..Health::default() };
+        self.tell_metrics();
     }
 
     /// It did not answer, or could not be reached.
@@ -439,8 +445,7 @@ impl Server {
         let health = &mut self.health;
         self.metrics.failed();
         health.failures = health.failures.saturating_add(1);
-        self.metrics.set_down(health.failures >= FAILURES);
-        if health.failures >= FAILURES && (health.down_until <= now || std::mem::take(&mut health.probed)) {
+        if health.is_down() && (health.down_until <= now || std::mem::take(&mut health.probed)) {
             if health.failures == FAILURES && health.told.is_none_or(|told| now.since(told) > TELL_AGAIN) {
                 (health.told, health.told_back) = (Some(now), false);
                 tracing::warn!("upstream {} is left alone for a while: {why}", self.address);
@@ -448,12 +453,19 @@ impl Server {
             health.backoff = Nanos((health.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));
             health.down_until = now + health.backoff;
         }
+        self.tell_metrics();
+    }
+
+    /// Shows whether it is taken for dead; one that is no longer in the configuration is not.
+    fn tell_metrics(&self) {
+        self.metrics.set_down(self.ports > 0 && self.health.is_down());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Cache;
     use rand::SeedableRng;
     use slab::Slab;
 
@@ -541,6 +553,30 @@ mod tests {
         }
         // Three to find out, then after 1, 2, 4, 8, 16 and 30 s (by chance a little later each).
         assert!((4..=10).contains(&probes), "{probes}");
+    }
+
+    #[test]
+    fn item_43_metrics_show_a_dead_server_as_long_as_it_is_configured() {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let metrics = Metrics::new(1);
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&[Upstream { address, weight: 1 }], 1, &metrics);
+        let shown = |down: u8| {
+            let text = metrics.to_text(&Arc::new(Cache::new(1)));
+            let line = format!("dns64d_upstream_server_down{{upstream=\"127.0.0.1:1\"}} {down}");
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        };
+        shown(0);
+        (0..FAILURES).for_each(|_| upstreams.server(0).failed(Nanos::SECOND, "silent"));
+        shown(1);
+        upstreams.configure(&[Upstream { address, weight: 2 }], 1, &metrics);
+        shown(1);
+        upstreams.configure(&[], 1, &metrics);
+        shown(0);
+        upstreams.configure(&[Upstream { address, weight: 1 }], 1, &metrics);
+        shown(1);
+        upstreams.server(0).answered(Nanos::from_millis(1), false);
+        shown(0);
     }
 
     #[test]

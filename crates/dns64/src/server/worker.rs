@@ -50,7 +50,7 @@ const INBOX: usize = FIRST_TOKEN - 1;
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
-/// Questions in flight for each client query that may wait: chains and parallel questions make more than one.
+/// No query begins while so many questions are in flight for each one that may wait: chains make more than one question of one.
 const FETCHES_PER_JOB: usize = 2;
 
 pub(super) struct Worker {
