@@ -416,7 +416,7 @@ pub struct UpstreamKeys {
     pub address: IpAddr,
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]
-    pub port: u16,
+    pub port: Spanned<u16>,
     /// Its share of the questions among upstreams of like speed; 1 to 1 000 000.
     #[serde(default = "one")]
     pub weight: Spanned<u32>,
@@ -425,8 +425,8 @@ pub struct UpstreamKeys {
     pub name: Option<String>,
 }
 
-fn dns_port() -> u16 {
-    53
+fn dns_port() -> Spanned<u16> {
+    Spanned::new(0..0, 53)
 }
 
 fn one() -> Spanned<u32> {
@@ -436,7 +436,8 @@ fn one() -> Spanned<u32> {
 impl UpstreamKeys {
     /// The upstream at `address`.
     pub fn new(address: SocketAddr) -> UpstreamKeys {
-        UpstreamKeys { address: address.ip(), port: address.port(), weight: one(), name: None }
+        let port = Spanned::new(0..0, address.port());
+        UpstreamKeys { address: address.ip(), port, weight: one(), name: None }
     }
 
     fn is_called(&self, name: &str) -> bool {

@@ -72,7 +72,7 @@ impl Settings {
             config
                 .upstreams
                 .iter()
-                .map(|u| Upstream { address: (u.address, u.port).into(), weight: *u.weight.get_ref() })
+                .map(|u| Upstream { address: (u.address, *u.port.get_ref()).into(), weight: *u.weight.get_ref() })
                 .collect()
         };
         if upstreams.is_empty() {
@@ -208,8 +208,8 @@ impl Checker<'_> {
                 let reason = format!("weight must be 1 to 1000000, not {weight}");
                 return Err(self.invalid(&upstream.weight, reason));
             }
-            if upstream.port == 0 {
-                return Err(self.at_key("port", "port must be 1 to 65535, not 0".into()));
+            if *upstream.port.get_ref() == 0 {
+                return Err(self.invalid(&upstream.port, "port must be 1 to 65535, not 0".into()));
             }
         }
         Ok(())
@@ -381,7 +381,7 @@ mod tests {
                 "weight",
                 6,
             ),
-            ("[[upstream]]\naddress = '192.0.2.2'\nport = 0\n", "port", 3),
+            ("[[upstream]]\naddress = '192.0.2.2'\nport = 53\n[[upstream]]\naddress = '::1'\nport = 0\n", "port", 6),
         ] {
             let error = refused(&format!("{text}{UPSTREAM}"));
             assert!(error.contains(what) && error.starts_with(&format!("test.toml:{line}:")), "{error}");

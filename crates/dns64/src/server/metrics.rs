@@ -51,6 +51,8 @@ pub enum Count {
     Overload,
     SocketDrops,
     SendRefused,
+    TcpRefusedAcl,
+    TcpRefusedLimit,
     CacheHit,
     CacheMiss,
     StaleServed,
@@ -100,6 +102,8 @@ const TABLE: [(&str, &str, &str); Count::Total as usize] = [
     ("denied", "reason", "overload"),
     ("queries_dropped_by_kernel", "", ""),
     ("replies_not_sent", "", ""),
+    ("tcp_connections_refused", "reason", "acl"),
+    ("tcp_connections_refused", "reason", "limit"),
     ("cache_lookups", "result", "hit"),
     ("cache_lookups", "result", "miss"),
     ("stale_answers", "", ""),
@@ -129,6 +133,7 @@ fn help(family: &str) -> &'static str {
             "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up"
         }
         "replies_not_sent" => "Replies that the kernel refused to send",
+        "tcp_connections_refused" => "TCP connections of clients that were closed at once, by reason",
         "cache_lookups" => "Questions looked up in the cache",
         "stale_answers" => "Answers served after their time because upstreams failed",
         "collapsed" => "Questions that waited for the same question already in flight",
@@ -144,7 +149,7 @@ fn help(family: &str) -> &'static str {
 /// Upper bounds of the RTT histogram's buckets, seconds.
 const RTT_BOUNDS: [f64; 12] = [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, f64::INFINITY];
 
-/// Counters of one worker: written by it alone, read by anybody.
+/// Counters of one worker, or of the thread for TCP: written by it alone, read by anybody.
 #[derive(Debug)]
 pub struct WorkerMetrics {
     counts: [AtomicU64; Count::Total as usize],
@@ -298,15 +303,16 @@ impl UpstreamSum {
 /// The counters of all workers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
+    /// Those of the thread for TCP are the last.
     workers: Arc<[WorkerMetrics]>,
     /// For each worker, in no order, the upstreams that it has been configured with since the process began.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
 impl Metrics {
-    /// Counters for so many workers.
+    /// Counters for so many workers, and for TCP.
     pub fn new(workers: usize) -> Metrics {
-        let workers = (0..workers).map(|_| WorkerMetrics::default()).collect();
+        let workers = (0..=workers).map(|_| WorkerMetrics::default()).collect();
         Metrics { workers, upstreams: Arc::default() }
     }
 
@@ -329,6 +335,11 @@ impl Metrics {
     /// Those of one worker.
     pub fn worker(&self, number: usize) -> &WorkerMetrics {
         &self.workers[number]
+    }
+
+    /// Those of the thread for TCP.
+    pub fn tcp(&self) -> &WorkerMetrics {
+        &self.workers[self.workers.len() - 1]
     }
 
     /// A counter, all workers together.
@@ -448,6 +459,7 @@ mod tests {
         metrics.worker(0).add(Count::UdpAaaa, 3);
         metrics.worker(1).count(Count::UdpAaaa);
         metrics.worker(1).count(Count::UpstreamMalformed);
+        metrics.tcp().count(Count::TcpRefusedAcl);
         metrics.worker(1).rtt(Nanos::from_millis(2));
         let [near, far] = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
         for address in [near, near, far] {
@@ -465,6 +477,8 @@ mod tests {
             "dns64d_queries_total{kind=\"udp_aaaa\"} 4",
             "dns64d_upstream_results_total{result=\"malformed\"} 1",
             "dns64d_replies_truncated_total 0",
+            "dns64d_tcp_connections_refused_total{reason=\"acl\"} 1",
+            "dns64d_tcp_connections_refused_total{reason=\"limit\"} 0",
             "dns64d_in_flight 0",
             "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2.0",
             "dns64d_upstream_server_answers_total{upstream=\"192.0.2.1:53\"} 2.0",

@@ -102,6 +102,9 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
+    /// There is no address.
+    #[error("nothing to serve: `listen` names no address, and systemd has passed no socket")]
+    NoAddress,
     /// A thread, or what it needs, could not be made.
     #[error("cannot start {what}: {source}")]
     Start {
@@ -137,7 +140,7 @@ pub struct Activated {
 /// Binds the addresses of the settings, or takes over sockets of systemd in their stead.
 ///
 /// # Errors
-/// If an address cannot be served.
+/// If an address cannot be served, or there is none.
 pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
     let threads = settings.config.threads;
     let mut bound = BoundServer {
@@ -155,6 +158,9 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         }
     } else {
         bound.adopt(activated)?;
+    }
+    if bound.addresses.is_empty() && bound.listeners.is_empty() {
+        return Err(ServerError::NoAddress);
     }
     if let Some(address) = bound.settings.config.metrics.listen {
         let at = |source| ServerError::Listen { address, transport: "HTTP", source };

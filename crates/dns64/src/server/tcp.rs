@@ -23,6 +23,7 @@ use wire::view::Message as View;
 
 use super::fetches::FetchId;
 use super::limiter::network;
+use super::metrics::Count;
 use super::{Message, Shared};
 use crate::config::LimitKeys;
 
@@ -150,15 +151,20 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>
         let limits = settings.config.limits;
         // Others are closed at once: better than a connection on which nothing happens.
         let ip = peer.ip().to_canonical();
-        let place = clients.enter(ip, limits.tcp_connections, limits.tcp_per_client);
-        if let Some(place) = place.filter(|_| settings.allows(ip)) {
-            let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-            spawn_local(async move {
-                // However it ends, the client knows as much as we do.
-                let _ = serve_connection(stream, ip, &shared, limits, stopping).await;
-                drop(place);
-            });
+        if !settings.allows(ip) {
+            shared.metrics.tcp().count(Count::TcpRefusedAcl);
+            continue;
         }
+        let Some(place) = clients.enter(ip, limits.tcp_connections, limits.tcp_per_client) else {
+            shared.metrics.tcp().count(Count::TcpRefusedLimit);
+            continue;
+        };
+        let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
+        spawn_local(async move {
+            // However it ends, the client knows as much as we do.
+            let _ = serve_connection(stream, ip, &shared, limits, stopping).await;
+            drop(place);
+        });
     }
 }
 

@@ -537,6 +537,26 @@ mod tests {
     }
 
     #[test]
+    fn like_servers_share_the_load_by_weight_and_slow_ones_are_only_explored() {
+        let upstream = |address: &str, weight| Upstream { address: address.parse().unwrap(), weight };
+        let all = [upstream("127.0.0.1:1", 1), upstream("127.0.0.1:2", 3), upstream("127.0.0.1:3", 1000)];
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&all, 1, &Metrics::new(1));
+        for (number, ms) in [(0, 1), (1, 15), (2, 100)] {
+            upstreams.server(number).answered(Nanos::from_millis(ms), false);
+        }
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut chosen = [0_u32; 3];
+        for _ in 0..64_000 {
+            chosen[upstreams.choose(&[0, 1, 2], &all, &[], Nanos::SECOND, &mut rng)] += 1;
+        }
+        let [light, heavy, slow] = chosen;
+        assert!((2.8..3.2).contains(&(f64::from(heavy) / f64::from(light))), "{chosen:?}");
+        // One in 64 goes by weight alone.
+        assert!((900..1100).contains(&slow), "{chosen:?}");
+    }
+
+    #[test]
     fn item_43_a_dead_server_is_probed_less_and_less_often() {
         let addresses = ["127.0.0.1:1", "127.0.0.1:2"].map(|a| Upstream { address: a.parse().unwrap(), weight: 1 });
         let mut upstreams = Upstreams::default();

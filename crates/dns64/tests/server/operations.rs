@@ -297,6 +297,18 @@ fn collect_keys(path: &str, value: &toml::Value, keys: &mut BTreeSet<String>) {
 }
 
 #[test]
+fn a_server_without_any_address_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "192.0.2.1:53".parse().unwrap(), "2001:db8:1::/96");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("'127.0.0.1:0'", "")).unwrap();
+    let output = run(&["--config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(4));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("`listen` names no address"), "{stderr}");
+}
+
+#[test]
 fn an_address_in_use_is_named() {
     let upstream = Upstream::new(|q| q.rcode(Rcode::REFUSED).send());
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,7 @@
 //! Items 37 to 43, and faults: dead upstreams, crowds, floods, malformed packets.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -156,6 +157,28 @@ fn item_42_strangers_are_refused() {
     let refused = ask("www.test", Rtype::AAAA).edns(1232).from("127.0.0.9").of(&server);
     assert_eq!((refused.rcode(), refused.ede()), (Rcode::REFUSED, Some(18)));
     assert_eq!(upstream.asked().len(), 2);
+}
+
+#[test]
+fn item_42_tcp_connections_of_strangers_and_of_too_many_are_closed_and_counted() {
+    let upstream = Upstream::new(plain);
+    let limits = format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n[limits]\ntcp-connections = 2\n");
+    let (few, strict) = (
+        server(&[upstream.address], &limits),
+        server(&[upstream.address], &format!("{PREFIX}[access]\nallow = ['127.0.0.9/32']\n")),
+    );
+    let closed = |server: &Server| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.read(&mut [0; 1]).unwrap_or(0) == 0
+    };
+    let refused = |server: &Server, count| server.running.metrics().total(count);
+    let open: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(few.address).unwrap()).collect();
+    assert!(closed(&few));
+    assert_eq!((refused(&few, Count::TcpRefusedLimit), refused(&few, Count::TcpRefusedAcl)), (1, 0));
+    drop(open);
+    assert!(closed(&strict));
+    assert_eq!((refused(&strict, Count::TcpRefusedLimit), refused(&strict, Count::TcpRefusedAcl)), (0, 1));
 }
 
 #[test]

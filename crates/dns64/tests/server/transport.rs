@@ -1,8 +1,9 @@
 //! Items 29 to 35 and 44.
 
 use std::collections::HashSet;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dns64::config::Settings;
 use dns64::server::{Activated, bind};
@@ -72,7 +73,6 @@ fn item_30_tcp_queries_may_be_pipelined_and_overtake_each_other() {
 
 #[test]
 fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
-    use std::io::{Read, Write};
     let upstream = many();
     let limits = format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-per-client = 3\n");
     let server = server(&[upstream.address], &limits);
@@ -88,6 +88,30 @@ fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "closed after tcp-idle");
     }
     assert_eq!(ask("1.test", Rtype::A).over_tcp(&server).rcode(), Rcode::NOERROR, "there is room again");
+}
+
+#[test]
+fn item_30_a_tcp_client_that_never_reads_is_let_go() {
+    let upstream = many();
+    let server = server(&[upstream.address], &format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-pipeline = 10\n"));
+    let mut deaf = TcpStream::connect(server.address).unwrap();
+    deaf.set_write_timeout(Some(SOON)).unwrap();
+    // Asks until both sides' buffers are full of replies and then of queries: whoever has no place for a reply is not listened
+    // to either, and nothing of it grows in the server.
+    let query = ask("120.test", Rtype::AAAA).bytes();
+    let (give_up, mut asked) = (Instant::now() + SOON * 4, 0_u64);
+    let refused = loop {
+        assert!(Instant::now() < give_up, "still there after {asked} queries");
+        let mut framed = (query.len() as u16).to_be_bytes().to_vec();
+        framed.extend(&query);
+        match deaf.write_all(&framed) {
+            Ok(()) => asked += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{refused}");
+    assert_eq!(ask("1.test", Rtype::A).over_tcp(&server).rcode(), Rcode::NOERROR, "others are served");
+    eventually("nothing of it is left", || server.running.metrics().in_flight() == 0);
 }
 
 #[test]
