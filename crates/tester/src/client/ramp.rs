@@ -42,7 +42,7 @@ pub struct RampPlan {
 pub struct Bucket {
     /// The middle of the interval, from the start.
     pub time: f64,
-    /// Its width; the last one may be narrower than the others.
+    /// Its width; the last one may be narrower than the others, or up to a tenth wider.
     pub width: f64,
     /// Queries that were to be sent.
     pub target_qps: f64,
