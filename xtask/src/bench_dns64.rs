@@ -12,7 +12,7 @@ use method::stats::Summary;
 
 use crate::bench::{LIMIT, Lab};
 use crate::packages::install;
-use crate::process::{Server, find, memory, output};
+use crate::process::{CpuTime, Server, find, memory, output};
 use crate::servers::unbound_config;
 
 /// The DUT's and AuthDNS's addresses in the lab.
@@ -118,17 +118,21 @@ pub(crate) fn run() -> Result<ExitCode> {
             None => println!("SKIPPED {}: {} not found", dut.name, dut.program),
         }
     }
-    let mut ceiling = Vec::new();
+    let (mut ceiling, mut stolen) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
+        let before = CpuTime::now()?;
         each(&mut all, |figures| throughput(&lab, figures, &names).map(|round| figures.rounds.push(round)));
         ceiling.push(without_lookup(&lab)?);
+        stolen.push(CpuTime::now()?.stolen_since(before));
     }
     for figures in all.iter_mut().filter(|figures| figures.dut.for_memory) {
         figures.mebibytes = Some(million_names(&lab, figures, &names)?);
     }
     print_throughput(&all, &ceiling);
-    latencies(&lab, &mut all);
+    print_stolen(&stolen);
+    let stolen = latencies(&lab, &mut all)?;
     print_latency(&all);
+    print_stolen(&stolen);
     two_cores(&lab, &names)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -300,11 +304,25 @@ fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Loa
     Ok(Load { rate, cpu })
 }
 
-fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) {
+/// Says what the host took in each round, if it was anything.
+fn print_stolen(percent: &[f64]) {
+    let Some(spread) = Summary::of(percent).filter(|spread| spread.max >= 1.0) else { return };
+    println!(
+        "The host took {:.0} to {:.0} % of this machine's CPU time, round by round: the figures are worse by that",
+        spread.min, spread.max
+    );
+}
+
+/// Measures all in turn; returns what the host took in each round.
+fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let common = all.iter().find(|f| f.dut.name == "Unbound").map_or(5_000, Figures::half_rate);
+    let mut stolen = Vec::new();
     for round in 0..LATENCY_ROUNDS {
+        let before = CpuTime::now()?;
         each(all, |figures| both_latencies(lab, figures, common, round % 2).map(|p99_us| figures.p99_us.push(p99_us)));
+        stolen.push(CpuTime::now()?.stolen_since(before));
     }
+    Ok(stolen)
 }
 
 /// At half of its own rate and at the `common` one, beginning with that of number `first`.

@@ -23,7 +23,7 @@ use clap::Args;
 use net::affinity::{allowed_cpus, pin_to};
 use serde_json::Value;
 
-use crate::process::{self, Server, free_port, memory, output};
+use crate::process::{self, CpuTime, Server, free_port, memory, output};
 
 /// Malformed datagrams, and clients that go away, per second.
 const MALFORMED: u64 = 2_000;
@@ -146,6 +146,9 @@ impl Soak {
             last.timeouts - first.timeouts,
             last.overload - first.overload
         );
+        let stolen = samples.windows(2).map(|pair| pair[1].cpu.stolen_since(pair[0].cpu)).fold(0.0, f64::max);
+        let all = last.cpu.stolen_since(first.cpu);
+        println!("the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second");
         let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
         let last = last.memory;
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
@@ -178,9 +181,10 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
     serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
 }
 
-/// dns64d at one moment: its memory in MiB, and what its metrics say.
+/// dns64d at one moment: its memory in MiB, and what its metrics say; and this machine's CPU time.
 struct Sample {
     memory: f64,
+    cpu: CpuTime,
     asked: u64,
     timeouts: u64,
     overload: u64,
@@ -201,13 +205,15 @@ fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
             let [before, now] = [&samples[samples.len() - TELL - 1], &samples[samples.len() - 1]];
             let between = TELL as u64;
             eprintln!(
-                "{:4} s: {:6} questions/s, {:6}/s not answered in time, {:5} queries waiting, {:5}/s turned away, {:.1} MiB",
+                "{:4} s: {:6} questions/s, {:6}/s not answered in time, {:5} queries waiting, {:5}/s turned away, \
+                 {:.1} MiB, {:2.0} % of the CPUs taken by the host",
                 samples.len(),
                 (now.asked - before.asked) / between,
                 (now.timeouts - before.timeouts) / between,
                 now.in_flight,
                 (now.overload - before.overload) / between,
-                now.memory
+                now.memory,
+                now.cpu.stolen_since(before.cpu)
             );
         }
         seconds += 1;
@@ -228,6 +234,7 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
     };
     Ok(Sample {
         memory: memory(pid)?,
+        cpu: CpuTime::now()?,
         asked: value("dns64d_upstream_queries_total{transport=\"udp\"}")?,
         timeouts: value("dns64d_upstream_results_total{result=\"timeout\"}")?,
         overload: value("dns64d_denied_total{reason=\"overload\"}")?,
