@@ -34,10 +34,20 @@ pub struct SearchRange {
 pub struct Found {
     /// The highest rate that *passed* (not the last one tried); `None` if already the lowest rate failed.
     pub highest: Option<Qps>,
+    /// The lowest rate above it that *failed*; `None` if none did. A rate that the tester could not measure has not failed.
+    #[serde(default)]
+    pub failed: Option<Qps>,
     /// The DUT may do more: the range's end passed, or the tester could not measure the rates above.
     pub lower_bound: bool,
     /// The lowest rate that the tester could not measure, if there was one.
     pub unmeasurable: Option<Qps>,
+}
+
+impl Found {
+    /// Whether it says nothing about the DUT: the tester could not even measure the lowest rate.
+    pub fn says_nothing(&self) -> bool {
+        self.highest.is_none() && self.failed.is_none()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +65,8 @@ pub struct Search {
     state: State,
     retries: u32,
     unmeasurable: Option<Qps>,
+    /// The lowest rate that failed so far.
+    failed: Option<Qps>,
 }
 
 impl Search {
@@ -64,12 +76,12 @@ impl Search {
     /// If `min > max`: the command line refuses that first.
     pub fn new(range: SearchRange) -> Search {
         assert!(range.min <= range.max, "the caller checks min ≤ max");
-        Search { range, state: State::TryMin, retries: 0, unmeasurable: None }
+        Search { range, state: State::TryMin, retries: 0, unmeasurable: None, failed: None }
     }
 
     /// A search of which it is known already that `passed` passes and `failed` fails (none: the range's end is open).
     pub fn between(range: SearchRange, passed: Qps, failed: Option<Qps>) -> Search {
-        let mut search = Search::new(range);
+        let mut search = Search { failed, ..Search::new(range) };
         search.state = match failed {
             Some(failed) => search.narrowed(passed, failed),
             None if passed >= range.max => State::Done { highest: Some(passed), open_end: true },
@@ -108,6 +120,10 @@ impl Search {
             }
             self.unmeasurable = Some(rate);
         }
+        if verdict == Verdict::Failed {
+            // A search only ever goes below what failed.
+            self.failed = Some(rate);
+        }
         self.retries = 0;
         let passed = verdict == Verdict::Passed;
         self.state = match self.state {
@@ -128,7 +144,7 @@ impl Search {
         // Only a rate just above the result that could not be measured leaves the result open; one higher up was
         // overtaken by a real failure below it.
         let blocked = self.unmeasurable.filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));
-        Some(Found { highest, lower_bound: open_end || blocked.is_some(), unmeasurable: blocked })
+        Some(Found { highest, failed: self.failed, lower_bound: open_end || blocked.is_some(), unmeasurable: blocked })
     }
 
     fn narrowed(&self, passed: Qps, failed: Qps) -> State {
@@ -168,7 +184,10 @@ mod tests {
     #[test]
     fn sixteen_or_seventeen_steps_over_seed_003s_range() {
         let (found, tried) = run(range(1, 131_072, 1), capacity(65_535));
-        assert_eq!(found, Found { highest: Some(Qps(65_535)), lower_bound: false, unmeasurable: None });
+        assert_eq!(
+            found,
+            Found { highest: Some(Qps(65_535)), failed: Some(Qps(65_536)), lower_bound: false, unmeasurable: None }
+        );
         assert!((18..=19).contains(&tried.len()), "both ends and 17 halvings: {}", tried.len());
     }
 
@@ -212,17 +231,26 @@ mod tests {
             }
             capacity(600)(rate)
         });
-        assert_eq!(found, Found { highest: Some(Qps(600)), lower_bound: false, unmeasurable: None });
+        assert_eq!(
+            found,
+            Found { highest: Some(Qps(600)), failed: Some(Qps(601)), lower_bound: false, unmeasurable: None }
+        );
 
         let (found, tried) =
             run(range(1, 1000, 1), |rate| if rate.0 > 400 { Verdict::Invalid } else { Verdict::Passed });
-        assert_eq!(found, Found { highest: Some(Qps(400)), lower_bound: true, unmeasurable: Some(Qps(401)) });
+        assert_eq!(
+            found,
+            Found { highest: Some(Qps(400)), failed: None, lower_bound: true, unmeasurable: Some(Qps(401)) }
+        );
         assert_eq!(tried.iter().filter(|r| r.0 == 1000).count(), 3, "two retries");
 
         // The tester cannot do 1000, but the DUT's limit is far below that.
         let (found, _) =
             run(range(1, 1000, 1), |rate| if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) });
-        assert_eq!(found, Found { highest: Some(Qps(300)), lower_bound: false, unmeasurable: None });
+        assert_eq!(
+            found,
+            Found { highest: Some(Qps(300)), failed: Some(Qps(301)), lower_bound: false, unmeasurable: None }
+        );
     }
 
     proptest! {

@@ -1,0 +1,205 @@
+//! Whether the DUT was asked what the plan wanted: AuthDNS's counters held against the trial's AAAA share and cached share.
+//!
+//! ```text
+//! Measurer: `valid` replies, `preloaded` names ─┐
+//!                                               ├─► Real: α, β, questions per query ─► Deviation, if further than 2 points off
+//! AuthDNS: questions, repeated ones apart ──────┘
+//! ```
+//!
+//! A name that is asked for again within the trial's timeout is a *retry* of the DUT's; one that is asked for later was not in
+//! its cache, since the Measurer repeats cached names no sooner than 1.5 timeouts after their first query.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Share;
+
+/// How far the real share may be from the one that was asked for, as a fraction.
+pub const TOLERANCE: f64 = 0.02;
+
+/// What AuthDNS was asked during a trial, the names that were resolved before it included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// AAAA questions.
+    pub aaaa: u64,
+    /// A questions.
+    pub a: u64,
+    /// Questions of other types.
+    pub other: u64,
+    /// AAAA questions for names that had an AAAA record.
+    pub aaaa_present: u64,
+    /// AAAA questions that repeat one of less than the trial's timeout ago.
+    pub aaaa_retries: u64,
+    /// A questions that repeat one of less than the trial's timeout ago.
+    pub a_retries: u64,
+}
+
+/// What the Measurer asked of the DUT in a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Valid replies.
+    pub valid: u64,
+    /// Names that were resolved before the trial so that its cached queries find them.
+    pub preloaded: u64,
+    /// Share of names with an AAAA record (α).
+    pub aaaa: Share,
+    /// Share of queries for cached names (β).
+    pub cached: Share,
+}
+
+/// What a trial really was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Real {
+    /// Share of the names asked for that had an AAAA record; absent where none was asked for.
+    pub aaaa_share: Option<f64>,
+    /// Share of valid replies for which AuthDNS was asked no AAAA question. Negative where the DUT asked for more names than
+    /// it answered.
+    pub cached_share: f64,
+    /// A and AAAA questions for each valid reply, retries included.
+    pub questions_per_query: f64,
+    /// Retries for each question that is none.
+    pub retries_per_question: f64,
+}
+
+/// In which way a trial was not the one that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deviation {
+    /// The share of names with an AAAA record (α).
+    AaaaShare {
+        /// As asked for, a fraction.
+        wanted: f64,
+        /// As found, a fraction.
+        real: f64,
+    },
+    /// The share of queries that were answered from the cache (β).
+    CachedShare {
+        /// As asked for, a fraction.
+        wanted: f64,
+        /// As found, a fraction.
+        real: f64,
+    },
+}
+
+impl std::fmt::Display for Deviation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let percent = |share: &f64| format!("{:.1} %", share * 100.0);
+        match self {
+            Deviation::AaaaShare { wanted, real } => write!(
+                f,
+                "{} of the names that AuthDNS was asked for had an AAAA record, not {} as the trial wanted",
+                percent(real),
+                percent(wanted)
+            ),
+            Deviation::CachedShare { wanted, real } => write!(
+                f,
+                "the DUT answered {} of the queries from its cache, not {} as the trial wanted",
+                percent(real),
+                percent(wanted)
+            ),
+        }
+    }
+}
+
+impl Asked {
+    /// The sums over two trials.
+    pub fn plus(&self, other: &Asked) -> Asked {
+        Asked {
+            aaaa: self.aaaa + other.aaaa,
+            a: self.a + other.a,
+            other: self.other + other.other,
+            aaaa_present: self.aaaa_present + other.aaaa_present,
+            aaaa_retries: self.aaaa_retries + other.aaaa_retries,
+            a_retries: self.a_retries + other.a_retries,
+        }
+    }
+
+    /// What the trial really was; `None` where there was no valid reply.
+    pub fn real(&self, wanted: &Wanted) -> Option<Real> {
+        if wanted.valid == 0 {
+            return None;
+        }
+        let valid = wanted.valid as f64;
+        let first = self.aaaa.saturating_sub(self.aaaa_retries) as f64;
+        let first_a = self.a.saturating_sub(self.a_retries) as f64;
+        let misses = first - wanted.preloaded as f64;
+        // What was resolved before the trial took A questions and retries in the same proportion.
+        let of_trial = if first > 0.0 { (misses / first).max(0.0) } else { 1.0 };
+        Some(Real {
+            aaaa_share: (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64),
+            cached_share: 1.0 - misses / valid,
+            questions_per_query: (self.aaaa + self.a) as f64 * of_trial / valid,
+            retries_per_question: (self.aaaa_retries + self.a_retries) as f64 / (first + first_a).max(1.0),
+        })
+    }
+
+    /// In which way a trial that passed was not the one that was asked for. Trials that failed are not judged: a DUT that
+    /// sheds load asks less.
+    pub fn deviation(&self, wanted: &Wanted) -> Option<Deviation> {
+        let real = self.real(wanted)?;
+        let off = |real: f64, wanted: f64| (real - wanted).abs() > TOLERANCE;
+        let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached.fraction());
+        if off(real.cached_share, cached) {
+            return Some(Deviation::CachedShare { wanted: cached, real: real.cached_share });
+        }
+        let share = real.aaaa_share.filter(|&share| off(share, aaaa))?;
+        Some(Deviation::AaaaShare { wanted: aaaa, real: share })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(cached: u8) -> Wanted {
+        Wanted { valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached: Share::percent(cached) }
+    }
+
+    #[test]
+    fn two_questions_per_new_name_are_the_worst_case() {
+        let asked = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
+        let real = asked.real(&wanted(0)).unwrap();
+        assert_eq!((real.cached_share, real.questions_per_query, real.aaaa_share), (0.0, 2.0, Some(0.0)));
+        assert_eq!(asked.deviation(&wanted(0)), None);
+    }
+
+    #[test]
+    fn a_dut_that_asks_everything_twice_is_no_other_trial() {
+        let asked = Asked { aaaa: 20_000, a: 20_000, aaaa_retries: 10_000, a_retries: 10_000, ..Asked::default() };
+        let real = asked.real(&wanted(0)).unwrap();
+        assert_eq!((real.cached_share, real.questions_per_query, real.retries_per_question), (0.0, 4.0, 1.0));
+        assert_eq!(asked.deviation(&wanted(0)), None);
+    }
+
+    #[test]
+    fn caching_what_is_new_and_not_caching_what_is_not_deviate() {
+        let half = Asked { aaaa: 5_000, a: 5_000, ..Asked::default() };
+        assert_eq!(half.deviation(&wanted(0)), Some(Deviation::CachedShare { wanted: 0.0, real: 0.5 }));
+        let none = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
+        assert_eq!(none.deviation(&wanted(60)), Some(Deviation::CachedShare { wanted: 0.6, real: 0.0 }));
+        let right = Asked { aaaa: 4_100, a: 4_100, ..Asked::default() };
+        assert_eq!(right.deviation(&wanted(60)), None);
+    }
+
+    #[test]
+    fn names_resolved_before_the_trial_are_not_of_it() {
+        let asked = Asked { aaaa: 1_000, a: 1_000, ..Asked::default() };
+        let all = Wanted { preloaded: 1_000, ..wanted(100) };
+        assert_eq!(asked.deviation(&all), None);
+        assert_eq!(asked.real(&all).unwrap().questions_per_query, 0.0);
+    }
+
+    #[test]
+    fn another_aaaa_share_at_authdns_deviates() {
+        let asked = Asked { aaaa: 10_000, a: 5_000, aaaa_present: 5_000, ..Asked::default() };
+        assert_eq!(asked.deviation(&wanted(0)), Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 }));
+        assert_eq!(asked.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
+        // A DUT that asks for both types at once is none of that.
+        let both = Asked { a: 10_000, ..asked };
+        assert_eq!(both.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
+    }
+
+    #[test]
+    fn without_a_valid_reply_nothing_is_judged() {
+        assert_eq!(Asked::default().deviation(&Wanted { valid: 0, ..wanted(0) }), None);
+    }
+}
