@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use method::narrow::Length;
 use method::units::Qps;
 use serde::{Deserialize, Serialize};
-use tester::authdns::counters::QueryCounters;
+use tester::measurer::burst::SendCost;
 use tester::measurer::result::TrialResult;
 
 use crate::environment::Environment;
@@ -44,6 +44,8 @@ pub enum Entry {
         /// What `check` finds there.
         environment: Environment,
     },
+    /// What sending costs on the tester's host, by which the bursts of all trials are chosen.
+    SendCost(SendCost),
     /// A trial is about to begin.
     Started(Step),
     /// A trial has ended.
@@ -80,8 +82,9 @@ pub struct Measured {
     pub step: Step,
     /// What the Measurer found.
     pub trial: TrialResult,
-    /// What AuthDNS was asked meanwhile; absent if what plays it does not count.
-    pub upstream: Option<QueryCounters>,
+    /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dut_end: Option<DutEnd>,
     /// CPU use.
     pub cpu: Cpu,
     /// Page allocations of all NUMA nodes during the trial, where the kernel counts them.
@@ -91,6 +94,32 @@ pub struct Measured {
     /// Its records, as a path below the run folder, if the plan wants them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<PathBuf>,
+}
+
+impl Measured {
+    /// Whether its point can have no number, because the DUT was not asked what the point is about.
+    pub fn voids_its_point(&self) -> bool {
+        self.step.length == Length::Full && self.trial.deviation.is_some()
+    }
+}
+
+/// How a DUT ended in a trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DutEnd {
+    /// Its process ended, in this way.
+    Died(String),
+    /// It runs and answers nothing, also some seconds after the trial.
+    Hung,
+}
+
+impl std::fmt::Display for DutEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DutEnd::Died(how) => write!(f, "the DUT ended with {how}"),
+            DutEnd::Hung => write!(f, "the DUT hangs"),
+        }
+    }
 }
 
 /// CPU use during a trial, in cores.

@@ -14,6 +14,7 @@
 
 pub mod archive;
 pub mod authority;
+pub mod contradictions;
 pub mod dut;
 pub mod environment;
 #[cfg(test)]
@@ -30,4 +31,5 @@ pub mod runner;
 pub mod search;
 pub mod search_plan;
 pub mod site;
+pub mod wording;
 pub mod world;

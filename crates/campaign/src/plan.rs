@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
+use method::precision::default_timeout;
 use method::selftest::MIN_DELTA;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
+use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::NameRange;
 
@@ -183,9 +186,9 @@ pub struct Trial {
     /// How long each sends; RFC 8219 §9.2: at least 60 s.
     #[serde(with = "humantime_serde")]
     pub duration: Duration,
-    /// RFC 8219 §9.2: at most 1 s.
-    #[serde(with = "humantime_serde")]
-    pub timeout: Duration,
+    /// RFC 8219 §9.2: at most 1 s. None: 1 s, and below 20 s of duration a twentieth of it.
+    #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
     /// Between trials.
     #[serde(with = "humantime_serde")]
     pub pause: Duration,
@@ -195,14 +198,17 @@ pub struct Trial {
     pub threads: u16,
     /// UDP source ports.
     pub source_ports: u16,
-    /// How far from its time a query may leave so that it can leave together with others.
-    #[serde(with = "humantime_serde")]
-    pub max_burst: Duration,
+    /// How far from its time a query may leave so that it can leave together with others; `auto` leaves two thirds of a CPU
+    /// that others need.
+    pub max_burst: Burst,
     /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule.
     pub window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this.
     #[serde(with = "humantime_serde")]
     pub lateness_limit: Duration,
+    /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand.
+    #[serde(with = "humantime_serde")]
+    pub auth_limit: Duration,
     /// Keep records of every query of every trial; none: the results only.
     pub records: Option<Records>,
 }
@@ -211,20 +217,26 @@ impl Default for Trial {
     fn default() -> Trial {
         Trial {
             duration: Duration::from_secs(60),
-            timeout: Duration::from_secs(1),
+            timeout: None,
             pause: Duration::from_secs(10),
             prefix: "64:ff9b::/96".parse().expect("a constant"),
             threads: 1,
             source_ports: tester::measurer::plan::DEFAULT_SOURCE_PORTS,
-            max_burst: Duration::from_micros(50),
+            max_burst: Burst::Auto,
             window_limit: PacingLimits::default().window_100ms_pct,
             lateness_limit: Duration::from_nanos(PacingLimits::default().lateness_p999.0),
+            auth_limit: DEFAULT_AUTH_LIMIT.into(),
             records: None,
         }
     }
 }
 
 impl Trial {
+    /// The timeout of trials that send for `duration`, in effect.
+    pub fn timeout(&self, duration: Duration) -> Duration {
+        self.timeout.unwrap_or_else(|| default_timeout(duration.into()).into())
+    }
+
     /// Limits of the pacing audit.
     pub fn pacing_limits(&self) -> PacingLimits {
         let lateness_p999 = self.lateness_limit.into();
@@ -445,7 +457,10 @@ impl Plan {
         if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(|ssh| ssh.tester.is_some()) {
             return Err("[trial] records: only with the tester on this host, for they are not copied over ssh".into());
         }
-        if self.trial.duration.is_zero() || self.trial.timeout.is_zero() || self.trial.threads == 0 {
+        if self.trial.duration.is_zero()
+            || self.trial.timeout.is_some_and(|timeout| timeout.is_zero())
+            || self.trial.threads == 0
+        {
             return Err("[trial]: duration, timeout and threads must be more than nothing".into());
         }
         if let Some(ratio) = self.measure.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0)) {

@@ -109,9 +109,7 @@ impl Plan {
         all.extend(m.cached_shares.iter().map(|&cached| Conditions { cached, ..worst.clone() }));
         if m.table {
             for &aaaa in &m.aaaa_shares {
-                // With everything cached the AAAA share does not matter (methodology.md).
-                let cached = m.cached_shares.iter().filter(|&&cached| cached != Share::ONE);
-                all.extend(cached.map(|&cached| Conditions { aaaa, cached, ..worst.clone() }));
+                all.extend(m.cached_shares.iter().map(|&cached| Conditions { aaaa, cached, ..worst.clone() }));
             }
         }
         let mut points: Vec<Point> = Vec::new();
@@ -144,7 +142,7 @@ impl Plan {
 
     /// Trials of a point, at the most, and how long they take if none is repeated.
     pub fn effort(&self, point: &Point) -> (u32, Duration) {
-        let each = |length: Duration| length + self.trial.timeout + self.trial.pause;
+        let each = |length: Duration| length + self.trial.timeout(length) + self.trial.pause;
         let steps = |min: Qps, max: Qps, resolution: Qps| ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;
         match point {
             Point::SelfTest => {
@@ -183,9 +181,9 @@ mod tests {
         let plan = Plan::load(Path::new("paper")).unwrap();
         let points = plan.points();
         let of = |dut: &str| points.iter().filter(|p| p.dut() == Some(dut)).count();
-        // 5 core counts, 2 ratios, 5 α, 5 β, 5 · 4 combinations, 4 loads.
-        assert_eq!(of("Unbound"), 5 + 2 + 5 + 5 + 20 + 4);
-        assert_eq!(points.len(), 1 + 4 * 41);
+        // 5 core counts, 2 ratios, 5 α, 5 β, 5 · 5 combinations, 4 loads.
+        assert_eq!(of("Unbound"), 5 + 2 + 5 + 5 + 25 + 4);
+        assert_eq!(points.len(), 1 + 4 * 46);
         assert_eq!(points[1], Point::Search(Conditions::worst_case("BIND", 1)));
         let names: std::collections::BTreeSet<_> = points.iter().map(ToString::to_string).collect();
         assert_eq!(names.len(), points.len());

@@ -2,19 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use method::compliance::{Fact, Facts, Proof};
+use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::narrow::{Length, NarrowedSearch};
+use method::precision::{Figures, overstatement};
 use method::search::{Found, SearchRange};
 use method::selftest::allowed_rate;
 use method::stats::Summary;
-use method::units::{Nanos, Qps, Share};
+use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
+use tester::measurer::plan::TrialPlan;
 
-use crate::archive::{Entry, Measured};
+use crate::archive::{DutEnd, Entry, Measured};
+use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
-use crate::search_plan::COMPLIANT_REPEATS;
+use crate::wording::{Shortfall, lower_bound_reasons};
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,8 +40,12 @@ pub struct Results {
     pub duts: Vec<DutResult>,
     /// The tester's own health over all trials.
     pub health: Health,
-    /// Points in which the campaign is not as RFC 8219 §9.2 wants it.
+    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were.
     pub noncompliance: Vec<String>,
+    /// What contradicts itself in the results.
+    pub contradictions: Vec<Contradiction>,
+    /// When the first trial began and the last one ended: seconds since 1970-01-01 UTC; absent without a trial.
+    pub period_unix_s: Option<(f64, f64)>,
     /// Servers that died, hung or could not be started.
     pub mishaps: Vec<Mishap>,
 }
@@ -79,21 +88,23 @@ pub struct DutResult {
 pub struct PointResult {
     /// Under which conditions.
     pub conditions: Conditions,
-    /// Median, percentiles, dispersion, queries per second.
-    pub summary: Summary,
+    /// Median, percentiles, dispersion and interval, queries per second; nothing of a point that is void.
+    pub figures: Figures,
+    /// By how much short trials may overstate; the interval is widened by it.
+    pub overstatement: f64,
     /// Each search's result.
     pub found: Vec<Found>,
+    /// By how much the lowest rate that failed failed, search by search; absent where none failed.
+    pub failed_by: Vec<Option<Shortfall>>,
     /// Whether all repetitions are done.
     pub complete: bool,
+    /// Why there can be no number: the DUT was not asked what the point is about.
+    pub void: Option<Deviation>,
     /// Why the DUT may do more.
     pub lower_bound_reasons: Vec<String>,
-    /// Upstream queries per test query in trials that passed at full length.
-    pub upstream_per_query: Option<f64>,
-    /// Share of names that really had AAAA records, by what the DUT asked for: of the names that it asked AAAA records of,
-    /// those for which it asked no A record.
-    pub real_aaaa: Option<f64>,
-    /// Share of queries that were really answered from the cache.
-    pub real_cached: Option<f64>,
+    /// What the trials that passed at full length really were; absent if what plays AuthDNS does not count, and then nothing
+    /// proves that new names were not answered from a cache.
+    pub real: Option<Real>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
 }
@@ -111,23 +122,40 @@ pub struct Trials {
     pub saved: usize,
 }
 
-/// What was found at a share of the maximum.
+/// What was found at a share of the maximum. Trials that the tester spoiled are no part of any number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadResult {
     /// The share.
     pub share: Share,
     /// The rate.
     pub rate: Qps,
+    /// Trials that count.
+    pub trials: usize,
+    /// Trials that the tester spoiled.
+    pub spoiled: usize,
+    /// Whether all trials that count passed; absent if none counts.
+    pub passed: Option<bool>,
+    /// How the DUT ended in these trials. If it did, there is no figure of CPU use or latency.
+    pub ended: Vec<DutEnd>,
+    /// Why there can be no number: the DUT was not asked what the point is about.
+    pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, trial by trial summarized.
     pub cpu: Option<Summary>,
-    /// Queries per second for each core that is used (CPRDP).
-    pub cprdp: Option<f64>,
+    /// Valid replies per second for each core that is used (CPRDP), trial by trial summarized.
+    pub cprdp: Option<Summary>,
     /// CPU use second by second of the first trial: the transient.
     pub cpu_by_second: Vec<f64>,
-    /// Median, 99th and 99.9th percentile of the round-trip time in µs, each the median over the trials.
+    /// Median, 99th and 99.9th percentile of the round-trip time of valid replies in µs, each the median over the trials.
     pub rtt_us: Option<[f64; 3]>,
-    /// Share of valid replies in all trials.
-    pub valid: f64,
+    /// Share of valid replies in all trials that count; absent if none does.
+    pub valid: Option<f64>,
+}
+
+impl LoadResult {
+    /// Whether its figures are of a DUT that answered all that it was asked.
+    pub fn is_sound(&self) -> bool {
+        self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
+    }
 }
 
 /// The tester's health.
@@ -187,6 +215,9 @@ fn found(plan: &Plan, entries: &[Entry], point: &Point) -> Vec<Found> {
         let mut search = NarrowedSearch::new(range, probes);
         while search.next().is_some() {
             let Some(measured) = done.next() else { return results };
+            if measured.voids_its_point() {
+                return results;
+            }
             search.report(measured.trial.verdict);
         }
         results.extend(search.result());
@@ -194,13 +225,24 @@ fn found(plan: &Plan, entries: &[Entry], point: &Point) -> Vec<Found> {
     results
 }
 
-fn rates(found: &[Found]) -> Vec<f64> {
-    found.iter().map(|f| f.highest.map_or(0.0, |rate| rate.0 as f64)).collect()
+/// By how much trials of a plan may overstate.
+fn overstated(plan: &Plan) -> f64 {
+    let duration = plan.trial.duration;
+    overstatement(duration.into(), plan.trial.timeout(duration).into())
 }
 
-/// The median of a point's searches, as far as they are done.
+/// Why a point can have no number, if that is so.
+fn void(entries: &[Entry], point: &Point) -> Option<Deviation> {
+    measured(entries, point).find(|m| m.voids_its_point())?.trial.deviation
+}
+
+/// The median of a point's searches, as far as they are done; `None` where none passed anywhere, or the point is void.
 pub fn median(plan: &Plan, entries: &[Entry], point: &Point) -> Option<f64> {
-    Summary::of(&rates(&found(plan, entries, point))).map(|summary| summary.median)
+    if void(entries, point).is_some() {
+        return None;
+    }
+    let figures = Figures::of(&found(plan, entries, point), 1.0);
+    figures.median.filter(|_| figures.has_rate())
 }
 
 /// Up to which rate the self-test vouches for the tester at a point; `None` without a complete self-test.
@@ -243,12 +285,16 @@ impl Results {
                 SelfTestResult {
                     passed,
                     allows: passed.map(|p| allowed_rate(p, Share::ZERO, Share::ZERO, test.delta)),
-                    summary: Summary::of(&rates(&found)),
+                    summary: Summary::of(
+                        &found.iter().filter_map(|f| f.highest).map(|rate| rate.0 as f64).collect::<Vec<_>>(),
+                    ),
                 }
             }),
+            contradictions: contradictions(&duts, |point| self_test_allows(plan, entries, point)),
+            period_unix_s: period(entries),
             duts,
             health: health(entries),
-            noncompliance: noncompliance(plan),
+            noncompliance: noncompliance(plan, entries),
             mishaps: mishaps.collect(),
             plan: plan.clone(),
             environment: environment.clone(),
@@ -256,16 +302,45 @@ impl Results {
     }
 }
 
-/// Whether all that the plan wants of a point is in the journal.
+/// When the first trial began and the last one ended, by the wall clock.
+fn period(entries: &[Entry]) -> Option<(f64, f64)> {
+    let trials =
+        || entries.iter().filter_map(|entry| if let Entry::Finished(m) = entry { Some(&m.trial) } else { None });
+    let begun = trials().map(|t| t.started_unix_s).reduce(f64::min)?;
+    let ended = trials().map(|t| t.started_unix_s + t.duration_s + t.timeout_s).reduce(f64::max)?;
+    Some((begun, ended))
+}
+
+/// Whether all that the plan wants of a point is in the journal. A point that can have no number is complete when that is known.
 pub fn is_complete(plan: &Plan, entries: &[Entry], point: &Point) -> bool {
+    if void(entries, point).is_some() {
+        return true;
+    }
     match point {
         Point::SelfTest => {
             found(plan, entries, point).len() == plan.self_test.as_ref().map_or(0, |t| t.repeat as usize)
         }
         Point::Search(_) => found(plan, entries, point).len() == plan.search.repeat as usize,
         Point::Load { .. } => {
-            measured(entries, point).count() == plan.measure.loads.as_ref().map_or(0, |l| l.repeat as usize)
+            let repeat = plan.measure.loads.as_ref().map_or(0, |loads| loads.repeat);
+            (0..repeat).all(|repeat| {
+                let of_it = || measured(entries, point).filter(|m| m.step.repeat == repeat);
+                let tries = plan.search.invalid_retries as usize + 1;
+                of_it().any(|m| m.trial.verdict != Verdict::Invalid) || of_it().count() >= tries
+            })
         }
+    }
+}
+
+/// Whether the campaign has a result for a point: a number, or that the lowest rate failed.
+pub fn has_result(plan: &Plan, entries: &[Entry], point: &Point) -> bool {
+    if !is_complete(plan, entries, point) || void(entries, point).is_some() {
+        return false;
+    }
+    match point {
+        Point::SelfTest => found(plan, entries, point).iter().all(|f| f.highest.is_some()),
+        Point::Search(_) => Figures::of(&found(plan, entries, point), 1.0).n > 0,
+        Point::Load { .. } => measured(entries, point).any(|m| m.trial.verdict != Verdict::Invalid),
     }
 }
 
@@ -289,53 +364,60 @@ fn dut_result(plan: &Plan, entries: &[Entry], name: &str, points: &[Point]) -> D
 
 fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointResult> {
     let Point::Search(conditions) = point else { return None };
-    let found = found(plan, entries, point);
-    let summary = Summary::of(&rates(&found))?;
-    let passed: Vec<&Measured> = measured(entries, point)
-        .filter(|m| m.trial.verdict == Verdict::Passed && m.step.length == Length::Full)
-        .collect();
-    let asked = |m: &Measured| m.upstream.unwrap_or_default();
-    let total = |value: &dyn Fn(&Measured) -> u64| passed.iter().map(|m| value(m)).sum::<u64>() as f64;
-    let (aaaa, a) = (total(&|m| asked(m).aaaa), total(&|m| asked(m).a));
-    let (sent, preloaded) = (total(&|m| m.trial.counts.sent), total(&preloaded));
-    // Only what our AuthDNS counted can be compared.
-    let some = sent > 0.0 && passed.iter().all(|m| m.upstream.is_some());
-    // What was resolved before the trials took A questions in the same proportion.
-    let per_query = ((aaaa - preloaded) * (1.0 + a / aaaa.max(1.0)) / sent.max(1.0)).max(0.0);
-    let mut reasons = Vec::new();
-    let open = found.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
-    if open > 0 {
-        reasons.push(format!("{open} of {} searches passed at the highest rate of the plan", found.len()));
-    }
-    let blocked = found.iter().filter(|f| f.unmeasurable.is_some()).count();
-    if blocked > 0 {
-        reasons.push(format!(
-            "in {blocked} of {} searches the tester could not measure the next higher rate",
-            found.len()
-        ));
-    }
-    if let Some(allowed) = self_test_allows(plan, entries, point)
-        && summary.median > allowed.0 as f64
-    {
-        reasons.push(format!("the self-test vouches for the tester up to {allowed} queries/s only"));
-    }
+    measured(entries, point).next()?;
+    let void = void(entries, point);
+    let found = if void.is_some() { Vec::new() } else { found(plan, entries, point) };
+    let overstatement = overstated(plan);
+    let figures = Figures::of(&found, overstatement);
+    let max = plan.dut(&conditions.dut).map_or(plan.search.max, |dut| plan.range(dut).1);
     Some(PointResult {
         conditions: conditions.clone(),
-        complete: found.len() == plan.search.repeat as usize,
-        summary,
+        complete: void.is_some() || found.len() == plan.search.repeat as usize,
+        failed_by: shortfalls(entries, point, &found),
+        lower_bound_reasons: lower_bound_reasons(&found, &figures, max, self_test_allows(plan, entries, point)),
+        figures,
+        overstatement,
         found,
-        lower_bound_reasons: reasons,
-        upstream_per_query: some.then_some(per_query),
-        real_aaaa: (aaaa > 0.0 && some).then(|| (1.0 - a / aaaa).clamp(0.0, 1.0)),
-        real_cached: some.then(|| (1.0 - (aaaa - preloaded) / sent).clamp(0.0, 1.0)),
+        void,
+        real: real(entries, point),
         trials: count(measured(entries, point)),
     })
 }
 
-/// Names that were resolved before a trial so that its cached queries find them.
-fn preloaded(m: &Measured) -> u64 {
-    let fresh = m.trial.counts.sent - m.trial.cached_share.count_below(m.trial.counts.sent);
-    m.trial.names.count.saturating_sub(fresh)
+/// By how much the lowest rate that failed failed, search by search: by its full trial, or else by its probe.
+fn shortfalls(entries: &[Entry], point: &Point, found: &[Found]) -> Vec<Option<Shortfall>> {
+    let of = |(repeat, found): (usize, &Found)| {
+        let at = |m: &&Measured| {
+            let is_of = m.step.repeat as usize == repeat && Some(m.step.rate) == found.failed;
+            is_of && m.trial.verdict == Verdict::Failed
+        };
+        let failed: Vec<&Measured> = measured(entries, point).filter(at).collect();
+        let full = failed.iter().find(|m| m.step.length == Length::Full);
+        full.or(failed.first()).map(|m| Shortfall::of(&m.trial))
+    };
+    found.iter().enumerate().map(of).collect()
+}
+
+/// What the trials of a point that passed at full length, or were found not to be what was wanted, really were together.
+fn real(entries: &[Entry], point: &Point) -> Option<Real> {
+    let judged = |m: &&Measured| {
+        let passed = m.trial.verdict == Verdict::Passed || m.trial.deviation.is_some();
+        passed && m.step.length == Length::Full
+    };
+    let mut sum: Option<(Asked, Wanted)> = None;
+    for m in measured(entries, point).filter(judged) {
+        // Only what our AuthDNS counted can be compared.
+        let (asked, wanted) = (m.trial.auth.as_ref()?.asked, m.trial.wanted());
+        sum = Some(match sum {
+            None => (asked, wanted),
+            Some((a, w)) => {
+                let (valid, preloaded) = (w.valid + wanted.valid, w.preloaded + wanted.preloaded);
+                (a.plus(&asked), Wanted { valid, preloaded, ..w })
+            }
+        });
+    }
+    let (asked, wanted) = sum?;
+    asked.real(&wanted)
 }
 
 /// Sums over points: which probe spared which trial is known within a point only.
@@ -383,34 +465,43 @@ fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
 fn load_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<LoadResult> {
     let (Point::Load { share, .. }, Some(loads)) = (point, &plan.measure.loads) else { return None };
     let all: Vec<&Measured> = measured(entries, point).collect();
-    let first = all.first()?;
-    let skip = loads.transient.as_secs_f64().ceil() as usize;
-    let means: Vec<f64> = all
-        .iter()
-        .filter_map(|m| {
-            // The last second may be partly after the trial.
-            let length = loads.duration.as_secs() as usize;
-            let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;
-            (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
-        })
-        .collect();
-    let cpu = Summary::of(&means);
+    let rate = all.first()?.step.rate;
+    let counted: Vec<&Measured> = all.iter().copied().filter(|m| m.trial.verdict != Verdict::Invalid).collect();
+    let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
+    let void = void(entries, point);
+    // A DUT that ended used CPU for what nobody got.
+    let figured: &[&Measured] = if ended.is_empty() && void.is_none() { &counted } else { &[] };
+    let steady = |m: &Measured| steady_cpu(m, loads.transient.as_secs_f64(), loads.duration.as_secs_f64());
+    let cpu: Vec<f64> = figured.iter().filter_map(|m| steady(m)).collect();
+    let cprdp = figured.iter().filter_map(|m| steady(m).filter(|&cpu| cpu > 0.0).map(|cpu| m.trial.throughput / cpu));
     let percentile = |get: fn(&tester::measurer::result::Rtt) -> f64| {
-        let values: Vec<f64> = all.iter().filter_map(|m| m.trial.rtt_us.as_ref().map(get)).collect();
+        let values: Vec<f64> = figured.iter().filter_map(|m| m.trial.rtt_us.as_ref().map(get)).collect();
         Summary::of(&values).map(|summary| summary.median)
     };
     let rtt = percentile(|r| r.p50).zip(percentile(|r| r.p99)).zip(percentile(|r| r.p999));
     let (valid, sent) =
-        all.iter().fold((0, 0), |(valid, sent), m| (valid + m.trial.counts.valid, sent + m.trial.counts.sent));
+        counted.iter().fold((0, 0), |(valid, sent), m| (valid + m.trial.counts.valid, sent + m.trial.counts.sent));
     Some(LoadResult {
         share: *share,
-        rate: first.step.rate,
-        cprdp: cpu.filter(|cpu| cpu.median > 0.0).map(|cpu| first.step.rate.0 as f64 / cpu.median),
-        cpu,
-        cpu_by_second: first.cpu.dut.clone(),
+        rate,
+        trials: counted.len(),
+        spoiled: all.len() - counted.len(),
+        passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.trial.verdict == Verdict::Passed)),
+        void,
+        cpu: Summary::of(&cpu),
+        cprdp: Summary::of(&cprdp.collect::<Vec<_>>()),
+        cpu_by_second: figured.first().map(|m| m.cpu.dut.clone()).unwrap_or_default(),
         rtt_us: rtt.map(|((p50, p99), p999)| [p50, p99, p999]),
-        valid: valid as f64 / (sent as f64).max(1.0),
+        valid: (sent > 0).then(|| valid as f64 / sent as f64),
+        ended,
     })
+}
+
+/// The mean CPU use of a trial after its transient; the last second may be partly after the trial.
+fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
+    let (skip, length) = (transient.ceil() as usize, duration as usize);
+    let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;
+    (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
 }
 
 fn health(entries: &[Entry]) -> Health {
@@ -455,29 +546,57 @@ fn without_numbers(reason: &str) -> String {
     reason.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn noncompliance(plan: &Plan) -> Vec<String> {
-    let mut points = Vec::new();
-    if plan.trial.duration.as_secs() < 60 {
-        points.push(format!("trials last {} s, not at least 60 s", plan.trial.duration.as_secs_f64()));
-    }
-    if Nanos::from(plan.trial.timeout) > Nanos::SECOND {
-        points.push(format!("the timeout is {} s, more than 1 s", plan.trial.timeout.as_secs_f64()));
-    }
-    if plan.search.repeat < COMPLIANT_REPEATS {
-        points.push(format!("{} searches of each point, not at least {COMPLIANT_REPEATS}", plan.search.repeat));
-    }
-    if plan.search.resolution > Qps(1) {
-        points.push(format!("the resolution is {} queries/s, not 1", plan.search.resolution));
-    }
-    points.extend(plan.trial.pacing_limits().noncompliance());
-    match &plan.self_test {
-        None => points.push("there is no self-test".into()),
-        Some(test) if test.delta < method::selftest::MIN_DELTA => {
-            points.push(format!("the self-test's reserve is {}, less than 0.1", test.delta));
+/// In which points the campaign is not compliant, by the facts of its own trials: of full length, in searches, with every reply
+/// demanded (other acceptance ratios are labelled where they are shown).
+fn noncompliance(plan: &Plan, entries: &[Entry]) -> Vec<String> {
+    let mut points: Vec<String> = Vec::new();
+    let mut add = |facts: &Facts| {
+        for point in facts.noncompliance() {
+            if !points.contains(&point) {
+                points.push(point);
+            }
         }
-        Some(_) => {}
+    };
+    let (repeats, resolution) = (Some(plan.search.repeat), Some(plan.search.resolution));
+    let mut seen = false;
+    for entry in entries {
+        let Entry::Finished(m) = entry else { continue };
+        let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
+        if is_full && m.trial.facts.accept.0 >= 1.0 {
+            seen = true;
+            add(&Facts { repeats, resolution, proof: proof(plan, entries, m), ..m.trial.facts });
+        }
+    }
+    if !seen {
+        add(&Facts { repeats, resolution, ..planned_facts(plan) });
     }
     points
+}
+
+/// What is known of the trials before there is one.
+fn planned_facts(plan: &Plan) -> Facts {
+    let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
+    trial.duration = plan.trial.duration.into();
+    trial.timeout = plan.trial.timeout(plan.trial.duration).into();
+    trial.limits = plan.trial.pacing_limits();
+    trial.prefixes = vec![plan.trial.prefix];
+    Facts { auth_limit: Some(plan.trial.auth_limit.into()), ..trial.facts(Fact::NotKnown) }
+}
+
+/// What vouches for the tester in a trial: a self-test whose trials were sent in the same way, with AuthDNS held to its limit.
+fn proof(plan: &Plan, entries: &[Entry], m: &Measured) -> Proof {
+    let Some(test) = &plan.self_test else { return Proof::None };
+    let delta = test.delta;
+    let mut trials = measured(entries, &Point::SelfTest).peekable();
+    if trials.peek().is_none() || found(plan, entries, &Point::SelfTest).iter().any(|f| f.highest.is_none()) {
+        return Proof::None;
+    }
+    let same = |t: &Measured| {
+        t.trial.settings == m.trial.settings
+            && t.trial.sending.priority == m.trial.sending.priority
+            && t.trial.auth.is_some()
+    };
+    if trials.all(same) { Proof::SelfTest { delta } } else { Proof::OtherSettings { delta } }
 }
 
 #[cfg(test)]

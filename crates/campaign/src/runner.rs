@@ -12,25 +12,29 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use method::compliance::Fact;
 use method::narrow::{Length, NarrowedSearch};
 use method::search::SearchRange;
+use method::selftest::{MIN_DELTA, factor};
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Verdict};
-use tester::authdns::counters::QueryCounters;
-use tester::measurer::plan::TrialPlan;
+use tester::authdns::part::AuthPart;
+use tester::measurer::burst::{Burst, SendCost};
+use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
-use crate::archive::{Archive, ArchiveError, Cpu, Entry, Measured, Numa, Step};
+use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Numa, Step};
 use crate::authority;
-use crate::host::{HostError, Running};
+use crate::host::{HostError, Machine, Running};
 use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
 use crate::results;
 use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
 use crate::world::{World, WorldError};
 
-/// How often a trial is repeated because the DUT died or hung in it; then its result stands.
+/// How often a trial of a search is repeated because the DUT died or hung in it; then its result stands. A trial at a load is
+/// not: that the DUT ends there is what was found.
 const DEATHS: u32 = 2;
 /// How long a DUT may take to answer again after a trial that was too much for it; then it hangs.
 const COMES_BACK: Duration = Duration::from_secs(5);
@@ -44,10 +48,10 @@ const SLACK: Nanos = Nanos::from_millis(200);
 const LOOK: Duration = Duration::from_millis(100);
 /// So much is written to see whether there is room.
 const PROBE: usize = 16 << 10;
+/// How long the measurement of what sending costs may take.
+const SEND_COST: Duration = Duration::from_secs(20);
 /// A trial's result is not longer than this.
 const RESULT: u64 = 1 << 20;
-/// Below this share of the expected AAAA queries at AuthDNS, a DUT has answered new names without asking.
-const ASKED: f64 = 0.999;
 /// From this share of its cores on, AuthDNS may be what limited the DUT.
 const BUSY: f64 = 0.9;
 
@@ -70,6 +74,9 @@ pub enum CampaignError {
     /// AuthDNS does not run.
     #[error("{0}")]
     Auth(String),
+    /// The tester's host does not say what sending costs there.
+    #[error("cannot measure what sending costs on the tester's host: {0}")]
+    Tester(String),
     /// `dns64bench measure` refused.
     #[error("the trial at {rate} queries/s could not be carried out: {why}")]
     Trial {
@@ -123,6 +130,7 @@ pub fn run(
     let world = World::make(plan, &archive)?;
     let mut run = Run { plan, world, archive, entries: done, watcher, missing: Vec::new() };
     run.note_hosts()?;
+    run.note_send_cost()?;
     for point in plan.points() {
         if point.dut().is_some_and(|dut| run.missing.iter().any(|m| m == dut)) {
             continue;
@@ -211,6 +219,39 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume.
+    fn note_send_cost(&mut self) -> Result<(), CampaignError> {
+        if self.send_cost().is_some() || self.plan.trial.max_burst != Burst::Auto {
+            return Ok(());
+        }
+        let machine = &self.world.tester;
+        let mut words = vec!["send-cost".to_owned()];
+        if let Some(cpu) = self.plan.cpus.tester.first() {
+            words.extend(["--cpu".into(), cpu.to_string()]);
+        }
+        let (worked, printed) = machine.run(&machine.ours(&words), SEND_COST)?;
+        let cost = serde_json::from_str(&printed).ok().filter(|_| worked);
+        let cost = cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))?;
+        self.append(Entry::SendCost(cost))
+    }
+
+    fn send_cost(&self) -> Option<SendCost> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::SendCost(cost) => Some(*cost),
+            _ => None,
+        })
+    }
+
+    /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
+    fn shares_tester_cpus(&self) -> bool {
+        let World { tester, dut, auth, .. } = &self.world;
+        let is_here = |other: &Machine| tester.greeting().boot_id == other.greeting().boot_id;
+        let cpus = &self.plan.cpus;
+        let placed = self.plan.measure.placements.iter().map(|p| &p.cpus);
+        let duts = placed.chain([&cpus.dut]).any(|its| overlap(&cpus.tester, its));
+        is_here(dut) && duts || is_here(auth) && overlap(&cpus.tester, &cpus.auth)
+    }
+
     fn self_test(&mut self, point: &Point) -> Result<(), CampaignError> {
         let Some(test) = self.plan.self_test.clone() else { return Ok(()) };
         let range = SearchRange { min: test.min, max: test.max, resolution: test.resolution, invalid_retries: 3 };
@@ -224,11 +265,15 @@ impl Run<'_> {
             let mut site = None;
             while let Some((rate, length)) = search.next() {
                 let step = Step { point: point.clone(), repeat, rate, length };
-                let verdict = match done.pop_front_if(|m| m.step == step) {
-                    Some(measured) => measured.trial.verdict,
+                let measured = match done.pop_front_if(|m| m.step == step) {
+                    Some(measured) => measured,
                     None => self.measure(&mut site, step, search.bracket())?,
                 };
-                search.report(verdict);
+                if measured.voids_its_point() {
+                    // The DUT was not asked what the point is about; more trials would not change that.
+                    return Ok(());
+                }
+                search.report(measured.trial.verdict);
             }
         }
         Ok(())
@@ -246,8 +291,18 @@ impl Run<'_> {
         let mut site = None;
         for repeat in 0..loads.repeat {
             let step = Step { point: point.clone(), repeat, rate, length: Length::Full };
-            if done.pop_front_if(|m| m.step == step).is_none() {
-                self.measure(&mut site, step, (None, None))?;
+            // What the tester spoiled is tried again as in a search, and is never part of a number.
+            for _ in 0..=self.plan.search.invalid_retries {
+                let measured = match done.pop_front_if(|m| m.step == step) {
+                    Some(measured) => measured,
+                    None => self.measure(&mut site, step.clone(), (None, None))?,
+                };
+                if measured.voids_its_point() {
+                    return Ok(());
+                }
+                if measured.trial.verdict != Verdict::Invalid {
+                    break;
+                }
             }
         }
         Ok(())
@@ -268,8 +323,9 @@ impl Run<'_> {
         site: &mut Option<Site>,
         step: Step,
         bracket: (Option<Qps>, Option<Qps>),
-    ) -> Result<Verdict, CampaignError> {
-        for death in 0..=DEATHS {
+    ) -> Result<Measured, CampaignError> {
+        let deaths = if matches!(step.point, Point::Load { .. }) { 0 } else { DEATHS };
+        for death in 0..=deaths {
             if self.watcher.is_interrupted() {
                 return Err(CampaignError::Interrupted);
             }
@@ -284,9 +340,9 @@ impl Run<'_> {
             ready.next_name += used;
             let records = self.records_file()?;
             plan.records = records.as_ref().map(|file| self.world.tester.place(file));
-            let before = ready.auth.queries()?;
+            let before = ready.auth.counters()?;
             let numa_before = self.world.dut.numa()?;
-            let (trial, cpu) = match self.trial(ready, &plan, death == DEATHS)? {
+            let (mut trial, cpu) = match self.trial(ready, &plan, death == deaths)? {
                 Seen::Ended(trial, cpu) => (*trial, cpu),
                 Seen::Died(how) => {
                     let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
@@ -295,30 +351,34 @@ impl Run<'_> {
                     continue;
                 }
             };
-            let hangs = ready.dut.is_some() && trial.counts.lost > 0 && !self.comes_back(ready, &step.point)?;
-            if hangs && death < DEATHS {
+            // Before others ask it anything.
+            let after = ready.auth.counters()?;
+            let dut_end = if trial.counts.lost > 0 { self.dut_end(ready, &step.point)? } else { None };
+            if let Some(end) = &dut_end {
                 let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
+                // The next trial is to find a living one.
                 *site = None;
-                self.mishap(&step.point, &format!("at {} queries/s: it hangs", step.rate), log)?;
-                continue;
+                self.mishap(&step.point, &format!("at {} queries/s: {end}", step.rate), log)?;
+                if death < deaths {
+                    continue;
+                }
             }
-            let upstream = before.zip(ready.auth.queries()?).map(|(before, after)| difference(before, after));
+            if let Some((before, after)) = before.zip(after) {
+                let part = AuthPart::between(&before, &after, plan.timeout);
+                trial.weigh_auth(part, plan.auth_limit, plan.subject);
+            }
             let numa = numa_before
                 .zip(self.world.dut.numa()?)
                 .map(|(a, b)| Numa { hit: b.hit.saturating_sub(a.hit), miss: b.miss.saturating_sub(a.miss) });
-            if hangs {
-                // Its result stands; the next trial is to find a living one.
-                *site = None;
-            }
+            trial.set_facts(self.facts_of(&trial));
             // There are none of a trial that could not begin, or whose disk did not keep up.
             let records = records.filter(|file| self.archive.has(file));
-            let mut measured = Measured { step, trial, upstream, cpu, numa, warnings: Vec::new(), records };
-            self.cross_check(&mut measured);
+            let mut measured = Measured { step, trial, dut_end, cpu, numa, warnings: Vec::new(), records };
+            self.warn(&mut measured);
             self.watcher.ended(&measured);
-            let verdict = measured.trial.verdict;
-            self.append(Entry::Finished(Box::new(measured)))?;
+            self.append(Entry::Finished(Box::new(measured.clone())))?;
             thread::sleep(self.plan.trial.pause);
-            return Ok(verdict);
+            return Ok(measured);
         }
         unreachable!("the last turn takes the trial as it is")
     }
@@ -356,20 +416,44 @@ impl Run<'_> {
         }
     }
 
-    /// Holds a trial against what AuthDNS saw, and the tester's own load against its limits.
-    fn cross_check(&self, measured: &mut Measured) {
-        let Measured { step, trial, upstream, cpu, warnings, .. } = measured;
-        if let (Point::Search(conditions), Some(upstream)) = (&step.point, upstream)
-            && conditions.cached == Share::ZERO
-            && trial.verdict == Verdict::Passed
-            && (upstream.aaaa as f64) < trial.counts.valid as f64 * ASKED
-        {
-            trial.verdict = Verdict::Invalid;
-            trial.reasons.push(format!(
-                "AuthDNS was asked for {} AAAA records in {} valid replies: not all names were new to the DUT",
-                upstream.aaaa, trial.counts.valid
-            ));
+    /// How the DUT ended, if it did not survive a trial.
+    fn dut_end(&self, site: &Site, point: &Point) -> Result<Option<DutEnd>, CampaignError> {
+        let Some(dut) = &site.dut else { return Ok(None) };
+        if let Some(how) = dut.ended()? {
+            return Ok(Some(DutEnd::Died(how)));
         }
+        Ok(if self.comes_back(site, point)? { None } else { Some(DutEnd::Hung) })
+    }
+
+    /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
+    fn facts_of(&self, trial: &TrialResult) -> method::compliance::Facts {
+        let World { tester, dut, auth, .. } = &self.world;
+        let shares_host = |other: &Machine| match (&tester.greeting().boot_id, &other.greeting().boot_id) {
+            (a, b) if a.is_empty() || b.is_empty() => Fact::NotKnown,
+            (a, b) if a == b => Fact::Yes,
+            _ => Fact::No,
+        };
+        let cpus = &self.plan.cpus;
+        let shares_cpus = |other: Fact, its: &[usize]| match other {
+            Fact::Yes if overlap(&cpus.tester, its) => Fact::Yes,
+            Fact::Yes => Fact::No,
+            other => other,
+        };
+        let (with_dut, with_auth) = (shares_host(dut), shares_host(auth));
+        let worst = |a: Fact, b: Fact| match (a, b) {
+            (Fact::Yes, _) | (_, Fact::Yes) => Fact::Yes,
+            (Fact::NotKnown, _) | (_, Fact::NotKnown) => Fact::NotKnown,
+            (a, _) => a,
+        };
+        let mut facts = trial.facts;
+        facts.shares_host = worst(with_dut, with_auth);
+        facts.shares_cpus = worst(shares_cpus(with_dut, &cpus.dut), shares_cpus(with_auth, &cpus.auth));
+        facts
+    }
+
+    /// Warns of the tester's own load.
+    fn warn(&self, measured: &mut Measured) {
+        let Measured { step, cpu, warnings, .. } = measured;
         let cores = self.plan.cpus.auth.len();
         if cores > 0 && cpu.auth > BUSY * cores as f64 {
             warnings.push(format!("AuthDNS used {:.2} of its {cores} cores", cpu.auth));
@@ -392,21 +476,24 @@ impl Run<'_> {
         };
         let probe = self.plan.search.probe.filter(|_| step.length == Length::Probe);
         plan.duration = Nanos::from(probe.unwrap_or(full));
-        plan.timeout = t.timeout.into();
+        plan.timeout = t.timeout(full).into();
         plan.names = self.names().0;
         plan.first_name = first_name;
         plan.prefixes = vec![t.prefix];
         plan.threads = t.threads;
         plan.source_ports = t.source_ports;
-        plan.max_burst = t.max_burst.into();
+        plan.max_burst = t.max_burst;
+        plan.send_cost = self.send_cost();
+        plan.real_time = !self.shares_tester_cpus();
         plan.limits = t.pacing_limits();
+        plan.auth_limit = t.auth_limit.into();
         plan.cpus = self.plan.cpus.tester.iter().map(|&cpu| method::units::CpuId(cpu)).collect();
         match &step.point {
             Point::SelfTest => {
                 plan.timeout = method::selftest::timeout(plan.timeout);
                 plan.aaaa_share = Share::ONE;
-                // It must look like the traffic of a DUT (methodology.md).
-                plan.offload = false;
+                let delta = self.plan.self_test.as_ref().map_or(MIN_DELTA, |test| test.delta);
+                plan.subject = Subject::Tester { factor: factor(Share::ZERO, Share::ZERO, delta), delta };
             }
             Point::Search(c) => {
                 (plan.aaaa_share, plan.cached_share, plan.accept) = (c.aaaa, c.cached, Acceptance(c.accept));
@@ -595,7 +682,11 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
     option("accept", plan.accept.0.to_string());
     option("threads", plan.threads.to_string());
     option("source-ports", plan.source_ports.to_string());
-    option("max-burst", time(plan.max_burst));
+    option("max-burst", plan.max_burst.to_string());
+    option("auth-limit", time(plan.auth_limit));
+    if let Some(cost) = plan.send_cost {
+        option("send-cost", format!("{},{}", cost.wake_up.0, cost.query.0));
+    }
     option("window-limit", plan.limits.window_100ms_pct.to_string());
     option("lateness-limit", time(plan.limits.lateness_p999));
     option("offload", plan.offload.to_string());
@@ -606,16 +697,19 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
         let cpus: Vec<String> = plan.cpus.iter().map(|cpu| cpu.0.to_string()).collect();
         option("cpus", cpus.join(","));
     }
+    if let Subject::Tester { factor, delta } = plan.subject {
+        option("vouches", format!("{factor},{delta}"));
+    }
     if let Some(records) = &plan.records {
         option("records", records.to_string_lossy().into_owned());
+    }
+    if !plan.real_time {
+        words.push("--no-real-time".into());
     }
     words
 }
 
-fn difference(before: QueryCounters, after: QueryCounters) -> QueryCounters {
-    QueryCounters {
-        a: after.a.saturating_sub(before.a),
-        aaaa: after.aaaa.saturating_sub(before.aaaa),
-        other: after.other.saturating_sub(before.other),
-    }
+/// Whether two roles may run on one CPU; an empty list means any.
+fn overlap(one: &[usize], other: &[usize]) -> bool {
+    one.is_empty() || other.is_empty() || one.iter().any(|cpu| other.contains(cpu))
 }

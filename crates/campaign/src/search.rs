@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use method::compliance::Facts;
+use method::precision::Figures;
 use method::search::{Found, Search};
-use method::stats::Summary;
 use method::units::Qps;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -13,17 +14,27 @@ use tester::measurer::result::TrialResult;
 
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::SearchPlan;
+use crate::wording::{Shortfall, lower_bound_reasons};
 
-/// What a set of searches found. Serialized it is the contract's search object (design.md).
+/// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchResult {
-    /// Median, percentiles and dispersion of the results, in queries per second. A search whose lowest rate failed counts as 0.
+    /// Median, percentiles, dispersion and interval, in queries per second. A search whose lowest rate failed counts as 0.
     #[serde(flatten)]
-    pub summary: Summary,
+    pub figures: Figures,
+    /// The distance of the rates that passed and failed: no digit of a rate means more.
+    pub resolution: Qps,
+    /// By how much the rates may be overstated because replies after the end of short trials count as well; the interval's lower
+    /// end is divided by it. 1: not at all.
+    pub overstatement: f64,
+    /// What decides over compliance.
+    pub facts: Facts,
     /// Whether all of it is as RFC 8219 §9.2 wants it.
     pub compliant: bool,
-    /// In which points it is not.
+    /// In which points it is not, or not known to be.
     pub noncompliance: Vec<String>,
+    /// What the user stated and nobody could see.
+    pub statements: Vec<String>,
     /// Whether the DUT may do more than the median.
     pub lower_bound: bool,
     /// Why.
@@ -32,6 +43,8 @@ pub struct SearchResult {
     pub self_test_allows: Option<Qps>,
     /// What each search found.
     pub repeats: Vec<Found>,
+    /// By how much the lowest rate that failed failed, search by search; absent where none failed.
+    pub failed_by: Vec<Option<Shortfall>>,
     /// Trials that the tester spoiled.
     pub invalid_trials: usize,
     /// All trials in order.
@@ -39,40 +52,27 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    fn conclude(plan: &SearchPlan, repeats: Vec<Found>, trials: Vec<TrialResult>) -> Option<SearchResult> {
-        let rates: Vec<f64> = repeats.iter().map(|f| f.highest.map_or(0.0, |rate| rate.0 as f64)).collect();
-        let summary = Summary::of(&rates)?;
-        let mut reasons = Vec::new();
-        let open = repeats.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
-        if open > 0 {
-            reasons.push(format!(
-                "{open} of {} searches passed at the highest rate, {}",
-                repeats.len(),
-                plan.range.max
-            ));
-        }
-        let blocked = repeats.iter().filter(|f| f.unmeasurable.is_some()).count();
-        if blocked > 0 {
-            reasons.push(format!(
-                "in {blocked} of {} searches the tester could not measure the next higher rate",
-                repeats.len()
-            ));
-        }
+    fn conclude(plan: &SearchPlan, course: Course) -> Option<SearchResult> {
+        let Course { repeats, failed_by, trials } = course;
+        let overstatement = plan.overstatement();
+        let figures = Figures::of(&repeats, overstatement);
         let allowed = plan.allowed();
-        if let Some(allowed) = allowed
-            && summary.median > allowed.0 as f64
-        {
-            reasons.push(format!("the self-test vouches for the tester up to {allowed} queries/s only"));
-        }
-        let noncompliance = plan.noncompliance();
+        let reasons = lower_bound_reasons(&repeats, &figures, plan.range.max, allowed);
+        let facts = plan.facts(trials.first()?);
+        let noncompliance = facts.noncompliance();
         Some(SearchResult {
-            summary,
+            figures,
+            resolution: plan.range.resolution,
+            overstatement,
             compliant: noncompliance.is_empty(),
             noncompliance,
+            statements: facts.statements(),
+            facts,
             lower_bound: !reasons.is_empty(),
             lower_bound_reasons: reasons,
             self_test_allows: allowed,
             repeats,
+            failed_by,
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,
         })
@@ -156,6 +156,7 @@ pub fn run(
     let mut replay = replay.into_iter();
     for repeat in 0..plan.repeat {
         let mut search = Search::new(plan.range);
+        let first_trial = course.trials.len();
         while let Some(rate) = search.next() {
             let trial = match replay.next() {
                 Some(finished) if finished.repeat == repeat && finished.trial.rate == rate => finished.trial,
@@ -176,16 +177,21 @@ pub fn run(
             course.trials.push(trial);
         }
         course.repeats.extend(search.result());
+        let failed = search.result().and_then(|found| found.failed);
+        let lowest = |trial: &&TrialResult| trial.verdict == Verdict::Failed && Some(trial.rate) == failed;
+        let shortfall = course.trials[first_trial..].iter().find(lowest).map(Shortfall::of);
+        course.failed_by.push(shortfall);
     }
     if let Some(finished) = replay.next() {
         return Err(SearchError::Replay { repeat: finished.repeat, found: finished.trial.rate, expected: None });
     }
-    Ok(SearchResult::conclude(plan, course.repeats, course.trials))
+    Ok(SearchResult::conclude(plan, course))
 }
 
 #[derive(Default)]
 struct Course {
     repeats: Vec<Found>,
+    failed_by: Vec<Option<Shortfall>>,
     trials: Vec<TrialResult>,
 }
 
@@ -218,11 +224,11 @@ fn new_trial(
 mod tests {
     use super::*;
     use crate::search_plan::PassedSelfTest;
+    use method::precision::Interval;
     use method::records::Counts;
     use method::search::SearchRange;
     use method::units::Nanos;
     use std::path::Path;
-    use tester::measurer::result::{NamesUsed, Sending, TesterDrops};
 
     fn plan(repeat: u32) -> SearchPlan {
         let mut trial = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
@@ -233,42 +239,16 @@ mod tests {
             repeat,
             pause: Duration::ZERO,
             reuse_names: false,
-            self_test: Some(PassedSelfTest { passed: Qps(1100), delta: 0.1 }),
+            self_test: Some(PassedSelfTest { passed: Qps(1100), delta: 0.1, sent: None }),
         }
     }
 
     fn result(plan: &TrialPlan, verdict: Verdict) -> TrialResult {
-        TrialResult {
-            rate: plan.rate,
-            duration_s: 1.0,
-            timeout_s: 1.0,
-            server: String::new(),
-            names: NamesUsed { range: String::new(), first: plan.first_name, count: plan.names_needed() },
-            aaaa_share: plan.aaaa_share,
-            cached_share: plan.cached_share,
-            started_unix_s: 0.0,
-            counts: Counts::default(),
-            throughput: 0.0,
-            tester_drops: 0,
-            tester_drops_at: TesterDrops::default(),
-            rtt_us: None,
-            pacing: method::pacing::Pacing::default(),
-            sending: Sending {
-                threads: 1,
-                source_ports: 1,
-                spinning: false,
-                real_time: false,
-                run: 1,
-                block: 1,
-                receive_buffer: 0,
-            },
-            verdict,
-            reasons: Vec::new(),
-            warnings: Vec::new(),
-            compliant: false,
-            noncompliance: Vec::new(),
-            intervals: None,
-        }
+        let mut result = TrialResult::blank(plan);
+        result.counts =
+            Counts { sent: 100, valid: if verdict == Verdict::Passed { 100 } else { 99 }, ..Counts::default() };
+        result.verdict = verdict;
+        result
     }
 
     /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
@@ -313,11 +293,17 @@ mod tests {
     fn a_result_above_the_self_tests_limit_is_a_lower_bound() {
         let folder = tempfile::tempdir().unwrap();
         let (found, _) = whole(&folder.path().join("a"), &plan(3), 400);
-        assert_eq!((found.summary.median, found.lower_bound, found.self_test_allows), (400.0, false, Some(Qps(500))));
+        assert_eq!(
+            (found.figures.median, found.lower_bound, found.self_test_allows),
+            (Some(400.0), false, Some(Qps(500)))
+        );
         let (found, _) = whole(&folder.path().join("b"), &plan(3), 600);
-        assert_eq!((found.summary.median, found.lower_bound), (600.0, true), "{:?}", found.lower_bound_reasons);
+        assert_eq!((found.figures.median, found.lower_bound), (Some(600.0), true), "{:?}", found.lower_bound_reasons);
         let (found, _) = whole(&folder.path().join("c"), &plan(1), 5);
-        assert_eq!((found.summary.median, found.repeats[0].highest), (0.0, None));
+        assert_eq!((found.figures.median, found.repeats[0].highest), (Some(0.0), None));
+        let shortfall = found.failed_by[0].unwrap();
+        assert_eq!((shortfall.rate, shortfall.missing, shortfall.of), (Qps(10), 1, 100));
+        assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });
     }
 
     #[test]
@@ -334,7 +320,7 @@ mod tests {
             assert_eq!(read, plan(2));
             let mut second = simulated(300, usize::MAX);
             let found = run(&read, &mut journal, done, &mut second).unwrap().unwrap();
-            assert_eq!(found.summary, expected.summary);
+            assert_eq!((found.figures, found.failed_by), (expected.figures, expected.failed_by.clone()));
             let rates = |asked: &[(Qps, u64, u64)]| asked.iter().map(|a| a.0).collect::<Vec<_>>();
             // The trial that was killed is the only one that is done again, and with names of its own.
             let mut both = rates(&first.asked[..lives]);
@@ -383,6 +369,6 @@ mod tests {
         small.reuse_names = true;
         let mut journal = Journal::create(&folder.path().join("b"), &small).unwrap();
         let found = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap().unwrap();
-        assert!(!found.compliant && found.summary.median == 300.0);
+        assert!(!found.compliant && found.figures.median == Some(300.0));
     }
 }

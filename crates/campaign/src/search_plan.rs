@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
+use method::compliance::{Facts, Proof};
+use method::precision::overstatement;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
 use method::units::Qps;
 use serde::{Deserialize, Serialize};
-use tester::measurer::plan::TrialPlan;
-use tester::measurer::result::noncompliance;
-
-/// Repetitions that RFC 8219 §9.2 asks for at least.
-pub const COMPLIANT_REPEATS: u32 = 20;
+use tester::measurer::plan::{SenderSettings, TrialPlan};
+use tester::measurer::result::{Priority, TrialResult};
 
 /// What to search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,12 +29,26 @@ pub struct SearchPlan {
 }
 
 /// The self-test that says up to which rate results are more than lower bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PassedSelfTest {
-    /// The rate at which it passed; of several the smallest (seed 001).
+    /// The rate at which it passed; of several the smallest.
     pub passed: Qps,
     /// Its reserve δ.
     pub delta: f64,
+    /// How it was sent; absent where only its rate is known.
+    #[serde(default)]
+    pub sent: Option<SelfTestSending>,
+}
+
+/// How a self-test was sent: it vouches for trials that are sent in the same way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SelfTestSending {
+    /// What was asked for.
+    pub settings: SenderSettings,
+    /// The priority that the senders got.
+    pub priority: Priority,
+    /// Whether AuthDNS's own time was held to the limit.
+    pub held_auth: bool,
 }
 
 impl SearchPlan {
@@ -55,28 +68,37 @@ impl SearchPlan {
     /// Up to which rate the self-test vouches for the tester.
     pub fn allowed(&self) -> Option<Qps> {
         let trial = &self.trial;
-        self.self_test.map(|t| allowed_rate(t.passed, trial.aaaa_share, trial.cached_share, t.delta))
+        self.self_test.as_ref().map(|t| allowed_rate(t.passed, trial.aaaa_share, trial.cached_share, t.delta))
     }
 
-    /// In which points the set is not as RFC 8219 §9.2 wants it.
-    pub fn noncompliance(&self) -> Vec<String> {
-        let mut points = noncompliance(&self.trial);
-        if self.repeat < COMPLIANT_REPEATS {
-            points.push(format!("{} repetitions, not at least {COMPLIANT_REPEATS}", self.repeat));
+    /// What vouches for the tester in trials like `trial`.
+    pub fn proof(&self, trial: &TrialResult) -> Proof {
+        let Some(test) = &self.self_test else { return Proof::None };
+        let delta = test.delta;
+        let is_the_same = |sent: &SelfTestSending| {
+            let same_priority = sent.priority == trial.sending.priority;
+            sent.settings == self.trial.sender_settings() && same_priority && sent.held_auth
+        };
+        if test.sent.as_ref().is_some_and(is_the_same) {
+            Proof::SelfTest { delta }
+        } else {
+            Proof::OtherSettings { delta }
         }
-        match &self.self_test {
-            None => points.push("no self-test was given (--self-test-passed)".into()),
-            Some(t) if t.delta < method::selftest::MIN_DELTA => {
-                points.push(format!("the self-test's reserve is {}, less than 0.1", t.delta));
-            }
-            Some(_) => {}
+    }
+
+    /// What decides whether the set is as RFC 8219 §9.2 wants it, where `trial` is one of its trials.
+    pub fn facts(&self, trial: &TrialResult) -> Facts {
+        Facts {
+            repeats: Some(self.repeat),
+            resolution: Some(self.range.resolution),
+            reuses_names: self.reuse_names,
+            proof: self.proof(trial),
+            ..trial.facts
         }
-        if self.range.resolution > Qps(1) {
-            points.push(format!("the resolution is {} queries/s, not 1", self.range.resolution));
-        }
-        if self.reuse_names {
-            points.push("names may have repeated".into());
-        }
-        points
+    }
+
+    /// By which factor the rates may be overstated, because replies after the end of short trials count as well.
+    pub fn overstatement(&self) -> f64 {
+        overstatement(self.trial.duration, self.trial.timeout)
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use method::units::Share;
-use tester::authdns::counters::QueryCounters;
+use tester::authdns::counters::AuthCounters;
 
 use crate::archive::{Archive, ArchiveError};
 use crate::authority;
@@ -182,13 +182,12 @@ impl Auth {
         }
     }
 
-    /// What it has been asked, if it counts.
+    /// What it has counted so far, if it counts.
     ///
     /// # Errors
     /// If its host is gone, or it is.
-    pub fn queries(&self) -> Result<Option<QueryCounters>, HostError> {
-        let counters = self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()?;
-        Ok(counters.map(|counters| counters.queries))
+    pub fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
+        self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
 
     /// Its process.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
 use method::units::{CpuId, Qps, Share};
+use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
@@ -56,6 +57,9 @@ pub(crate) enum Command {
     Lab(Lab),
     /// What on this machine spoils measurements, and the commands that mend it
     Check(Check),
+    /// Measure what sending costs here, and print it as JSON
+    #[command(hide = true)]
+    SendCost(SendCostArguments),
     /// Do what a campaign asks for on standard input, and end it all when that ends
     #[command(hide = true)]
     Agent(Agent),
@@ -74,9 +78,9 @@ pub(crate) struct Traffic {
     /// How long to send; RFC 8219 asks for 60 s at least
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     pub(crate) duration: Duration,
-    /// A reply at or after this is late; RFC 8219 allows 1 s at most
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = humantime::parse_duration)]
-    pub(crate) timeout: Duration,
+    /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of --duration a twentieth of it]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
     /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may need more takes 0.0.0.0/0]
     #[arg(long, value_name = "A.B.C.D/LEN")]
     pub(crate) names: Option<NameRange>,
@@ -113,18 +117,34 @@ pub(crate) struct Traffic {
     /// Whether senders burn CPU to be exact; auto: if there are CPUs to spare
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto)]
     pub(crate) spin: SpinChoice,
-    /// How far from its time a query may leave so that it can leave together with others
-    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = humantime::parse_duration)]
-    pub(crate) max_burst: Duration,
+    /// How far from its time a query may leave so that it can leave together with others; auto: as far as it takes to leave
+    /// two thirds of a CPU that others need, 1ms at most
+    #[arg(long, value_name = "TIME", default_value_t = Burst::Auto)]
+    pub(crate) max_burst: Burst,
+    /// Never send with real-time priority, not even on a CPU that nobody of ours shares
+    #[arg(long)]
+    pub(crate) no_real_time: bool,
+    /// What a wake-up and a query cost the sender, in ns, as a campaign has measured it
+    #[arg(long, value_name = "NS,NS", value_parser = parse_cost, hide = true)]
+    pub(crate) send_cost: Option<SendCost>,
     /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule
     #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time)]
     pub(crate) lateness_limit: Duration,
-    /// Send queries that leave together from one port in one system call (UDP_SEGMENT) [default: yes; self-test: no]
-    #[arg(long, value_name = "YES", action = clap::ArgAction::Set)]
-    pub(crate) offload: Option<bool>,
+    /// Send queries that leave together from one port in one system call (UDP_SEGMENT)
+    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) offload: bool,
+    /// AuthDNS's status socket (auth --status): its drops and its own time make trials invalid, never failed
+    #[arg(long, value_name = "PATH")]
+    pub(crate) auth_status: Option<PathBuf>,
+    /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time)]
+    pub(crate) auth_limit: Duration,
+    /// State that DUT, AuthDNS and Measurer have hosts of their own, which cannot be seen from here
+    #[arg(long)]
+    pub(crate) separate_hosts: bool,
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
@@ -162,6 +182,16 @@ pub(crate) struct Measure {
     pub(crate) rate: Qps,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
+    /// This is a trial of a self-test: its rate ÷ that of the trials which it vouches for, and its reserve δ
+    #[arg(long, value_name = "FACTOR,DELTA", value_parser = parse_vouches, hide = true)]
+    pub(crate) vouches: Option<(f64, f64)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendCostArguments {
+    /// The sender's CPU
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -203,7 +233,10 @@ pub(crate) struct NewSearch {
     /// Begin again with the names when the block is used up; not RFC 8219 compliant
     #[arg(long)]
     pub(crate) reuse_names: bool,
-    /// The rate at which the self-test passed; results above what it allows are lower bounds
+    /// What `self-test --json` printed; it vouches for trials that are sent with its settings, up to the rate that it allows
+    #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed")]
+    pub(crate) self_test: Option<PathBuf>,
+    /// The rate at which a self-test passed whose settings are not known; results above what it allows are lower bounds
     #[arg(long, value_name = "QPS")]
     pub(crate) self_test_passed: Option<Qps>,
     /// The reserve δ of that self-test
@@ -392,6 +425,18 @@ pub(crate) struct ReferenceDut {
     /// CPU to run on
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
+    /// Ask this AuthDNS for every name that is answered, as a DNS64 server would, without waiting for its answers
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) ask: Option<SocketAddr>,
+    /// How many times each question is asked
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "ask")]
+    pub(crate) ask_times: u8,
+    /// Share of new names that are asked for
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ONE, requires = "ask")]
+    pub(crate) ask_share: Share,
+    /// Ask for a name once only, as a cache does
+    #[arg(long, requires = "ask")]
+    pub(crate) remember: bool,
     /// Print the counters as JSON at the end
     #[arg(long)]
     pub(crate) json: bool,
@@ -477,6 +522,19 @@ fn parse_delay(text: &str) -> Result<DelayRange, String> {
     let (min, max) = text.split_once('-').unwrap_or((text, text));
     let range = DelayRange { min: time(min)?, max: time(max)? };
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
+}
+
+fn parse_vouches(text: &str) -> Result<(f64, f64), String> {
+    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is no number"));
+    let (factor, delta) = text.split_once(',').ok_or("two numbers are needed, such as 2.2,0.1")?;
+    Ok((number(factor)?, number(delta)?))
+}
+
+fn parse_cost(text: &str) -> Result<SendCost, String> {
+    let number =
+        |text: &str| text.parse().map(method::units::Nanos).map_err(|_| format!("'{text}' is no number of ns"));
+    let (wake_up, query) = text.split_once(',').ok_or("two numbers of ns are needed, such as 20000,1500")?;
+    Ok(SendCost { wake_up: number(wake_up)?, query: number(query)? })
 }
 
 fn parse_some_time(text: &str) -> Result<Duration, String> {

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Zone(a) => commands::zone::run(&a),
         Command::Lab(a) => commands::lab::run(&a),
         Command::Check(a) => commands::check::run(&a),
+        Command::SendCost(a) => commands::send_cost::run(&a),
         Command::Agent(a) => commands::agent::run(&a),
         Command::Dns64d { arguments } => Ok(dns64::daemon::main(std::iter::once("dns64d".into()).chain(arguments))),
     };

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use campaign::environment::Environment;
 use campaign::search::{SearchError, SearchResult};
+use campaign::wording;
 use method::records::WrongCounts;
 use method::verdict::Verdict;
 use serde::Serialize;
+use tester::authdns::part::AuthPart;
 use tester::measurer::TrialError;
-use tester::measurer::result::{Rtt, TrialResult};
+use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
 
 /// How a command that worked ended.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -133,6 +135,10 @@ pub(crate) fn print_trial(trial: &TrialResult) {
         "Pacing      lateness {:.0} µs median, {:.0} p99.9, {:.0} max; worst 100 ms window off by {:.2} %, 10 ms {:.2} %",
         p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
     );
+    print_sending(&trial.sending);
+    if let Some(auth) = &trial.auth {
+        print_auth(auth);
+    }
     print_points("Warning", &trial.warnings);
     print_points("Not RFC 8219 compliant", &trial.noncompliance);
 }
@@ -169,14 +175,61 @@ pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     }
 }
 
+/// AuthDNS's part in a trial, if it was looked at.
+fn print_auth(auth: &AuthPart) {
+    let asked = &auth.asked;
+    println!(
+        "AuthDNS     asked {} AAAA, {} A, {} other, of which {} again; {} queries dropped",
+        asked.aaaa,
+        asked.a,
+        asked.other,
+        asked.aaaa_retries + asked.a_retries,
+        auth.socket_drops
+    );
+    if let Some(own) = &auth.own_time_us {
+        println!(
+            "            own time {:.0} µs median, {:.0} p99, {:.0} p99.9, {:.0} max",
+            own.p50, own.p99, own.p999, own.max
+        );
+    }
+}
+
+/// How the queries left.
+fn print_sending(sending: &Sending) {
+    let priority = match sending.priority {
+        Priority::RealTime => "real-time",
+        Priority::Favoured => "favoured",
+        Priority::Ordinary => "ordinary",
+    };
+    let chosen = if sending.auto_burst { "auto" } else { "as told" };
+    println!(
+        "Sending     {priority} priority, up to {} together, within {:.0} µs ({chosen})",
+        sending.run, sending.max_burst_us
+    );
+}
+
 /// A set of searches in words.
 pub(crate) fn print_search(result: &SearchResult) {
-    let s = &result.summary;
-    let bound = if result.lower_bound { "at least " } else { "" };
-    println!("Median      {bound}{:.0} queries/s over {} searches", s.median, s.n);
-    println!("Range       {:.0} min, {:.0} p1, {:.0} p99, {:.0} max", s.min, s.p1, s.p99, s.max);
-    if let Some(dispersion) = s.dispersion_pct {
+    let (f, resolution) = (&result.figures, result.resolution);
+    let interval = wording::interval(&f.interval, resolution);
+    match f.n {
+        0 => println!("Result      not measured: no rate could be measured"),
+        1 => println!("One look    {interval} queries/s from 1 search, which is no result yet"),
+        n => {
+            let bound = if result.lower_bound { "at least " } else { "" };
+            println!("Median      {bound}{} queries/s over {n} searches", wording::median(f, resolution));
+            println!("Interval    {interval} queries/s");
+        }
+    }
+    if let (Some(p1), Some(p99)) = (f.p1, f.p99) {
+        println!("Percentiles {p1:.0} p1, {p99:.0} p99");
+    }
+    if let Some(dispersion) = f.dispersion_pct {
         println!("Dispersion  {dispersion:.2} %");
+    }
+    let least = result.failed_by.iter().flatten().min_by_key(|shortfall| shortfall.rate);
+    if let Some(shortfall) = least {
+        println!("Failed      {shortfall}");
     }
     println!("Trials      {}, of which the tester spoiled {}", result.trials.len(), result.invalid_trials);
     if let Some(allowed) = result.self_test_allows {
@@ -185,8 +238,15 @@ pub(crate) fn print_search(result: &SearchResult) {
     for trial in result.trials.iter().filter(|t| t.verdict == Verdict::Invalid) {
         println!("Invalid     trial at {}: {}", trial.rate, trial.reasons.join("; "));
     }
+    if result.overstatement > 1.0 {
+        println!(
+            "Short       trials may overstate by a factor of up to {:.3}; the interval is widened by it",
+            result.overstatement
+        );
+    }
     print_points("Lower bound", &result.lower_bound_reasons);
     print_points("Not RFC 8219 compliant", &result.noncompliance);
+    print_points("Stated", &result.statements);
 }
 
 pub(crate) fn print_points(title: &str, points: &[String]) {

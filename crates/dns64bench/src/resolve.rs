@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use campaign::search_plan::{PassedSelfTest, SearchPlan};
 use method::pacing::PacingLimits;
+use method::precision::default_timeout;
 use method::search::SearchRange;
+use method::selftest::factor;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::authdns::answer;
@@ -16,13 +18,14 @@ use tester::client::ramp::{Ramp, RampPlan};
 use tester::client::{self, Check, Edns, EdnsOption, Form, Names, QueryFile, Setup, Source};
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
-use tester::measurer::plan::{Spin, TrialPlan};
+use tester::measurer::plan::{Spin, Subject, TrialPlan};
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
     SelfTest, SpinChoice, Traffic, Transport, ZoneContent,
 };
+use crate::commands::self_test::SelfTestResult;
 use crate::intervals;
 use crate::output::Failure;
 
@@ -31,7 +34,7 @@ impl Traffic {
         let defaults = TrialPlan::new(server, rate);
         TrialPlan {
             duration: self.duration.into(),
-            timeout: self.timeout.into(),
+            timeout: self.timeout.map_or_else(|| default_timeout(self.duration.into()), Nanos::from),
             domain: self.domain.clone(),
             names: self.names.unwrap_or(defaults.names),
             first_name: self.first_name,
@@ -48,8 +51,13 @@ impl Traffic {
                 SpinChoice::Always => Spin::Always,
                 SpinChoice::Never => Spin::Never,
             },
-            max_burst: self.max_burst.into(),
-            offload: self.offload.unwrap_or(true),
+            max_burst: self.max_burst,
+            send_cost: self.send_cost,
+            real_time: !self.no_real_time,
+            offload: self.offload,
+            auth_status: self.auth_status.clone(),
+            auth_limit: self.auth_limit.into(),
+            separate_hosts: self.separate_hosts,
             limits: PacingLimits {
                 window_100ms_pct: self.window_limit,
                 lateness_p999: self.lateness_limit.into(),
@@ -65,7 +73,8 @@ impl Measure {
     /// # Errors
     /// If an interval is given and no file for it.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
-        Ok(TrialPlan { interval: self.intervals.width()?, ..self.traffic.plan(self.server, self.rate) })
+        let subject = self.vouches.map_or(Subject::Dut, |(factor, delta)| Subject::Tester { factor, delta });
+        Ok(TrialPlan { interval: self.intervals.width()?, subject, ..self.traffic.plan(self.server, self.rate) })
     }
 }
 
@@ -93,7 +102,7 @@ impl NewSearch {
             repeat: self.repeat,
             pause: self.pause,
             reuse_names: self.reuse_names,
-            self_test: self.self_test_passed.map(|passed| PassedSelfTest { passed, delta: self.delta }),
+            self_test: self.self_test(traffic)?,
         };
         if traffic.names.is_none() && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
             widen(&mut plan);
@@ -105,6 +114,28 @@ impl NewSearch {
     }
 }
 
+impl NewSearch {
+    /// The self-test that vouches for the tester, if there is one.
+    fn self_test(&self, traffic: &Traffic) -> Result<Option<PassedSelfTest>, Failure> {
+        let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };
+        let Some(path) = &self.self_test else { return Ok(self.self_test_passed.map(rate_only)) };
+        let unusable = |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
+        let test: SelfTestResult = serde_json::from_str(&text)
+            .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
+        let passed = test.passed_rate.ok_or_else(|| unusable("that self-test did not pass".into()))?;
+        // A self-test for another α or β vouches for another rate.
+        if (test.aaaa_share, test.cached_share) != (traffic.aaaa_share, traffic.cached_share) {
+            tracing::warn!(
+                "that self-test was for α = {} and β = {}; the rate that it allows is computed anew",
+                test.aaaa_share,
+                test.cached_share
+            );
+        }
+        Ok(Some(PassedSelfTest { passed, delta: test.delta, sent: test.sent }))
+    }
+}
+
 /// Takes all 2³² names, still beginning at 10.0.0.0.
 fn widen(plan: &mut SearchPlan) {
     plan.trial.first_name += u64::from(u32::from(plan.trial.names.first()));
@@ -112,14 +143,15 @@ fn widen(plan: &mut SearchPlan) {
 }
 
 impl SelfTest {
-    /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time; one question
-    /// per packet from changing ports, as a DUT asks (methodology.md).
+    /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
+    /// the DUT will be: with the settings of the trials that the self-test vouches for.
     pub(crate) fn resolve(&self, rate: Qps) -> TrialPlan {
         let mut plan = self.traffic.plan(self.server, rate);
-        plan.timeout = method::selftest::timeout(self.traffic.timeout.into());
-        plan.aaaa_share = method::units::Share::ONE;
-        plan.cached_share = method::units::Share::ZERO;
-        plan.offload = self.traffic.offload.unwrap_or(false);
+        let factor = factor(plan.aaaa_share, plan.cached_share, self.delta);
+        plan.subject = Subject::Tester { factor, delta: self.delta };
+        plan.timeout = method::selftest::timeout(plan.timeout);
+        plan.aaaa_share = Share::ONE;
+        plan.cached_share = Share::ZERO;
         if self.traffic.names.is_none() && plan.names_needed() > plan.names.count() {
             plan.names = NameRange::ALL;
         }

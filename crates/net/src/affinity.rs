@@ -22,27 +22,79 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
 }
 
-/// How the kernel schedules a thread that must be on time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
-    /// Real time (SCHED_FIFO, priority 1): nothing ordinary delays it.
-    RealTime,
-    /// As other threads: the process may not ask for more.
-    Ordinary,
-}
+/// The shortest turn that Linux gives an ordinary thread on request (kernel/sched/syscalls.c), in nanoseconds.
+const SHORT_TURN: u64 = 100_000;
+/// The nice value of a thread that wakes up before others: the smallest there is.
+const FAVOURED: i32 = -20;
 
-/// Asks for real-time scheduling of the calling thread, which takes root, CAP_SYS_NICE or an rtprio limit. Only for threads
-/// that sleep: one that spins would starve its CPU.
-pub fn be_urgent() -> Urgency {
+/// Asks for real-time scheduling (SCHED_FIFO, priority 1) of the calling thread, which takes root, CAP_SYS_NICE or an rtprio
+/// limit; returns whether it was granted. Only for threads that sleep, and only on a CPU that nobody else needs: whatever shares
+/// it waits as long as this thread likes.
+pub fn be_real_time() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
     // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 names the calling thread.
-    let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-    if status == 0 { Urgency::RealTime } else { Urgency::Ordinary }
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
+}
+
+/// Asks that the calling thread, an ordinary one, runs soon after it wakes up: the smallest nice value, which takes root or
+/// CAP_SYS_NICE, and short turns. Returns whether the nice value was granted; the turns are shortened in any case.
+pub fn be_favoured() -> bool {
+    set_turn(FAVOURED) || {
+        take_short_turns();
+        false
+    }
+}
+
+/// Gives the calling thread's CPU to others that wait after 0.1 ms at the latest (Linux 6.12 and later; a wish, not an error
+/// elsewhere). Threads that share a CPU keep each other waiting for the length of a turn, some milliseconds otherwise.
+pub fn take_short_turns() {
+    // SAFETY: only reads the calling thread's nice value, which stays as it is.
+    set_turn(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
+}
+
+/// SCHED_OTHER with a nice value and the shortest turn, by sched_setattr(2).
+fn set_turn(nice: i32) -> bool {
+    /// linux/sched/types.h: struct sched_attr, first version.
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice,
+        priority: 0,
+        runtime: SHORT_TURN,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the kernel reads `size` octets of a sched_attr that outlives the call; pid 0 names the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_turns_change_neither_policy_nor_priority() {
+        std::thread::spawn(|| {
+            take_short_turns();
+            // SAFETY: both calls only read the calling thread's scheduling.
+            let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+            assert_eq!((policy, nice), (libc::SCHED_OTHER, 0));
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn pinning_leaves_one_cpu() {

@@ -208,6 +208,25 @@ impl ReceiveBatch {
         None
     }
 
+    /// The ancillary data of datagram `i` that says what address it was sent to, where it is and how long: sent back, it makes
+    /// that the reply's source. What else came with it (timestamps) the kernel would refuse.
+    fn return_address(&self, i: usize) -> (*mut c_void, usize) {
+        let message = &raw const self.headers[i].msg_hdr;
+        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG macros stay inside of it.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(message);
+            while !header.is_null() {
+                if let (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) =
+                    ((*header).cmsg_level, (*header).cmsg_type)
+                {
+                    return (header.cast(), (*header).cmsg_len as usize);
+                }
+                header = libc::CMSG_NXTHDR(message, header);
+            }
+        }
+        (std::ptr::null_mut(), 0)
+    }
+
     fn source(&self, i: usize) -> Option<SocketAddr> {
         let storage = &raw const self.sources[i];
         match libc::c_int::from(self.sources[i].ss_family) {
@@ -296,18 +315,18 @@ impl ServerBatch {
             }
             debug_assert!(len <= self.reply_len);
             self.iovecs[count] = iovec { iov_base: slot.as_mut_ptr().cast::<c_void>(), iov_len: len };
-            // The query's source is the reply's destination. On a wildcard address its ancillary data is the address that it was
-            // sent to, and sent back makes that the reply's source.
+            // The query's source is the reply's destination.
             let query = &self.queries.headers[i].msg_hdr;
-            let control_len = if endpoint.reports_destination() { query.msg_controllen } else { 0 };
+            let (control, control_len) =
+                if endpoint.reports_destination() { self.queries.return_address(i) } else { (std::ptr::null_mut(), 0) };
             self.headers[count].msg_hdr = msghdr {
                 msg_iov: &raw mut self.iovecs[count],
                 msg_iovlen: 1,
                 msg_flags: 0,
                 msg_name: query.msg_name,
                 msg_namelen: query.msg_namelen,
-                msg_control: query.msg_control,
-                msg_controllen: control_len,
+                msg_control: control,
+                msg_controllen: control_len as _,
             };
             count += 1;
         }
@@ -367,10 +386,8 @@ mod tests {
 
     fn echo_reaches(listen: &str) {
         let (server, address) = server(listen);
-        if !listen.contains("0.0.0.0") && !listen.contains("[::]") {
-            // A server that wants timestamps must not send them back.
-            server.use_kernel_timestamps().unwrap();
-        }
+        // A server that wants timestamps must not send them back.
+        server.use_kernel_timestamps().unwrap();
         let (client, strays) = Endpoint::client_pair(address).unwrap();
         client.use_kernel_timestamps().unwrap();
         client.set_receive_timeout(Duration::from_secs(5)).unwrap();

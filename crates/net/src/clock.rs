@@ -5,7 +5,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 
 fn read(clock: ClockId) -> Nanos {
-    let t = clock_gettime(clock).expect("Linux has CLOCK_MONOTONIC and CLOCK_REALTIME");
+    let t = clock_gettime(clock).expect("Linux has these clocks");
     Nanos(t.tv_sec() as u64 * Nanos::SECOND.0 + t.tv_nsec() as u64)
 }
 
@@ -18,6 +18,11 @@ pub fn now() -> Nanos {
 /// This moment on the wall clock, since 1970-01-01 UTC.
 pub fn wall() -> Nanos {
     read(ClockId::CLOCK_REALTIME)
+}
+
+/// CPU time that the calling thread has used, in the kernel for it included.
+pub fn thread_cpu_time() -> Nanos {
+    read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not shorten it.

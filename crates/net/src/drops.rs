@@ -25,20 +25,28 @@ pub struct InterfaceCounters {
 /// # Errors
 /// If there is no route.
 pub fn interface_towards(peer: SocketAddr) -> io::Result<String> {
-    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let probe = UdpSocket::bind(any)?;
-    // Connecting a UDP socket sends nothing; it chooses the route and with it our address.
-    probe.connect(peer)?;
-    let ours = probe.local_addr()?.ip();
+    let ours = source_towards(peer)?;
     let of_address = getifaddrs().map_err(io::Error::from)?.find(|interface| {
         let Some(address) = &interface.address else { return false };
         let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
         let v6 = address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip()));
-        v4.or(v6).is_some_and(|ip| ip == ours.to_canonical())
+        v4.or(v6).is_some_and(|ip| ip == ours)
     });
     // All of 127.0.0.0/8 is on the loopback interface, though it lists 127.0.0.1 only.
-    let name = of_address.map(|i| i.interface_name).or_else(|| ours.to_canonical().is_loopback().then(|| "lo".into()));
+    let name = of_address.map(|i| i.interface_name).or_else(|| ours.is_loopback().then(|| "lo".into()));
     name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has our address {ours}")))
+}
+
+/// The address of this host from which packets for `peer` leave.
+///
+/// # Errors
+/// If there is no route.
+pub fn source_towards(peer: SocketAddr) -> io::Result<IpAddr> {
+    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let probe = UdpSocket::bind(any)?;
+    // Connecting a UDP socket sends nothing; it chooses the route and with it our address.
+    probe.connect(peer)?;
+    Ok(probe.local_addr()?.ip().to_canonical())
 }
 
 /// The counters of `interface` in this thread's network namespace.

@@ -11,6 +11,7 @@
 //! while a trial runs.
 #![forbid(unsafe_code)]
 
+pub mod asker;
 pub mod authdns;
 pub mod client;
 pub mod delay_line;

@@ -1,7 +1,7 @@
 //! The reference DUT: looks like a DNS64 server and has a known capacity, loss, lateness and wrongness, so that the whole
 //! tester can be held against the truth.
 //!
-//! It needs no AuthDNS behind it: the address is in the name. A query takes a token or is dropped at once, by the time at
+//! It needs no AuthDNS behind it: the address is in the name. On request it asks one all the same ([`crate::asker`]). A query takes a token or is dropped at once, by the time at
 //! which the *kernel* received it, so that this program's own scheduling changes nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 use wire::name::{Domain, parse_label};
 use wire::template::HEADER_LEN;
 
+use crate::asker::{Asker, Asking};
 use crate::authdns::AuthError;
-use crate::authdns::answer::{MAX_REPLY, Transport, Zone};
+use crate::authdns::answer::{Answered, MAX_REPLY, Transport, Zone};
 use crate::delay_line::{Delay, DelayLine};
 
 /// How the reference DUT behaves. Of any 100 consecutive names, exactly the given shares are lost, late and wrong; the three
@@ -53,6 +54,8 @@ pub struct ReferenceConfig {
     pub delay: Delay,
     /// The CPU of the worker.
     pub cpu: Option<CpuId>,
+    /// Whom it asks for the names that it answers, and how; none: nobody.
+    pub asking: Option<Asking>,
 }
 
 /// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
@@ -183,7 +186,9 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, AuthError> {
     let address = endpoint.local_address().map_err(at)?;
     let counters: Arc<[AtomicU64; 6]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
-    let worker = Worker::new(config, Arc::new(endpoint), Arc::clone(&counters), Arc::clone(&stop));
+    let asker = config.asking.map(|asking| Asker::new(asking, &config.domain, config.aaaa_share)).transpose();
+    let asker = asker.map_err(at)?;
+    let worker = Worker::new(config, asker, Arc::new(endpoint), Arc::clone(&counters), Arc::clone(&stop));
     let thread = thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
     Ok(RunningReference { address, counters, stop, thread: Some(thread) })
 }
@@ -204,12 +209,14 @@ struct Worker {
     counters: Arc<[AtomicU64; 6]>,
     stop: Arc<AtomicBool>,
     bucket: Option<TokenBucket>,
+    asker: Option<Asker>,
     rng: StdRng,
 }
 
 impl Worker {
     fn new(
         config: ReferenceConfig,
+        asker: Option<Asker>,
         endpoint: Arc<Endpoint>,
         counters: Arc<[AtomicU64; 6]>,
         stop: Arc<AtomicBool>,
@@ -217,7 +224,7 @@ impl Worker {
         let zone = Zone::new(config.domain.clone(), config.aaaa_share, Duration::from_secs(1), Ipv4Addr::LOCALHOST)
             .seen_through_dns64(config.prefix);
         let bucket = config.capacity.map(|capacity| TokenBucket::new(capacity, config.burst));
-        Worker { config, zone, endpoint, counters, stop, bucket, rng: StdRng::seed_from_u64(1) }
+        Worker { config, zone, endpoint, counters, stop, bucket, asker, rng: StdRng::seed_from_u64(1) }
     }
 
     fn run(mut self) {
@@ -259,7 +266,7 @@ impl Worker {
         out: &mut [u8],
         counts: &mut ReferenceCounters,
     ) -> (usize, Option<Nanos>) {
-        let (len, ..) = self.zone.answer(query, Transport::Udp, out);
+        let Answered { len, name, .. } = self.zone.answer(query, Transport::Udp, out);
         if len == 0 {
             counts.ignored += 1;
             return (0, None);
@@ -267,6 +274,9 @@ impl Worker {
         if self.bucket.as_mut().is_some_and(|bucket| !bucket.take(arrived)) {
             counts.over_capacity += 1;
             return (0, None);
+        }
+        if let (Some(asker), Some(name)) = (&mut self.asker, name) {
+            asker.ask_for(name);
         }
         let fate = self.fate(query);
         if fate == Fate::Lost {

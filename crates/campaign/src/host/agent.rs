@@ -3,15 +3,14 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tester::authdns::counters::AuthCounters;
+use tester::authdns::status;
 use wire::name::Domain;
 use wire::template::QueryTemplate;
 
@@ -21,6 +20,8 @@ use crate::dut;
 use crate::environment::Environment;
 use crate::process::{Process, cpu_seconds, end_left_over};
 
+/// Differs from machine to machine and from boot to boot, and is the same in all namespaces and containers of a machine.
+pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long a server may take to answer the question whether it is there.
 const ASKED: Duration = Duration::from_millis(300);
 
@@ -38,6 +39,7 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
         program: std::env::current_exe()?,
         folder: folder.canonicalize()?,
         scratch: scratch.path().into(),
+        boot_id: fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned(),
         environment: Environment::observe(),
     };
     say(&mut output, &greeting)?;
@@ -102,7 +104,7 @@ impl Agent {
                 drop(self.processes.remove(&id));
                 Reply::Done
             }
-            Request::Counters { socket } => Reply::Counters(Box::new(counters(&socket)?)),
+            Request::Counters { socket } => Reply::Counters(Box::new(status::read(&socket)?)),
             Request::Answers { server } => Reply::Answered(answers(server)?),
             Request::Numa => Reply::Numa(numa(&node_texts())),
         })
@@ -151,12 +153,6 @@ fn end_of(path: &Path, last: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn counters(socket: &Path) -> io::Result<AuthCounters> {
-    let mut line = String::new();
-    BufReader::new(UnixStream::connect(socket)?).read_line(&mut line)?;
-    serde_json::from_str(&line).map_err(Into::into)
 }
 
 /// Whether a server answers a question for a name of ours, with whatever.

@@ -156,6 +156,9 @@ pub struct Greeting {
     pub folder: PathBuf,
     /// A folder for sockets, with a short name, which ends with the agent.
     pub scratch: PathBuf,
+    /// Tells its machine from others; empty where it is not known.
+    #[serde(default)]
+    pub boot_id: String,
     /// The facts of `check` about its host.
     pub environment: Environment,
 }

@@ -156,7 +156,7 @@ pub(super) fn greeted(
     let mut link = ShellLink(Pipe::open(command).map_err(unreachable)?);
     let place = quoted(&folder.to_string_lossy());
     let facts = "pwd; cat /proc/sys/kernel/hostname /proc/version; sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; \
-                 nproc; sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo";
+                 nproc; sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; cat /proc/sys/kernel/random/boot_id";
     let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; }}");
     let (status, text) = link.run(&script).map_err(unreachable)?;
     let lines: Vec<&str> = text.lines().collect();
@@ -175,8 +175,14 @@ pub(super) fn greeted(
         findings: vec![Finding { subject: "checks".into(), value: "none: no dns64bench there".into(), concern: None }],
     };
     let folder = PathBuf::from(fact(0));
-    let greeting =
-        Greeting { version: String::new(), program: PathBuf::new(), scratch: folder.clone(), folder, environment };
+    let greeting = Greeting {
+        version: String::new(),
+        program: PathBuf::new(),
+        scratch: folder.clone(),
+        boot_id: fact(6),
+        folder,
+        environment,
+    };
     Ok(Machine {
         host: host.into(),
         link: Rc::new(RefCell::new(Box::new(link))),

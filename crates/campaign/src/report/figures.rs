@@ -35,12 +35,11 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.extend(load_bars(
         runs,
         "cprdp",
-        "Queries per second for each core in use (CPRDP)",
-        "queries/s per core",
+        "Valid replies per second for each core in use (CPRDP)",
+        "replies/s per core",
         |load| {
-            let cpu = load.cpu.as_ref().filter(|cpu| cpu.median > 0.0)?;
-            let rate = load.rate.0 as f64;
-            Some((rate / cpu.median, (rate / cpu.max.max(1e-9), rate / cpu.min.max(1e-9))))
+            let cprdp = load.cprdp.as_ref()?;
+            Some((cprdp.median, (cprdp.min, cprdp.max)))
         },
     ));
     all.extend(load_bars(runs, "cpu", "CPU use of the DUT", "cores in use", |load| {
@@ -63,9 +62,12 @@ fn legend(run: &Run, dut: &str, many: bool) -> String {
     if many { format!("{dut} ({})", run.name) } else { dut.into() }
 }
 
-fn dot(x: f64, point: &PointResult) -> Dot {
-    let s = &point.summary;
-    Dot { x, y: s.median, range: (s.min, s.max), at_least: !point.lower_bound_reasons.is_empty() }
+/// A point of a diagram; none for what was not measured.
+fn dot(x: f64, point: &PointResult) -> Option<Dot> {
+    let f = &point.figures;
+    let y = f.median?;
+    let range = (f.interval.from.unwrap_or(0.0), f.interval.to.unwrap_or(y).max(y));
+    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty() })
 }
 
 fn worst_case(runs: &[Run]) -> Option<Figure> {
@@ -78,7 +80,7 @@ fn worst_case(runs: &[Run]) -> Option<Figure> {
                 groups.push(dut.name.clone());
                 groups.len() - 1
             });
-            series[r].dots.push(dot(group as f64, point));
+            series[r].dots.extend(dot(group as f64, point));
         }
     }
     (!groups.is_empty()).then(|| Figure {
@@ -111,7 +113,7 @@ fn curve(
             .iter()
             .filter(|p| p.conditions.placement.is_none())
             .filter(|p| file == "scale-up" || p.conditions.cores == first)
-            .filter_map(|p| Some(dot(x(&p.conditions)?, p)))
+            .filter_map(|p| dot(x(&p.conditions)?, p))
             .collect();
         dots.sort_by(|a, b| a.x.total_cmp(&b.x));
         if dots.len() > 1 {
@@ -132,7 +134,10 @@ fn heat(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
     let rows: Vec<Row> = aaaa
         .iter()
         .map(|&a| {
-            let value = |b: &u8| cell(run, dut, a, *b).map(|p| (p.summary.median, !p.lower_bound_reasons.is_empty()));
+            let value = |b: &u8| {
+                let point = cell(run, dut, a, *b)?;
+                Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
+            };
             (percent(a), cached.iter().map(value).collect())
         })
         .collect();
@@ -161,10 +166,9 @@ pub(super) fn axes(run: &Run) -> (Vec<u8>, Vec<u8>) {
     (with_zero(&m.aaaa_shares), with_zero(&m.cached_shares))
 }
 
-/// The point at an AAAA share and a cached share. With everything cached the AAAA share does not matter.
+/// The point at an AAAA share and a cached share, if it was measured.
 pub(super) fn cell<'a>(run: &Run, dut: &'a DutResult, aaaa: u8, cached: u8) -> Option<&'a PointResult> {
     let cores = run.results.plan.cores()[0];
-    let aaaa = if cached == 100 { 0 } else { aaaa };
     dut.points.iter().find(|p| {
         let c = &p.conditions;
         c.placement.is_none()
@@ -231,7 +235,8 @@ fn transient(runs: &[Run]) -> Option<Figure> {
 
 fn latency(runs: &[Run], file: &str, title: &str, which: usize) -> Option<Figure> {
     let series = over_loads(runs, |load| {
-        let y = load.rtt_us?[which] / 1000.0;
+        // In a trial that failed, those that came are not those that were asked.
+        let y = load.rtt_us.filter(|_| load.is_sound())?[which] / 1000.0;
         Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y), at_least: false })
     });
     (!series.is_empty()).then(|| Figure {

@@ -7,6 +7,7 @@
 
 pub mod chart;
 mod figures;
+mod summary;
 mod table;
 mod tables;
 
@@ -15,8 +16,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::archive::{self, ArchiveError, write_json, write_whole};
-use crate::results::{PointResult, Results};
-use chart::{escape, number};
+use crate::results::Results;
+use chart::escape;
+use summary::summary;
 
 /// A run and what a comparison calls it.
 pub struct Run {
@@ -81,85 +83,43 @@ fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-/// The verdict in words.
-fn summary(run: &Run) -> Vec<String> {
-    let mut lines = Vec::new();
-    let r = &run.results;
-    let mut ranked: Vec<(&str, &PointResult)> = r
-        .duts
-        .iter()
-        .filter_map(|dut| {
-            let cores = r.plan.cores()[0];
-            let worst = |p: &&PointResult| p.conditions.is_worst_case() && p.conditions.cores == cores;
-            Some((dut.name.as_str(), dut.points.iter().find(worst)?))
-        })
-        .collect();
-    ranked.sort_by(|a, b| b.1.summary.median.total_cmp(&a.1.summary.median));
-    if let [(first, best), rest @ ..] = &ranked[..] {
-        let at_least = if best.lower_bound_reasons.is_empty() { "" } else { "at least " };
-        let mut line = format!("In the worst case {first} answers {at_least}{} queries/s", number(best.summary.median));
-        for (name, point) in rest {
-            let times = best.summary.median / point.summary.median.max(1.0);
-            let _ = write!(line, ", {name} {} (a factor of {times:.2} less)", number(point.summary.median));
-        }
-        lines.push(line + ".");
-    }
-    for (name, point) in &ranked {
-        for reason in &point.lower_bound_reasons {
-            lines.push(format!("{name} may do more: {reason}."));
-        }
-    }
-    lines.push(match &r.self_test {
-        Some(test) => match test.allows {
-            Some(allows) => {
-                format!("The self-test vouches for the tester up to {} queries/s.", number(allows.0 as f64))
-            }
-            None => "The tester did not pass its self-test: every result is a lower bound.".into(),
-        },
-        None => "There was no self-test: nothing vouches for the tester.".into(),
-    });
-    if !r.complete {
-        lines.push("This run is not complete: some points of the plan are missing or have fewer searches.".into());
-    }
-    if r.noncompliance.is_empty() {
-        lines.push("All of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise.".into());
-    }
-    lines
-}
-
 fn csv(runs: &[Run]) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let mut out = "run,dut,version,cores,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,lower_bound,\
-                   real_aaaa_share,real_cached_share,upstream_per_query\n"
+    let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    let mut out = "run,dut,version,cores,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,\
+                   interval_from,interval_to,resolution,lower_bound,void,real_aaaa_share,real_cached_share,questions_per_query\n"
         .to_owned();
     for run in runs {
         for dut in &run.results.duts {
             for p in &dut.points {
-                let (c, s) = (&p.conditions, &p.summary);
-                let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-                let _ = writeln!(
-                    out,
-                    "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                let (c, f) = (&p.conditions, &p.figures);
+                let real = |get: fn(&method::evidence::Real) -> Option<f64>| option(p.real.as_ref().and_then(get));
+                let cells = [
                     quote(&run.name),
                     quote(&dut.name),
                     quote(&dut.version),
-                    c.cores,
+                    c.cores.to_string(),
                     quote(c.placement.as_deref().unwrap_or_default()),
-                    c.aaaa,
-                    c.cached,
-                    c.accept,
-                    s.n,
-                    s.median,
-                    s.p1,
-                    s.p99,
-                    s.min,
-                    s.max,
-                    option(s.dispersion_pct),
-                    !p.lower_bound_reasons.is_empty(),
-                    option(p.real_aaaa),
-                    option(p.real_cached),
-                    option(p.upstream_per_query)
-                );
+                    c.aaaa.to_string(),
+                    c.cached.to_string(),
+                    c.accept.to_string(),
+                    f.n.to_string(),
+                    option(f.median),
+                    option(f.p1),
+                    option(f.p99),
+                    option(f.min),
+                    option(f.max),
+                    option(f.dispersion_pct),
+                    option(f.interval.from),
+                    option(f.interval.to),
+                    run.results.plan.search.resolution.to_string(),
+                    (!p.lower_bound_reasons.is_empty()).to_string(),
+                    quote(&p.void.map_or(String::new(), |why| why.to_string())),
+                    real(|r| r.aaaa_share),
+                    real(|r| Some(r.cached_share)),
+                    real(|r| Some(r.questions_per_query)),
+                ];
+                let _ = writeln!(out, "{}", cells.join(","));
             }
         }
     }
@@ -218,7 +178,7 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         }
         out.push_str("</div>\n");
     }
-    out.push_str("<h2>Figures</h2>\n<p class=\"note\">Medians; the bars of errors reach from the smallest to the largest result; ≥ marks lower bounds, whose reasons stand above.");
+    out.push_str("<h2>Figures</h2>\n<p class=\"note\">Medians of the rates that passed; error bars reach from the smallest rate that passed to the largest that failed; ≥ marks lower bounds, whose reasons stand above. What was not measured is not drawn.");
     if runs.iter().any(|run| !run.results.noncompliance.is_empty()) {
         out.push_str(" <span class=\"mark\">Not RFC 8219 compliant, see above.</span>");
     }

@@ -1,13 +1,17 @@
 //! From results to tables.
 
-use method::stats::Summary;
+use method::precision::{Figures, rounded_down};
+use method::units::Qps;
 
 use super::chart::{AT_LEAST, number};
 use super::figures::{axes, cell};
 use super::table::Table;
 use super::{Run, percent};
+use crate::archive::DutEnd;
+use crate::contradictions::almost;
 use crate::environment::Environment;
-use crate::results::{DutResult, PointResult};
+use crate::results::{DutResult, LoadResult, PointResult};
+use crate::wording;
 
 /// All tables of a run.
 pub(super) fn tables(run: &Run) -> Vec<Table> {
@@ -73,31 +77,74 @@ fn machine(table: &mut Table, role: &str, e: &Environment) {
     }
 }
 
-fn bound(point: &PointResult) -> &'static str {
-    if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST }
+/// What a point found, for one cell: one look shows its interval only, several searches their median and the interval.
+fn found(point: &PointResult, resolution: Qps) -> String {
+    let figures = &point.figures;
+    if let Some(why) = &point.void {
+        return format!("invalid: {why}");
+    }
+    let bound = if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
+    match figures.n {
+        0 => "not measured".into(),
+        1 => wording::interval(&figures.interval, resolution),
+        _ => {
+            let (median, interval) =
+                (wording::median(figures, resolution), wording::interval(&figures.interval, resolution));
+            format!("{bound}{median} in {interval}")
+        }
+    }
 }
 
-fn dispersion(summary: &Summary) -> String {
-    summary.dispersion_pct.map_or("–".into(), |d| format!("{d:.2} %"))
+fn dispersion(figures: &Figures) -> String {
+    figures.dispersion_pct.map_or("–".into(), |d| format!("{d:.1} %"))
+}
+
+/// By how much the lowest failed rate failed in the search that found the least.
+fn failed_by(point: &PointResult) -> String {
+    let least = point.failed_by.iter().flatten().min_by_key(|shortfall| shortfall.rate);
+    least.map_or("–".into(), |s| {
+        let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
+        format!("{rate} by {missing} of {of}")
+    })
 }
 
 fn worst_case(run: &Run) -> Table {
-    let note =
-        "Queries/s. 1 AAAA query in, 2 queries upstream for each; every name new. ≥: a lower bound, reasons below.";
-    let header = ["DUT", "Cores", "Median", "p1", "p99", "Min", "Max", "Dispersion", "Searches"];
+    let note = "Queries/s. Every name new and without an AAAA record: 1 AAAA query in, 2 questions to AuthDNS for each. [passed, failed): \
+                from the smallest rate that passed to the largest that failed. p1 and p99 from 20 searches on, dispersion from 2. \
+                ≥: a lower bound, reasons above.";
+    let header = [
+        "DUT",
+        "Cores",
+        "Median in [passed, failed)",
+        "Searches",
+        "p1",
+        "p99",
+        "Dispersion",
+        "Failed at, by",
+        "AuthDNS asked",
+    ];
     let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
+    let resolution = run.results.plan.search.resolution;
+    let rounded = |rate: Option<f64>| rate.map_or("–".into(), |r| number(rounded_down(r, resolution) as f64));
     for dut in &run.results.duts {
         for p in dut.points.iter().filter(|p| p.conditions.is_worst_case() || p.conditions.placement.is_some()) {
-            let s = &p.summary;
+            let f = &p.figures;
             let place = p.conditions.placement.as_ref().map_or(String::new(), |name| format!(" ({name})"));
-            let mut row = vec![dut.name.clone(), format!("{}{place}", p.conditions.cores)];
-            row.push(format!("{}{}", bound(p), number(s.median)));
-            row.extend([s.p1, s.p99, s.min, s.max].map(number));
-            row.extend([dispersion(s), format!("{} of {}", s.n, run.results.plan.search.repeat)]);
-            table.rows.push(row);
+            let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
+            table.rows.push(vec![
+                dut.name.clone(),
+                format!("{}{place}", p.conditions.cores),
+                found(p, resolution),
+                format!("{} of {}", f.n, run.results.plan.search.repeat),
+                rounded(f.p1),
+                rounded(f.p99),
+                dispersion(f),
+                failed_by(p),
+                asked.unwrap_or_else(|| "0 % cached unproven".into()),
+            ]);
         }
         if dut.points.is_empty() {
-            let mut row = vec![dut.name.clone(), "not measured".into()];
+            let mut row = vec![dut.name.clone(), "–".into(), "not measured".into()];
             row.resize(header.len(), "–".into());
             table.rows.push(row);
         }
@@ -112,7 +159,7 @@ fn by_condition(run: &Run, title: &str, columns: &[usize], key: fn(&PointResult)
         let mut row = vec![dut.name.clone()];
         for column in columns {
             let point = dut.points.iter().find(|p| key(p) == Some(*column));
-            row.push(point.map_or("–".into(), |p| format!("{}{}", bound(p), number(p.summary.median))));
+            row.push(point.map_or("not measured".into(), |p| found(p, run.results.plan.search.resolution)));
         }
         table.rows.push(row);
     }
@@ -120,22 +167,21 @@ fn by_condition(run: &Run, title: &str, columns: &[usize], key: fn(&PointResult)
 }
 
 fn acceptance(run: &Run) -> Table {
-    let note = "Not RFC 8219 compliant below 100 %.";
-    let header = ["DUT", "Accepted", "Median", "Min", "Max", "Dispersion"];
+    let note = "Queries/s. Not RFC 8219 compliant below 100 %.";
+    let header = ["DUT", "Accepted", "Median in [passed, failed)", "Searches", "Dispersion", "Failed at, by"];
     let mut table = Table::new("Worst case by acceptance ratio", note, &header);
-    let cores = run.results.plan.cores()[0];
+    let (cores, resolution) = (run.results.plan.cores()[0], run.results.plan.search.resolution);
     for dut in &run.results.duts {
         for p in &dut.points {
             let c = &p.conditions;
             if c.placement.is_none() && c.cores == cores && c.aaaa.per_hundred() == 0 && c.cached.per_hundred() == 0 {
-                let s = &p.summary;
                 table.rows.push(vec![
                     dut.name.clone(),
                     format!("{} %", number(c.accept * 100.0)),
-                    format!("{}{}", bound(p), number(s.median)),
-                    number(s.min),
-                    number(s.max),
-                    dispersion(s),
+                    found(p, resolution),
+                    p.figures.n.to_string(),
+                    dispersion(&p.figures),
+                    failed_by(p),
                 ]);
             }
         }
@@ -145,16 +191,14 @@ fn acceptance(run: &Run) -> Table {
 
 fn shares(run: &Run, dut: &DutResult, aaaa: &[u8], cached: &[u8]) -> Table {
     let title = format!("{}: median queries/s by AAAA share α (rows) and cached share β (columns)", dut.name);
-    let note = "In brackets minimum and maximum. With everything cached the AAAA share does not matter.";
+    let note = "In brackets from the smallest rate that passed to the largest that failed.";
     let mut table = Table::new(&title, note, &["α \\ β"]);
     table.header.extend(cached.iter().map(|&b| percent(b)));
     for &a in aaaa {
         let mut row = vec![percent(a)];
         for &b in cached {
-            row.push(cell(run, dut, a, b).map_or("–".into(), |p| {
-                let s = &p.summary;
-                format!("{}{} ({}–{})", bound(p), number(s.median), number(s.min), number(s.max))
-            }));
+            let point = cell(run, dut, a, b);
+            row.push(point.map_or("–".into(), |p| found(p, run.results.plan.search.resolution)));
         }
         if row[1..].iter().any(|cell| cell != "–") {
             table.rows.push(row);
@@ -164,36 +208,56 @@ fn shares(run: &Run, dut: &DutResult, aaaa: &[u8], cached: &[u8]) -> Table {
 }
 
 fn loads(run: &Run) -> Table {
-    let note = "At shares of the worst-case median. CPU: cores in use without the initial transient, median over the trials. CPRDP: \
-                queries/s for each core in use (seed 001; fine at loads of 25, 50 and 75 %, coarse at 50 %).";
-    let header = ["DUT", "Load", "Queries/s", "CPU", "CPRDP", "RTT p50, µs", "p99, µs", "p99.9, µs", "Valid"];
+    let note = "At shares of the worst-case median. CPU: cores in use without the initial transient. CPRDP: valid replies/s for each core \
+                in use (fine at loads of 25, 50 and 75 %, coarse at 50 %). Medians over the trials that count; latency is that of the \
+                valid replies, in trials that failed of those that came.";
+    let header = ["DUT", "Load", "Queries/s", "Trials", "Valid", "CPU", "CPRDP", "RTT p50, ms", "p99, ms", "p99.9, ms"];
     let mut table = Table::new("CPU use and latency", note, &header);
     for dut in &run.results.duts {
         for load in &dut.loads {
             let mut row = vec![dut.name.clone(), percent(load.share.per_hundred()), number(load.rate.0 as f64)];
-            row.push(load.cpu.as_ref().map_or("–".into(), |cpu| format!("{:.3}", cpu.median)));
-            row.push(load.cprdp.map_or("–".into(), number));
+            row.extend([trials_of(load), load.valid.map_or("–".into(), almost)]);
+            row.push(load.cpu.as_ref().map_or("–".into(), |cpu| format!("{:.2}", cpu.median)));
+            row.push(load.cprdp.as_ref().map_or("–".into(), |cprdp| number(cprdp.median.round())));
             match load.rtt_us {
-                Some(rtt) => row.extend(rtt.map(number)),
+                Some(rtt) => row.extend(rtt.map(|us| format!("{:.2}", us / 1e3))),
                 None => row.extend(["–", "–", "–"].map(str::to_owned)),
             }
-            row.push(format!("{:.4} %", load.valid * 100.0));
             table.rows.push(row);
         }
     }
     table
 }
 
+/// What became of the trials at a load: a mark where its figures are not those of a sound server.
+fn trials_of(load: &LoadResult) -> String {
+    let spoiled = match load.spoiled {
+        0 => String::new(),
+        n => format!(", {n} spoiled"),
+    };
+    let state = match (load.passed, load.ended.first()) {
+        _ if load.void.is_some() => format!("INVALID: {}", load.void.map_or(String::new(), |why| why.to_string())),
+        (None, _) => "not measured".into(),
+        (_, Some(DutEnd::Hung)) => "HUNG".into(),
+        (_, Some(DutEnd::Died(_))) => "DIED".into(),
+        (Some(true), None) => format!("{} passed", load.trials),
+        (Some(false), None) => format!("{} FAILED", load.trials),
+    };
+    state + &spoiled
+}
+
 fn cross_check(run: &Run) -> Table {
-    let note = "From AuthDNS's counters, over the passed trials of full length: what the DUT really asked. A trial that should find \
-                nothing cached and did is invalid.";
+    let note = "From AuthDNS's counters, over the passed trials of full length: what the DUT really asked, questions asked again within the \
+                timeout (retries) apart. A point whose α or β is further than 2 points from the one asked for is invalid.";
     let header = [
         "DUT",
         "α asked for",
         "α real",
         "β asked for",
         "β real",
-        "Upstream per query",
+        "Questions per query",
+        "Retries",
+        "Accepted",
         "Probes",
         "Trials",
         "Spoiled",
@@ -207,10 +271,12 @@ fn cross_check(run: &Run) -> Table {
             table.rows.push(vec![
                 dut.name.clone(),
                 percent(c.aaaa.per_hundred()),
-                share(p.real_aaaa),
+                share(p.real.and_then(|r| r.aaaa_share)),
                 percent(c.cached.per_hundred()),
-                share(p.real_cached),
-                p.upstream_per_query.map_or("–".into(), |n| format!("{n:.3}")),
+                share(p.real.map(|r| r.cached_share)),
+                p.real.map_or("–".into(), |r| format!("{:.2}", r.questions_per_query)),
+                p.real.map_or("–".into(), |r| format!("{:.1} %", r.retries_per_question * 100.0)),
+                format!("{} %", number(c.accept * 100.0)),
                 p.trials.probes.to_string(),
                 p.trials.full.to_string(),
                 p.trials.invalid.to_string(),

@@ -1,14 +1,11 @@
 //! `auth`: AuthDNS until a signal ends it.
 
-use std::io::Write;
-use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use net::affinity::allowed_cpus;
 use tester::authdns::counters::AuthCounters;
-use tester::authdns::{AuthConfig, start};
+use tester::authdns::{AuthConfig, start, status};
 
 use super::wait_for_end;
 use crate::args::Auth;
@@ -26,7 +23,8 @@ pub(crate) fn run(args: &Auth) -> Outcome {
     };
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
-        serve_status(path, running.counter_reader()).map_err(Failure::environment)?;
+        let left_over = || format!("cannot make the status socket {}; remove it if it is left over", path.display());
+        status::serve(path, running.counter_reader()).with_context(left_over).map_err(Failure::environment)?;
     }
     for address in running.addresses() {
         eprintln!("AuthDNS serves {} on {address}", config.zone.domain());
@@ -57,19 +55,10 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
         "Besides     {} ignored, {} lost on purpose, {} refused by the kernel, {} dropped before we could read them",
         counters.ignored, counters.lost_on_purpose, counters.send_refused, counters.socket_drops
     );
-    Ok(())
-}
-
-/// Gives the counters as a JSON line to whoever connects.
-fn serve_status(path: &Path, read: impl Fn() -> AuthCounters + Send + 'static) -> anyhow::Result<()> {
-    let listener = UnixListener::bind(path)
-        .with_context(|| format!("cannot make the status socket {}; remove it if it is left over", path.display()))?;
-    std::thread::Builder::new().name("status".into()).spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let line = serde_json::to_string(&read()).unwrap_or_default();
-            // Whoever asked may have gone.
-            let _ = writeln!(stream, "{line}");
-        }
-    })?;
+    let own = &counters.own_time;
+    if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max()) {
+        let us = |time: method::units::Nanos| time.0 as f64 / 1e3;
+        println!("Own time    {:.0} µs median, {:.0} p99.9, {:.0} max", us(p50), us(p999), us(max));
+    }
     Ok(())
 }

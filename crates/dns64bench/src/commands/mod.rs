@@ -14,13 +14,25 @@ pub(crate) mod report;
 pub(crate) mod resperf;
 pub(crate) mod search;
 pub(crate) mod self_test;
+pub(crate) mod send_cost;
 pub(crate) mod zone;
 
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use tester::measurer::TrialError;
+use tester::measurer::burst::{Burst, SendCost};
+use tester::measurer::plan::TrialPlan;
 
 use crate::output::Failure;
+
+/// What sending costs here, measured once for all trials like `plan`, where their bursts are chosen by it.
+fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
+    if plan.max_burst != Burst::Auto || plan.send_cost.is_some() {
+        return Ok(plan.send_cost);
+    }
+    SendCost::measure(plan.cpus.first().copied()).map(Some).map_err(|source| TrialError::Thread { source })
+}
 
 /// Waits for SIGINT or SIGTERM, or for `duration` to pass.
 fn wait_for_end(duration: Option<Duration>) -> Result<(), Failure> {

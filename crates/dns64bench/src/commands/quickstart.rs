@@ -8,13 +8,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use campaign::journal::Journal;
+use campaign::report::chart::number;
 use campaign::search::{SearchError, SearchResult};
+use campaign::search_plan::SearchPlan;
+use campaign::wording;
 use clap::Parser;
 use method::selftest::allowed_rate;
 use method::units::{Qps, Share};
 use net::socket::Endpoint;
 use serde::Serialize;
+use tester::measurer::plan::TrialPlan;
 
+use super::measured_send_cost;
 use super::self_test::SelfTestResult;
 use crate::args::{self, Arguments, Quickstart};
 use crate::output::{Failure, Outcome, print_json, print_points, word};
@@ -27,7 +32,6 @@ const LOWEST: Qps = Qps(1_000);
 const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: &str = "4000";
 const TRIAL: &str = "1s";
-const TIMEOUT: &str = "250ms";
 /// All share one host, and steps of the search are wider than this.
 const WINDOW_LIMIT: &str = "5";
 /// A host that is too busy for a rate is so the next time too.
@@ -85,17 +89,19 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
         }
     };
     say("1/4  Self-test: how fast are Measurer and AuthDNS on this machine?");
-    let self_test = self_test()?;
+    let folder = tempfile::tempdir().map_err(Failure::environment)?;
+    let self_test = self_test(folder.path())?;
+    let test_file = folder.path().join("self-test.json");
+    let text = serde_json::to_vec(&self_test).map_err(Failure::environment)?;
+    std::fs::write(&test_file, text).map_err(Failure::environment)?;
     let mut found = Vec::new();
     for (i, stage) in STAGES.iter().enumerate() {
         say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
-        found.push(measure(stage, &self_test, quiet)?);
+        found.push(measure(stage, &self_test, &test_file, quiet)?);
     }
     let [worst_case, all_aaaa, all_cached] =
         found.try_into().map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
-    let mut noncompliance =
-        vec!["DUT, AuthDNS and Measurer share one host and its CPUs; RFC 8219 wants a DUT of its own".to_owned()];
-    noncompliance.extend(worst_case.noncompliance.iter().cloned());
+    let noncompliance = worst_case.noncompliance.clone();
     let dut = format!("dns64d {}", env!("CARGO_PKG_VERSION"));
     let result = QuickstartResult { dut, self_test, worst_case, all_aaaa, all_cached, noncompliance };
     if args.display.json {
@@ -106,8 +112,9 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn self_test() -> Result<SelfTestResult, Failure> {
-    let (_auth, address) = auth(Share::ONE)?;
+fn self_test(folder: &Path) -> Result<SelfTestResult, Failure> {
+    let status = status_in(folder, "self-test");
+    let (_auth, address) = auth(Share::ONE, &status)?;
     let server = address.to_string();
     let typed = [
         "self-test",
@@ -121,6 +128,8 @@ fn self_test() -> Result<SelfTestResult, Failure> {
         TRIAL,
         "--window-limit",
         WINDOW_LIMIT,
+        "--auth-status",
+        &status,
         "--quiet",
     ];
     let Arguments { command: args::Command::SelfTest(self_test) } = parse(&typed)? else {
@@ -130,13 +139,14 @@ fn self_test() -> Result<SelfTestResult, Failure> {
 }
 
 /// Starts servers that nothing has been asked of, and searches.
-fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<SearchResult, Failure> {
+fn measure(stage: &Stage, self_test: &SelfTestResult, test_file: &Path, quiet: bool) -> Result<SearchResult, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
-    let (_auth, auth_address) = auth(stage.aaaa_share)?;
+    let status = status_in(folder.path(), "auth");
+    let (_auth, auth_address) = auth(stage.aaaa_share, &status)?;
     let (_dut, dut_address) = dns64d(auth_address, folder.path())?;
     let server = dut_address.to_string();
     let journal = folder.path().join("journal.jsonl").to_string_lossy().into_owned();
-    let passed = self_test.passed_rate.map(|rate| rate.to_string());
+    let test_file = test_file.to_string_lossy();
     // A trial that passed beyond what the tester can vouch for would say nothing more.
     let allowed = |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
     let max = self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST);
@@ -144,17 +154,18 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<Sea
     let mut typed = vec!["search", "--server", &server, "--min", &min, "--max", &max];
     typed.extend(["--window-limit", WINDOW_LIMIT, "--invalid-retries", INVALID_RETRIES]);
     typed.extend(["--resolution", RESOLUTION, "--repeat", stage.repeat, "--pause", "150ms"]);
-    typed.extend(["--duration", TRIAL, "--timeout", TIMEOUT, "--expect-prefix", "64:ff9b::/96"]);
+    typed.extend(["--duration", TRIAL, "--expect-prefix", "64:ff9b::/96", "--auth-status", &status]);
     let [aaaa_share, cached_share] = [stage.aaaa_share, stage.cached_share].map(|share| share.to_string());
     typed.extend(["--aaaa-share", &aaaa_share, "--cached-share", &cached_share, "--journal", &journal]);
-    if let Some(passed) = &passed {
-        typed.extend(["--self-test-passed", passed]);
+    if self_test.passed_rate.is_some() {
+        typed.extend(["--self-test", &test_file]);
     }
     let Arguments { command: args::Command::Search(search) } = parse(&typed)? else {
         unreachable!("that is what was typed")
     };
     let plan = search.new.resolve(&search.traffic)?;
     let mut journal = Journal::create(Path::new(&journal), &plan).map_err(SearchError::from)?;
+    let plan = SearchPlan { trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial }, ..plan };
     let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal { quiet })?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
@@ -164,11 +175,16 @@ fn parse(typed: &[&str]) -> Result<Arguments, Failure> {
     Arguments::try_parse_from(["dns64bench"].iter().chain(typed)).map_err(Failure::usage)
 }
 
-fn auth(aaaa_share: Share) -> Result<(Server, SocketAddr), Failure> {
+/// Where an AuthDNS says how it is.
+fn status_in(folder: &Path, name: &str) -> String {
+    folder.join(format!("{name}.status")).to_string_lossy().into_owned()
+}
+
+fn auth(aaaa_share: Share, status: &str) -> Result<(Server, SocketAddr), Failure> {
     let address = free_port()?;
     let listen = address.to_string();
     let share = aaaa_share.to_string();
-    let typed = ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1"];
+    let typed = ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1", "--status", status];
     Ok((Server::start(&typed, address)?, address))
 }
 
@@ -191,23 +207,19 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(Server, SocketAddr), F
 
 fn print(result: &QuickstartResult) {
     let test = &result.self_test;
-    let passed = test.passed_rate.map_or("-".to_owned(), |rate| rate.to_string());
+    let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
     println!();
-    println!("{:<24} {:>10}   what it says", "", "queries/s");
-    println!("{:<24} {passed:>10}   {}: Measurer and AuthDNS alone", "self-test of the tester", word(test.verdict));
+    println!("{:<24} {:>18}   what it says", "", "queries/s");
+    println!("{:<24} {passed:>18}   {}: Measurer and AuthDNS alone", "self-test of the tester", word(test.verdict));
     for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
-        let found = &search.summary;
-        let bound = if search.lower_bound { "at least " } else { "" };
-        let median = format!("{bound}{:.0}", found.median);
-        println!("{:<24} {median:>10}   {}", stage.name.replace('_', " "), stage.meaning);
-        if found.n > 1 {
-            println!(
-                "{:<24} {:>10}   lowest and highest of {} searches",
-                "",
-                format!("{:.0}-{:.0}", found.min, found.max),
-                found.n
-            );
-        }
+        let (found, resolution) = (&search.figures, search.resolution);
+        let interval = wording::interval(&found.interval, resolution);
+        let (rate, how) = match found.n {
+            0 => ("not measured".to_owned(), String::new()),
+            1 => (interval, "one look; ".into()),
+            n => (wording::median(found, resolution), format!("median of {n} searches, all in {interval}; ")),
+        };
+        println!("{:<24} {rate:>18}   {how}{}", stage.name.replace('_', " "), stage.meaning);
     }
     println!();
     println!("DUT: {}, one worker, on this host", result.dut);

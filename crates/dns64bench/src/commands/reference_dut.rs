@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use method::units::CpuId;
+use tester::asker::Asking;
 use tester::reference_dut::{ReferenceConfig, start};
 
 use super::wait_for_end;
@@ -32,6 +33,12 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         wrong_share: args.wrong_share,
         delay: args.delay.resolve(),
         cpu: args.cpu.map(CpuId),
+        asking: args.ask.map(|upstream| Asking {
+            upstream,
+            times: args.ask_times,
+            new_names: args.ask_share,
+            remembers: args.remember,
+        }),
     })
     .map_err(Failure::environment)?;
     eprintln!("Reference DUT of {} queries/s on {}", args.capacity, running.address());

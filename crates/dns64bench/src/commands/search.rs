@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use campaign::journal::Journal;
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
+use campaign::search_plan::SearchPlan;
 use method::units::Qps;
 use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
+use super::measured_send_cost;
 use crate::args::Search;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_search, word};
 use crate::progress::run_trial;
@@ -35,6 +37,7 @@ pub(crate) fn run(args: Search) -> Outcome {
             journal.path().display()
         );
     }
+    let plan = SearchPlan { trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial }, ..plan };
     let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal { quiet })?;
     let Some(result) = found else {
         return Err(Failure::usage(anyhow::anyhow!("there was nothing to search")));

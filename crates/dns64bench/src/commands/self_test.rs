@@ -3,22 +3,28 @@
 use std::process::ExitCode;
 
 use campaign::search::{Runner, Standing};
+use campaign::search_plan::SelfTestSending;
 use method::search::{Search, SearchRange};
-use method::selftest::{MIN_DELTA, allowed_rate, required_rate};
-use method::units::Qps;
+use method::selftest::{allowed_rate, required_rate};
+use method::units::{Qps, Share};
 use method::verdict::Verdict;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tester::measurer::result::TrialResult;
 
+use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
 
 /// What the self-test found.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct SelfTestResult {
     /// The rate up to which DUTs are to be tested.
     pub(crate) for_rate: Qps,
+    /// The AAAA share (α) of those tests.
+    pub(crate) aaaa_share: Share,
+    /// The cached share (β) of those tests.
+    pub(crate) cached_share: Share,
     /// The reserve δ.
     pub(crate) delta: f64,
     /// The rate at which the self-test must pass for that.
@@ -29,6 +35,10 @@ pub(crate) struct SelfTestResult {
     pub(crate) allowed_rate: Option<Qps>,
     /// The verdict on `for_rate`.
     pub(crate) verdict: Verdict,
+    /// How it was sent: it vouches for trials that are sent in the same way. Absent where priorities changed in between.
+    pub(crate) sent: Option<SelfTestSending>,
+    /// Whether all of it is as RFC 8219 §9.2.1 wants it.
+    pub(crate) compliant: bool,
     /// In which points it is not as RFC 8219 wants it.
     pub(crate) noncompliance: Vec<String>,
     /// All trials.
@@ -69,11 +79,13 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     let mut passed: Option<Qps> = None;
     let mut verdict = Verdict::Passed;
     let mut terminal = Terminal { quiet: args.display.quiet };
+    let cost = measured_send_cost(&args.resolve(required))?;
     let mut first_name = args.traffic.first_name;
     for repeat in 0..args.repeat {
         let mut search = Search::new(SearchRange { min, max, resolution, invalid_retries: 2 });
         while let Some(rate) = search.next() {
             let mut plan = args.resolve(rate);
+            plan.send_cost = cost;
             plan.first_name = first_name;
             first_name += plan.names_needed();
             let standing = Standing { repeat, of: args.repeat, rate, bracket: search.bracket() };
@@ -93,12 +105,13 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
             }
         }
     }
-    let mut noncompliance = trials.first().map(|t| t.noncompliance.clone()).unwrap_or_default();
-    if args.delta < MIN_DELTA {
-        noncompliance.push(format!("the reserve δ is {}, less than {MIN_DELTA}", args.delta));
-    }
+    let noncompliance = trials.first().map(|t| t.noncompliance.clone()).unwrap_or_default();
     Ok(SelfTestResult {
         for_rate: args.for_rate,
+        aaaa_share: aaaa,
+        cached_share: cached,
+        sent: sending(&trials),
+        compliant: noncompliance.is_empty(),
         delta: args.delta,
         required_rate: required,
         passed_rate: passed,
@@ -109,12 +122,23 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     })
 }
 
+/// How all trials were sent, if they were sent alike.
+fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
+    let first = trials.first()?;
+    let alike = |t: &&TrialResult| t.settings == first.settings && t.sending.priority == first.sending.priority;
+    trials.iter().all(|t| alike(&t)).then(|| SelfTestSending {
+        settings: first.settings.clone(),
+        priority: first.sending.priority,
+        held_auth: trials.iter().all(|t| t.auth.is_some()),
+    })
+}
+
 fn print(result: &SelfTestResult) {
     println!("Self-test   {} for DUTs up to {} queries/s", word(result.verdict), result.for_rate);
     println!("Required    {} queries/s (δ = {})", result.required_rate, result.delta);
     if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
         println!(
-            "Passed      {passed} queries/s, which allows tests up to {allowed} (search --self-test-passed {passed})"
+            "Passed      {passed} queries/s, which allows tests up to {allowed} (print it with --json for search --self-test)"
         );
     }
     for trial in &result.trials {

@@ -31,6 +31,25 @@ pub enum Transport {
     Tcp,
 }
 
+/// What a query got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Octets of the reply; 0 where nothing must be answered.
+    pub len: usize,
+    /// What the reply says.
+    pub kind: Kind,
+    /// What was asked for.
+    pub qtype: QueryType,
+    /// The name that was asked for, if it is one of the tester's.
+    pub name: Option<Ipv4Addr>,
+}
+
+impl Answered {
+    fn nothing_of_a_name(len: usize, kind: Kind) -> Answered {
+        Answered { len, kind, qtype: QueryType::Other, name: None }
+    }
+}
+
 /// The zone that AuthDNS serves.
 #[derive(Clone, Debug)]
 pub struct Zone {
@@ -142,12 +161,12 @@ impl Zone {
         self.ns_address
     }
 
-    /// Writes the reply to `query` into `out`, which has room for [`MAX_REPLY`] octets at least. Returns its length, 0 where
-    /// nothing must be answered, and what it was for the counters.
-    pub fn answer(&self, query: &[u8], transport: Transport, out: &mut [u8]) -> (usize, Kind, QueryType) {
+    /// Writes the reply to `query` into `out`, which has room for [`MAX_REPLY`] octets at least. Returns what it
+    /// was, for the counters.
+    pub fn answer(&self, query: &[u8], transport: Transport, out: &mut [u8]) -> Answered {
         // Neither a fragment of a header nor a response gets an answer: two servers could talk forever.
         let Some(message) = Message::new(query).filter(|m| !m.is_response()) else {
-            return (0, Kind::Ignored, QueryType::Other);
+            return Answered::nothing_of_a_name(0, Kind::Ignored);
         };
         let mut reply = Writer { out, len: 0 };
         reply.put(&query[..2]);
@@ -155,12 +174,12 @@ impl Zone {
         reply.put(&[QR | query[2] & 0x79, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         if message.opcode() != 0 {
             reply.out[3] = NOTIMP;
-            return (reply.len, Kind::NotImp, QueryType::Other);
+            return Answered::nothing_of_a_name(reply.len, Kind::NotImp);
         }
         let parsed = parse_question(&message, query).and_then(|q| parse_edns(&message, q.end).map(|edns| (q, edns)));
         let Some((question, edns)) = parsed else {
             reply.out[3] = FORMERR;
-            return (reply.len, Kind::FormErr, QueryType::Other);
+            return Answered::nothing_of_a_name(reply.len, Kind::FormErr);
         };
         reply.count(4);
         reply.put(&query[HEADER_LEN..question.end]);
@@ -176,8 +195,8 @@ impl Zone {
         };
         let question_end = reply.len;
         let opt_len = if edns.is_some() { 11 } else { 0 };
-        let kind = match edns {
-            Some(Edns { version: 1.., .. }) => Kind::BadVers,
+        let (kind, name) = match edns {
+            Some(Edns { version: 1.., .. }) => (Kind::BadVers, None),
             _ => self.answer_question(&question, &mut reply),
         };
         if reply.len + opt_len > limit {
@@ -193,24 +212,26 @@ impl Zone {
             let extended_rcode = u8::from(kind == Kind::BadVers);
             reply.put(&[extended_rcode, 0, u8::from(edns.dnssec_ok) << 7, 0, 0, 0]);
         }
-        (reply.len, kind, qtype)
+        Answered { len: reply.len, kind, qtype, name }
     }
 
-    fn answer_question(&self, question: &Question<'_>, reply: &mut Writer<'_>) -> Kind {
+    fn answer_question(&self, question: &Question<'_>, reply: &mut Writer<'_>) -> (Kind, Option<Ipv4Addr>) {
         let zone = self.domain.wire();
-        let Some(above) = question.name.len().checked_sub(zone.len()) else { return refuse(reply) };
+        let Some(above) = question.name.len().checked_sub(zone.len()) else { return (refuse(reply), None) };
         let (labels, suffix) = question.name.split_at(above);
         if question.qclass != CLASS_IN || !suffix.eq_ignore_ascii_case(zone) || !ends_between_labels(labels) {
-            return refuse(reply);
+            return (refuse(reply), None);
         }
         reply.out[2] |= AA;
         let zone_at = HEADER_LEN + above;
-        match labels {
+        if let [15, label @ ..] = labels
+            && label.len() == LABEL_LEN
+            && let Some(address) = parse_label(label)
+        {
+            return (self.answer_name(address, question.qtype, zone_at, reply), Some(address));
+        }
+        let kind = match labels {
             [] => self.answer_apex(question.qtype, zone_at, reply),
-            [15, label @ ..] if label.len() == LABEL_LEN => match parse_label(label) {
-                Some(address) => self.answer_name(address, question.qtype, zone_at, reply),
-                None => self.deny(Kind::NxDomain, zone_at, reply),
-            },
             label if label.eq_ignore_ascii_case(NS_LABEL) => match question.qtype {
                 rtype::A | rtype::ANY => {
                     reply.record(ANCOUNT, HEADER_LEN, rtype::A, self.ttl, &self.ns_address.octets());
@@ -219,7 +240,8 @@ impl Zone {
                 _ => self.deny(Kind::NoData, zone_at, reply),
             },
             _ => self.deny(Kind::NxDomain, zone_at, reply),
-        }
+        };
+        (kind, None)
     }
 
     #[inline]
@@ -390,7 +412,7 @@ mod tests {
 
     fn ask(zone: &Zone, query: &[u8]) -> Vec<u8> {
         let mut out = vec![0xff; MAX_REPLY];
-        let len = zone.answer(query, Transport::Udp, &mut out).0;
+        let len = zone.answer(query, Transport::Udp, &mut out).len;
         out.truncate(len);
         out
     }

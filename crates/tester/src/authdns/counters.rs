@@ -1,8 +1,13 @@
 //! What AuthDNS was asked and what it answered, per worker and readable while it runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use method::units::Nanos;
 use serde::{Deserialize, Serialize};
+
+use super::answer::Answered;
+use super::times::Times;
 
 /// What became of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +49,36 @@ const TYPES: usize = 3;
 pub(crate) struct Tally {
     kinds: [u64; KINDS],
     types: [u64; TYPES],
+    aaaa_present: u64,
     pub(crate) lost: u64,
 }
 
 impl Tally {
     #[inline]
-    pub(crate) fn add(&mut self, kind: Kind, qtype: QueryType) {
+    pub(crate) fn add(&mut self, answered: &Answered) {
+        let Answered { kind, qtype, .. } = *answered;
         self.kinds[kind as usize] += 1;
         if kind != Kind::Ignored {
             self.types[qtype as usize] += 1;
         }
+        self.aaaa_present += u64::from(kind == Kind::Answer && qtype == QueryType::Aaaa);
     }
+}
+
+/// Times of one worker. Written by that worker only.
+#[derive(Default)]
+struct WorkerTimes {
+    own: Times,
+    repeats: Repeats,
+}
+
+/// The times of one batch, before they are made visible.
+#[derive(Default)]
+pub(crate) struct BatchTimes {
+    /// When the kernel received the queries that were answered (wall clock).
+    pub(crate) received: Vec<Nanos>,
+    /// How long ago the questions that were repeated had come before.
+    pub(crate) repeats: Vec<(QueryType, Nanos)>,
 }
 
 /// A worker's counters. Written by that worker only.
@@ -62,24 +86,49 @@ impl Tally {
 pub(crate) struct WorkerCounters {
     kinds: [AtomicU64; KINDS],
     types: [AtomicU64; TYPES],
+    aaaa_present: AtomicU64,
     lost: AtomicU64,
     send_refused: AtomicU64,
     pub(crate) socket_drops: AtomicU64,
+    times: Mutex<WorkerTimes>,
 }
 
 impl WorkerCounters {
     pub(crate) fn publish(&self, tally: &Tally, send_refused: usize) {
         let pairs = self.kinds.iter().zip(&tally.kinds).chain(self.types.iter().zip(&tally.types));
-        for (sum, &n) in pairs.chain([(&self.lost, &tally.lost), (&self.send_refused, &(send_refused as u64))]) {
+        let others = [
+            (&self.aaaa_present, &tally.aaaa_present),
+            (&self.lost, &tally.lost),
+            (&self.send_refused, &(send_refused as u64)),
+        ];
+        for (sum, &n) in pairs.chain(others) {
             if n > 0 {
                 sum.fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts the times of a batch whose replies had left at `sent` (wall clock), and empties it for the next one.
+    pub(crate) fn publish_times(&self, batch: &mut BatchTimes, sent: Nanos) {
+        if batch.received.is_empty() && batch.repeats.is_empty() {
+            return;
+        }
+        // Only who asks for the counters ever has the lock besides, for microseconds.
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        for received in batch.received.drain(..) {
+            times.own.add(sent.since(received));
+        }
+        for (qtype, age) in batch.repeats.drain(..) {
+            match qtype {
+                QueryType::Aaaa => times.repeats.aaaa.add(age),
+                _ => times.repeats.a.add(age),
             }
         }
     }
 }
 
 /// The sums over all workers since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AuthCounters {
     /// Queries by type.
     pub queries: QueryCounters,
@@ -93,6 +142,22 @@ pub struct AuthCounters {
     pub send_refused: u64,
     /// Queries that the kernel dropped because we were too slow.
     pub socket_drops: u64,
+    /// AAAA queries for names that have an AAAA record.
+    pub aaaa_present: u64,
+    /// AuthDNS's own time over UDP: from the kernel's receive timestamp of a query until its reply was handed to the kernel, or
+    /// to the line that holds it back.
+    pub own_time: Times,
+    /// Questions that had come before, by how long before.
+    pub repeats: Repeats,
+}
+
+/// How long before a repeated question had come the last time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Repeats {
+    /// A questions.
+    pub a: Times,
+    /// AAAA questions.
+    pub aaaa: Times,
 }
 
 /// Queries by type.
@@ -135,6 +200,13 @@ pub struct ReplyCounters {
 impl AuthCounters {
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
         let sum = |of: fn(&WorkerCounters) -> &AtomicU64| workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum();
+        let (mut own_time, mut repeats) = (Times::default(), Repeats::default());
+        for worker in workers {
+            let times = worker.times.lock().unwrap_or_else(PoisonError::into_inner);
+            own_time.merge(&times.own);
+            repeats.a.merge(&times.repeats.a);
+            repeats.aaaa.merge(&times.repeats.aaaa);
+        }
         AuthCounters {
             queries: QueryCounters {
                 a: sum(|w| &w.types[QueryType::A as usize]),
@@ -154,6 +226,9 @@ impl AuthCounters {
             lost_on_purpose: sum(|w| &w.lost),
             send_refused: sum(|w| &w.send_refused),
             socket_drops: sum(|w| &w.socket_drops),
+            aaaa_present: sum(|w| &w.aaaa_present),
+            own_time,
+            repeats,
         }
     }
 }

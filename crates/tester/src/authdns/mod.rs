@@ -3,12 +3,18 @@
 //! ```text
 //! client ─► socket (one per worker and address) ─► zone: what is the answer? ─► loss, delay ─► client
 //!                                                        │
-//!                                             counters: what was asked, what was answered
+//!                                             counters: what was asked, what was answered, how long it took
+//!                                                        │
+//!                                             status ─► part: what AuthDNS did in a trial, held against its limits
 //! ```
 
 pub mod answer;
 pub mod counters;
+pub mod part;
+mod recent;
 mod server;
+pub mod status;
+pub mod times;
 pub mod zonefile;
 
 pub use server::{AuthConfig, AuthError, RunningAuth, start};

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use method::units::CpuId;
-use net::affinity::pin_to;
+use net::affinity::{pin_to, take_short_turns};
 use net::batch::{ServerBatch, Wait};
 use net::clock;
 use net::socket::Endpoint;
@@ -16,7 +16,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::answer::{MAX_REPLY, Transport, Zone};
-use super::counters::{AuthCounters, Tally, WorkerCounters};
+use super::counters::{AuthCounters, BatchTimes, Tally, WorkerCounters};
+use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
 use crate::tcp;
 
@@ -112,6 +113,7 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut running = RunningAuth { addresses: Vec::new(), counters, stop, threads: Vec::new() };
     let zone = Arc::new(config.zone.clone());
+    let recent = Arc::new(Recent::new());
     for (group, &address) in config.listen.iter().enumerate() {
         if !config.delay.is_none() && address.ip().is_unspecified() {
             return Err(AuthError::WildcardDelay { address });
@@ -122,19 +124,21 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         let (tcp_zone, tcp_counters) = (Arc::clone(&zone), Arc::clone(&running.counters));
         let answer = move |query: &[u8], out: &mut [u8]| {
             let mut tally = Tally::default();
-            let (len, kind, qtype) = tcp_zone.answer(query, Transport::Tcp, out);
-            tally.add(kind, qtype);
+            let answered = tcp_zone.answer(query, Transport::Tcp, out);
+            tally.add(&answered);
             tcp_counters[workers].publish(&tally, 0);
-            len
+            answered.len
         };
         running.threads.push(tcp::serve(bound, answer, Arc::clone(&running.stop)).map_err(at("TCP"))?);
         for (n, endpoint) in endpoints.into_iter().enumerate() {
             let number = group * config.threads + n;
             endpoint.set_receive_timeout(STOP_CHECK).map_err(at("UDP"))?;
+            endpoint.use_kernel_timestamps().map_err(at("UDP"))?;
             let worker = Worker {
                 endpoint: Arc::new(endpoint),
                 zone: Arc::clone(&zone),
                 counters: Arc::clone(&running.counters),
+                recent: Arc::clone(&recent),
                 number,
                 stop: Arc::clone(&running.stop),
                 cpu: config.cpus.get(n % config.cpus.len().max(1)).copied(),
@@ -154,6 +158,7 @@ struct Worker {
     endpoint: Arc<Endpoint>,
     zone: Arc<Zone>,
     counters: Arc<Vec<WorkerCounters>>,
+    recent: Arc<Recent>,
     number: usize,
     stop: Arc<AtomicBool>,
     cpu: Option<CpuId>,
@@ -169,14 +174,24 @@ impl Worker {
         {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
+        // On a CPU that it shares with the Measurer, neither is to keep the other waiting.
+        take_short_turns();
         let line = (!self.delay.is_none()).then(|| DelayLine::new(Arc::clone(&self.endpoint)));
+        let mut times = BatchTimes::default();
         let mut batch = ServerBatch::new(QUERY_LEN, MAX_REPLY);
         let counters = Arc::clone(&self.counters);
         while !self.stop.load(Ordering::Relaxed) {
             let mut tally = Tally::default();
             let turn = batch.turn(&self.endpoint, Wait::ForOne, |query, source, out| {
-                let (len, kind, qtype) = self.zone.answer(query.bytes, Transport::Udp, out);
-                tally.add(kind, qtype);
+                let answered = self.zone.answer(query.bytes, Transport::Udp, out);
+                let len = answered.len;
+                tally.add(&answered);
+                times.received.extend(query.received.filter(|_| len > 0));
+                if let (Some(name), Some(received)) = (answered.name, query.received)
+                    && let Some(age) = self.recent.note(name, answered.qtype, received)
+                {
+                    times.repeats.push((answered.qtype, age));
+                }
                 if len > 0 && self.loss > 0.0 && self.rng.random_bool(self.loss) {
                     tally.lost += 1;
                     return 0;
@@ -190,6 +205,7 @@ impl Worker {
             // A receive error is an ICMP error of a client that has gone; there is nothing to do about it.
             let turn = turn.unwrap_or_default();
             counters[self.number].publish(&tally, turn.refused);
+            counters[self.number].publish_times(&mut times, clock::wall());
             counters[self.number].socket_drops.store(self.endpoint.drops(), Ordering::Relaxed);
         }
     }

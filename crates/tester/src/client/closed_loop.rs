@@ -225,6 +225,7 @@ mod tests {
             wrong_share: Share::percent(5),
             delay: Delay { min: Nanos(0), max: Nanos(0) },
             cpu: None,
+            asking: None,
         })
         .unwrap();
         for offload in [true, false] {

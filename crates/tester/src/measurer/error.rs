@@ -32,6 +32,14 @@ pub enum TrialError {
         /// What the system says.
         source: io::Error,
     },
+    /// AuthDNS cannot be asked how it is.
+    #[error("cannot read AuthDNS's counters from {path}: {source}; is it running with --status {path}?")]
+    AuthStatus {
+        /// The status socket.
+        path: std::path::PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// No thread could be started.
     #[error("cannot start a thread: {source}")]
     Thread {

@@ -1,5 +1,7 @@
 //! The Measurer: offers queries at a constant rate and judges every reply.
 
+pub mod burst;
+mod company;
 mod error;
 pub mod expect;
 pub mod ids;
@@ -12,6 +14,7 @@ pub mod recorder;
 pub mod result;
 mod sender;
 mod shard;
+mod topology;
 mod trial;
 
 pub use error::TrialError;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use method::compliance::{DEFAULT_AUTH_LIMIT, Fact, Facts, Proof};
 use method::pacing::PacingLimits;
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos, Qps, Share};
@@ -10,6 +11,7 @@ use method::verdict::Acceptance;
 use serde::{Deserialize, Serialize};
 use wire::name::{Domain, NameRange};
 
+use super::burst::{Burst, SendCost};
 use super::expect::Prefix;
 use super::names::NameSequence;
 
@@ -24,6 +26,41 @@ pub enum Spin {
     Always,
     /// Sleep from query to query.
     Never,
+}
+
+/// What a trial is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// The DUT: what Measurer and AuthDNS spoil makes the trial invalid.
+    #[default]
+    Dut,
+    /// The tester itself, in a self-test: a slow AuthDNS makes it fail.
+    Tester {
+        /// Up to which rate of DUT trials the self-test vouches for each query of its own: its rate ÷ theirs.
+        factor: f64,
+        /// The reserve δ.
+        delta: f64,
+    },
+}
+
+/// How a trial is sent, as far as a self-test must send in the same way to vouch for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SenderSettings {
+    /// Sender/receiver pairs.
+    pub threads: u16,
+    /// UDP source ports.
+    pub source_ports: u16,
+    /// CPUs, in their order; none: any.
+    pub cpus: Vec<CpuId>,
+    /// Sleeping or spinning.
+    pub spin: Spin,
+    /// How many queries leave together.
+    pub max_burst: Burst,
+    /// Whether in one system call.
+    pub offload: bool,
+    /// Whether real-time priority may be taken.
+    pub real_time: bool,
 }
 
 /// A trial: what to send, at which rate, and what counts as a valid reply.
@@ -62,12 +99,24 @@ pub struct TrialPlan {
     /// Sleeping or spinning.
     pub spin: Spin,
     /// The furthest from its time that a query may be sent so that queries can leave together.
-    pub max_burst: Nanos,
-    /// Whether queries that leave together may leave in one system call from one port (`UDP_SEGMENT`). Not for
-    /// self-tests, which must look like a DUT's traffic.
+    pub max_burst: Burst,
+    /// What sending costs here, for [`Burst::Auto`]; none: it is measured before the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_cost: Option<SendCost>,
+    /// Whether senders that sleep may take real-time priority on CPUs that none of our threads shares.
+    pub real_time: bool,
+    /// Whether queries that leave together may leave in one system call from one port (`UDP_SEGMENT`).
     pub offload: bool,
     /// Limits of the pacing audit.
     pub limits: PacingLimits,
+    /// AuthDNS's status socket, if it is to be looked at before and after the trial.
+    pub auth_status: Option<PathBuf>,
+    /// The most that the 99.9th percentile of AuthDNS's own time may be.
+    pub auth_limit: Nanos,
+    /// What the trial is about.
+    pub subject: Subject,
+    /// Whether the user states that the roles have hosts, and so CPUs, of their own.
+    pub separate_hosts: bool,
     /// Where to write per-query records.
     pub records: Option<PathBuf>,
     /// Width of the intervals that sums and histograms are kept for; none: no intervals.
@@ -95,9 +144,15 @@ impl TrialPlan {
             source_ports: DEFAULT_SOURCE_PORTS,
             cpus: Vec::new(),
             spin: Spin::Auto,
-            max_burst: Nanos::from_micros(50),
+            max_burst: Burst::Auto,
+            send_cost: None,
+            real_time: true,
             offload: true,
             limits: PacingLimits::default(),
+            auth_status: None,
+            auth_limit: DEFAULT_AUTH_LIMIT,
+            subject: Subject::Dut,
+            separate_hosts: false,
             records: None,
             interval: None,
         }
@@ -116,6 +171,54 @@ impl TrialPlan {
     /// Names that the trial takes from its block, those resolved beforehand for the cached share included.
     pub fn names_needed(&self) -> u64 {
         self.name_sequence().names_used(self.schedule().count())
+    }
+
+    /// How it is sent.
+    pub fn sender_settings(&self) -> SenderSettings {
+        SenderSettings {
+            threads: self.threads,
+            source_ports: self.source_ports,
+            cpus: self.cpus.clone(),
+            spin: self.spin,
+            max_burst: self.max_burst,
+            offload: self.offload,
+            real_time: self.real_time,
+        }
+    }
+
+    /// The rate for which the burst is chosen: its own, or in a self-test that of the trials that it vouches for.
+    pub fn paced_rate(&self) -> f64 {
+        match self.subject {
+            Subject::Dut => self.rate.0 as f64,
+            Subject::Tester { factor, .. } => self.rate.0 as f64 / factor.max(1.0),
+        }
+    }
+
+    /// What decides whether the trial by itself is compliant, where `shares_host` is what can be seen of the server.
+    pub fn facts(&self, shares_host: Fact) -> Facts {
+        Facts {
+            shares_host,
+            // Who has hosts of their own has CPUs of their own.
+            shares_cpus: match shares_host {
+                Fact::Yes => Fact::NotKnown,
+                other => other,
+            },
+            over_ipv6: self.server.is_ipv6(),
+            duration: self.duration,
+            timeout: self.timeout,
+            accept: self.accept,
+            checks_prefix: !self.prefixes.is_empty(),
+            checks_own_aaaa: self.check_own_aaaa,
+            limits: self.limits,
+            auth_limit: self.auth_status.is_some().then_some(self.auth_limit),
+            repeats: None,
+            resolution: None,
+            reuses_names: false,
+            proof: match self.subject {
+                Subject::Dut => Proof::None,
+                Subject::Tester { delta, .. } => Proof::IsSelfTest { delta },
+            },
+        }
     }
 
     /// How long the receiver remembers a query, so that a late reply is known as late and a second one as duplicate: twice

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use method::records::{Counts, Outcome, Record};
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos};
-use net::affinity::pin_to;
+use net::affinity::{pin_to, take_short_turns};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
 use net::poller::Poller;
@@ -90,6 +90,7 @@ impl Receiver {
         {
             state.received.faults.push(format!("cannot pin the receiver to CPU {}: {error}", cpu.0));
         }
+        take_short_turns();
         if let Err(error) = self.receive_all(&mut state) {
             state.received.faults.push(format!("cannot receive: {error}"));
             // The sender must not wait for room that nobody makes.

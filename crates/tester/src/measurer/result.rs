@@ -1,16 +1,20 @@
 //! What a trial found, as it is printed, journalled and read back.
 
 use hdrhistogram::Histogram;
+use method::compliance::Facts;
+use method::evidence::{Deviation, Wanted};
 use method::pacing::Pacing;
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 
-use super::plan::TrialPlan;
+use super::plan::{SenderSettings, Subject, TrialPlan};
+use super::topology;
+use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
 
-/// A finished trial. Serialized it is the contract's trial object (design.md).
+/// A finished trial. Serialized it is the trial object of `measure --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialResult {
     /// Offered queries per second.
@@ -42,17 +46,27 @@ pub struct TrialResult {
     pub rtt_us: Option<Rtt>,
     /// The audit of the sending.
     pub pacing: Pacing,
+    /// How the sending was to be done.
+    pub settings: SenderSettings,
     /// How the sending was done.
     pub sending: Sending,
+    /// AuthDNS's part, if it was looked at.
+    #[serde(default)]
+    pub auth: Option<AuthPart>,
+    /// In which way the trial was not the one that was asked for; only of trials that would have passed.
+    #[serde(default)]
+    pub deviation: Option<Deviation>,
     /// The verdict.
     pub verdict: Verdict,
     /// What decided it; empty for a passed trial.
     pub reasons: Vec<String>,
     /// What a reader of the result should know and that did not decide.
     pub warnings: Vec<String>,
-    /// Whether the trial's parameters are those of RFC 8219 §9.2.
+    /// What decides over compliance.
+    pub facts: Facts,
+    /// Whether the trial is one of RFC 8219 §9.2.
     pub compliant: bool,
-    /// In which points they are not.
+    /// In which points it is not, or not known to be.
     pub noncompliance: Vec<String>,
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
@@ -127,6 +141,18 @@ impl Rtt {
     }
 }
 
+/// How the kernel scheduled a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// As other threads.
+    Ordinary,
+    /// Before others, with the smallest nice value and short turns.
+    Favoured,
+    /// Real time: nothing ordinary delays it.
+    RealTime,
+}
+
 /// How the queries were sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sending {
@@ -138,6 +164,14 @@ pub struct Sending {
     pub spinning: bool,
     /// Whether all senders ran with real-time priority.
     pub real_time: bool,
+    /// With which priority the senders ran; of several the lowest.
+    pub priority: Priority,
+    /// Whether every sender had its CPU for itself, as far as our own threads go.
+    pub owns_cpu: bool,
+    /// How far from its time a query could leave so that queries left together, in microseconds.
+    pub max_burst_us: f64,
+    /// Whether that was chosen by what sending costs here.
+    pub auto_burst: bool,
     /// Queries that left together.
     pub run: u16,
     /// Of these, queries that left from one port in one system call.
@@ -146,35 +180,96 @@ pub struct Sending {
     pub receive_buffer: usize,
 }
 
-/// In which points a trial's parameters are not those of RFC 8219 §9.2.
-pub fn noncompliance(plan: &TrialPlan) -> Vec<String> {
-    let mut points = Vec::new();
-    if plan.duration < Nanos(60 * Nanos::SECOND.0) {
-        points.push(format!("trials last {} s, not at least 60 s", plan.duration.as_secs_f64()));
+impl TrialResult {
+    /// The result of a trial of `plan` that has not been carried out: nothing sent, failed.
+    pub fn blank(plan: &TrialPlan) -> TrialResult {
+        TrialResult::blank_at(plan, net::clock::wall())
     }
-    if plan.timeout > Nanos::SECOND {
-        points.push(format!("the timeout is {} s, more than 1 s", plan.timeout.as_secs_f64()));
-    }
-    if plan.accept.0 < 1.0 {
-        points.push(format!("{} % of valid replies are accepted, not only 100 %", plan.accept.0 * 100.0));
-    }
-    points.extend(plan.limits.noncompliance());
-    points
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// As [`TrialResult::blank`], begun at `wall_start` of the wall clock.
+    pub(super) fn blank_at(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
+        let facts = plan.facts(topology::shares_host(plan.server, plan.separate_hosts));
+        let noncompliance = facts.noncompliance();
+        TrialResult {
+            rate: plan.rate,
+            duration_s: plan.duration.as_secs_f64(),
+            timeout_s: plan.timeout.as_secs_f64(),
+            server: plan.server.to_string(),
+            names: NamesUsed { range: plan.names.to_string(), first: plan.first_name, count: plan.names_needed() },
+            aaaa_share: plan.aaaa_share,
+            cached_share: plan.cached_share,
+            started_unix_s: wall_start.as_secs_f64(),
+            counts: Counts::default(),
+            throughput: 0.0,
+            tester_drops: 0,
+            tester_drops_at: TesterDrops::default(),
+            rtt_us: None,
+            pacing: method::pacing::Pacing::default(),
+            settings: plan.sender_settings(),
+            sending: Sending {
+                threads: plan.threads,
+                source_ports: plan.source_ports,
+                spinning: false,
+                real_time: false,
+                priority: Priority::Ordinary,
+                owns_cpu: false,
+                max_burst_us: 0.0,
+                auto_burst: false,
+                run: 1,
+                block: 1,
+                receive_buffer: 0,
+            },
+            auth: None,
+            deviation: None,
+            verdict: Verdict::Failed,
+            reasons: Vec::new(),
+            warnings: Vec::new(),
+            facts,
+            compliant: noncompliance.is_empty(),
+            noncompliance,
+            intervals: plan.interval.map(Intervals::new),
+        }
+    }
 
-    #[test]
-    fn noncompliance_names_each_point() {
-        let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
-        assert_eq!(noncompliance(&plan), [""; 0]);
-        plan.duration = Nanos::SECOND;
-        plan.timeout = Nanos(2 * Nanos::SECOND.0);
-        plan.accept = method::verdict::Acceptance(0.99);
-        plan.limits.window_100ms_pct = 2.0;
-        plan.limits.lateness_p999 = Nanos::SECOND;
-        assert_eq!(noncompliance(&plan).len(), 5);
+    /// Names that were resolved before the trial so that its cached queries find them.
+    pub fn preloaded(&self) -> u64 {
+        let fresh = self.counts.sent - self.cached_share.count_below(self.counts.sent);
+        self.names.count.saturating_sub(fresh)
+    }
+
+    /// What the DUT was asked, as AuthDNS's counters are held against it.
+    pub fn wanted(&self) -> Wanted {
+        let (aaaa, cached) = (self.aaaa_share, self.cached_share);
+        Wanted { valid: self.counts.valid, preloaded: self.preloaded(), aaaa, cached }
+    }
+
+    /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit` of its own time) makes a trial
+    /// of the DUT invalid and a self-test fail. A trial that passed and was not the one that was asked for is invalid.
+    pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
+        let faults = part.faults(limit);
+        if !faults.is_empty() {
+            self.verdict = match (self.verdict, subject) {
+                (Verdict::Invalid, _) | (_, Subject::Dut) => Verdict::Invalid,
+                (_, Subject::Tester { .. }) => Verdict::Failed,
+            };
+            self.reasons.extend(faults);
+        }
+        if self.verdict == Verdict::Passed
+            && let Some(deviation) = part.asked.deviation(&self.wanted())
+        {
+            self.verdict = Verdict::Invalid;
+            self.reasons.push(deviation.to_string());
+            self.deviation = Some(deviation);
+        }
+        self.auth = Some(part);
+        self.facts.auth_limit = Some(limit);
+        self.set_facts(self.facts);
+    }
+
+    /// Judges the trial's compliance by `facts`.
+    pub fn set_facts(&mut self, facts: Facts) {
+        self.noncompliance = facts.noncompliance();
+        self.compliant = self.noncompliance.is_empty();
+        self.facts = facts;
     }
 }

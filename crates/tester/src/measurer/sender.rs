@@ -6,7 +6,7 @@ use std::sync::Arc;
 use method::pacing::PacingRecorder;
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos, QueryIndex};
-use net::affinity::{Urgency, be_urgent, pin_to};
+use net::affinity::{be_favoured, be_real_time, pin_to};
 use net::clock;
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
@@ -14,9 +14,10 @@ use wire::template::QueryTemplate;
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::names::NameSequence;
+use super::result::Priority;
 use super::shard::{Ports, Progress, Shard};
 
-/// Below this interval a core cannot send queries one by one (baselines.md: 950 ns a `send`, with reserve).
+/// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond, with reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Linux takes no more segments than this in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
@@ -50,7 +51,7 @@ pub(super) struct Sent {
     pub(super) queries: u64,
     pub(super) refused: u64,
     pub(super) pacing: PacingRecorder,
-    pub(super) urgency: Urgency,
+    pub(super) priority: Priority,
     pub(super) faults: Vec<String>,
 }
 
@@ -65,6 +66,8 @@ pub(super) struct Sender {
     pub(super) ledger: Arc<Ledger>,
     pub(super) ports: Arc<Ports>,
     pub(super) cpu: Option<CpuId>,
+    /// Whether it may take real-time priority: nobody of ours needs its CPU.
+    pub(super) owns_cpu: bool,
     pub(super) start: Nanos,
     pub(super) progress: Arc<Progress>,
 }
@@ -76,7 +79,7 @@ impl Sender {
             queries: 0,
             refused: 0,
             pacing: PacingRecorder::new(self.schedule.deadline(QueryIndex(self.schedule.count()))),
-            urgency: Urgency::Ordinary,
+            priority: Priority::Ordinary,
             faults: Vec::new(),
         };
         if let Some(cpu) = self.cpu
@@ -85,9 +88,7 @@ impl Sender {
             sent.faults.push(format!("cannot pin the sender to CPU {}: {error}", cpu.0));
         }
         clock::use_exact_timers();
-        if !self.pace.spinning {
-            sent.urgency = be_urgent();
-        }
+        sent.priority = self.priority();
         let stretch = self.spin_stretch();
         let mut packets = vec![0; self.template.len() * usize::from(self.pace.run)];
         for packet in packets.chunks_mut(self.template.len()) {
@@ -116,9 +117,23 @@ impl Sender {
         self.schedule.deadline(self.shard.index(k))
     }
 
+    /// Takes the priority that it may have. One that spins takes none: it would starve its CPU.
+    fn priority(&self) -> Priority {
+        match (self.pace.spinning, self.owns_cpu) {
+            (true, _) => Priority::Ordinary,
+            (false, true) if be_real_time() => Priority::RealTime,
+            (false, _) if be_favoured() => Priority::Favoured,
+            (false, _) => Priority::Ordinary,
+        }
+    }
+
     /// How long before a deadline to stop sleeping and spin: as long as this machine's sleeps run over, measured. A sender
-    /// that must leave CPU to others spins for an eighth of a run's time at most, and rather is late by the rest.
+    /// that sleeps spins for an eighth of a run's time at most, and not at all on a CPU that others need: it rather is late by
+    /// the rest.
     fn spin_stretch(&self) -> Nanos {
+        if !self.pace.spinning && !self.owns_cpu {
+            return Nanos(0);
+        }
         let mut over: Vec<u64> = (0..15)
             .map(|_| {
                 let until = clock::now() + Nanos::from_micros(100);

@@ -10,12 +10,14 @@ use method::pacing::PacingRecorder;
 use method::records::Counts;
 use method::units::{CpuId, Nanos};
 use method::verdict::{Evidence, Verdict, decide};
-use net::affinity::{Urgency, allowed_cpus};
+use net::affinity::allowed_cpus;
 use net::clock;
 use net::drops::{InterfaceCounters, interface_counters, interface_towards};
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
 
+use super::burst::{Burst, SHORTEST, SendCost};
+use super::company;
 use super::error::TrialError;
 use super::expect::Expectation;
 use super::ids::IdPlan;
@@ -24,9 +26,12 @@ use super::plan::{Spin, TrialPlan};
 use super::preload::preload;
 use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
-use super::result::{NamesUsed, Rtt, Sending, TesterDrops, TrialResult, noncompliance};
+use super::result::{Priority, Rtt, Sending, TesterDrops, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
 use super::shard::{Ports, Progress, Shard};
+use crate::authdns::counters::AuthCounters;
+use crate::authdns::part::AuthPart;
+use crate::authdns::status;
 use crate::intervals::Intervals;
 
 /// From the moment when the threads start to the first query: they pin themselves and measure their timers meanwhile.
@@ -42,6 +47,24 @@ const PACKET_CHARGE: u64 = 768;
 /// Only what keeps the trial from being carried out. Whatever the server does is part of the result.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
+    let before = auth_counters(plan)?;
+    let mut result = offer(plan, progress)?;
+    if let Some((before, after)) = before.zip(auth_counters(plan)?) {
+        result.weigh_auth(AuthPart::between(&before, &after, plan.timeout), plan.auth_limit, plan.subject);
+    }
+    Ok(result)
+}
+
+/// AuthDNS's counters, if the plan wants them looked at.
+fn auth_counters(plan: &TrialPlan) -> Result<Option<AuthCounters>, TrialError> {
+    let read = |path: &std::path::PathBuf| {
+        status::read(path).map_err(|source| TrialError::AuthStatus { path: path.clone(), source })
+    };
+    plan.auth_status.as_ref().map(read).transpose()
+}
+
+/// Offers the queries and judges the replies, AuthDNS's part aside.
+fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     let expectation = Expectation {
         aaaa_share: plan.aaaa_share,
         check_own_aaaa: plan.check_own_aaaa,
@@ -51,7 +74,7 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     let interface = interface_towards(plan.server).map_err(at)?;
     let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation)? } else { 0 };
     if unresolved > 0 {
-        return Ok(failed_before_it_began(plan, unresolved));
+        return Ok(could_not_begin(plan, unresolved));
     }
 
     let started = clock::ClockPair::sample();
@@ -71,6 +94,9 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
 struct Setup<'a> {
     plan: &'a TrialPlan,
     pace: Pace,
+    max_burst: Nanos,
+    /// For each shard whether its sender has its CPU for itself.
+    owns_cpu: Vec<bool>,
     expectation: Expectation,
     template: QueryTemplate,
     receive_buffer: usize,
@@ -97,9 +123,19 @@ impl<'a> Setup<'a> {
             Spin::Auto => allowed_cpus().len() >= 2 * usize::from(plan.threads) + 2,
         };
         let interval = Nanos(plan.schedule().interval().0 * u64::from(plan.threads));
-        let pace = Pace::choose(spinning, plan.offload, interval, plan.max_burst);
+        let owns_cpu: Vec<bool> = (0..plan.threads).map(|number| owns_cpu(plan, number)).collect();
+        let max_burst = match plan.max_burst {
+            Burst::Fixed(time) => time,
+            Burst::Auto if spinning => SHORTEST,
+            Burst::Auto => {
+                let measure = || SendCost::measure(cpu_of(plan, 0, 0)).map_err(|source| TrialError::Thread { source });
+                let cost = plan.send_cost.map_or_else(measure, Ok)?;
+                cost.burst(plan.paced_rate() / f64::from(plan.threads), owns_cpu.iter().all(|&owns| owns))
+            }
+        };
+        let pace = Pace::choose(spinning, plan.offload, interval, max_burst);
         let template = QueryTemplate::aaaa(&plan.domain);
-        Ok(Setup { plan, pace, expectation, template, receive_buffer, ports })
+        Ok(Setup { plan, pace, max_burst, owns_cpu, expectation, template, receive_buffer, ports })
     }
 
     fn run_shards(
@@ -134,10 +170,6 @@ impl<'a> Setup<'a> {
         progress: &Arc<Progress>,
     ) -> (Sender, Receiver) {
         let plan = self.plan;
-        let cpu = |n: usize| -> Option<CpuId> {
-            let position = usize::from(shard.number) * 2 + n;
-            plan.cpus.get(position % plan.cpus.len().max(1)).copied()
-        };
         // Room for what is outstanding or remembered, and for a receiver that is a fifth of a second behind.
         let remembered = plan.retention() + Nanos::from_millis(200);
         let per_shard = plan.rate.0.div_ceil(u64::from(plan.threads));
@@ -153,7 +185,8 @@ impl<'a> Setup<'a> {
             ids: Arc::clone(&ids),
             ledger: Arc::clone(&ledger),
             ports: Arc::clone(ports),
-            cpu: cpu(0),
+            cpu: cpu_of(plan, shard.number, 0),
+            owns_cpu: self.owns_cpu[usize::from(shard.number)],
             start,
             progress: Arc::clone(progress),
         };
@@ -169,7 +202,7 @@ impl<'a> Setup<'a> {
             ids,
             ledger,
             ports: Arc::clone(ports),
-            cpu: cpu(1),
+            cpu: cpu_of(plan, shard.number, 1),
             start,
             recorder: recorder.map(Recorder::for_shard),
             intervals: plan.interval.map(Intervals::new),
@@ -177,6 +210,20 @@ impl<'a> Setup<'a> {
         };
         (sender, receiver)
     }
+}
+
+/// The CPU of a shard's sender (0) or receiver (1); none: any.
+fn cpu_of(plan: &TrialPlan, shard: u16, half: usize) -> Option<CpuId> {
+    let position = usize::from(shard) * 2 + half;
+    plan.cpus.get(position % plan.cpus.len().max(1)).copied()
+}
+
+/// Whether a shard's sender has its CPU for itself, as far as our own threads go: those of this trial, and of whatever else of
+/// ours works on this host now.
+fn owns_cpu(plan: &TrialPlan, shard: u16) -> bool {
+    let Some(cpu) = cpu_of(plan, shard, 0) else { return false };
+    let all = (0..plan.threads).flat_map(|shard| [0, 1].map(|half| cpu_of(plan, shard, half)));
+    plan.real_time && all.filter(|its| *its == Some(cpu)).count() == 1 && company::sharers(cpu).is_empty()
 }
 
 fn open_port(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
@@ -208,14 +255,14 @@ fn conclude(
     let mut rtt: Option<Histogram<u64>> = None;
     let mut pacing: Option<PacingRecorder> = None;
     let mut intervals = plan.interval.map(Intervals::new);
-    let mut real_time = true;
+    let mut priority = Priority::RealTime;
     for (sent, received) in shards {
         if let (Some(sum), Some(shard)) = (&mut intervals, &received.intervals) {
             sum.merge(shard);
         }
         counts.merge(&Counts { sent: sent.queries, refused: sent.refused, ..received.counts });
         drops.sockets += received.socket_drops;
-        real_time &= sent.urgency == Urgency::RealTime;
+        priority = priority.min(sent.priority);
         faults.extend(sent.faults);
         faults.extend(received.faults);
         match &mut rtt {
@@ -244,12 +291,16 @@ fn conclude(
         threads: plan.threads,
         source_ports: plan.source_ports,
         spinning: setup.pace.spinning,
-        real_time,
+        real_time: priority == Priority::RealTime,
+        priority,
+        owns_cpu: setup.owns_cpu.iter().all(|&owns| owns),
+        max_burst_us: setup.max_burst.0 as f64 / 1e3,
+        auto_burst: plan.max_burst == Burst::Auto,
         run: setup.pace.run,
         block: setup.pace.block,
         receive_buffer: setup.receive_buffer,
     };
-    let mut result = blank_result(plan, wall_start);
+    let mut result = TrialResult::blank_at(plan, wall_start);
     result.throughput = counts.valid as f64 / plan.duration.as_secs_f64();
     result.counts = counts;
     result.tester_drops = drops.total();
@@ -285,44 +336,11 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
     warnings
 }
 
-/// The result of a trial that could not begin, because the DUT did not resolve the names that were to be cached.
-fn failed_before_it_began(plan: &TrialPlan, unresolved: u64) -> TrialResult {
-    let mut result = blank_result(plan, clock::wall());
+/// The result of a trial that could not begin, because the DUT did not resolve the names that were to be cached. Nothing was
+/// measured, so it has not failed.
+fn could_not_begin(plan: &TrialPlan, unresolved: u64) -> TrialResult {
+    let mut result = TrialResult::blank_at(plan, clock::wall());
+    result.verdict = Verdict::Invalid;
     result.reasons = vec![format!("{unresolved} of the names to be cached could not be resolved before the trial")];
     result
-}
-
-fn blank_result(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
-    let noncompliance = noncompliance(plan);
-    TrialResult {
-        rate: plan.rate,
-        duration_s: plan.duration.as_secs_f64(),
-        timeout_s: plan.timeout.as_secs_f64(),
-        server: plan.server.to_string(),
-        names: NamesUsed { range: plan.names.to_string(), first: plan.first_name, count: plan.names_needed() },
-        aaaa_share: plan.aaaa_share,
-        cached_share: plan.cached_share,
-        started_unix_s: wall_start.as_secs_f64(),
-        counts: Counts::default(),
-        throughput: 0.0,
-        tester_drops: 0,
-        tester_drops_at: TesterDrops::default(),
-        rtt_us: None,
-        pacing: method::pacing::Pacing::default(),
-        sending: Sending {
-            threads: plan.threads,
-            source_ports: plan.source_ports,
-            spinning: false,
-            real_time: false,
-            run: 1,
-            block: 1,
-            receive_buffer: 0,
-        },
-        verdict: Verdict::Failed,
-        reasons: Vec::new(),
-        warnings: Vec::new(),
-        compliant: noncompliance.is_empty(),
-        noncompliance,
-        intervals: plan.interval.map(Intervals::new),
-    }
 }

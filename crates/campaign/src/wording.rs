@@ -1,0 +1,133 @@
+//! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes beyond the resolution.
+
+use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
+use method::search::Found;
+use method::units::Qps;
+use serde::{Deserialize, Serialize};
+use tester::measurer::result::TrialResult;
+
+use crate::report::chart::number;
+
+/// By how much the lowest rate that failed failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// That rate.
+    pub rate: Qps,
+    /// Its queries without a valid reply.
+    pub missing: u64,
+    /// All of its queries.
+    pub of: u64,
+}
+
+impl Shortfall {
+    /// The shortfall of a trial that failed.
+    pub fn of(trial: &TrialResult) -> Shortfall {
+        let counts = &trial.counts;
+        Shortfall { rate: trial.rate, missing: counts.sent - counts.valid, of: counts.sent }
+    }
+}
+
+impl std::fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [rate, missing, of] = [self.rate.0, self.missing, self.of].map(|n| number(n as f64));
+        write!(f, "{rate} queries/s failed by {missing} of {of} queries")
+    }
+}
+
+/// `[22 000, 25 000)`, `less than 1 000`, `at least 66 000`; queries per second.
+pub fn interval(interval: &Interval, resolution: Qps) -> String {
+    let from = interval.from.map(|from| number(rounded_down(from, resolution) as f64));
+    let to = interval.to.map(|to| number(rounded_up(to, resolution) as f64));
+    match (from, to) {
+        (Some(from), Some(to)) => format!("[{from}, {to})"),
+        (Some(from), None) => format!("at least {from}"),
+        (None, Some(to)) => format!("less than {to}"),
+        (None, None) => "not known".into(),
+    }
+}
+
+/// The median of the rates that passed, without digits beyond the resolution; `less than …` where the median search passed
+/// nowhere.
+pub fn median(figures: &Figures, resolution: Qps) -> String {
+    match figures.median {
+        None => "not measured".into(),
+        Some(median) if median > 0.0 => number(rounded_down(median, resolution) as f64),
+        Some(_) => interval(&Interval { from: None, to: figures.interval.to }, resolution),
+    }
+}
+
+/// Why the DUT may do more than a point's median: searches that ended at the range's end or where nothing could be measured, and
+/// a median beyond what the self-test vouches for.
+pub fn lower_bound_reasons(found: &[Found], figures: &Figures, max: Qps, allowed: Option<Qps>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let of = found.len();
+    let open = found.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
+    if open > 0 {
+        reasons.push(format!("{open} of {} passed at the highest rate, {}", plural(of), number(max.0 as f64)));
+    }
+    let blocked = found.iter().filter(|f| f.unmeasurable.is_some()).count();
+    if blocked > 0 {
+        reasons.push(format!("in {blocked} of {} the next higher rate could not be measured", plural(of)));
+    }
+    if let Some(allowed) = allowed
+        && figures.median.is_some_and(|median| median > allowed.0 as f64)
+    {
+        reasons.push(format!("the self-test vouches for the tester up to {} queries/s only", number(allowed.0 as f64)));
+    }
+    reasons
+}
+
+fn plural(searches: usize) -> String {
+    if searches == 1 { "1 search".into() } else { format!("{searches} searches") }
+}
+
+/// How much a result of so many searches is worth: one is a look, not a result.
+pub fn searches(n: usize) -> String {
+    match n {
+        0 => "not measured".into(),
+        1 => "one look (1 search)".into(),
+        n => format!("{n} searches"),
+    }
+}
+
+/// How many times as fast, with two significant digits: `3.1 to 8.2 times`, `at least 18 times`; `None` if the ratio does not say
+/// who is faster.
+pub fn ratio(ratio: &Ratio) -> Option<String> {
+    let digits = |value: f64, up: bool| {
+        let step = 10f64.powi(value.log10().floor() as i32 - 1);
+        let steps = value / step;
+        number((if up { steps.ceil() } else { steps.floor() }) * step)
+    };
+    match (ratio.from, ratio.to) {
+        _ if !ratio.is_decided() => None,
+        (Some(from), Some(to)) => Some(format!("{} to {} times", digits(from, false), digits(to, true))),
+        (Some(from), None) => Some(format!("at least {} times", digits(from, false))),
+        (None, Some(to)) => Some(format!("at most {} times", digits(to, true))),
+        (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_in_words() {
+        let words = |from: Option<u64>, to: Option<u64>| {
+            let value = |n: Option<u64>| n.map(|n| n as f64);
+            interval(&Interval { from: value(from), to: value(to) }, Qps(3_000)).replace('\u{202f}', " ")
+        };
+        assert_eq!(words(Some(22_875), Some(25_312)), "[22 000, 26 000)");
+        assert_eq!(words(Some(66_000), None), "at least 66 000");
+        assert_eq!(words(None, Some(1_000)), "less than 1 000");
+    }
+
+    #[test]
+    fn ratios_in_words_only_if_they_decide() {
+        let words = |from: Option<f64>, to: Option<f64>| ratio(&Ratio { from, to });
+        assert_eq!(words(Some(18.857), None).unwrap(), "at least 18 times");
+        assert_eq!(words(Some(3.14), Some(8.21)).unwrap(), "3.1 to 8.3 times");
+        assert_eq!(words(Some(0.9), Some(1.2)), None);
+        assert_eq!(words(None, Some(1.2)), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! `send-cost`: what a wake-up and a query cost the sender here, measured once for all trials of a campaign.
+
+use std::process::ExitCode;
+
+use method::units::CpuId;
+use tester::measurer::burst::SendCost;
+
+use crate::args::SendCostArguments;
+use crate::output::{Failure, Outcome};
+
+pub(crate) fn run(args: &SendCostArguments) -> Outcome {
+    let cost = SendCost::measure(args.cpu.map(CpuId)).map_err(Failure::environment)?;
+    println!("{}", serde_json::to_string(&cost).map_err(Failure::environment)?);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,115 @@
+//! AuthDNS's part in a trial: it is half of the tester, so what it drops and how long it takes never count against the DUT.
+
+use method::evidence::Asked;
+use method::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+use super::counters::AuthCounters;
+use super::times::Times;
+
+/// What AuthDNS was asked in a trial, what it lost, and how long it took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AuthPart {
+    /// What it was asked, the names that were resolved before the trial included.
+    pub asked: Asked,
+    /// Queries that the kernel dropped because AuthDNS was too slow.
+    pub socket_drops: u64,
+    /// Replies that the kernel refused to send.
+    pub send_refused: u64,
+    /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent if it answered
+    /// nothing over UDP.
+    pub own_time_us: Option<OwnTime>,
+}
+
+/// Percentiles of AuthDNS's own time in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnTime {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile, which the limit is for.
+    pub p999: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl OwnTime {
+    fn of(times: &Times) -> Option<OwnTime> {
+        let us = |quantile| Some(times.quantile(quantile)?.0 as f64 / 1e3);
+        Some(OwnTime { p50: us(0.5)?, p99: us(0.99)?, p999: us(0.999)?, max: times.max()?.0 as f64 / 1e3 })
+    }
+}
+
+impl AuthPart {
+    /// What came between two looks at AuthDNS's counters. A question that repeats one of less than `timeout` ago is a retry.
+    pub fn between(before: &AuthCounters, after: &AuthCounters, timeout: Nanos) -> AuthPart {
+        let less = |get: fn(&AuthCounters) -> u64| get(after).saturating_sub(get(before));
+        let retries = |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
+        AuthPart {
+            asked: Asked {
+                aaaa: less(|c| c.queries.aaaa),
+                a: less(|c| c.queries.a),
+                other: less(|c| c.queries.other),
+                aaaa_present: less(|c| c.aaaa_present),
+                aaaa_retries: retries(|c| &c.repeats.aaaa),
+                a_retries: retries(|c| &c.repeats.a),
+            },
+            socket_drops: less(|c| c.socket_drops),
+            send_refused: less(|c| c.send_refused),
+            own_time_us: OwnTime::of(&after.own_time.since(&before.own_time)),
+        }
+    }
+
+    /// With what AuthDNS spoiled the trial, in words: drops, or a 99.9th percentile of its own time above `limit`.
+    pub fn faults(&self, limit: Nanos) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.socket_drops > 0 {
+            faults.push(format!("AuthDNS dropped {} queries: it was too slow to read them", self.socket_drops));
+        }
+        if self.send_refused > 0 {
+            faults.push(format!("the kernel refused {} of AuthDNS's replies", self.send_refused));
+        }
+        let limit_us = limit.0 as f64 / 1e3;
+        if let Some(own) = self.own_time_us.filter(|own| own.p999 > limit_us) {
+            faults.push(format!(
+                "AuthDNS took {:.1} ms for one query in a thousand, limit {} ms",
+                own.p999 / 1e3,
+                limit_us / 1e3
+            ));
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(aaaa: u64, own: &[u64], repeats: &[u64]) -> AuthCounters {
+        let mut all = AuthCounters::default();
+        all.queries.aaaa = aaaa;
+        own.iter().for_each(|&ms| all.own_time.add(Nanos::from_millis(ms)));
+        repeats.iter().for_each(|&ms| all.repeats.aaaa.add(Nanos::from_millis(ms)));
+        all
+    }
+
+    #[test]
+    fn retries_are_repeats_within_the_timeout() {
+        let before = counters(5, &[], &[10]);
+        let after = counters(105, &[], &[10, 20, 90, 1_500]);
+        let part = AuthPart::between(&before, &after, Nanos::from_millis(100));
+        assert_eq!((part.asked.aaaa, part.asked.aaaa_retries), (100, 2));
+    }
+
+    #[test]
+    fn drops_and_slowness_are_faults() {
+        let limit = Nanos::from_millis(10);
+        assert_eq!(AuthPart::default().faults(limit), [""; 0]);
+        let slow = AuthPart::between(&counters(0, &[50], &[]), &counters(9, &[50, 1, 1, 40], &[]), limit);
+        assert!(slow.faults(limit)[0].starts_with("AuthDNS took 40"), "{:?}", slow.faults(limit));
+        assert_eq!(slow.faults(Nanos::SECOND), [""; 0]);
+        let dropped = AuthPart { socket_drops: 3, send_refused: 1, ..AuthPart::default() };
+        assert_eq!(dropped.faults(limit).len(), 2);
+    }
+}

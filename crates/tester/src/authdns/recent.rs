@@ -1,0 +1,67 @@
+//! When each name was last asked for, so that a DUT's retries are told from names that were not in its cache.
+//!
+//! ```text
+//! slot:  name number mod SLOTS, type      names of a trial are consecutive, so they have slots of their own
+//! word:  name number ÷ SLOTS │ time of the last question in units of 1 024 ns
+//! ```
+//!
+//! Shared by all workers, because a DUT may send a retry from another port. Two names in one slot forget each other, which
+//! makes a retry look like a new question and never the other way round.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use method::units::Nanos;
+
+use super::counters::QueryType;
+
+/// Names that are remembered: more than five seconds' worth at 200 000 names per second.
+const SLOTS: usize = 1 << 20;
+/// Bits of a word that hold the time: 2⁵² · 1 024 ns are 146 years.
+const TIME_BITS: u32 = 52;
+
+/// The table: 16 MiB, of which the kernel provides what is used.
+pub(super) struct Recent(Box<[[AtomicU64; 2]]>);
+
+impl Recent {
+    pub(super) fn new() -> Recent {
+        Recent((0..SLOTS).map(|_| Default::default()).collect())
+    }
+
+    /// Notes a question of `now`; returns how long ago the same one came, if it did.
+    #[inline]
+    pub(super) fn note(&self, name: Ipv4Addr, qtype: QueryType, now: Nanos) -> Option<Nanos> {
+        let number = u64::from(u32::from(name));
+        let pair = &self.0[number as usize % SLOTS];
+        let slot = match qtype {
+            QueryType::Aaaa => &pair[0],
+            QueryType::A => &pair[1],
+            QueryType::Other => return None,
+        };
+        let tag = number / SLOTS as u64;
+        // Never 0, which is a slot that nobody has used.
+        let time = (now.0 >> 10).max(1);
+        let before = slot.swap(tag << TIME_BITS | time, Ordering::Relaxed);
+        let (its_tag, its_time) = (before >> TIME_BITS, before & ((1 << TIME_BITS) - 1));
+        (its_time != 0 && its_tag == tag).then(|| Nanos(time.saturating_sub(its_time) << 10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_questions_are_found_with_their_age() {
+        let recent = Recent::new();
+        let (name, other) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 16, 0, 1));
+        let at = Nanos::from_millis;
+        assert_eq!(recent.note(name, QueryType::Aaaa, at(1_000)), None);
+        assert_eq!(recent.note(name, QueryType::A, at(1_001)), None, "another type is another question");
+        let age = recent.note(name, QueryType::Aaaa, at(1_250)).unwrap();
+        assert!(age.0.abs_diff(at(250).0) <= 2_048, "{age:?}");
+        assert_eq!(recent.note(other, QueryType::Aaaa, at(1_260)), None, "the same slot, another name");
+        assert_eq!(recent.note(name, QueryType::Aaaa, at(1_270)), None, "forgotten for the other name");
+        assert_eq!(recent.note(name, QueryType::Other, at(1_280)), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! How many queries leave together: as few as leave others their share of the CPU.
+//!
+//! A sender that sleeps pays for each wake-up, many times what a query costs (timer, interrupt, change of context; on a virtual
+//! machine also the hypervisor). On a CPU that it shares with AuthDNS it must not spend the time that AuthDNS needs, or the DUT
+//! waits for its answers and is blamed. So the costs are measured before the first trial, and queries leave in runs that are as
+//! short as a third of the CPU allows:
+//!
+//! ```text
+//! rate · (cost of a query) + rate ÷ run · (cost of a wake-up) ≤ 1/3      run ≥ rate · wake ÷ (1/3 − rate · query)
+//! ```
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::time::Duration;
+
+use method::units::{CpuId, Nanos};
+use net::affinity::{pin_to, take_short_turns};
+use net::clock;
+use net::socket::Endpoint;
+use serde::{Deserialize, Serialize};
+
+/// The most that a sender takes of a CPU that it does not own.
+const MOST: f64 = 1.0 / 3.0;
+/// The furthest from its time that a query is sent so that queries can leave together.
+pub const LONGEST: Nanos = Nanos::from_millis(1);
+/// The burst of a sender that has its CPU for itself.
+pub const SHORTEST: Nanos = Nanos::from_micros(50);
+/// Wake-ups that are measured at once, and how far they are apart.
+const WAKE_UPS: u32 = 100;
+const APART: Nanos = Nanos::from_micros(100);
+/// Queries that leave together while the cost of a query is measured.
+const TOGETHER: u32 = 8;
+/// Measurements of which the median counts.
+const LOOKS: usize = 3;
+/// What is sent meanwhile: as long as a query.
+const DATAGRAM: [u8; 51] = [0; 51];
+
+/// How far from its time a query may leave so that queries can leave together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Burst {
+    /// As far as it takes for the sender to leave two thirds of a CPU that it does not own to others, and no further than
+    /// [`LONGEST`].
+    #[default]
+    Auto,
+    /// No further than this.
+    Fixed(Nanos),
+}
+
+impl FromStr for Burst {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Burst, String> {
+        if text == "auto" {
+            return Ok(Burst::Auto);
+        }
+        let time = humantime::parse_duration(text).map_err(|e| format!("{e}; write auto, or a time such as 200us"))?;
+        Ok(Burst::Fixed(time.into()))
+    }
+}
+
+impl TryFrom<String> for Burst {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Burst, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Burst::Auto => f.write_str("auto"),
+            Burst::Fixed(time) => humantime::format_duration(Duration::from(*time)).fmt(f),
+        }
+    }
+}
+
+impl From<Burst> for String {
+    fn from(burst: Burst) -> String {
+        burst.to_string()
+    }
+}
+
+/// What sending costs on this machine, as CPU time of the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendCost {
+    /// Sleeping and waking up once.
+    pub wake_up: Nanos,
+    /// Sending one query, with what the kernel does with it on the sender's CPU.
+    pub query: Nanos,
+}
+
+impl SendCost {
+    /// Measures it, in some 100 ms, with datagrams from this host to itself, on `cpu` if one is given.
+    ///
+    /// # Errors
+    /// If there is no loopback interface that is up, or no such CPU.
+    pub fn measure(cpu: Option<CpuId>) -> io::Result<SendCost> {
+        let work = move || -> io::Result<SendCost> {
+            if let Some(cpu) = cpu {
+                pin_to(cpu)?;
+            }
+            clock::use_exact_timers();
+            take_short_turns();
+            let sink = Endpoint::listen(([127, 0, 0, 1], 0).into(), 1)?.remove(0);
+            let source = Endpoint::connect(sink.local_address()?)?;
+            let median = |together| {
+                let mut looks: Vec<u64> = (0..LOOKS).map(|_| look(&source, together)).collect();
+                looks.sort_unstable();
+                looks[LOOKS / 2]
+            };
+            let (one, many) = (median(1), median(TOGETHER));
+            let query = many.saturating_sub(one) / u64::from(TOGETHER - 1);
+            Ok(SendCost { wake_up: Nanos(one.saturating_sub(query)), query: Nanos(query) })
+        };
+        std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
+    }
+
+    /// The burst with which a sender of `rate` queries per second takes no more than a third of its CPU, no longer than
+    /// [`LONGEST`]; [`SHORTEST`] where the CPU is its own.
+    pub fn burst(&self, rate: f64, owns_cpu: bool) -> Nanos {
+        if owns_cpu || rate <= 0.0 {
+            return SHORTEST;
+        }
+        let left = MOST - rate * self.query.as_secs_f64();
+        if left <= 0.0 {
+            return LONGEST;
+        }
+        let run = (rate * self.wake_up.as_secs_f64() / left).ceil().max(1.0);
+        // A run of n queries needs n intervals; the small term keeps a division from losing the last one.
+        let needed = Nanos((run / rate * 1e9).ceil() as u64 + 1);
+        if run <= 1.0 { Nanos(0) } else { needed.min(LONGEST) }
+    }
+}
+
+/// CPU time for each wake-up after which `together` datagrams are sent.
+fn look(source: &Endpoint, together: u32) -> u64 {
+    let (before, start) = (clock::thread_cpu_time(), clock::now());
+    for n in 1..=WAKE_UPS {
+        clock::sleep_until(Nanos(start.0 + APART.0 * u64::from(n)));
+        for _ in 0..together {
+            // Nobody reads: what does not fit is dropped, which costs no more than being read.
+            let _ = source.send(&DATAGRAM);
+        }
+    }
+    clock::thread_cpu_time().since(before).0 / u64::from(WAKE_UPS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: SendCost = SendCost { wake_up: Nanos(30_000), query: Nanos(2_000) };
+
+    /// The share of the CPU that a burst takes.
+    fn share(rate: f64, burst: Nanos) -> f64 {
+        let run = (burst.0 as f64 / (1e9 / rate).floor()).floor().max(1.0);
+        rate * 2e-6 + rate / run * 30e-6
+    }
+
+    #[test]
+    fn the_burst_is_the_smallest_that_leaves_two_thirds() {
+        for rate in [1_000.0, 20_000.0, 40_000.0, 100_000.0, 140_000.0] {
+            let burst = COST.burst(rate, false);
+            assert!(share(rate, burst) <= 1.0 / 3.0 + 0.01, "{rate}: {burst:?}");
+            let shorter = Nanos(burst.0.saturating_sub((1e9 / rate) as u64));
+            assert!(burst == Nanos(0) || share(rate, shorter) > 1.0 / 3.0 - 0.01, "{rate}: {shorter:?} would do");
+        }
+        assert_eq!(COST.burst(1_000.0, false), Nanos(0), "each by itself");
+        assert_eq!(COST.burst(400_000.0, false), LONGEST);
+        assert_eq!(COST.burst(400_000.0, true), SHORTEST);
+    }
+
+    #[test]
+    fn words_for_bursts() {
+        assert_eq!("auto".parse(), Ok(Burst::Auto));
+        assert_eq!("200us".parse(), Ok(Burst::Fixed(Nanos::from_micros(200))));
+        assert!("often".parse::<Burst>().unwrap_err().contains("200us"));
+        for burst in [Burst::Auto, Burst::Fixed(Nanos::from_micros(150))] {
+            let text = serde_json::to_string(&burst).unwrap();
+            assert_eq!(serde_json::from_str::<Burst>(&text).unwrap(), burst, "{text}");
+        }
+    }
+
+    #[test]
+    fn costs_are_measured() {
+        let cost = SendCost::measure(None).unwrap();
+        assert!(cost.wake_up > Nanos(0) && cost.wake_up < Nanos::from_millis(10), "{cost:?}");
+    }
+}

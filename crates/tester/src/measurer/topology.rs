@@ -1,0 +1,33 @@
+//! What can be seen from here of where the server is.
+
+use std::net::SocketAddr;
+
+use method::compliance::Fact;
+use net::drops::{driver, interface_towards, source_towards};
+
+/// Whether the server is on this host. Loopback and an address of our own are; a virtual Ethernet pair leads to a namespace of
+/// this host, unless the user states that there is a bridge behind it; of all else nothing is known from here.
+pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
+    let Ok(ours) = source_towards(server) else { return Fact::NotKnown };
+    if ours == server.ip().to_canonical() || ours.is_loopback() {
+        return Fact::Yes;
+    }
+    let is_veth = interface_towards(server).is_ok_and(|interface| driver(&interface).as_deref() == Some("veth"));
+    match (stated_separate, is_veth) {
+        (true, _) => Fact::StatedNo,
+        (false, true) => Fact::Yes,
+        (false, false) => Fact::NotKnown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_this_host_whatever_the_user_states() {
+        for server in ["127.0.0.1:53", "127.3.2.1:53", "[::1]:53"] {
+            assert_eq!(shares_host(server.parse().unwrap(), true), Fact::Yes, "{server}");
+        }
+    }
+}
