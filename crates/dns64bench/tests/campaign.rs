@@ -133,7 +133,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     }
     let points = results["duts"][0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 3, "worst case, AAAA 1, cached 1: {results:#}");
-    assert!(points.iter().all(|p| p["complete"] == true && p["summary"]["n"] == 2), "{results:#}");
+    assert!(points.iter().all(|p| p["complete"] == true && p["figures"]["n"] == 2), "{results:#}");
     assert_eq!(results["duts"][0]["loads"].as_array().unwrap().len(), 1);
     // The server that is not there is said to be missing, and its points are not made up.
     assert_eq!(results["duts"][1]["points"], Value::Array(vec![]));
@@ -190,7 +190,7 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
     assert!(output.status.success(), "{}", told(&output));
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
-    assert_eq!(results["duts"][0]["points"][0]["summary"]["median"], 400.0, "{results:#}");
+    assert_eq!(results["duts"][0]["points"][0]["figures"]["median"], 400.0, "{results:#}");
     results
 }
 
@@ -206,7 +206,7 @@ fn a_dut_that_dies_is_noticed_started_again_and_its_trial_repeated() {
 fn a_dut_that_hangs_is_noticed_started_again_and_its_trial_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let results = with_script(folder.path(), "(sleep 1.2; kill -STOP $$) & exec");
-    assert!(results["mishaps"][0]["what"].as_str().is_some_and(|what| what.contains("it hangs")), "{results:#}");
+    assert!(results["mishaps"][0]["what"].as_str().is_some_and(|what| what.contains("the DUT hangs")), "{results:#}");
 }
 
 /// A server that goes into the background, as one started by an init system does: all its commands are the plan's.
@@ -237,7 +237,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
     let dut = &results["duts"][0];
-    assert_eq!(dut["points"][0]["summary"]["median"], 200.0, "{dut:#}");
+    assert_eq!(dut["points"][0]["figures"]["median"], 200.0, "{dut:#}");
     assert!(dut["version"].as_str().unwrap().contains("dns64d"), "{dut:#}");
     assert!(dut["loads"][0]["cpu"]["median"].as_f64().unwrap() > 0.0, "its CPU time is that of cpu-pids: {dut:#}");
     assert!(folder.join("plan-run/servers/daemon-1/stopped").exists(), "its stop command was run");

@@ -11,26 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{PROGRAM, Server, run, show};
-
-/// Measures until the tester did not spoil it: this machine may be busy, which is not what is tested here.
-fn measure(address: &str, more: &[&str]) -> (Value, i32) {
-    let args = [&["measure", "--server", address, "--json", "--quiet"], more].concat();
-    for _ in 0..10 {
-        let output = run(&args);
-        let trial: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
-        let status = output.status.code().unwrap();
-        if status != 3 {
-            return (trial, status);
-        }
-    }
-    panic!("ten trials in a row were invalid: {args:?}");
-}
-
-fn count(trial: &Value, of: &str) -> u64 {
-    trial.pointer(of).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {of} in {trial}"))
-}
+use common::{PROGRAM, Server, count, measure, run, show};
 
 #[test]
 fn every_name_of_authdns_is_valid_and_counted() {

@@ -46,7 +46,7 @@ fn campaign_and_dnsperf(bench: &Bench) -> Result<()> {
         let duts = results["duts"].as_array().context("no DUTs")?;
         let dut =
             duts.iter().find(|dut| dut["name"] == name).with_context(|| format!("{name} is not in the results"))?;
-        let median = dut["points"][0]["summary"]["median"].as_f64().context("no median")?;
+        let median = dut["points"][0]["figures"]["median"].as_f64().context("no median")?;
         println!("        {name}: {median:.0} queries/s by search, {closed_loop:.0} by dnsperf's closed loop");
         rates.push((name.to_owned(), median, closed_loop));
     }

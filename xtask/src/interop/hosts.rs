@@ -153,7 +153,7 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     let args = ["lab", "exec", "tester", "--", program, "campaign", "run", &plan, "--dir", &run, "--quiet"];
     output(program, &args, LIMIT)?;
     let shell = results(&run)?;
-    ensure!(shell["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{}", shell["duts"]);
+    ensure!(shell["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{}", shell["duts"]);
     ensure!(
         shell["duts"][0]["version"].as_str().is_some_and(|v| v.contains("dns64d")),
         "{}",
@@ -234,7 +234,7 @@ fn other_auth(bench: &Bench) -> Result<()> {
         let ran = process::run(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
         ensure!(ran.status == Some(0), "{driver}: {}", ran.stderr);
         let results = results(&run).with_context(|| driver.to_owned())?;
-        ensure!(results["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{driver}: {}", results["duts"]);
+        ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{driver}: {}", results["duts"]);
         ensure!(results["auth"].as_str().is_some_and(|v| v.contains('.')), "{driver}: version {}", results["auth"]);
         ensure!(results["duts"][0]["points"][0]["upstream_per_query"].is_null(), "{driver} counts nothing");
     }
@@ -334,6 +334,6 @@ fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<()> {
     let plan = bench.file("one-driver.toml", &plan)?;
     output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
     let results = results(&run)?;
-    ensure!(results["duts"][0]["points"][0]["summary"]["median"] == 300.0, "{results}");
+    ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{results}");
     Ok(())
 }

@@ -27,6 +27,11 @@ impl Server {
         Server { child, address }
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it as a user would and returns its counters.
     pub fn end(mut self) -> Value {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
@@ -50,4 +55,29 @@ pub fn run(args: &[&str]) -> Output {
 pub fn show(args: &[&str], output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{args:?}\nstatus {:?}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+}
+
+/// One trial, whatever its verdict: the result, and the program's status. A second's patience, unless the test says otherwise:
+/// this machine may stand still for a moment, which is not what is tested.
+pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
+    let patience: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
+    let args = [&["measure", "--server", address, "--json", "--quiet"], more, patience].concat();
+    let output = run(&args);
+    let trial = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    (trial, output.status.code().unwrap())
+}
+
+/// Measures until the tester did not spoil it: this machine may be busy, which is not what is tested here.
+pub fn measure(address: &str, more: &[&str]) -> (Value, i32) {
+    for _ in 0..10 {
+        let (trial, status) = measure_once(address, more);
+        if status != 3 {
+            return (trial, status);
+        }
+    }
+    panic!("ten trials in a row were invalid: {more:?}");
+}
+
+pub fn count(trial: &Value, of: &str) -> u64 {
+    trial.pointer(of).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {of} in {trial}"))
 }

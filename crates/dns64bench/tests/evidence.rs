@@ -1,0 +1,125 @@
+//! AuthDNS is half of the tester: what it does never counts against the DUT, and what it was asked is held against the trial.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use common::{Server, count, measure, measure_once};
+
+/// AuthDNS, and a reference DUT that asks it as `asking` says.
+struct Site {
+    auth: Server,
+    dut: Server,
+    status: PathBuf,
+    _folder: TempDir,
+}
+
+fn site(capacity: &str, asking: &[&str]) -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let status = folder.path().join("status");
+    let auth = Server::start(&["auth", "--threads", "1", "--status", status.to_str().unwrap()]);
+    let dut = [&["reference-dut", "--capacity", capacity, "--ask", &auth.address], asking].concat();
+    let dut = Server::start(&dut);
+    Site { auth, dut, status, _folder: folder }
+}
+
+const LOAD: [&str; 4] = ["--rate", "2000", "--duration", "2s"];
+
+impl Site {
+    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        // How late this machine sends is not what is tested.
+        let limits = ["--window-limit", "100", "--lateness-limit", "1s", "--auth-limit", "200ms"];
+        [&LOAD[..], &limits, &["--auth-status", self.status.to_str().unwrap()], more].concat()
+    }
+
+    fn measure(&self, more: &[&str]) -> (Value, i32) {
+        measure(&self.dut.address, &self.arguments(more))
+    }
+
+    fn measure_once(&self, more: &[&str]) -> (Value, i32) {
+        measure_once(&self.dut.address, &self.arguments(more))
+    }
+}
+
+fn reasons(trial: &Value) -> String {
+    trial["reasons"].to_string()
+}
+
+#[test]
+fn a_dut_that_asks_everything_twice_passes_with_four_questions_per_query() {
+    let site = site("100000", &["--ask-times", "2"]);
+    let (trial, status) = site.measure(&[]);
+    assert_eq!((status, count(&trial, "/valid")), (0, 4000), "{trial}");
+    let asked = ["aaaa", "a", "aaaa_retries", "a_retries"].map(|of| count(&trial, &format!("/auth/asked/{of}")));
+    assert_eq!(asked, [8000, 8000, 4000, 4000], "{trial}");
+    assert!(trial["auth"]["own_time_us"]["p999"].as_f64() > Some(0.0), "{trial}");
+}
+
+#[test]
+fn a_dut_that_answers_new_names_without_asking_is_not_measured() {
+    let site = site("100000", &["--ask-share", "0.5"]);
+    let (trial, status) = site.measure_once(&[]);
+    assert_eq!(status, 3, "{trial}");
+    let real = trial["deviation"]["cached_share"]["real"].as_f64().unwrap();
+    assert!((real - 0.5).abs() < 0.01 && reasons(&trial).contains("from its cache"), "{trial}");
+}
+
+#[test]
+fn a_dut_that_caches_nothing_has_no_cached_share() {
+    let forgetful = site("100000", &[]);
+    let cached = ["--cached-share", "0.6", "--timeout", "400ms"];
+    let (trial, status) = forgetful.measure_once(&cached);
+    assert_eq!((status, trial["deviation"]["cached_share"]["wanted"].as_f64()), (3, Some(0.6)), "{trial}");
+    let remembering = site("100000", &["--remember"]);
+    let (trial, status) = remembering.measure(&cached);
+    assert_eq!((status, &trial["deviation"]), (0, &Value::Null), "{trial}");
+}
+
+#[test]
+fn a_dut_that_sheds_half_of_an_overload_fails_and_is_not_invalid() {
+    let site = site("1000", &[]);
+    let (trial, status) = site.measure(&[]);
+    assert_eq!((status, trial["verdict"].as_str()), (1, Some("failed")), "{trial}");
+    assert_eq!(trial["deviation"], Value::Null, "what failed is not judged: {trial}");
+}
+
+#[test]
+fn an_authdns_that_stands_still_makes_the_trial_invalid() {
+    let site = site("100000", &[]);
+    let over = AtomicBool::new(false);
+    let (trial, status) = thread::scope(|scope| {
+        scope.spawn(|| {
+            let kill = |signal: &str| Command::new("kill").args([signal, &site.auth.id().to_string()]).status();
+            while !over.load(Ordering::Relaxed) {
+                kill("-STOP").unwrap();
+                // The trial's own moment: long against the limit, short against the timeout.
+                thread::sleep(Duration::from_millis(300));
+                kill("-CONT").unwrap();
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let result = site.measure_once(&[]);
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    assert_eq!(status, 3, "{trial}");
+    assert!(reasons(&trial).contains("AuthDNS took"), "{trial}");
+}
+
+#[test]
+fn a_status_socket_that_nobody_serves_is_an_error_of_the_environment() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let args =
+        ["measure", "--server", &dut.address, "--rate", "100", "--duration", "1s", "--auth-status", "/nonexistent/s"];
+    let output = common::run(&args);
+    let text = common::show(&args, &output);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains("/nonexistent/s") && text.contains("--status"), "{text}");
+}
