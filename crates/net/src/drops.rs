@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 /// Counters of one network interface, since it exists.
@@ -18,27 +16,6 @@ pub struct InterfaceCounters {
     pub receive_drops: u64,
     /// Packets that this host lost before they left.
     pub send_drops: u64,
-}
-
-/// The interface through which packets for `peer` leave.
-///
-/// # Errors
-/// If there is no route.
-pub fn interface_towards(peer: SocketAddr) -> io::Result<String> {
-    let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
-    let probe = UdpSocket::bind(any)?;
-    // Connecting a UDP socket sends nothing; it chooses the route and with it our address.
-    probe.connect(peer)?;
-    let ours = probe.local_addr()?.ip();
-    let of_address = getifaddrs().map_err(io::Error::from)?.find(|interface| {
-        let Some(address) = &interface.address else { return false };
-        let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-        let v6 = address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip()));
-        v4.or(v6).is_some_and(|ip| ip == ours.to_canonical())
-    });
-    // All of 127.0.0.0/8 is on the loopback interface, though it lists 127.0.0.1 only.
-    let name = of_address.map(|i| i.interface_name).or_else(|| ours.to_canonical().is_loopback().then(|| "lo".into()));
-    name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface has our address {ours}")))
 }
 
 /// The counters of `interface` in this thread's network namespace.

@@ -62,7 +62,7 @@ impl Routing {
             let (received, _) = self.socket.recv_from_full()?;
             let mut rest = &received[..];
             while !rest.is_empty() {
-                let length = NetlinkBuffer::new_checked(rest).map_err(unreadable)?.length() as usize;
+                let length = NetlinkBuffer::new_checked(rest).map_err(|error| unreadable(&error))?.length() as usize;
                 let next = length.next_multiple_of(4).min(rest.len());
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..length]) {
                     // What is left of an earlier question that ended with an error.
@@ -74,7 +74,7 @@ impl Routing {
                         _ => return Ok(answers),
                     },
                     Err(_) if flags & NLM_F_DUMP == NLM_F_DUMP => {}
-                    Err(error) => return Err(unreadable(error)),
+                    Err(error) => return Err(unreadable(&error)),
                 }
                 rest = &rest[next..];
             }
@@ -85,6 +85,6 @@ impl Routing {
     }
 }
 
-fn unreadable(error: DecodeError) -> io::Error {
+fn unreadable(error: &DecodeError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
 }

@@ -2,6 +2,7 @@
 
 mod error;
 pub mod expect;
+mod host_losses;
 pub mod ids;
 pub mod ledger;
 pub mod names;
