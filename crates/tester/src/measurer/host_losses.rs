@@ -218,3 +218,53 @@ pub(super) fn warning_of_missed(drops: &TesterDrops, counts: &Counts, acceptance
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> Reading {
+        let queueing = Queueing { interface: "to-dut".into(), kind: "tbf".into(), drops: queueing_drops };
+        Reading {
+            interface: InterfaceCounters::default(),
+            udp: UdpErrors { no_room_to_send, wrong_checksum: 0 },
+            queueing: Some(queueing),
+            discards,
+        }
+    }
+
+    fn watched(loopback: bool, unresolved: Option<Nanos>) -> HostLosses {
+        let mut hop = NextHop::towards("[::1]:53".parse().unwrap()).unwrap();
+        hop.loopback = loopback;
+        HostLosses { hop, before: reading(10, 100, Some(1_000)), watch: None, looked: Nanos(0), unresolved, tap: None }
+    }
+
+    #[test]
+    fn a_packet_in_two_counters_is_dropped_once() {
+        // Loopback, the discipline's drops, UDP's, and what is made of them.
+        for (loopback, queueing, udp, dropped) in
+            [(false, 0, 0, 0), (false, 7, 7, 7), (false, 7, 3, 7), (false, 0, 3, 3), (true, 0, 3, 0), (true, 2, 3, 2)]
+        {
+            let after = reading(10 + queueing, 100 + udp, None);
+            assert_eq!(watched(loopback, None).dropped_by_queueing(&after), dropped, "{loopback} {queueing} {udp}");
+        }
+        // A discipline that was replaced counts from the start again.
+        assert_eq!(watched(false, None).dropped_by_queueing(&reading(0, 100, None)), 0);
+    }
+
+    #[test]
+    fn discards_of_other_neighbours_are_not_ours() {
+        let unresolved = Some(Nanos::from_millis(40));
+        assert_eq!(watched(false, None).discarded(&reading(0, 0, Some(1_500))), None);
+        assert_eq!(watched(false, unresolved).discarded(&reading(0, 0, Some(1_500))), Some(500));
+        assert_eq!(watched(false, unresolved).discarded(&reading(0, 0, None)), None);
+    }
+
+    #[test]
+    fn an_unresolved_neighbour_is_a_loss_even_where_nobody_counts() {
+        let after = reading(10, 100, None);
+        assert_eq!(watched(false, None).places(&TesterDrops::default(), &after), []);
+        let places = watched(false, Some(Nanos::from_millis(40))).places(&TesterDrops::default(), &after);
+        assert!(matches!(places[..], [HostLoss::Neighbour { packets: None, .. }]), "{places:?}");
+    }
+}
