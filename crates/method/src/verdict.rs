@@ -78,7 +78,7 @@ pub enum HostLoss {
     },
     /// A queueing discipline dropped what the Measurer had sent.
     QueueingDiscipline {
-        /// Packets.
+        /// Packets; several queries that left in one call (`UDP_SEGMENT`) are one packet here.
         packets: u64,
         /// Its kind as tc(8) calls it; `None` where it is not known.
         kind: Option<String>,

@@ -105,7 +105,7 @@ impl NextHop {
         while watch.look()? != Reach::Known {
             let now = Instant::now();
             if now >= give_up {
-                let why = format!("its link-layer address is not known after {} s", limit.as_secs_f64());
+                let why = format!("its link-layer address is not known after {:.1} s", limit.as_secs_f64());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             if now >= ask_at {

@@ -65,10 +65,11 @@ fn answer(near: &End, far: &End, child: Child) -> Result<(), LabError> {
     if ended.status.success() {
         return Ok(());
     }
+    let said = String::from_utf8_lossy(&ended.stderr);
     Err(LabError::Link {
         from: format!("{} ({})", near.host.word(), near.interface),
         to: format!("{} ({})", far.host.word(), far.interface),
-        why: String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
+        why: said.trim().trim_start_matches("dns64bench: ").to_owned(),
     })
 }
 

@@ -64,8 +64,33 @@ pub(super) struct Losses {
     pub(super) drops: TesterDrops,
     /// One entry for each place that lost something.
     pub(super) places: Vec<HostLoss>,
-    /// What could not be watched and ought to have been.
-    pub(super) warnings: Vec<String>,
+    /// The interface whose queueing discipline's drops are not known, if so.
+    unknown_queueing: Option<String>,
+}
+
+impl Losses {
+    /// What did not decide and a reader should know all the same.
+    pub(super) fn warnings(&self, counts: &Counts, acceptance: Acceptance) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(interface) = &self.unknown_queueing {
+            warnings.push(format!("the drops of {interface}'s queueing discipline are not known"));
+        }
+        let missed = self.drops.missed.unwrap_or(0);
+        if weigh_missed(counts, missed, acceptance) == Missed::Beside {
+            warnings.push(format!(
+                "the interface got {missed} datagrams for the tester that its sockets did not, and {} queries count as \
+                 lost: look for a packet filter (dns64bench check)",
+                counts.lost
+            ));
+        }
+        if counts.sent_again > 0 {
+            warnings.push(format!(
+                "the kernel refused to send {} queries at first, as a packet filter makes it do; they were sent again",
+                counts.sent_again
+            ));
+        }
+        warnings
+    }
 }
 
 /// All counters at one moment.
@@ -137,7 +162,9 @@ impl HostLosses {
             neighbour: self.discarded(&after).unwrap_or(0),
             missed: tapped.map(|tapped| tapped.saturating_sub(datagrams + sockets + wrong_checksum)),
         };
-        Ok(Losses { drops, places: self.places(&drops, &after), warnings: self.warnings(&after) })
+        let known = self.before.queueing.is_some() && after.queueing.is_some();
+        let unknown_queueing = (!known).then(|| self.hop.interface.clone());
+        Ok(Losses { drops, places: self.places(&drops, &after), unknown_queueing })
     }
 
     /// A packet that the discipline refuses at once is in its own counter and, as the sender is told, in UDP's; one that it
@@ -182,12 +209,6 @@ impl HostLosses {
         }
         places
     }
-
-    fn warnings(&self, after: &Reading) -> Vec<String> {
-        let known = self.before.queueing.is_some() && after.queueing.is_some();
-        let unknown = || format!("the drops of {}'s queueing discipline are not known", self.hop.interface);
-        (!known).then(unknown).into_iter().collect()
-    }
 }
 
 /// Takes what is left in the sockets; returns how many datagrams.
@@ -205,18 +226,6 @@ fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
         }
     }
     datagrams
-}
-
-/// A warning of datagrams that the interface got and the sockets did not, where they did not decide.
-pub(super) fn warning_of_missed(drops: &TesterDrops, counts: &Counts, acceptance: Acceptance) -> Option<String> {
-    let missed = drops.missed?;
-    (weigh_missed(counts, missed, acceptance) == Missed::Beside).then(|| {
-        format!(
-            "the interface got {missed} datagrams for the tester that its sockets did not, and {} queries count as lost: \
-             look for a packet filter (dns64bench check)",
-            counts.lost
-        )
-    })
 }
 
 #[cfg(test)]
@@ -258,6 +267,22 @@ mod tests {
         assert_eq!(watched(false, None).discarded(&reading(0, 0, Some(1_500))), None);
         assert_eq!(watched(false, unresolved).discarded(&reading(0, 0, Some(1_500))), Some(500));
         assert_eq!(watched(false, unresolved).discarded(&reading(0, 0, None)), None);
+    }
+
+    #[test]
+    fn what_did_not_decide_is_a_warning() {
+        let counts = |valid, sent_again| Counts { sent: 10, valid, lost: 10 - valid, sent_again, ..Counts::default() };
+        let losses = |missed, unknown_queueing: Option<&str>| Losses {
+            drops: TesterDrops { missed, ..TesterDrops::default() },
+            places: Vec::new(),
+            unknown_queueing: unknown_queueing.map(Into::into),
+        };
+        let warnings = |losses: Losses, counts: &Counts| losses.warnings(counts, Acceptance::ALL).len();
+        assert_eq!(warnings(losses(None, None), &counts(10, 0)), 0);
+        assert_eq!(warnings(losses(Some(2), None), &counts(10, 0)), 1);
+        // These decide.
+        assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), 0);
+        assert_eq!(warnings(losses(Some(2), Some("eth0")), &counts(7, 3)), 3);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use wire::template::QueryTemplate;
 
 use super::error::TrialError;
 use super::expect::Expectation;
-use super::host_losses::{self, HostLosses, Losses, warning_of_missed};
+use super::host_losses::{self, HostLosses, Losses};
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::plan::{Spin, TrialPlan};
@@ -65,7 +65,7 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
     let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
-    Ok(conclude(plan, &setup, outcome, losses, records_lost, wall_start))
+    Ok(conclude(plan, &setup, outcome, &losses, records_lost, wall_start))
 }
 
 /// Everything that the shards need, opened and checked before the clock starts.
@@ -196,7 +196,7 @@ fn conclude(
     plan: &TrialPlan,
     setup: &Setup<'_>,
     shards: Vec<ShardOutcome>,
-    losses: Losses,
+    losses: &Losses,
     records_lost: u64,
     wall_start: Nanos,
 ) -> TrialResult {
@@ -253,9 +253,7 @@ fn conclude(
     result.rtt_us = rtt.as_ref().and_then(Rtt::of);
     result.pacing = pacing;
     result.warnings = warnings(plan, &sending);
-    result.warnings.extend(losses.warnings);
-    result.warnings.extend(warning_of_missed(&losses.drops, &counts, plan.accept));
-    result.warnings.extend(warning_of_refusals(&counts));
+    result.warnings.extend(losses.warnings(&counts, plan.accept));
     result.counts = counts;
     result.sending = sending;
     result.verdict = verdict;
@@ -283,15 +281,6 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
         ));
     }
     warnings
-}
-
-fn warning_of_refusals(counts: &Counts) -> Option<String> {
-    let again = counts.sent_again;
-    (again > 0).then(|| {
-        format!(
-            "the kernel refused to send {again} queries at first, as a packet filter makes it do; they were sent again"
-        )
-    })
 }
 
 /// The result of a trial that could not begin, because the DUT did not resolve the names that were to be cached.
