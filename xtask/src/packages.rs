@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 18] = [
+const PACKAGES: [(&str, &str); 19] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -26,6 +26,7 @@ const PACKAGES: [(&str, &str); 18] = [
     ("resperf", "dnsperf"),
     ("systemd-analyze", "systemd"),
     ("strace", "strace"),
+    ("nft", "nftables"),
 ];
 
 /// Installs what is missing, where this is Debian and we may.

@@ -1,5 +1,7 @@
 //! What kind of machine this is, and what on it spoils measurements.
 
+mod network;
+
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -100,6 +102,7 @@ fn findings() -> Vec<Finding> {
     all.extend(buffer_limit("rmem_max", "replies that arrive in a bunch are dropped and make trials invalid"));
     all.extend(buffer_limit("wmem_max", "queries that leave in a bunch have to wait"));
     all.extend(backlog());
+    all.extend(network::findings());
     all.extend(virtualized());
     all.extend(busy());
     all
@@ -204,7 +207,9 @@ mod tests {
         let environment = Environment::observe();
         assert!(environment.kernel.starts_with("Linux"), "{}", environment.kernel);
         assert!(environment.cpus >= 1 && environment.memory > 0);
-        for subject in ["CPUs for this process", "SMT", "clock source", "net.core.rmem_max"] {
+        for subject in
+            ["CPUs for this process", "SMT", "clock source", "net.core.rmem_max", "packet filter", "queueing on lo"]
+        {
             assert!(environment.findings.iter().any(|f| f.subject == subject), "{subject} is missing");
         }
         assert!(environment.concerns().all(|(_, concern)| !concern.why.is_empty()));

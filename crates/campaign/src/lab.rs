@@ -11,6 +11,8 @@
 //! As root the namespaces have names (`ip netns`), with a prefix of ours. Without root they belong to a user namespace and
 //! live as long as three processes that hold them, whose ids are kept in a file.
 
+mod reach;
+
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -23,6 +25,8 @@ use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
+
+pub use reach::{Unreached, reach};
 
 /// One of the three hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +89,16 @@ pub enum LabError {
     /// It is not up.
     #[error("the lab is not up: run dns64bench lab up")]
     NotUp,
+    /// A link does not answer.
+    #[error("the link from {from} to {to} does not answer: {why}")]
+    Link {
+        /// Host and interface that asked.
+        from: String,
+        /// Host and interface that should have answered.
+        to: String,
+        /// What was found.
+        why: String,
+    },
     /// The system refused.
     #[error("cannot {doing}: {source}")]
     Io {
@@ -132,16 +146,16 @@ const LINKS: [Link; 3] = [
     },
 ];
 
-/// Makes the lab. If it is up already, nothing changes.
+/// Makes the lab, and waits until its links answer: a trial may begin at once. If it is up already, nothing changes.
 ///
 /// # Errors
-/// If the kernel or a missing program does not allow it; what was made is taken down again.
+/// If the kernel or a missing program does not allow it, or a link does not answer within ten seconds; what was made is taken down again.
 pub fn up() -> Result<(), LabError> {
     if is_up() {
         return Ok(());
     }
     down()?;
-    let made = if geteuid().is_root() { up_as_root() } else { up_as_user() };
+    let made = if geteuid().is_root() { up_as_root() } else { up_as_user() }.and_then(|()| reach::all_links());
     if made.is_err() {
         let _ = down();
     }

@@ -477,6 +477,13 @@ pub(crate) enum LabAction {
     /// Keeps a namespace of an unprivileged lab alive
     #[command(hide = true)]
     Hold,
+    /// Waits until the link-layer addresses of these neighbours are known here
+    #[command(hide = true)]
+    Reach {
+        /// Their addresses
+        #[arg(required = true)]
+        addresses: Vec<std::net::IpAddr>,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -142,6 +142,9 @@ pub struct Counts {
     pub stray: u64,
     /// Queries that the kernel refused to send; not part of `sent`.
     pub refused: u64,
+    /// Queries that the kernel refused at first and took when they were tried again; part of `sent`.
+    #[serde(default)]
+    pub sent_again: u64,
 }
 
 impl Counts {
@@ -179,6 +182,7 @@ impl Counts {
         self.duplicates += other.duplicates;
         self.stray += other.stray;
         self.refused += other.refused;
+        self.sent_again += other.sent_again;
     }
 
     /// Whether every query that was sent has exactly one outcome.

@@ -5,7 +5,8 @@
 //!                        batch::ReceiveBatch ◄── recvmmsg, kernel timestamps ── wire
 //!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for servers that answer at once (AuthDNS)
 //!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
-//! drops: what the host lost on the way        affinity: which thread runs where
+//! drops, queueing: what the host lost on the way        tap: what the interface got for our ports
+//! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -13,6 +14,10 @@ pub mod affinity;
 pub mod batch;
 pub mod clock;
 pub mod drops;
+pub mod neighbour;
+mod netlink;
 pub mod poller;
 pub mod queue;
+pub mod queueing;
 pub mod socket;
+pub mod tap;

@@ -4,6 +4,7 @@ mod campaign;
 mod clients;
 mod dns64d;
 mod hosts;
+mod losses;
 mod systemd;
 mod tester;
 
@@ -130,7 +131,7 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&campaign::TESTS)
+    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS)
 }
 
 /// Runs the tests whose name contains `part`.

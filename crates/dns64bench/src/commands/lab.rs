@@ -17,6 +17,7 @@ pub(crate) fn run(args: &Lab) -> Outcome {
         LabAction::Down => lab::down().map_err(Failure::environment)?,
         LabAction::Exec { name, command } => return Err(Failure::environment(lab::exec(*name, command))),
         LabAction::Hold => lab::hold(),
+        LabAction::Reach { addresses } => lab::reach(addresses).map_err(Failure::environment)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,7 @@
 //! Why a trial cannot be carried out at all. What the server does is never the reason.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::plan::PlanError;
 use super::recorder::RecordError;
@@ -37,6 +37,16 @@ pub enum TrialError {
     AuthStatus {
         /// The status socket.
         path: std::path::PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The next hop does not tell its link-layer address: no query would leave this host.
+    #[error("no neighbour answers for {address} on {interface}: {source}")]
+    Neighbour {
+        /// The server, or the gateway towards it.
+        address: IpAddr,
+        /// The interface that it should be reached by.
+        interface: String,
         /// What the system says.
         source: io::Error,
     },

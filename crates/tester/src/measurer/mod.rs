@@ -4,6 +4,7 @@ pub mod burst;
 mod company;
 mod error;
 pub mod expect;
+mod host_losses;
 pub mod ids;
 pub mod ledger;
 pub mod names;

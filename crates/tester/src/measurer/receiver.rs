@@ -35,7 +35,8 @@ pub(super) struct Received {
     /// Round-trip times of valid replies, in nanoseconds.
     pub(super) rtt: Histogram<u64>,
     pub(super) intervals: Option<Intervals>,
-    pub(super) socket_drops: u64,
+    /// Datagrams taken from the sockets, whatever was in them.
+    pub(super) datagrams: u64,
     pub(super) faults: Vec<String>,
 }
 
@@ -78,7 +79,7 @@ impl Receiver {
                 counts: Counts::default(),
                 rtt: Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds"),
                 intervals: self.intervals.take(),
-                socket_drops: 0,
+                datagrams: 0,
                 faults: Vec::new(),
             },
             recorder: self.recorder.take(),
@@ -100,7 +101,6 @@ impl Receiver {
             }
         }
         state.sweep_all(&self);
-        state.received.socket_drops = self.ports.connected.iter().chain(&self.ports.strays).map(Endpoint::drops).sum();
         state.received
     }
 
@@ -154,6 +154,7 @@ impl Receiver {
                 let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
                 for reply in datagram.segments() {
                     state.seen += 1;
+                    state.received.datagrams += 1;
                     if token >= self.ports.connected.len()
                         || !self.reply(reply, token, arrived.since(self.start), state)
                     {

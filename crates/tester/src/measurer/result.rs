@@ -93,12 +93,22 @@ pub struct TesterDrops {
     pub interface_receive: u64,
     /// On the interface towards the server, packets to be sent.
     pub interface_send: u64,
+    /// In the queueing discipline of the interface towards the server.
+    #[serde(default)]
+    pub queueing_discipline: u64,
+    /// In the queue of a next hop whose link-layer address was not known, as far as the kernel tells.
+    #[serde(default)]
+    pub neighbour: u64,
+    /// Datagrams that the interface got for the Measurer's ports and its sockets did not have, nor drop; `None` where nobody
+    /// watched. Not part of [`TesterDrops::total`]: what it means depends on the losses (`method::verdict::weigh_missed`).
+    #[serde(default)]
+    pub missed: Option<u64>,
 }
 
 impl TesterDrops {
-    /// All of them.
+    /// All that are certain: everything but `missed`.
     pub fn total(&self) -> u64 {
-        self.sockets + self.interface_receive + self.interface_send
+        self.sockets + self.interface_receive + self.interface_send + self.queueing_discipline + self.neighbour
     }
 }
 

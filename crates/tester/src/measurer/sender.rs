@@ -50,6 +50,8 @@ impl Pace {
 pub(super) struct Sent {
     pub(super) queries: u64,
     pub(super) refused: u64,
+    /// Queries that were refused at first and taken when they were tried again.
+    pub(super) again: u64,
     pub(super) pacing: PacingRecorder,
     pub(super) priority: Priority,
     pub(super) faults: Vec<String>,
@@ -78,6 +80,7 @@ impl Sender {
         let mut sent = Sent {
             queries: 0,
             refused: 0,
+            again: 0,
             pacing: PacingRecorder::new(self.schedule.deadline(QueryIndex(self.schedule.count()))),
             priority: Priority::Ordinary,
             faults: Vec::new(),
@@ -199,29 +202,37 @@ impl Sender {
     /// Sends queries `from..to`, which are in `packets`, from one port: together if the kernel can, else one by one.
     fn send_block(&self, from: u64, to: u64, port: &Endpoint, packets: &[u8], offload: &mut bool, sent: &mut Sent) {
         let len = self.template.len();
+        let mut refused = false;
         if *offload && to - from > 1 {
             self.stamp(from, to);
             match port.send_segmented(packets, len as u16) {
                 Ok(()) => return self.book(from, to, sent),
                 // No segmentation here; the packets have not left, so they are sent (and stamped again) one by one.
                 Err(e) if matches!(e.raw_os_error(), Some(libc_errors::EIO | libc_errors::EINVAL)) => *offload = false,
-                // Anything else, such as an ICMP error that was waiting, concerns this call only.
-                Err(_) => {}
+                // An ICMP error that was waiting concerns this call only; anything else is a refusal (EPERM: a packet filter).
+                Err(e) => refused = e.kind() != io::ErrorKind::ConnectionRefused,
             }
         }
         for (k, packet) in (from..to).zip(packets.chunks(len)) {
-            self.send_one(k, port, packet, sent);
+            self.send_one(k, port, packet, refused, sent);
         }
     }
 
-    fn send_one(&self, k: u64, port: &Endpoint, packet: &[u8], sent: &mut Sent) {
+    /// Sends query `k`; `refused` says whether the kernel refused it before, together with others.
+    fn send_one(&self, k: u64, port: &Endpoint, packet: &[u8], mut refused: bool, sent: &mut Sent) {
         for attempt in 0..SEND_TRIES {
             self.stamp(k, k + 1);
             match port.send(packet) {
-                Ok(()) => return self.book(k, k + 1, sent),
+                Ok(()) => {
+                    sent.again += u64::from(refused);
+                    return self.book(k, k + 1, sent);
+                }
                 // An ICMP error of an earlier query is reported once, and this query has not been sent yet.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
-                Err(_) => std::thread::sleep(Nanos::from_micros(50 << attempt).into()),
+                Err(_) => {
+                    refused = true;
+                    std::thread::sleep(Nanos::from_micros(50 << attempt).into());
+                }
             }
         }
         self.ledger.withdraw(k);

@@ -3,16 +3,17 @@
 use std::net::SocketAddr;
 
 use method::compliance::Fact;
-use net::drops::{driver, interface_towards, source_towards};
+use net::drops::driver;
+use net::neighbour::NextHop;
 
 /// Whether the server is on this host. Loopback and an address of our own are; a virtual Ethernet pair leads to a namespace of
 /// this host, unless the user states that there is a bridge behind it; of all else nothing is known from here.
 pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
-    let Ok(ours) = source_towards(server) else { return Fact::NotKnown };
-    if ours == server.ip().to_canonical() || ours.is_loopback() {
+    let Ok(next_hop) = NextHop::towards(server) else { return Fact::NotKnown };
+    if next_hop.loopback {
         return Fact::Yes;
     }
-    let is_veth = interface_towards(server).is_ok_and(|interface| driver(&interface).as_deref() == Some("veth"));
+    let is_veth = driver(&next_hop.interface).as_deref() == Some("veth");
     match (stated_separate, is_veth) {
         (true, _) => Fact::StatedNo,
         (false, true) => Fact::Yes,

@@ -12,7 +12,6 @@ use method::units::{CpuId, Nanos};
 use method::verdict::{Evidence, Verdict, decide};
 use net::affinity::allowed_cpus;
 use net::clock;
-use net::drops::{InterfaceCounters, interface_counters, interface_towards};
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
 
@@ -20,13 +19,14 @@ use super::burst::{Burst, SHORTEST, SendCost};
 use super::company;
 use super::error::TrialError;
 use super::expect::Expectation;
+use super::host_losses::{self, HostLosses, Losses};
 use super::ids::IdPlan;
 use super::ledger::Ledger;
 use super::plan::{Spin, TrialPlan};
 use super::preload::preload;
 use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
-use super::result::{Priority, Rtt, Sending, TesterDrops, TrialResult};
+use super::result::{Priority, Rtt, Sending, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
 use super::shard::{Ports, Progress, Shard};
 use crate::authdns::counters::AuthCounters;
@@ -71,23 +71,24 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         prefixes: plan.prefixes.clone(),
     };
     let at = |source| TrialError::Interface { server: plan.server, source };
-    let interface = interface_towards(plan.server).map_err(at)?;
+    let next_hop = host_losses::reach(plan.server)?;
     let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation)? } else { 0 };
     if unresolved > 0 {
         return Ok(could_not_begin(plan, unresolved));
     }
 
+    let setup = Setup::new(plan, expectation)?;
+    let mut losses = HostLosses::begin(next_hop, &setup.ports).map_err(at)?;
     let started = clock::ClockPair::sample();
     let start = started.monotonic() + LEAD;
     let wall_start = started.wall() + LEAD;
     let context = RecordContext::new(plan, wall_start);
     let recorder = plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
-    let setup = Setup::new(plan, expectation)?;
-    let before = interface_counters(&interface).map_err(at)?;
-    let outcome = setup.run_shards(start, recorder.as_ref(), progress)?;
-    let after = interface_counters(&interface).map_err(at)?;
+    let outcome = setup.run_shards(start, recorder.as_ref(), progress, &mut losses)?;
+    let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
+    let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
     let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
-    Ok(conclude(plan, &setup, outcome, drops_between(before, after), records_lost, wall_start))
+    Ok(conclude(plan, &setup, outcome, &losses, records_lost, wall_start))
 }
 
 /// Everything that the shards need, opened and checked before the clock starts.
@@ -143,6 +144,7 @@ impl<'a> Setup<'a> {
         start: Nanos,
         recorder: Option<&Recorder>,
         progress: &Arc<Progress>,
+        losses: &mut HostLosses,
     ) -> Result<Vec<ShardOutcome>, TrialError> {
         let mut threads = Vec::new();
         for (number, ports) in self.ports.iter().enumerate() {
@@ -154,6 +156,9 @@ impl<'a> Setup<'a> {
             let sending = spawn("send").spawn(move || sender.run()).map_err(at)?;
             threads.push((sending, receiving));
         }
+        losses.watch_while(|| {
+            threads.iter().any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
+        });
         // A panic of a shard is a defect of ours; it must not look like a verdict.
         let join = |(sending, receiving): (thread::JoinHandle<Sent>, thread::JoinHandle<Received>)| {
             (sending.join().expect("a sender never panics"), receiving.join().expect("a receiver never panics"))
@@ -233,20 +238,12 @@ fn open_port(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
     Ok((connected, strays))
 }
 
-fn drops_between(before: InterfaceCounters, after: InterfaceCounters) -> TesterDrops {
-    TesterDrops {
-        sockets: 0,
-        interface_receive: after.receive_drops.saturating_sub(before.receive_drops),
-        interface_send: after.send_drops.saturating_sub(before.send_drops),
-    }
-}
-
 /// Adds up the shards and decides.
 fn conclude(
     plan: &TrialPlan,
     setup: &Setup<'_>,
     shards: Vec<ShardOutcome>,
-    mut drops: TesterDrops,
+    losses: &Losses,
     records_lost: u64,
     wall_start: Nanos,
 ) -> TrialResult {
@@ -260,8 +257,7 @@ fn conclude(
         if let (Some(sum), Some(shard)) = (&mut intervals, &received.intervals) {
             sum.merge(shard);
         }
-        counts.merge(&Counts { sent: sent.queries, refused: sent.refused, ..received.counts });
-        drops.sockets += received.socket_drops;
+        counts.merge(&Counts { sent: sent.queries, refused: sent.refused, sent_again: sent.again, ..received.counts });
         priority = priority.min(sent.priority);
         faults.extend(sent.faults);
         faults.extend(received.faults);
@@ -283,7 +279,8 @@ fn conclude(
         planned: schedule.count(),
         counts: &counts,
         pacing: &pacing,
-        tester_drops: drops.total(),
+        host_losses: &losses.places,
+        missed: losses.drops.missed.unwrap_or(0),
         faults: &faults,
     };
     let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
@@ -302,12 +299,13 @@ fn conclude(
     };
     let mut result = TrialResult::blank_at(plan, wall_start);
     result.throughput = counts.valid as f64 / plan.duration.as_secs_f64();
-    result.counts = counts;
-    result.tester_drops = drops.total();
-    result.tester_drops_at = drops;
+    result.tester_drops = losses.drops.total();
+    result.tester_drops_at = losses.drops;
     result.rtt_us = rtt.as_ref().and_then(Rtt::of);
     result.pacing = pacing;
     result.warnings = warnings(plan, &sending);
+    result.warnings.extend(losses.warnings(&counts, plan.accept));
+    result.counts = counts;
     result.sending = sending;
     result.verdict = verdict;
     result.reasons = reasons;

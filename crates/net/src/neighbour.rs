@@ -1,0 +1,222 @@
+//! The next hop towards a server: by which interface it is reached, and whether its link-layer address is known.
+//!
+//! ```text
+//! server ─ RTM_GETROUTE ─► interface, gateway or the server itself ─ RTM_GETNEIGH ─► reachable, stale, incomplete, none …
+//! ```
+//!
+//! While the link-layer address is not known, the kernel keeps a few packets for the neighbour and drops the others: a loss
+//! of this host that no socket and no interface counts.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourHeader, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_indextoname};
+
+use crate::netlink::Routing;
+
+/// The discard service (RFC 863): nothing is expected to come back from it.
+const DISCARD: u16 = 9;
+/// Time between two datagrams that ask the kernel to resolve a neighbour.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Time between two looks at the state of a neighbour that is being resolved.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Where packets for a server go first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// The interface's name.
+    pub interface: String,
+    /// The gateway's address, or the server's where it is on the link.
+    pub address: IpAddr,
+    /// Whether packets need the neighbour's link-layer address: not on loopback, point-to-point and NOARP interfaces, and
+    /// not for addresses of this host.
+    pub needs_address: bool,
+    /// Whether the interface is a loopback interface.
+    pub loopback: bool,
+    index: u32,
+}
+
+/// What the kernel knows of a neighbour's link-layer address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The address is known (or none is needed): packets leave at once.
+    Known,
+    /// The address is being asked for, or nobody answered: packets wait in a short queue, or are dropped.
+    Unresolved,
+    /// There is no entry: the next packet makes the kernel ask.
+    Absent,
+}
+
+impl NextHop {
+    /// The next hop towards `server` in the calling thread's network namespace. Nothing is sent.
+    ///
+    /// # Errors
+    /// If there is no route, or the interface is gone.
+    pub fn towards(server: SocketAddr) -> io::Result<NextHop> {
+        let target = server.ip().to_canonical();
+        let mut question = RouteMessage::default();
+        question.header.address_family = family(target);
+        question.header.destination_prefix_length = if target.is_ipv4() { 32 } else { 128 };
+        question.attributes.push(RouteAttribute::Destination(target.into()));
+        if let SocketAddr::V6(v6) = server
+            && v6.scope_id() != 0
+        {
+            question.attributes.push(RouteAttribute::Oif(v6.scope_id()));
+        }
+        let RouteNetlinkMessage::NewRoute(route) = Routing::open()?.get(RouteNetlinkMessage::GetRoute(question))?
+        else {
+            return Err(io::Error::other("the kernel answered a question for a route with something else"));
+        };
+        let index = route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Oif(index) => Some(*index),
+            _ => None,
+        });
+        let index = index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the route has no interface"))?;
+        let interface = if_indextoname(index)?.to_string_lossy().into_owned();
+        let flags = getifaddrs()?.find(|i| i.interface_name == interface).map(|i| i.flags);
+        let flags =
+            flags.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface}")))?;
+        let alone = InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_POINTOPOINT;
+        Ok(NextHop {
+            address: route.attributes.iter().find_map(gateway).unwrap_or(target),
+            needs_address: !flags.intersects(alone) && route.header.kind == RouteType::Unicast,
+            loopback: flags.contains(InterfaceFlags::IFF_LOOPBACK),
+            interface,
+            index,
+        })
+    }
+
+    /// Has the kernel resolve the link-layer address, if one is needed and it is not known: by empty datagrams to `server`'s
+    /// port for discarding, for `limit` at most. Needs no privilege.
+    ///
+    /// # Errors
+    /// `TimedOut` if nobody answers; else what the kernel says.
+    pub fn resolve(&self, server: SocketAddr, limit: Duration) -> io::Result<()> {
+        let mut watch = Watch::new(self.clone())?;
+        let give_up = Instant::now() + limit;
+        let mut ask_at = Instant::now();
+        while watch.look()? != Reach::Known {
+            let now = Instant::now();
+            if now >= give_up {
+                let why = format!("its link-layer address is not known after {:.1} s", limit.as_secs_f64());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            if now >= ask_at {
+                // A refusal (the neighbour failed a moment ago) is no reason to give up: the state says when it is there.
+                let _ = discard(server);
+                ask_at = now + AGAIN;
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Packets that this machine dropped because a neighbour could not be resolved, since it started: those to all
+    /// neighbours of this next hop's address family, in all network namespaces. `None` where the kernel's counters are not
+    /// to be seen (they are in the initial namespace's /proc/net only).
+    pub fn discards(&self) -> Option<u64> {
+        let file = if self.address.is_ipv4() { "arp_cache" } else { "ndisc_cache" };
+        let read = |process: &str| fs::read_to_string(format!("/proc/{process}/net/stat/{file}")).ok();
+        read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
+    }
+}
+
+/// Looks at one neighbour's state again and again.
+pub struct Watch {
+    next_hop: NextHop,
+    routing: Routing,
+}
+
+impl Watch {
+    /// Of a next hop in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// If the kernel gives no netlink socket.
+    pub fn new(next_hop: NextHop) -> io::Result<Watch> {
+        Ok(Watch { next_hop, routing: Routing::open()? })
+    }
+
+    /// What the kernel knows at this moment; costs one request of some microseconds.
+    ///
+    /// # Errors
+    /// If the kernel does not tell (before Linux 5.0), or the interface is gone.
+    pub fn look(&mut self) -> io::Result<Reach> {
+        let NextHop { address, index, needs_address, .. } = self.next_hop;
+        if !needs_address {
+            return Ok(Reach::Known);
+        }
+        let mut question = NeighbourMessage::default();
+        question.header = NeighbourHeader { family: family(address), ifindex: index, ..NeighbourHeader::default() };
+        question.attributes.push(NeighbourAttribute::Destination(address.into()));
+        match self.routing.get(RouteNetlinkMessage::GetNeighbour(question)) {
+            Ok(RouteNetlinkMessage::NewNeighbour(found)) => Ok(match found.header.state {
+                NeighbourState::Incomplete | NeighbourState::Failed => Reach::Unresolved,
+                NeighbourState::None => Reach::Absent,
+                _ => Reach::Known,
+            }),
+            Ok(_) => Err(io::Error::other("the kernel answered a question for a neighbour with something else")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Reach::Absent),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn discard(server: SocketAddr) -> io::Result<()> {
+    let any: SocketAddr = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
+    let mut target = server;
+    target.set_port(DISCARD);
+    UdpSocket::bind(any)?.send_to(&[], target).map(drop)
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
+    match attribute {
+        RouteAttribute::Gateway(RouteAddress::Inet(a)) | RouteAttribute::Via(RouteVia::Inet(a)) => Some((*a).into()),
+        RouteAttribute::Gateway(RouteAddress::Inet6(a)) | RouteAttribute::Via(RouteVia::Inet6(a)) => Some((*a).into()),
+        _ => None,
+    }
+}
+
+/// The sum of the column `unresolved_discards` over all CPUs: a table with a header and hexadecimal numbers.
+fn parse_discards(table: &str) -> Option<u64> {
+    let mut lines = table.lines();
+    let column = lines.next()?.split_whitespace().position(|name| name == "unresolved_discards")?;
+    let of_cpu = |line: &str| u64::from_str_radix(line.split_whitespace().nth(column)?, 16).ok();
+    lines.map(of_cpu).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discards_are_found_by_their_header_and_added_up() {
+        let table = "entries  allocs   destroys hash_grows lookups  hits     res_failed rcv_probes_mcast rcv_probes_ucast \
+                     periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n\
+                     00000005 00000010 0000000b 00000000 0 0 0 0 0 0 0 0000001f 00000000\n\
+                     00000005 00000010 0000000b 00000000 0 0 0 0 0 0 0 00000001 00000000\n";
+        assert_eq!(parse_discards(table), Some(32));
+        assert_eq!(parse_discards("entries allocs\n1 2\n"), None);
+        assert_eq!(parse_discards(""), None);
+    }
+
+    #[test]
+    fn addresses_of_this_host_need_no_neighbour() {
+        for server in ["127.0.0.1:53", "127.9.9.9:53", "[::1]:53", "[::ffff:127.0.0.1]:53"] {
+            let server = server.parse().unwrap();
+            let hop = NextHop::towards(server).unwrap();
+            assert_eq!((hop.interface.as_str(), hop.needs_address, hop.loopback), ("lo", false, true), "{server}");
+            hop.resolve(server, Duration::ZERO).unwrap();
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The tap beside real sockets, in network namespaces of the tests' own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::{geteuid, gettid};
+
+use super::*;
+use crate::batch::{OFFLOAD_LEN, ReceiveBatch, Wait};
+use crate::neighbour::NextHop;
+use crate::socket::Endpoint;
+
+/// Whether a test that needs root can run; says loudly if not.
+fn is_root(test: &str) -> bool {
+    let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
+    if !root {
+        eprintln!("SKIPPED {test}: needs root and ip(8)");
+    }
+    root
+}
+
+fn ip(line: &str) {
+    let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Datagrams that `endpoint` has, one by one.
+fn drain(endpoint: &Endpoint) -> u64 {
+    let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
+    let mut datagrams = 0;
+    while batch.receive(endpoint, Wait::Dont).unwrap() > 0 {
+        datagrams += batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
+    }
+    datagrams
+}
+
+/// Sends 50 times 13 datagrams in one call and 3 by themselves; returns how many that are.
+fn send(to_us: &Endpoint) -> u64 {
+    for _ in 0..50 {
+        to_us.send_segmented(&[7; 13 * 50], 50).unwrap();
+        (0..3).for_each(|_| to_us.send(&[8; 40]).unwrap());
+    }
+    50 * 16
+}
+
+#[test]
+fn on_loopback_the_sockets_get_what_the_interface_got() {
+    if !is_root("on_loopback_the_sockets_get_what_the_interface_got") {
+        return;
+    }
+    let in_namespace = || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        ip("link set lo up");
+        for server in ["127.0.0.1:53", "[::1]:53"] {
+            let server = server.parse().unwrap();
+            let (connected, strays) = Endpoint::client_pair(server).unwrap();
+            connected.use_receive_offload();
+            let ours = connected.local_address().unwrap();
+            let to_us = Endpoint::connect_from(Some(server), ours).unwrap();
+            let stranger = Endpoint::connect_from(Some(SocketAddr::new(server.ip(), 0)), ours).unwrap();
+            let tap = Tap::on("lo", ours.ip(), &[ours.port()]).unwrap();
+            // What we send, and what is for other ports, is not ours to get.
+            connected.send(b"query").unwrap();
+            let sent = send(&to_us);
+            assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (sent, sent, 0));
+            assert_eq!(send(&stranger), sent);
+            assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (2 * sent, 0, sent));
+        }
+    };
+    thread::spawn(in_namespace).join().unwrap();
+}
+
+#[test]
+fn segments_over_a_link_count_one_by_one() {
+    if !is_root("segments_over_a_link_count_one_by_one") {
+        return;
+    }
+    let (say, hear) = mpsc::channel::<PathBuf>();
+    let (ready, begin) = mpsc::channel::<SocketAddr>();
+    let far = thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        say.send(format!("/proc/self/task/{}/ns/net", gettid()).into()).unwrap();
+        // The near side has made the link when it knows its port.
+        let ours = begin.recv().unwrap();
+        NextHop::towards(ours).unwrap().resolve(ours, Duration::from_secs(5)).unwrap();
+        send(&Endpoint::connect_from(Some("[2001:2::2]:53".parse().unwrap()), ours).unwrap())
+    });
+    let near = thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let theirs = hear.recv().unwrap();
+        ip("link set lo up");
+        ip("link add near type veth peer name far");
+        ip("address add 2001:2::1/64 dev near nodad");
+        let file = std::fs::File::open(&theirs).unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+        ip(&format!("link set far netns {path}"));
+        let inside = |line: &str| {
+            let output = Command::new("nsenter").arg(format!("--net={path}")).arg("ip").args(line.split(' ')).output();
+            let output = output.unwrap();
+            assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        inside("address add 2001:2::2/64 dev far nodad");
+        inside("link set far up");
+        ip("link set near up");
+        let server = "[2001:2::2]:53".parse().unwrap();
+        let hop = NextHop::towards(server).unwrap();
+        assert_eq!((hop.interface.as_str(), hop.needs_address), ("near", true));
+        hop.resolve(server, Duration::from_secs(5)).unwrap();
+        let (connected, strays) = Endpoint::client_pair(server).unwrap();
+        connected.use_receive_offload();
+        let ours = connected.local_address().unwrap();
+        let tap = Tap::on("near", ours.ip(), &[ours.port()]).unwrap();
+        ready.send(ours).unwrap();
+        let sent = far.join().unwrap();
+        // A veth hands packets to the other side's softirq, which may not have run yet.
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (sent, sent, 0));
+    });
+    near.join().unwrap();
+}

@@ -1,0 +1,295 @@
+//! What the tester's own host loses below the sockets, from before the first query to after the last reply.
+//!
+//! ```text
+//! sender ─► sockets ─► queueing discipline ─► neighbour's queue ─► interface ─► DUT
+//!              (UDP's SndbufErrors, RTM_GETQDISC)  (state, discards)  (/proc/net/dev)
+//! receiver ◄─ sockets ◄─ netfilter, UDP ◄─────── tap ◄────────────── interface ◄─ DUT
+//!              (drops)    (what is missing between)                   (/proc/net/dev)
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use method::records::Counts;
+use method::units::Nanos;
+use method::verdict::{Acceptance, HostLoss, Missed, weigh_missed};
+use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
+use net::clock;
+use net::drops::{InterfaceCounters, UdpErrors, interface_counters, udp_errors};
+use net::neighbour::{NextHop, Reach, Watch};
+use net::queueing::{Queueing, discipline};
+use net::socket::Endpoint;
+use net::tap::Tap;
+
+use super::error::TrialError;
+use super::result::TesterDrops;
+use super::shard::Ports;
+
+/// For so long the next hop's link-layer address is waited for.
+const RESOLVE: Duration = Duration::from_secs(10);
+/// Time between two looks at the next hop's state.
+const LOOK: Duration = Duration::from_millis(20);
+/// Time for packets that the interface has, to reach their sockets.
+const IN_FLIGHT: Duration = Duration::from_millis(2);
+/// Receives from one socket at the end of a trial; a peer that floods it must not keep the trial from ending.
+const LAST_RECEIVES: usize = 1_000;
+
+/// The next hop towards `server`, with a link-layer address that is known: otherwise this host would drop the first queries.
+/// The server is not asked for anything.
+pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
+    let hop = NextHop::towards(server).map_err(|source| TrialError::Interface { server, source })?;
+    let silent = |source| TrialError::Neighbour { address: hop.address, interface: hop.interface.clone(), source };
+    hop.resolve(server, RESOLVE).map_err(silent)?;
+    Ok(hop)
+}
+
+/// The host's counters and watchers during a trial.
+pub(super) struct HostLosses {
+    hop: NextHop,
+    before: Reading,
+    /// Absent where the next hop needs no link-layer address, and on kernels that do not tell its state.
+    watch: Option<Watch>,
+    looked: Nanos,
+    unresolved: Option<Nanos>,
+    /// Absent where the process may not have one.
+    tap: Option<Tap>,
+}
+
+/// What the host lost during a trial.
+pub(super) struct Losses {
+    /// In numbers.
+    pub(super) drops: TesterDrops,
+    /// One entry for each place that lost something.
+    pub(super) places: Vec<HostLoss>,
+    /// The interface whose queueing discipline's drops are not known, if so.
+    unknown_queueing: Option<String>,
+}
+
+impl Losses {
+    /// What did not decide and a reader should know all the same.
+    pub(super) fn warnings(&self, counts: &Counts, acceptance: Acceptance) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(interface) = &self.unknown_queueing {
+            warnings.push(format!("the drops of {interface}'s queueing discipline are not known"));
+        }
+        let missed = self.drops.missed.unwrap_or(0);
+        if weigh_missed(counts, missed, acceptance) == Missed::Beside {
+            warnings.push(format!(
+                "the interface got {missed} datagrams for the tester that its sockets did not, and {} queries count as \
+                 lost: look for a packet filter (dns64bench check)",
+                counts.lost
+            ));
+        }
+        if counts.sent_again > 0 {
+            warnings.push(format!(
+                "the kernel refused to send {} queries at first, as a packet filter makes it do; they were sent again",
+                counts.sent_again
+            ));
+        }
+        warnings
+    }
+}
+
+/// All counters at one moment.
+struct Reading {
+    interface: InterfaceCounters,
+    udp: UdpErrors,
+    queueing: Option<Queueing>,
+    discards: Option<u64>,
+}
+
+impl Reading {
+    fn now(hop: &NextHop) -> io::Result<Reading> {
+        Ok(Reading {
+            interface: interface_counters(&hop.interface)?,
+            udp: udp_errors()?,
+            queueing: discipline(&hop.interface).ok(),
+            discards: hop.discards(),
+        })
+    }
+}
+
+impl HostLosses {
+    /// Begins to watch what is on the way to and from `ports`.
+    pub(super) fn begin(hop: NextHop, ports: &[Arc<Ports>]) -> io::Result<HostLosses> {
+        let addresses = ports.iter().flat_map(|ports| &ports.connected).map(Endpoint::local_address);
+        let addresses = addresses.collect::<io::Result<Vec<_>>>()?;
+        let numbers: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
+        let tap = addresses.first().and_then(|ours| Tap::on(&hop.interface, ours.ip(), &numbers).ok());
+        let watch = if hop.needs_address { Watch::new(hop.clone()).ok() } else { None };
+        let before = Reading::now(&hop)?;
+        Ok(HostLosses { hop, before, watch, looked: clock::now(), unresolved: None, tap })
+    }
+
+    /// Looks at the next hop's state while `running` says so; returns at once where there is nothing to look at.
+    pub(super) fn watch_while(&mut self, running: impl Fn() -> bool) {
+        while self.watch.is_some() && running() {
+            self.look();
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn look(&mut self) {
+        let Some(watch) = &mut self.watch else { return };
+        let now = clock::now();
+        // An absent entry holds no packets; the next packet makes one.
+        if matches!(watch.look(), Ok(Reach::Unresolved)) {
+            let so_far = self.unresolved.unwrap_or_default();
+            self.unresolved = Some(so_far + now.since(self.looked));
+        }
+        self.looked = now;
+    }
+
+    /// Adds up what was lost. The shards have ended and took `datagrams` from their sockets; what is left there is taken now.
+    pub(super) fn conclude(mut self, ports: &[Arc<Ports>], datagrams: u64) -> io::Result<Losses> {
+        self.look();
+        let tapped = self.tap.as_ref().and_then(|tap| tap.count().ok());
+        thread::sleep(IN_FLIGHT);
+        let endpoints: Vec<&Endpoint> =
+            ports.iter().flat_map(|ports| ports.connected.iter().chain(&ports.strays)).collect();
+        let datagrams = datagrams + take_the_rest(&endpoints);
+        let sockets = endpoints.iter().map(|endpoint| endpoint.drops()).sum();
+        let after = Reading::now(&self.hop)?;
+        let wrong_checksum = after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
+        let drops = TesterDrops {
+            sockets,
+            interface_receive: after.interface.receive_drops.saturating_sub(self.before.interface.receive_drops),
+            interface_send: after.interface.send_drops.saturating_sub(self.before.interface.send_drops),
+            queueing_discipline: self.dropped_by_queueing(&after),
+            neighbour: self.discarded(&after).unwrap_or(0),
+            missed: tapped.map(|tapped| tapped.saturating_sub(datagrams + sockets + wrong_checksum)),
+        };
+        let known = self.before.queueing.is_some() && after.queueing.is_some();
+        let unknown_queueing = (!known).then(|| self.hop.interface.clone());
+        Ok(Losses { drops, places: self.places(&drops, &after), unknown_queueing })
+    }
+
+    /// A packet that the discipline refuses at once is in its own counter and, as the sender is told, in UDP's; one that it
+    /// drops later, or of another program, is in one of them only.
+    fn dropped_by_queueing(&self, after: &Reading) -> u64 {
+        let own = match (&self.before.queueing, &after.queueing) {
+            (Some(before), Some(after)) => after.drops.saturating_sub(before.drops),
+            _ => 0,
+        };
+        let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
+        // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of the server.
+        u64::from(own).max(if self.hop.loopback { 0 } else { udp })
+    }
+
+    /// Packets that the next hop's queue dropped. The counter is that of all neighbours: it says something about this one
+    /// only if this one was seen unresolved.
+    fn discarded(&self, after: &Reading) -> Option<u64> {
+        self.unresolved?;
+        Some(after.discards?.saturating_sub(self.before.discards?))
+    }
+
+    fn places(&self, drops: &TesterDrops, after: &Reading) -> Vec<HostLoss> {
+        let interface = || self.hop.interface.clone();
+        let mut places = Vec::new();
+        if drops.sockets > 0 {
+            places.push(HostLoss::Sockets { packets: drops.sockets });
+        }
+        if drops.interface_receive > 0 {
+            places.push(HostLoss::InterfaceReceive { packets: drops.interface_receive, interface: interface() });
+        }
+        if drops.interface_send > 0 {
+            places.push(HostLoss::InterfaceSend { packets: drops.interface_send, interface: interface() });
+        }
+        if drops.queueing_discipline > 0 {
+            let kind = after.queueing.as_ref().map(|queueing| queueing.kind.clone());
+            let packets = drops.queueing_discipline;
+            places.push(HostLoss::QueueingDiscipline { packets, kind, interface: interface() });
+        }
+        if let Some(unresolved) = self.unresolved {
+            let (packets, address) = (self.discarded(after), self.hop.address);
+            places.push(HostLoss::Neighbour { packets, address, interface: interface(), unresolved });
+        }
+        places
+    }
+}
+
+/// Takes what is left in the sockets; returns how many datagrams.
+fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
+    let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
+    let mut datagrams = 0;
+    for endpoint in endpoints {
+        for _ in 0..LAST_RECEIVES {
+            // An ICMP error that was waiting is used up by this; there may be datagrams behind it.
+            let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
+            datagrams += batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
+            if received < BATCH {
+                break;
+            }
+        }
+    }
+    datagrams
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> Reading {
+        let queueing = Queueing { interface: "to-dut".into(), kind: "tbf".into(), drops: queueing_drops };
+        Reading {
+            interface: InterfaceCounters::default(),
+            udp: UdpErrors { no_room_to_send, wrong_checksum: 0 },
+            queueing: Some(queueing),
+            discards,
+        }
+    }
+
+    fn watched(loopback: bool, unresolved: Option<Nanos>) -> HostLosses {
+        let mut hop = NextHop::towards("[::1]:53".parse().unwrap()).unwrap();
+        hop.loopback = loopback;
+        HostLosses { hop, before: reading(10, 100, Some(1_000)), watch: None, looked: Nanos(0), unresolved, tap: None }
+    }
+
+    #[test]
+    fn a_packet_in_two_counters_is_dropped_once() {
+        // Loopback, the discipline's drops, UDP's, and what is made of them.
+        for (loopback, queueing, udp, dropped) in
+            [(false, 0, 0, 0), (false, 7, 7, 7), (false, 7, 3, 7), (false, 0, 3, 3), (true, 0, 3, 0), (true, 2, 3, 2)]
+        {
+            let after = reading(10 + queueing, 100 + udp, None);
+            assert_eq!(watched(loopback, None).dropped_by_queueing(&after), dropped, "{loopback} {queueing} {udp}");
+        }
+        // A discipline that was replaced counts from the start again.
+        assert_eq!(watched(false, None).dropped_by_queueing(&reading(0, 100, None)), 0);
+    }
+
+    #[test]
+    fn discards_of_other_neighbours_are_not_ours() {
+        let unresolved = Some(Nanos::from_millis(40));
+        assert_eq!(watched(false, None).discarded(&reading(0, 0, Some(1_500))), None);
+        assert_eq!(watched(false, unresolved).discarded(&reading(0, 0, Some(1_500))), Some(500));
+        assert_eq!(watched(false, unresolved).discarded(&reading(0, 0, None)), None);
+    }
+
+    #[test]
+    fn what_did_not_decide_is_a_warning() {
+        let counts = |valid, sent_again| Counts { sent: 10, valid, lost: 10 - valid, sent_again, ..Counts::default() };
+        let losses = |missed, unknown_queueing: Option<&str>| Losses {
+            drops: TesterDrops { missed, ..TesterDrops::default() },
+            places: Vec::new(),
+            unknown_queueing: unknown_queueing.map(Into::into),
+        };
+        let warnings = |losses: Losses, counts: &Counts| losses.warnings(counts, Acceptance::ALL).len();
+        assert_eq!(warnings(losses(None, None), &counts(10, 0)), 0);
+        assert_eq!(warnings(losses(Some(2), None), &counts(10, 0)), 1);
+        // These decide.
+        assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), 0);
+        assert_eq!(warnings(losses(Some(2), Some("eth0")), &counts(7, 3)), 3);
+    }
+
+    #[test]
+    fn an_unresolved_neighbour_is_a_loss_even_where_nobody_counts() {
+        let after = reading(10, 100, None);
+        assert_eq!(watched(false, None).places(&TesterDrops::default(), &after), []);
+        let places = watched(false, Some(Nanos::from_millis(40))).places(&TesterDrops::default(), &after);
+        assert!(matches!(places[..], [HostLoss::Neighbour { packets: None, .. }]), "{places:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! What the tester's host loses below its sockets makes a trial invalid; what the DUT's host loses makes it failed.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::{Bench, LIMIT, Lab, Test};
+use crate::process::{self, Server, output};
+
+pub(super) const TESTS: [Test; 4] = [
+    ("losses: a queueing discipline of the tester, and of the DUT", &["ip", "tc"], queueing_disciplines),
+    ("losses: three trials straight after lab up", &["ip"], straight_after_lab_up),
+    ("losses: a neighbour that answers late", &["ip", "nft"], late_neighbour),
+    ("losses: one packet in 1000, by a packet filter of tester or DUT", &["ip", "nft"], packet_filters),
+];
+
+/// The DUT's address in the lab.
+const DUT: &str = "[2001:2::1]:53";
+/// Drops 4 000 queries a second (some 100 octets each) down to a few hundred.
+const NARROW: &str = "tc qdisc replace dev DEVICE root tbf rate 1mbit burst 4kb limit 8kb";
+
+fn queueing_disciplines(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let _dut = reference_dut(bench)?;
+    bench.shell("tester", &NARROW.replace("DEVICE", "to-dut"))?;
+    let own = bench.measure_dut()?;
+    show("tbf of the tester", &own);
+    ensure!(own["verdict"] == "invalid", "{own}");
+    ensure!(own["reasons"].to_string().contains("queueing discipline (tbf on to-dut) dropped"), "{own}");
+    bench.shell("tester", "tc qdisc del dev to-dut root")?;
+    bench.shell("dut", &NARROW.replace("DEVICE", "to-tester"))?;
+    expect("tbf of the DUT", "failed", || bench.measure_dut())
+}
+
+fn straight_after_lab_up(bench: &Bench) -> Result<()> {
+    for _ in 0..3 {
+        let _lab = Lab::up(bench)?;
+        // The server listens before the first query; nothing else is waited for.
+        let _dut = reference_dut(bench)?;
+        expect("straight after lab up", "passed", || bench.measure_dut())?;
+    }
+    Ok(())
+}
+
+/// Before the trial the tester waits for its neighbour; in the middle of it the loss is the tester's own.
+fn late_neighbour(bench: &Bench) -> Result<()> {
+    let _lab = Lab::up(bench)?;
+    let _dut = reference_dut(bench)?;
+    bench.shell("dut", BLOCK)?;
+    bench.shell("tester", FORGET)?;
+    let mend = bench.shell_later("dut", "sleep 1.2; nft delete table inet losses")?;
+    let trial = bench.measure_dut()?;
+    show("solicitations blocked for 1.2 s before the trial", &trial);
+    ensure!(trial["verdict"] != "failed", "{trial}");
+    drop(mend);
+
+    bench.shell("dut", BLOCK)?;
+    let _forget = bench.shell_later("tester", &format!("sleep 0.8; {FORGET}"))?;
+    let _mend = bench.shell_later("dut", "sleep 1.3; nft delete table inet losses")?;
+    let trial = bench.measure_dut()?;
+    show("neighbour forgotten in the middle of the trial", &trial);
+    ensure!(trial["verdict"] == "invalid", "{trial}");
+    ensure!(trial["reasons"].to_string().contains("neighbour 2001:2::1 on to-dut was not resolved"), "{trial}");
+    Ok(())
+}
+
+/// The DUT does not tell its link-layer address any more.
+const BLOCK: &str = "nft add table inet losses && \
+                     nft 'add chain inet losses c { type filter hook input priority 0; }' && \
+                     nft add rule inet losses c icmpv6 type nd-neighbor-solicit drop";
+/// The tester asks for its neighbours' link-layer addresses anew.
+const FORGET: &str = "ip -6 neigh flush dev to-dut";
+
+fn packet_filters(bench: &Bench) -> Result<()> {
+    // Host, hook, what it matches, what may come of it.
+    let cases = [
+        ("tester", "input", "udp sport 53", &["invalid"][..]),
+        ("tester", "output", "udp dport 53", &["passed", "invalid"]),
+        ("dut", "input", "udp dport 53", &["failed"]),
+        ("dut", "output", "udp sport 53", &["failed"]),
+    ];
+    let _lab = Lab::up(bench)?;
+    let _dut = reference_dut(bench)?;
+    for (host, hook, ports, verdicts) in cases {
+        bench.shell(
+            host,
+            &format!(
+                "nft add table inet losses && \
+                 nft 'add chain inet losses c {{ type filter hook {hook} priority 0; }}' && \
+                 nft add rule inet losses c {ports} numgen random mod 1000 == 0 counter drop"
+            ),
+        )?;
+        let mut trial = bench.measure_dut()?;
+        // A machine that is busy spoils a trial in other ways too.
+        for _ in 0..TRIES {
+            if verdicts.iter().any(|verdict| trial["verdict"] == *verdict) || trial["verdict"] != "invalid" {
+                break;
+            }
+            trial = bench.measure_dut()?;
+        }
+        show(&format!("1 in 1000 dropped in the {host}'s {hook}"), &trial);
+        ensure!(verdicts.iter().any(|verdict| trial["verdict"] == *verdict), "{host} {hook}: {trial}");
+        if (host, hook) == ("tester", "input") {
+            ensure!(trial["reasons"].to_string().contains("its sockets did not"), "{trial}");
+        }
+        bench.shell(host, "nft delete table inet losses")?;
+    }
+    Ok(())
+}
+
+/// A busy machine spoils trials, which is not what is tested here.
+const TRIES: usize = 5;
+
+/// Measures until the verdict is `wanted`; again only where the machine spoiled a trial.
+fn expect(what: &str, wanted: &str, measure: impl Fn() -> Result<Value>) -> Result<()> {
+    for _ in 0..TRIES {
+        let trial = measure()?;
+        show(what, &trial);
+        if trial["verdict"] == wanted {
+            return Ok(());
+        }
+        ensure!(trial["verdict"] == "invalid", "{what}: {trial}");
+    }
+    bail!("{what}: {TRIES} trials in a row were invalid")
+}
+
+fn show(what: &str, trial: &Value) {
+    println!(
+        "        {what}: {} ({} of {} valid, {} lost); reasons {}, warnings {}, drops {}",
+        trial["verdict"],
+        trial["valid"],
+        trial["sent"],
+        trial["lost"],
+        trial["reasons"],
+        trial["warnings"],
+        trial["tester_drops_at"]
+    );
+}
+
+fn reference_dut(bench: &Bench) -> Result<Server> {
+    bench.in_lab("dut", &["reference-dut", "--listen", DUT, "--capacity", "100000"])
+}
+
+impl Bench {
+    /// Runs a line of shell in a host of the lab.
+    fn shell(&self, host: &str, line: &str) -> Result<String> {
+        output(self.program(), &["lab", "exec", host, "--", "sh", "-c", line], LIMIT)
+    }
+
+    /// Starts a line of shell in a host of the lab.
+    fn shell_later(&self, host: &str, line: &str) -> Result<Server> {
+        Server::start(self.program(), &["lab", "exec", host, "--", "sh", "-c", line])
+    }
+
+    /// One trial of 2 s at 4 000 queries a second.
+    fn measure_dut(&self) -> Result<Value> {
+        let line = "measure --server [2001:2::1]:53 --rate 4000 --duration 2s --timeout 500ms --json --quiet";
+        let args =
+            [&["lab", "exec", "tester", "--", self.program()][..], &line.split(' ').collect::<Vec<_>>()].concat();
+        let ran = process::run(self.program(), &args, Duration::from_secs(60))?;
+        thread::sleep(Duration::from_millis(100));
+        serde_json::from_str(&ran.stdout).with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
+    }
+}
