@@ -14,15 +14,18 @@
 
 pub mod archive;
 pub mod authority;
+pub mod difference;
 pub mod dut;
 pub mod environment;
 #[cfg(test)]
 mod golden;
 pub mod host;
+pub mod interruption;
 pub mod journal;
 pub mod lab;
 pub mod plan;
 pub mod point;
+pub mod ports;
 pub mod process;
 pub mod report;
 pub mod results;
@@ -30,4 +33,5 @@ pub mod runner;
 pub mod search;
 pub mod search_plan;
 pub mod site;
+pub mod text;
 pub mod world;
