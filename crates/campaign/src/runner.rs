@@ -599,6 +599,8 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
     option("window-limit", plan.limits.window_100ms_pct.to_string());
     option("lateness-limit", time(plan.limits.lateness_p999));
     option("offload", plan.offload.to_string());
+    // The campaign asks the DUT itself, and knows whether its process lives.
+    option("liveness", "false".into());
     for prefix in &plan.prefixes {
         option("expect-prefix", prefix.to_string());
     }

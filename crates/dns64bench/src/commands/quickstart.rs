@@ -155,7 +155,7 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<Sea
     };
     let plan = search.new.resolve(&search.traffic)?;
     let mut journal = Journal::create(Path::new(&journal), &plan).map_err(SearchError::from)?;
-    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal { quiet })?;
+    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal::new(quiet))?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
 

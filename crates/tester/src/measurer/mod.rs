@@ -4,6 +4,7 @@ mod error;
 pub mod expect;
 pub mod ids;
 pub mod ledger;
+pub mod liveness;
 pub mod names;
 pub mod plan;
 mod preload;
