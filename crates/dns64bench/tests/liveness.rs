@@ -68,7 +68,7 @@ fn a_server_that_dies_in_a_search_ends_it_and_the_search_goes_on_when_it_is_back
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let journal = journal.to_str().unwrap();
-    let range = ["--min", "100", "--max", "1600", "--resolution", "100", "--repeat", "20", "--pause", "300ms"];
+    let range = ["--min", "100", "--max", "1600", "--resolution", "100", "--repeat", "4", "--pause", "300ms"];
     let load = ["--duration", "300ms", "--timeout", "200ms", "--window-limit", "50", "--lateness-limit", "300ms"];
     let args = [&["search", "--server", &address, "--journal", journal], &range[..], &load].concat();
     let search = Command::new(PROGRAM).args(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
