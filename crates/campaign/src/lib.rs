@@ -14,6 +14,7 @@
 
 pub mod archive;
 pub mod authority;
+pub mod begun;
 pub mod difference;
 pub mod dut;
 pub mod environment;

@@ -15,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::archive::{self, ArchiveError, write_json, write_whole};
+use crate::begun;
 use crate::results::{PointResult, Results};
 use chart::{escape, number};
 
@@ -24,6 +25,8 @@ pub struct Run {
     pub name: String,
     /// What it found.
     pub results: Results,
+    /// What a reader must know before all else.
+    pub notes: Vec<String>,
 }
 
 impl Run {
@@ -34,7 +37,8 @@ impl Run {
     pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
         let (plan, environment, entries) = archive::read(folder)?;
         let name = folder.file_name().map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
-        Ok(Run { name, results: Results::compute(&plan, &environment, &entries) })
+        let notes = begun::difference_of(&plan, folder).into_iter().collect();
+        Ok(Run { name, results: Results::compute(&plan, &environment, &entries), notes })
     }
 }
 
@@ -83,7 +87,7 @@ fn percent(share: u8) -> String {
 
 /// The verdict in words.
 fn summary(run: &Run) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
     let r = &run.results;
     let mut ranked: Vec<(&str, &PointResult)> = r
         .duts
