@@ -27,6 +27,7 @@ pub mod lab;
 pub mod plan;
 pub mod point;
 pub mod ports;
+pub mod preflight;
 pub mod process;
 pub mod report;
 pub mod results;
