@@ -35,6 +35,9 @@ fn nobody_at_an_address_is_said_at_once_by_every_command() {
     ] {
         ends(args, 4, &[&said]);
     }
+    // What is wrong with the command itself is said before anybody is asked.
+    ends(&["measure", "--server", &address, "--rate", "100", "--records", "x.txt"], 2, &[".parquet"]);
+    ends(&["closed-loop", "--server", &address, "--outstanding", "1", "--threads", "2"], 2, &["--threads 2"]);
     assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
 }
 

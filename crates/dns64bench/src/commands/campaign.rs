@@ -131,6 +131,9 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
         CampaignError::Impossible(_) => Failure::usage(error).with_advice(&format!(
             "with another plan begin another run folder; or mend it, and: dns64bench campaign resume {folder}"
         )),
+        CampaignError::NotReady(_) => {
+            Failure::environment(anyhow!("{error}\nWhen that is mended: dns64bench campaign resume {folder}"))
+        }
         CampaignError::Trial { is_usage: true, .. } => Failure::usage(error),
         _ => Failure::environment(error),
     }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         return run_experiments(args, &experiments);
     }
     let plan = args.resolve()?;
-    require_somebody(&plan)?;
+    require_somebody(args, &plan)?;
     let result = carry_out(&plan)?;
     // First what cannot be had again.
     if args.display.json {
@@ -47,14 +47,15 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         })?;
     }
     if result.counts.valid == 0 {
-        require_somebody(&plan)?;
+        require_somebody(args, &plan)?;
     }
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
 
 /// Sees whether anybody is there; over TCP the connections show it.
-fn require_somebody(plan: &ClosedLoopPlan) -> Result<(), Failure> {
-    if plan.setup.transport != Transport::Tcp {
+fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
+    plan.check().map_err(Failure::usage)?;
+    if args.asking.liveness && plan.setup.transport != Transport::Tcp {
         liveness::require(plan.setup.server, &Domain::dns64perf())?;
     }
     Ok(())
@@ -137,11 +138,11 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     for number in 0..experiments.count {
         let plan = args.experiment(experiments, number)?;
         if number == 0 {
-            require_somebody(&plan)?;
+            require_somebody(args, &plan)?;
         }
         let result = carry_out(&plan)?;
         if result.counts.valid == 0 {
-            require_somebody(&plan)?;
+            require_somebody(args, &plan)?;
         }
         // Until all threads are through, as the original takes its time.
         times.push(result.elapsed * 1e3);

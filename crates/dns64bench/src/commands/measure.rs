@@ -11,7 +11,7 @@ use crate::progress::run_trial;
 pub(crate) fn run(args: &Measure) -> Outcome {
     let plan = args.resolve()?;
     if args.asking.liveness {
-        liveness::require(plan.server, &plan.domain)?;
+        liveness::require_for(&plan)?;
     }
     let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", args.rate))?;
     // First what cannot be had again.
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
         })?;
     }
     if args.asking.liveness && trial.counts.valid == 0 {
-        liveness::require(plan.server, &plan.domain)?;
+        liveness::require_for(&plan)?;
     }
     Ok(status_of(trial.verdict))
 }

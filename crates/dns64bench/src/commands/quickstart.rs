@@ -260,7 +260,5 @@ impl Drop for Server {
 }
 
 fn free_port() -> Result<SocketAddr, Failure> {
-    let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-    let free = Endpoint::listen(loopback, 1).and_then(|endpoints| endpoints[0].local_address());
-    free.context("cannot listen on [::1]").map_err(Failure::environment)
+    campaign::ports::free(Ipv6Addr::LOCALHOST.into()).context("cannot listen on [::1]").map_err(Failure::environment)
 }

@@ -115,12 +115,12 @@ impl Runner for Terminal {
             standing.rate
         );
         if !self.heard {
-            liveness::require(plan.server, &plan.domain)?;
+            liveness::require_for(plan)?;
             self.heard = true;
         }
         let trial = run_trial(plan, self.quiet, &title)?;
         if trial.counts.valid == 0 {
-            liveness::require(plan.server, &plan.domain)?;
+            liveness::require_for(plan)?;
         }
         Ok(trial)
     }

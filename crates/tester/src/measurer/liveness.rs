@@ -10,6 +10,8 @@ use wire::name::Domain;
 use wire::template::{HEADER_LEN, QueryTemplate};
 
 use super::TrialError;
+use super::plan::TrialPlan;
+use super::recorder::Recorder;
 
 /// How many questions are asked before nobody is there.
 pub const QUESTIONS: u8 = 3;
@@ -49,6 +51,16 @@ impl fmt::Display for Liveness {
 /// If this host has no socket for it.
 pub fn ask(server: SocketAddr, domain: &Domain) -> io::Result<Liveness> {
     ask_for(server, domain, WAIT)
+}
+
+/// As [`require`], for a trial. A plan that cannot be carried out is an error before anybody is asked.
+///
+/// # Errors
+/// As [`require`], or if the plan is the reason why there can be no trial.
+pub fn require_for(plan: &TrialPlan) -> Result<(), TrialError> {
+    plan.check()?;
+    plan.records.as_deref().map_or(Ok(()), Recorder::check_name)?;
+    require(plan.server, &plan.domain)
 }
 
 /// As [`ask`], an error unless somebody answers.
