@@ -303,3 +303,31 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
         wait_for("the server is still there", &is_gone);
     }
 }
+
+/// In a mount namespace of its own, where nobody else's lab is: killed, resumed, and the lab is gone; one that was up before stays.
+#[test]
+fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rest = plan("[[dut]]\ndriver = 'dns64d'\n").replace("loopback", "lab").replace("repeat = 1", "repeat = 5");
+    fs::write(folder.join("plan.toml"), rest).unwrap();
+    let text = format!(
+        "mount -t tmpfs none /run && mkdir /run/netns && {PROGRAM} lab up && {PROGRAM} lab down || {{ echo SKIPPED; exit 0; }}\n\
+         {PROGRAM} campaign run plan.toml --quiet & p=$!\n\
+         n=0; while ! grep -q finished plan-run/journal.jsonl 2>/dev/null; do sleep 0.1; n=$((n+1)); [ $n -lt 900 ] || exit 9; done\n\
+         kill -9 $p; wait $p; [ -s plan-run/lab ] || exit 10; [ -e /run/netns/dns64bench-dut ] || exit 11\n\
+         {PROGRAM} campaign resume plan.toml --quiet || exit 12\n\
+         [ ! -e plan-run/lab ] || exit 13; [ ! -e /run/netns/dns64bench-dut ] || exit 14\n\
+         {PROGRAM} lab up; {PROGRAM} campaign run plan.toml --dir second --quiet || exit 15\n\
+         [ ! -e second/lab ] || exit 16; [ -e /run/netns/dns64bench-dut ] || exit 17; {PROGRAM} lab down"
+    );
+    let path = script(&folder.join("steps"), &text);
+    let mut command = Command::new("unshare");
+    command.current_dir(folder).args(["--mount", "--net"]).arg(path).stdin(Stdio::null());
+    match command.output() {
+        Ok(output) if output.status.code() == Some(1) => eprintln!("SKIPPED the lab: {}", told(&output)),
+        Ok(output) if told(&output).contains("SKIPPED") => eprintln!("SKIPPED the lab: {}", told(&output)),
+        Ok(output) => assert!(output.status.success(), "{}", told(&output)),
+        Err(error) => eprintln!("SKIPPED the lab: unshare: {error}"),
+    }
+}
