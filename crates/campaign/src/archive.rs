@@ -4,9 +4,10 @@
 //! plan.toml           as it was begun
 //! environment.json    the facts of `check`
 //! id                  tells this run's folders on other hosts from those of others
-//! journal.jsonl       a line before and after every trial, synced
+//! journal.jsonl       the plan as it was begun, then a line before and after every trial, synced
 //! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
+//! lab                 that the lab was put up for this run, which takes it down
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
 //! results.json        made from the journal at the end, and by `report`
 //! ```
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::burst::SendCost;
 use tester::measurer::result::TrialResult;
 
+use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
 use crate::journal::{JournalError, Lines};
 use crate::plan::{Plan, PlanError};
@@ -30,6 +32,8 @@ use crate::point::Point;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
+    /// The plan as it was begun: the first line, and what every other line was measured by.
+    Plan(Box<Plan>),
     /// What a server says that it is.
     Version {
         /// Name of the DUT.
@@ -162,6 +166,34 @@ pub enum ArchiveError {
     /// Its journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// There is no journal.
+    #[error("{folder} is no run folder: there is no journal.jsonl in it")]
+    NoRun {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The journal does not say by which plan it was measured.
+    #[error(
+        "the journal of {folder} does not begin with the plan that it was measured by, as those of older versions do not; \
+         begin another run folder: dns64bench campaign run PLAN --dir DIR"
+    )]
+    NoPlan {
+        /// The run folder.
+        folder: PathBuf,
+    },
+    /// A plan is not the one that the journal was begun with.
+    #[error(
+        "{path} differs from the plan that {folder} was begun with, in: {keys}; begin another run folder for it \
+         (dns64bench campaign run PLAN --dir DIR), or restore what it was"
+    )]
+    OtherPlan {
+        /// The plan's file.
+        path: PathBuf,
+        /// The run folder.
+        folder: PathBuf,
+        /// The keys in which they differ, the first of many.
+        keys: String,
+    },
 }
 
 fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
@@ -193,17 +225,27 @@ impl Archive {
         let text = toml::to_string(plan).map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
         write_whole(&folder.join("plan.toml"), text.as_bytes())?;
         write_json(&folder.join("environment.json"), &Environment::observe())?;
-        let journal = Lines::create(&folder.join("journal.jsonl"))?;
+        let mut journal = Lines::create(&folder.join("journal.jsonl"))?;
+        journal.append(&Entry::Plan(Box::new(plan.clone())))?;
         Ok(Archive { folder: folder.into(), journal })
     }
 
-    /// Opens a run folder to go on; returns what has been done.
+    /// Opens a run folder to go on; returns the journal's plan, and what has been done.
     ///
     /// # Errors
-    /// If it is none, or in use.
+    /// If it is none, or in use, or its `plan.toml` is not the plan that its journal was begun with.
     pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
-        let plan = Plan::load(&folder.join("plan.toml"))?;
-        let (journal, entries) = Lines::open(&folder.join("journal.jsonl"))?;
+        let path = journal_of(folder)?;
+        let file = folder.join("plan.toml");
+        let (mut journal, entries) = Lines::open(&path)?;
+        if entries.is_empty() {
+            // Killed before its first line: nothing is measured yet.
+            let plan = Plan::load(&file)?;
+            journal.append(&Entry::Plan(Box::new(plan.clone())))?;
+            return Ok((Archive { folder: folder.into(), journal }, plan, entries));
+        }
+        let plan = plan_of(&entries, folder)?;
+        same_plan(&plan, &file, folder)?;
         Ok((Archive { folder: folder.into(), journal }, plan, entries))
     }
 
@@ -274,16 +316,17 @@ impl Archive {
     }
 }
 
-/// What a run folder holds, read while it may be written.
+/// What a run folder holds, read while it may be written; the plan is the journal's.
 ///
 /// # Errors
 /// If it is no run folder.
 pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveError> {
-    let plan = Plan::load(&folder.join("plan.toml"))?;
+    let entries = Lines::read(&journal_of(folder)?)?;
+    let plan = if entries.is_empty() { Plan::load(&folder.join("plan.toml"))? } else { plan_of(&entries, folder)? };
     let path = folder.join("environment.json");
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
     let environment = serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))?;
-    Ok((plan, environment, Lines::read(&folder.join("journal.jsonl"))?))
+    Ok((plan, environment, entries))
 }
 
 /// Writes a file whole or not at all.

@@ -66,7 +66,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// A line that we would not write.
-    #[error("{path}, line {line}: not a line of a search journal: {why}")]
+    #[error("{path}, line {line}: not a line of a journal: {why}")]
     Line {
         /// The file.
         path: PathBuf,
@@ -76,7 +76,7 @@ pub enum JournalError {
         why: String,
     },
     /// Another process is searching with it.
-    #[error("{path} is in use by another search")]
+    #[error("{path} is in use by another dns64bench")]
     Busy {
         /// The file.
         path: PathBuf,

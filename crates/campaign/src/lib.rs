@@ -14,16 +14,21 @@
 
 pub mod archive;
 pub mod authority;
+pub mod begun;
 pub mod contradictions;
+pub mod difference;
 pub mod dut;
 pub mod environment;
 #[cfg(test)]
 mod golden;
 pub mod host;
+pub mod interruption;
 pub mod journal;
 pub mod lab;
 pub mod plan;
 pub mod point;
+pub mod ports;
+pub mod preflight;
 pub mod process;
 pub mod report;
 pub mod results;
@@ -31,5 +36,6 @@ pub mod runner;
 pub mod search;
 pub mod search_plan;
 pub mod site;
+pub mod text;
 pub mod wording;
 pub mod world;

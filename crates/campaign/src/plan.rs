@@ -16,7 +16,7 @@ use tester::measurer::expect::Prefix;
 use wire::name::NameRange;
 
 use crate::authority;
-use crate::dut::{Custom, Kind};
+use crate::dut::{Custom, Kind, PLACEHOLDERS};
 
 /// Plans that are ready to use: their names and texts.
 pub const READY: [(&str, &str); 3] = [
@@ -369,7 +369,9 @@ impl DutPlan {
 #[non_exhaustive]
 pub enum PlanError {
     /// It cannot be read.
-    #[error("cannot read the plan {path}: {source}; ready plans are smoke, compulsory and paper")]
+    #[error(
+        "no plan is ready under that name (smoke, compulsory and paper are), and cannot read the file {path}: {source}"
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -436,6 +438,7 @@ impl Plan {
             if !names.insert(dut.name()) {
                 return Err(format!("two DUTs are called {}; give one a name of its own", dut.name()));
             }
+            check_dut(dut)?;
             match (dut.driver, &dut.custom) {
                 (Kind::Custom, None) => {
                     return Err(format!("[[dut]] {}: driver custom needs [dut.custom]", dut.name()));
@@ -527,6 +530,39 @@ impl Plan {
     }
 }
 
+/// The name of a DUT, and the words in braces of its commands.
+fn check_dut(dut: &DutPlan) -> Result<(), String> {
+    let name = dut.name();
+    if name.trim().is_empty() || name.contains(['/', '\\']) || name.chars().any(char::is_control) {
+        return Err(format!("[[dut]] name = {name:?}: a name has no path separators and no control characters"));
+    }
+    let Some(custom) = &dut.custom else { return Ok(()) };
+    let commands =
+        [("start", &custom.start), ("ready", &custom.ready), ("stop", &custom.stop), ("cpu-pids", &custom.cpu_pids)];
+    for (key, words) in commands {
+        if let Some(unknown) = words.iter().find_map(|word| unknown_in_braces(word)) {
+            return Err(format!(
+                "[[dut]] {name}: [dut.custom] {key} has {{{unknown}}}, which stands for nothing; there are {} (braces of a \
+                 shell's own take a blank: {{ {unknown} }})",
+                PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
+            ));
+        }
+    }
+    if custom.start.is_empty() {
+        return Err(format!("[[dut]] {name}: [dut.custom] needs start"));
+    }
+    Ok(())
+}
+
+/// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is its own.
+fn unknown_in_braces(word: &str) -> Option<&str> {
+    word.match_indices('{').find_map(|(at, _)| {
+        let inside = word[at + 1..].split_once('}')?.0;
+        let is_word = !inside.is_empty() && inside.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_');
+        (is_word && !word[..at].ends_with('$') && !PLACEHOLDERS.contains(&inside)).then_some(inside)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -538,6 +574,15 @@ mod tests {
         }
         let compulsory = Plan::load(Path::new("compulsory")).unwrap();
         assert_eq!((compulsory.trial.clone(), compulsory.search.repeat), (Trial::default(), 20));
+    }
+
+    #[test]
+    fn braces_of_a_shell_are_its_own() {
+        for word in ["{port}", "a{listen}#{upstream-port}b", "${HOME}", "{ print $1 }", "{print $1}", "{}", "{", "}{"] {
+            assert_eq!(unknown_in_braces(word), None, "{word}");
+        }
+        assert_eq!(unknown_in_braces("x {port} {upstream_port}"), Some("upstream_port"));
+        assert_eq!(unknown_in_braces("${HOME}{prt}"), Some("prt"));
     }
 
     #[test]
@@ -564,6 +609,12 @@ mod tests {
         bad("name = 'x'\n[self-test]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "[self-test]");
         bad("name = 'x'\n[auth]\nprogram = '/x'\n[[dut]]\ndriver = 'unbound'\n", "[auth] program");
         bad("name = 'x'\n[[measure.placements]]\nname = 'a'\ncpus = []\n[[dut]]\ndriver = 'unbound'\n", "CPUs");
+        let custom = "name = 'x'\n[[dut]]\ndriver = 'custom'\n";
+        bad(&format!("{custom}custom = {{ start = ['x', '-p{{prot}}'] }}\n"), "{prot}");
+        bad(&format!("{custom}custom = {{ start = ['x'], ready = ['{{Listen}}'] }}\n"), "ready has {Listen}");
+        bad(&format!("{custom}custom = {{ stop = ['x'] }}\n"), "needs start");
+        bad(&format!("{custom}name = '../evil'\ncustom = {{ start = ['x'] }}\n"), "path separators");
+        bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nname = ''\n", "name");
         bad("name = 'x'\n[auth]\ndriver = 'nds'\n[[dut]]\ndriver = 'unbound'\n", "nds");
         bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
     }

@@ -63,21 +63,21 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        end(self.child.id(), || self.ended().is_some());
+        end(self.child.id(), PATIENCE, || self.ended().is_some());
         let _ = self.child.wait();
         let _ = fs::remove_file(&self.registry);
     }
 }
 
 /// SIGTERM to the group of a process, and SIGKILL where that does not help. A stopped process takes neither before it goes on.
-fn end(pid: u32, mut is_over: impl FnMut() -> bool) {
+fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let group = Pid::from_raw(pid as i32);
     let mut over = is_over();
     if !over {
         let _ = killpg(group, Signal::SIGTERM);
         let _ = killpg(group, Signal::SIGCONT);
     }
-    let give_up = Instant::now() + PATIENCE;
+    let give_up = Instant::now() + patience;
     while !over && Instant::now() < give_up {
         thread::sleep(Duration::from_millis(10));
         over = is_over();
@@ -91,6 +91,18 @@ fn end(pid: u32, mut is_over: impl FnMut() -> bool) {
 /// # Errors
 /// If the folder cannot be read.
 pub fn end_left_over(registry: &Path) -> io::Result<()> {
+    end_noted(registry, PATIENCE)
+}
+
+/// As [`end_left_over`], at once and with SIGKILL.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn kill_left_over(registry: &Path) -> io::Result<()> {
+    end_noted(registry, Duration::ZERO)
+}
+
+fn end_noted(registry: &Path, patience: Duration) -> io::Result<()> {
     for entry in fs::read_dir(registry)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path).unwrap_or_default();
@@ -98,7 +110,7 @@ pub fn end_left_over(registry: &Path) -> io::Result<()> {
         if let (Some(pid), Some(started)) = (words.next(), words.next())
             && start_time(pid as u32) == Some(started)
         {
-            end(pid as u32, || start_time(pid as u32) != Some(started));
+            end(pid as u32, patience, || start_time(pid as u32) != Some(started));
         }
         let _ = fs::remove_file(path);
     }

@@ -7,9 +7,10 @@
 //!                                    └──────────── verdict ◄── site + `dns64bench measure` + counters, CPU, NUMA
 //! ```
 
+mod start;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use method::compliance::Fact;
@@ -27,6 +28,7 @@ use wire::name::NameRange;
 use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Numa, Step};
 use crate::authority;
 use crate::host::{HostError, Machine, Running};
+use crate::interruption::Interruption;
 use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
 use crate::results;
@@ -67,7 +69,13 @@ pub enum CampaignError {
     World(#[from] WorldError),
     /// A host is gone.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(HostError),
+    /// Programs or CPUs that the plan names are not there; nothing was started.
+    #[error("the plan cannot be carried out:\n  {}", .0.join("\n  "))]
+    Impossible(Vec<String>),
+    /// A DUT does not start, as was seen before anything was measured.
+    #[error("{}", .0.with_log())]
+    NotReady(SiteError),
     /// A DUT does not run.
     #[error(transparent)]
     Site(SiteError),
@@ -88,8 +96,17 @@ pub enum CampaignError {
         is_usage: bool,
     },
     /// The user wants to stop.
-    #[error("interrupted; `dns64bench campaign resume` goes on")]
+    #[error("interrupted")]
     Interrupted,
+}
+
+impl From<HostError> for CampaignError {
+    fn from(error: HostError) -> CampaignError {
+        match error {
+            HostError::Interrupted => CampaignError::Interrupted,
+            other => CampaignError::Host(other),
+        }
+    }
 }
 
 impl From<SiteError> for CampaignError {
@@ -113,11 +130,9 @@ pub trait Watcher {
     fn mishap(&mut self, point: &Point, what: &str);
     /// A point is complete.
     fn complete(&mut self, point: &Point);
-    /// Whether the user wants to stop.
-    fn is_interrupted(&self) -> bool;
 }
 
-/// Carries out what is left of a plan. `done` is what the journal holds.
+/// Carries out what is left of a plan. `done` is what the journal holds. First it is seen whether all of it can be done.
 ///
 /// # Errors
 /// If the run folder, the hosts or AuthDNS cannot be used, or the user interrupts. DUTs that fail are part of the result.
@@ -125,10 +140,16 @@ pub fn run(
     plan: &Plan,
     archive: Archive,
     done: Vec<Entry>,
+    interruption: &Interruption,
     watcher: &mut dyn Watcher,
 ) -> Result<Archive, CampaignError> {
-    let world = World::make(plan, &archive)?;
-    let mut run = Run { plan, world, archive, entries: done, watcher, missing: Vec::new() };
+    let world = World::make(plan, &archive, interruption).map_err(|error| match error {
+        WorldError::Host(HostError::Interrupted) => CampaignError::Interrupted,
+        other => other.into(),
+    })?;
+    let missing = Vec::new();
+    let mut run = Run { plan, world, archive, entries: done, interruption: interruption.clone(), watcher, missing };
+    run.rehearse()?;
     run.note_hosts()?;
     run.note_send_cost()?;
     for point in plan.points() {
@@ -155,6 +176,7 @@ struct Run<'a> {
     world: World,
     archive: Archive,
     entries: Vec<Entry>,
+    interruption: Interruption,
     watcher: &'a mut dyn Watcher,
     /// DUTs that cannot be started.
     missing: Vec<String>,
@@ -326,7 +348,7 @@ impl Run<'_> {
     ) -> Result<Measured, CampaignError> {
         let deaths = if matches!(step.point, Point::Load { .. }) { 0 } else { DEATHS };
         for death in 0..=deaths {
-            if self.watcher.is_interrupted() {
+            if self.interruption.is_asked() {
                 return Err(CampaignError::Interrupted);
             }
             self.make_room(site, &step)?;
@@ -377,7 +399,7 @@ impl Run<'_> {
             self.warn(&mut measured);
             self.watcher.ended(&measured);
             self.append(Entry::Finished(Box::new(measured.clone())))?;
-            thread::sleep(self.plan.trial.pause);
+            self.interruption.sleep(self.plan.trial.pause);
             return Ok(measured);
         }
         unreachable!("the last turn takes the trial as it is")
@@ -504,31 +526,6 @@ impl Run<'_> {
         (plan, used)
     }
 
-    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache.
-    fn start(&mut self, point: &Point) -> Result<Site, CampaignError> {
-        let (aaaa, listen) = match point {
-            Point::SelfTest => (Share::ONE, self.world.self_test_address),
-            Point::Search(conditions) => (conditions.aaaa, self.world.auth_address),
-            Point::Load { .. } => (Share::ZERO, self.world.auth_address),
-        };
-        let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa);
-        let auth = auth.map_err(|error| match error.into() {
-            // That is no fault of the DUT's.
-            CampaignError::Site(error) => CampaignError::Auth(format!("{error}\n{}", error.log()).trim().to_owned()),
-            other => other,
-        })?;
-        let mut site = Site { auth, dut: None, next_name: self.names().1 };
-        let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { return Ok(site) };
-        let worst = Conditions::worst_case(dut.name(), self.plan.cores()[0]);
-        let conditions = if let Point::Search(conditions) = point { conditions } else { &worst };
-        let cpus = self.plan.cpus_of(conditions);
-        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, cpus)?);
-        if let Some(started) = &site.dut {
-            started.wait_until(dut.name(), &mut || self.answers(&site, point))?;
-        }
-        Ok(site)
-    }
-
     /// Whether the DUT answers again after it has lost queries; an overloaded one may need a moment.
     fn comes_back(&self, site: &Site, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + COMES_BACK;
@@ -566,7 +563,7 @@ impl Run<'_> {
             if let Some(ended) = measurer.ended(LOOK)? {
                 break ended;
             }
-            if self.watcher.is_interrupted() {
+            if self.interruption.is_asked() {
                 return Err(CampaignError::Interrupted);
             }
             if let Some(ended) = site.auth.process().ended(Duration::ZERO)? {
@@ -690,6 +687,8 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
     option("window-limit", plan.limits.window_100ms_pct.to_string());
     option("lateness-limit", time(plan.limits.lateness_p999));
     option("offload", plan.offload.to_string());
+    // The campaign asks the DUT itself, and knows whether its process lives.
+    option("liveness", "false".into());
     for prefix in &plan.prefixes {
         option("expect-prefix", prefix.to_string());
     }

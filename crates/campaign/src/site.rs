@@ -14,6 +14,7 @@ use crate::authority;
 use crate::dut::{Kind, Setting};
 use crate::host::{HostError, Machine, Running};
 use crate::plan::{DutPlan, Plan};
+use crate::text::plain_line;
 use crate::world::World;
 
 /// How long a server may take until it answers; zones of millions of names take their time.
@@ -22,6 +23,8 @@ const START: Duration = Duration::from_secs(60);
 const WRITE: Duration = Duration::from_secs(600);
 /// How many AuthDNS were started.
 static STARTS: AtomicU32 = AtomicU32::new(0);
+/// So many characters of a version are kept.
+const VERSION: usize = 200;
 /// Between two looks at a server that starts.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -46,6 +49,8 @@ pub enum SiteError {
         why: String,
         /// The end of its log.
         log: String,
+        /// Where that log is on its host; none before it has one.
+        log_path: Option<PathBuf>,
     },
     /// A host is gone.
     #[error(transparent)]
@@ -58,7 +63,23 @@ pub enum SiteError {
 impl SiteError {
     /// A server that did not start, for whatever reason.
     pub fn not_started(name: &str, why: &dyn ToString, log: String) -> SiteError {
-        SiteError::NotStarted { name: name.into(), why: why.to_string(), log }
+        SiteError::NotStarted { name: name.into(), why: why.to_string(), log, log_path: None }
+    }
+
+    /// A server that was started and did not come up.
+    fn did_not_come_up(name: &str, why: String, process: &Running) -> SiteError {
+        let (log, log_path) = (process.log_tail(), Some(process.log_path()));
+        SiteError::NotStarted { name: name.into(), why, log, log_path }
+    }
+
+    /// The error, where its server's log is, and the end of it.
+    pub fn with_log(&self) -> String {
+        let mut text = self.to_string();
+        if let SiteError::NotStarted { log_path: Some(path), .. } = self {
+            text += &format!("; its log is {}", path.display());
+        }
+        let log = self.log().trim();
+        if log.is_empty() { text } else { format!("{text}, and ends:\n{log}") }
     }
 
     /// The end of the server's log, if there is one.
@@ -72,8 +93,8 @@ impl SiteError {
     /// With what a command said about a server that did not start.
     fn said_by(self, said: &str) -> SiteError {
         match self {
-            SiteError::NotStarted { name, why, log } => {
-                SiteError::NotStarted { name, why, log: format!("{log}\n{said}").trim().to_owned() }
+            SiteError::NotStarted { name, why, log, log_path } => {
+                SiteError::NotStarted { name, why, log: format!("{log}\n{said}").trim().to_owned(), log_path }
             }
             other => other,
         }
@@ -113,7 +134,7 @@ impl Auth {
             other => Auth::other(other, world, plan, archive, listen, aaaa),
         }?;
         let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
-        wait_until_ready(name, &mut || auth.is_ready(&world.auth, listen), &ended, &|| auth.process.log_tail())?;
+        wait_until_ready(name, &mut || auth.is_ready(&world.auth, listen), &ended, &auth.process)?;
         Ok(auth)
     }
 
@@ -271,7 +292,7 @@ impl Dut {
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, E>,
     ) -> Result<(), E> {
-        wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &|| self.log_tail())
+        wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &self.process)
     }
 
     /// How it ended, if it has.
@@ -312,15 +333,16 @@ fn wait_until_ready<E: From<SiteError>>(
     name: &str,
     is_ready: &mut dyn FnMut() -> Result<bool, E>,
     ended: &dyn Fn() -> Result<Option<String>, SiteError>,
-    log: &dyn Fn() -> String,
+    process: &Running,
 ) -> Result<(), E> {
     let give_up = Instant::now() + START;
     while !is_ready()? {
         let ended = ended()?;
         if ended.is_some() || Instant::now() > give_up {
             let why = ended.unwrap_or_else(|| format!("it is not ready after {} s", START.as_secs()));
-            return Err(SiteError::not_started(name, &why, log()).into());
+            return Err(SiteError::did_not_come_up(name, why, process).into());
         }
+        process.machine().check().map_err(SiteError::from)?;
         thread::sleep(LOOK);
     }
     Ok(())
@@ -379,5 +401,5 @@ pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError>
 /// The first line with a number in it of what a server prints; PowerDNS has time and process id in front.
 fn version_line(printed: &str) -> Option<String> {
     let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
-    Some(line.rsplit("] ").next().unwrap_or(line).trim().to_owned())
+    Some(plain_line(line.rsplit("] ").next().unwrap_or(line).trim(), VERSION))
 }

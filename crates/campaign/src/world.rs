@@ -1,13 +1,15 @@
 //! Where a campaign's processes run: its three hosts, and the addresses under which they meet.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, write_whole};
 use crate::host::{HostError, Machine, agent_here, over_ssh};
+use crate::interruption::Interruption;
 use crate::lab::{self, Host, LabError};
 use crate::plan::{Plan, SshHost, Topology};
+use crate::ports;
 
 /// Why there are no hosts.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +43,51 @@ pub struct World {
     pub auth_address: SocketAddr,
     /// Where the Measurer asks AuthDNS in self-tests.
     pub self_test_address: SocketAddr,
-    /// Takes the lab down when the hosts are gone, if it was not up before.
+    /// Whether the ports of DUT and AuthDNS are ours to choose.
+    loopback: bool,
+    /// Takes the lab down when the hosts are gone, if it was put up for this run.
     _lab: Option<PutUp>,
 }
 
-/// A lab that is ours to take down.
-struct PutUp;
+/// A lab that is ours to take down. A note in the run folder says so while it is up, for the run that goes on if this one is
+/// killed.
+struct PutUp {
+    note: PathBuf,
+}
+
+impl PutUp {
+    /// Puts the lab up, or takes over what an earlier process of this run has put up; `None` if it was up and is somebody's.
+    fn up(run_folder: &Path) -> Result<Option<PutUp>, WorldError> {
+        let note = run_folder.join("lab");
+        let noted = std::fs::read_to_string(&note).ok();
+        if !is_ours(lab::identity().as_deref(), noted.as_deref()) {
+            let _ = std::fs::remove_file(&note);
+            return Ok(None);
+        }
+        write_whole(&note, b"")?;
+        // From here on it goes with this value.
+        let put_up = PutUp { note };
+        lab::up()?;
+        write_whole(&put_up.note, lab::identity().unwrap_or_default().as_bytes())?;
+        Ok(Some(put_up))
+    }
+}
 
 impl Drop for PutUp {
     fn drop(&mut self) {
-        let _ = lab::down();
+        if lab::down().is_ok() {
+            let _ = std::fs::remove_file(&self.note);
+        }
+    }
+}
+
+/// Whether a lab is this run's to take down: `up` tells it from others if there is one, `noted` is what the run noted. A note
+/// without content is from before the lab was up.
+fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
+    match (up, noted) {
+        (None, _) | (Some(_), Some("")) => true,
+        (Some(up), Some(noted)) => up == noted,
+        (Some(_), None) => false,
     }
 }
 
@@ -59,16 +96,11 @@ impl World {
     ///
     /// # Errors
     /// If the lab cannot be put up, a host cannot be reached, or there is no free port.
-    pub fn make(plan: &Plan, archive: &Archive) -> Result<World, WorldError> {
+    pub fn make(plan: &Plan, archive: &Archive, interruption: &Interruption) -> Result<World, WorldError> {
         let run_folder = archive.folder();
-        let here = |host, in_lab| agent_here(host, in_lab, run_folder);
-        let (mut put_up, in_lab) = (None, plan.topology == Topology::Lab);
-        if in_lab {
-            let was_up = lab::is_up();
-            lab::up()?;
-            // Lazily: a value that is not needed would take the lab down when it is dropped.
-            put_up = if was_up { None } else { Some(PutUp) };
-        }
+        let here = |host, in_lab| agent_here(host, in_lab, run_folder, interruption);
+        let in_lab = plan.topology == Topology::Lab;
+        let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
         let addresses = addresses(plan)?;
         let [tester, dut, auth] = match (&plan.ssh, plan.topology) {
             (Some(ssh), Topology::Ssh) => {
@@ -76,14 +108,26 @@ impl World {
                 let far = Path::new(".cache/dns64bench").join(archive.far_name()?);
                 let machine = |host, at: &Option<SshHost>| match at {
                     None => here(host, false),
-                    Some(at) => over_ssh(at, config, &far, run_folder),
+                    Some(at) => over_ssh(at, config, &far, run_folder, interruption),
                 };
                 [machine(Host::Tester, &ssh.tester)?, machine(Host::Dut, &ssh.dut)?, machine(Host::Auth, &ssh.auth)?]
             }
             _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
         };
         let [dut_address, auth_address, self_test_address] = addresses;
-        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, _lab: put_up })
+        let loopback = plan.topology == Topology::Loopback;
+        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, loopback, _lab: put_up })
+    }
+
+    /// Takes other ports where they are ours to choose; nothing may run on the old ones.
+    ///
+    /// # Errors
+    /// If there is no free port.
+    pub fn change_ports(&mut self) -> Result<(), WorldError> {
+        if self.loopback {
+            [self.dut_address, self.auth_address, self.self_test_address] = on_loopback()?;
+        }
+        Ok(())
     }
 }
 
@@ -96,14 +140,27 @@ fn addresses(plan: &Plan) -> Result<[SocketAddr; 3], WorldError> {
             [a.dut, a.auth, a.self_test.unwrap_or(a.auth)]
         }
         (_, Topology::Lab) => ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address),
-        _ => {
-            let auth = free("127.0.0.1:0").map_err(WorldError::Port)?;
-            [free("[::1]:0").map_err(WorldError::Port)?, auth, auth]
-        }
+        _ => on_loopback()?,
     })
 }
 
-/// A UDP address that was free a moment ago.
-fn free(any: &str) -> io::Result<SocketAddr> {
-    UdpSocket::bind(any)?.local_addr()
+/// As [`addresses`], on ports of loopback that are free.
+fn on_loopback() -> Result<[SocketAddr; 3], WorldError> {
+    let auth = ports::free(Ipv4Addr::LOCALHOST.into()).map_err(WorldError::Port)?;
+    Ok([ports::free(Ipv6Addr::LOCALHOST.into()).map_err(WorldError::Port)?, auth, auth])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_is_taken_down_by_the_run_that_put_it_up() {
+        assert!(is_ours(None, None), "there is none: it will be put up");
+        assert!(is_ours(None, Some("1 2 3")), "it is gone since");
+        assert!(!is_ours(Some("1 2 3"), None), "it was up before");
+        assert!(is_ours(Some("1 2 3"), Some("1 2 3")), "the run before this one was killed");
+        assert!(!is_ours(Some("4 5 6"), Some("1 2 3")), "it is gone since, and another one is up");
+        assert!(is_ours(Some("1 2 3"), Some("")), "killed while the lab was put up");
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 }
 
 const EXIT_STATUS: &str = "Exit status: 0 passed or done, 1 the DUT failed, 2 bad usage, 3 the tester spoiled the trial, \
-                           4 this environment cannot be used.";
+                           4 this environment cannot be used or nobody answers, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -150,6 +150,14 @@ pub(crate) struct Traffic {
     pub(crate) records: Option<PathBuf>,
 }
 
+/// Whether the server is asked first.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Asking {
+    /// Ask whether anybody is there before the first trial and after one without a valid reply, for up to 3 s
+    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) liveness: bool,
+}
+
 /// How results are shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Display {
@@ -180,6 +188,8 @@ pub(crate) struct Measure {
     /// Queries per second to offer
     #[arg(long, value_name = "QPS")]
     pub(crate) rate: Qps,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
     /// This is a trial of a self-test: its rate ÷ that of the trials which it vouches for, and its reserve δ

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use campaign::environment::Environment;
 use campaign::search::{SearchError, SearchResult};
+use campaign::text::{MESSAGE, plain};
 use campaign::wording;
 use method::records::WrongCounts;
 use method::verdict::Verdict;
@@ -12,6 +13,9 @@ use serde::Serialize;
 use tester::authdns::part::AuthPart;
 use tester::measurer::TrialError;
 use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
+
+/// How many characters of an error are shown; it may quote the end of a log.
+const ERROR: usize = 2 * MESSAGE;
 
 /// How a command that worked ended.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -21,6 +25,7 @@ pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub(crate) const SPOILED: u8 = 3;
 const ENVIRONMENT: u8 = 4;
+const INTERRUPTED: u8 = 130;
 
 /// Why a command did not work, and the status that says so.
 pub(crate) struct Failure {
@@ -39,18 +44,34 @@ impl Failure {
         Failure { status: ENVIRONMENT, error: error.into() }
     }
 
+    /// The user wanted to stop.
+    pub(crate) fn interrupted(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: INTERRUPTED, error: error.into() }
+    }
+
+    /// With what the user can do about it, behind a semicolon.
+    pub(crate) fn with_advice(self, advice: &str) -> Failure {
+        Failure { status: self.status, error: anyhow::anyhow!("{}; {advice}", told_once(&self.error)) }
+    }
+
     pub(crate) fn report(self) -> ExitCode {
-        // Libraries' errors tell their cause themselves; it is not told twice.
-        let mut text = self.error.to_string();
-        for cause in self.error.chain().skip(1).map(ToString::to_string) {
-            if !text.ends_with(&cause) {
-                text = format!("{text}: {cause}");
-            }
-        }
+        // Servers and hosts have a part in it.
+        let text = plain(&told_once(&self.error), ERROR);
         // A log on a full disk takes nothing; the status says enough then.
         let _ = writeln!(std::io::stderr(), "dns64bench: {text}");
         ExitCode::from(self.status)
     }
+}
+
+/// An error with its causes. Libraries' errors tell their cause themselves; it is not told twice.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 impl From<TrialError> for Failure {

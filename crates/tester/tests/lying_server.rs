@@ -49,7 +49,7 @@ fn trial(lie: Lie, threads: u16) -> TrialResult {
             return result;
         }
     }
-    panic!("ten trials in a row were invalid: {:?}", one_trial(lie, threads).reasons);
+    panic!("ten trials in a row were invalid: {}", "the tester spoiled them");
 }
 
 fn one_trial(lie: Lie, threads: u16) -> TrialResult {
@@ -271,5 +271,5 @@ fn a_dead_server_is_a_failed_trial() {
         assert_eq!((result.counts.sent, result.counts.lost, result.counts.refused), (120, 120, 0));
         return;
     }
-    panic!("ten trials in a row were invalid: {:?}", one_trial(lie, threads).reasons);
+    panic!("ten trials in a row were invalid: {}", "the tester spoiled them");
 }

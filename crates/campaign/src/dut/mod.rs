@@ -56,6 +56,9 @@ pub struct Custom {
     pub version: Vec<String>,
 }
 
+/// What stands in braces in the commands of the driver `custom`, and is replaced.
+pub const PLACEHOLDERS: [&str; 7] = ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "folder"];
+
 /// What a server is to do.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
@@ -158,15 +161,16 @@ impl Setting<'_> {
 
     /// Replaces the words in braces.
     pub fn fill(&self, words: &[String]) -> Vec<String> {
-        let pairs = [
-            ("{listen}", self.listen.ip().to_string()),
-            ("{port}", self.listen.port().to_string()),
-            ("{upstream}", self.upstream.ip().to_string()),
-            ("{upstream-port}", self.upstream.port().to_string()),
-            ("{prefix}", self.prefix.to_string()),
-            ("{cores}", self.cores.to_string()),
-            ("{folder}", self.place()),
+        let values = [
+            self.listen.ip().to_string(),
+            self.listen.port().to_string(),
+            self.upstream.ip().to_string(),
+            self.upstream.port().to_string(),
+            self.prefix.to_string(),
+            self.cores.to_string(),
+            self.place(),
         ];
+        let pairs: Vec<(String, String)> = PLACEHOLDERS.iter().map(|name| format!("{{{name}}}")).zip(values).collect();
         let fill = |word: &String| pairs.iter().fold(word.clone(), |word, (name, value)| word.replace(name, value));
         words.iter().map(fill).collect()
     }

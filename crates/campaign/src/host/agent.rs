@@ -81,7 +81,8 @@ impl Agent {
             }
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
             Request::Find { program } => Reply::Found(dut::find(&program)),
-            Request::Run { words } => {
+            // Its words themselves keep to the limit.
+            Request::Run { words, limit: _ } => {
                 // A file, because what the command leaves running may keep a pipe open for ever.
                 let mut file = tempfile::tempfile()?;
                 let (out, err) = (file.try_clone()?, file.try_clone()?);
@@ -196,6 +197,8 @@ pub(super) fn numa(texts: &[String]) -> Option<Numa> {
 mod tests {
     use super::*;
 
+    const SOON: Duration = Duration::from_secs(5);
+
     /// What the agent says to these requests.
     fn asked(folder: &Path, requests: &[Request]) -> Vec<Reply> {
         let lines: Vec<String> = requests.iter().map(|r| serde_json::to_string(r).unwrap()).collect();
@@ -213,7 +216,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let words = ["sh", "-c", "echo $$; exec sleep 1000"].map(str::to_owned).to_vec();
         let start = Request::Start { words, cpus: vec![], log: "log".into(), output: None };
-        let pause = Request::Run { words: ["sleep", "0.5"].map(str::to_owned).to_vec() };
+        let pause = Request::Run { words: ["sleep", "0.5"].map(str::to_owned).to_vec(), limit: SOON };
         let look = Request::Look { id: 1, wait: Duration::ZERO };
         let replies = asked(folder.path(), &[start, look, pause]);
         let Reply::Started(id) = replies[0] else { panic!("{replies:?}") };
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn files_commands_and_nonsense() {
         let folder = tempfile::tempdir().unwrap();
-        let run = |script: &str| Request::Run { words: ["sh", "-c", script].map(str::to_owned).to_vec() };
+        let run = |script: &str| Request::Run { words: ["sh", "-c", script].map(str::to_owned).to_vec(), limit: SOON };
         let replies = asked(
             folder.path(),
             &[
@@ -234,7 +237,7 @@ mod tests {
                 Request::Read { path: "a/b".into(), last: 4 },
                 Request::Read { path: "none".into(), last: 4 },
                 run("echo out; echo err >&2; exit 3"),
-                Request::Run { words: vec!["/nonexistent".into()] },
+                Request::Run { words: vec!["/nonexistent".into()], limit: SOON },
                 Request::Answers { server: "127.0.0.1:9".parse().unwrap() },
             ],
         );

@@ -25,11 +25,18 @@ use tester::authdns::counters::AuthCounters;
 
 use crate::archive::Numa;
 use crate::environment::Environment;
+use crate::interruption::Interruption;
+use crate::text::{MESSAGE, plain};
+use pipe::PipeError;
 
 pub use ways::{agent_here, over_ssh};
 
 /// How much of a log is quoted when its server has died.
 const TAIL: u64 = 2_000;
+/// How long a host may take for a request, besides what the request itself waits for.
+const REQUEST: Duration = Duration::from_secs(30);
+/// How long a host may take until it says what it is; ssh itself gives up after 15 s.
+const GREETING: Duration = Duration::from_secs(30);
 /// How much of a log is copied from another host.
 const WHOLE: u64 = 1 << 20;
 
@@ -60,6 +67,8 @@ pub enum Request {
     Run {
         /// Program and arguments.
         words: Vec<String>,
+        /// When it ends at the latest.
+        limit: Duration,
     },
     /// Starts a command that runs for long.
     Start {
@@ -101,6 +110,18 @@ pub enum Request {
     },
     /// Page allocations of all NUMA nodes.
     Numa,
+}
+
+impl Request {
+    /// How long the request itself waits on its host.
+    fn waits(&self) -> Duration {
+        match self {
+            Request::Look { wait, .. } => *wait,
+            // `timeout` sends SIGKILL 5 s after its end.
+            Request::Run { limit, .. } => *limit + Duration::from_secs(5),
+            _ => Duration::ZERO,
+        }
+    }
 }
 
 /// What a host says.
@@ -203,12 +224,15 @@ pub enum HostError {
         /// What it said.
         why: String,
     },
+    /// The user wants to stop.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// A way to a host.
 trait Link {
-    /// Asks, and waits for the reply; an error if the host is gone.
-    fn ask(&mut self, request: &Request) -> Result<Reply, String>;
+    /// Asks, and waits for the reply; an error if there is none within `limit`, or the user wants to stop.
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError>;
 }
 
 /// A host. Clones mean the same one.
@@ -219,12 +243,18 @@ pub struct Machine {
     greeting: Rc<Greeting>,
     /// The run folder, if the host's own folder is another one.
     copies: Option<Rc<Path>>,
+    interruption: Interruption,
 }
 
 impl Machine {
     /// What it said first; a host without dns64bench has the facts that a shell can find.
     pub fn greeting(&self) -> &Greeting {
         &self.greeting
+    }
+
+    /// As the plan calls it.
+    pub fn name(&self) -> &str {
+        &self.host
     }
 
     /// The host's folder for `path`, which is below the run folder.
@@ -234,15 +264,30 @@ impl Machine {
 
     fn ask(&self, what: &str, request: &Request) -> Result<Reply, HostError> {
         let host = || self.host.to_string();
-        match self.link.borrow_mut().ask(request) {
-            Ok(Reply::Refused(why)) => Err(HostError::Refused { host: host(), what: what.into(), why }),
+        let limit = REQUEST + request.waits();
+        match self.link.borrow_mut().ask(request, limit) {
+            Ok(Reply::Refused(why)) => {
+                Err(HostError::Refused { host: host(), what: what.into(), why: plain(&why, MESSAGE) })
+            }
             Ok(reply) => Ok(reply),
-            Err(why) => Err(HostError::Lost { host: host(), why }),
+            Err(PipeError::Gone(why)) => Err(HostError::Lost { host: host(), why: plain(&why, MESSAGE) }),
+            Err(PipeError::Interrupted) => Err(HostError::Interrupted),
         }
     }
 
+    /// An error if the user wants to stop; for loops of requests that are short.
+    ///
+    /// # Errors
+    /// [`HostError::Interrupted`] only.
+    pub fn check(&self) -> Result<(), HostError> {
+        if self.interruption.is_asked() { Err(HostError::Interrupted) } else { Ok(()) }
+    }
+
     fn unexpected(&self, reply: &Reply) -> HostError {
-        HostError::Lost { host: self.host.to_string(), why: format!("it answers something else: {reply:?}") }
+        HostError::Lost {
+            host: self.host.to_string(),
+            why: format!("it answers something else: {}", plain(&format!("{reply:?}"), MESSAGE)),
+        }
     }
 
     /// Writes a file below the host's folder, and the same into the run folder.
@@ -302,7 +347,7 @@ impl Machine {
         let seconds = limit.as_secs().max(1).to_string();
         let bounded = ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
         let begun = Instant::now();
-        match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat() })? {
+        match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat(), limit })? {
             Reply::Ran { success: false, output } if begun.elapsed() >= limit => {
                 Ok((false, format!("{output}(ended after {seconds} s, which is all that it is given)")))
             }
@@ -409,9 +454,14 @@ impl Running {
         }
     }
 
-    /// The end of its log, as far as it can be had.
+    /// The end of its log, as far as it can be had, fit for a terminal.
     pub fn log_tail(&self) -> String {
-        self.machine.read(&self.log, TAIL).unwrap_or_default()
+        plain(&self.machine.read(&self.log, TAIL).unwrap_or_default(), TAIL as usize)
+    }
+
+    /// Where its log is on its host.
+    pub fn log_path(&self) -> PathBuf {
+        self.machine.place(&self.log)
     }
 }
 

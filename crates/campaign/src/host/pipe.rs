@@ -1,68 +1,223 @@
-//! A process whose standard input and output are a way to a host.
+//! A process whose standard input and output are a way to a host. Nothing that it does or leaves undone stops us: what it says
+//! is bounded in size and time, and the user may end the waiting.
 
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::thread;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::interruption::Interruption;
+use crate::process::kill_left_over;
+use crate::text::plain_line;
 
 /// How long the other side has to end what it started, several servers with 5 s each, before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
+/// The same for a way to another host that was given up: what it leads to notices by itself.
+const FAR_GRACE: Duration = Duration::from_secs(2);
+/// How long a pending request may still take when the user wants to stop.
+const INTERRUPTED: Duration = Duration::from_secs(2);
+/// Between two looks at whether the user wants to stop.
+const LOOK_MS: u16 = 50;
+/// So many octets may answer one request; a log of 1 MiB takes up to 6 MiB as JSON.
+const MOST: usize = 8 << 20;
+/// How long what it says on standard error is waited for when it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// So many octets of a line on standard error are shown, and so many lines.
+const STDERR_LINE: u64 = 2_000;
+const STDERR_LINES: usize = 200;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PipeError {
+    /// The other side is gone, silent, or says too much: nothing more is heard of it.
+    Gone(String),
+    /// The user wants to stop.
+    Interrupted,
+}
+
+impl From<String> for PipeError {
+    fn from(why: String) -> PipeError {
+        PipeError::Gone(why)
+    }
+}
 
 /// A process whose standard input and output we have. It gets no signals of our terminal, and ends when we do.
 pub(super) struct Pipe {
     child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    input: Option<File>,
+    output: File,
+    /// Shows what it says on standard error.
+    forwarder: JoinHandle<()>,
+    /// What was read behind the last line.
+    ahead: Vec<u8>,
+    /// What came for this request.
+    taken: usize,
+    deadline: Instant,
+    interruption: Interruption,
+    /// When the user wanted to stop, as the pending request noticed it.
+    noticed: Option<Instant>,
+    /// Nothing more is asked after this.
+    failed: Option<PipeError>,
+    /// Where a process of this host notes what it has started, to be ended if it has to be killed; none: it is another host's.
+    registry: Option<PathBuf>,
 }
 
 impl Pipe {
-    pub(super) fn open(mut command: Command) -> Result<Pipe, String> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+    /// Starts `command`. `registry` is the folder in which it notes what it starts here, if it works on this host.
+    pub(super) fn open(
+        mut command: Command,
+        interruption: &Interruption,
+        registry: Option<PathBuf>,
+    ) -> Result<Pipe, String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
-        let (input, output) = (child.stdin.take(), child.stdout.take().expect("just piped"));
-        Ok(Pipe { child, input, output: BufReader::new(output) })
+        let (input, output) = (child.stdin.take().expect("just piped"), child.stdout.take().expect("just piped"));
+        let errors = child.stderr.take().expect("just piped");
+        let forwarder = thread::spawn(|| forward(errors));
+        let [input, output] = [OwnedFd::from(input), OwnedFd::from(output)];
+        for end in [&input, &output] {
+            fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| format!("{program}: {e}"))?;
+        }
+        Ok(Pipe {
+            child,
+            input: Some(input.into()),
+            output: output.into(),
+            forwarder,
+            ahead: Vec::new(),
+            taken: 0,
+            deadline: Instant::now(),
+            interruption: interruption.clone(),
+            noticed: None,
+            failed: None,
+            registry,
+        })
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let input = self.input.as_mut().ok_or("closed")?;
-        input.write_all(bytes).and_then(|()| input.flush()).map_err(|e| self.why(&e.to_string()))
+    /// Begins a request, which may take `limit` from writing to its last line.
+    pub(super) fn begin(&mut self, limit: Duration) {
+        self.deadline = Instant::now() + limit;
+        self.taken = self.ahead.len();
+        self.noticed = None;
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), PipeError> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            self.check()?;
+            let Some(input) = &mut self.input else { return Err(PipeError::Gone("closed".into())) };
+            match input.write(left) {
+                Ok(n) => left = &left[n..],
+                Err(e) if is_no_error(&e) => wait_for(input.as_fd(), PollFlags::POLLOUT),
+                Err(e) => return Err(self.gone(&e.to_string())),
+            }
+        }
+        Ok(())
     }
 
     /// The next line, without its end.
-    pub(super) fn line(&mut self) -> Result<String, String> {
-        let mut line = Vec::new();
-        match self.output.read_until(b'\n', &mut line) {
-            Ok(0) => Err(self.why("it says nothing more")),
-            // Logs may hold anything.
-            Ok(_) => Ok(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned()),
-            Err(e) => Err(self.why(&e.to_string())),
+    pub(super) fn line(&mut self) -> Result<String, PipeError> {
+        let mut seen = 0;
+        loop {
+            if let Some(end) = self.ahead[seen..].iter().position(|&octet| octet == b'\n') {
+                let rest = self.ahead.split_off(seen + end + 1);
+                let line = std::mem::replace(&mut self.ahead, rest);
+                // Logs may hold anything.
+                return Ok(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned());
+            }
+            seen = self.ahead.len();
+            self.check()?;
+            self.read()?;
         }
+    }
+
+    /// Reads what there is, or waits for it for a moment.
+    fn read(&mut self) -> Result<(), PipeError> {
+        let mut bytes = [0; 16 << 10];
+        match self.output.read(&mut bytes) {
+            Ok(0) => return Err(self.gone("it says nothing more")),
+            Ok(n) => {
+                self.ahead.extend_from_slice(&bytes[..n]);
+                self.taken += n;
+            }
+            Err(e) if is_no_error(&e) => wait_for(self.output.as_fd(), PollFlags::POLLIN),
+            Err(e) => return Err(self.gone(&e.to_string())),
+        }
+        if self.taken > MOST {
+            return Err(self.fail(PipeError::Gone(format!("it answers with more than {} MiB", MOST >> 20))));
+        }
+        Ok(())
+    }
+
+    /// Whether to go on waiting.
+    fn check(&mut self) -> Result<(), PipeError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let now = Instant::now();
+        if self.interruption.is_asked() {
+            let noticed = *self.noticed.get_or_insert(now);
+            if self.interruption.is_urgent() || now >= noticed + INTERRUPTED {
+                return Err(self.fail(PipeError::Interrupted));
+            }
+        }
+        if now >= self.deadline {
+            return Err(self.fail(PipeError::Gone("it does not answer in time".into())));
+        }
+        Ok(())
+    }
+
+    /// Nothing is asked any more: whatever comes would answer an older request.
+    fn fail(&mut self, error: PipeError) -> PipeError {
+        self.input = None;
+        self.ahead = Vec::new();
+        self.failed = Some(error.clone());
+        error
     }
 
     /// The status of the process tells more than a broken pipe.
-    fn why(&mut self, known: &str) -> String {
+    fn gone(&mut self, known: &str) -> PipeError {
         self.input = None;
         let ended = self.wait();
-        ended.map_or_else(|| known.into(), |status| format!("{known} ({status})"))
+        let give_up = Instant::now() + LAST_WORDS;
+        while !self.forwarder.is_finished() && Instant::now() < give_up {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let why = ended.map_or_else(|| known.into(), |status| format!("{known} ({status})"));
+        self.fail(PipeError::Gone(why))
     }
-}
 
-impl Pipe {
-    /// Waits for the end of the process, killed if it takes too long.
+    /// Waits for the end of the process, which is killed if it takes too long.
     fn wait(&mut self) -> Option<ExitStatus> {
-        let give_up = Instant::now() + GRACE;
+        let far = self.registry.is_none() && self.failed.is_some();
+        let give_up = Instant::now() + if far { FAR_GRACE } else { GRACE };
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Some(status),
-                Ok(None) if Instant::now() < give_up => thread::sleep(Duration::from_millis(10)),
-                _ => {
-                    let _ = self.child.kill();
-                    return self.child.wait().ok();
+                Ok(None) if Instant::now() < give_up && !self.interruption.is_urgent() => {
+                    thread::sleep(Duration::from_millis(10));
                 }
+                _ => return self.kill(),
             }
         }
+    }
+
+    /// Kills the process, and ends what it has started on this host.
+    fn kill(&mut self) -> Option<ExitStatus> {
+        let _ = self.child.kill();
+        let status = self.child.wait().ok();
+        if let Some(registry) = &self.registry {
+            // What cannot be ended now, the next run ends.
+            let _ = kill_left_over(registry);
+        }
+        status
     }
 }
 
@@ -70,5 +225,114 @@ impl Drop for Pipe {
     fn drop(&mut self) {
         self.input = None;
         self.wait();
+    }
+}
+
+/// Nothing there yet, or a signal in between.
+fn is_no_error(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Waits a moment until there is something to read or room to write; the caller looks again in any case.
+fn wait_for(end: BorrowedFd<'_>, what: PollFlags) {
+    let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(LOOK_MS));
+}
+
+/// Shows what a way to a host says on standard error, such as why ssh does not get there.
+fn forward(errors: ChildStderr) {
+    let mut errors = BufReader::new(errors);
+    for shown in 0.. {
+        let mut line = Vec::new();
+        match errors.by_ref().take(STDERR_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) if shown < STDERR_LINES => {
+                let text = plain_line(&String::from_utf8_lossy(&line), STDERR_LINE as usize);
+                let _ = writeln!(io::stderr(), "{text}");
+            }
+            // Still read, for a full pipe would stop it.
+            Ok(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, interruption: &Interruption) -> Pipe {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut pipe = Pipe::open(command, interruption, None).unwrap();
+        pipe.begin(Duration::from_secs(30));
+        pipe
+    }
+
+    fn why(result: Result<String, PipeError>) -> String {
+        match result {
+            Err(PipeError::Gone(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn lines_come_one_by_one_until_the_end_and_its_status() {
+        let mut pipe = shell("read a; echo \"1 $a\"; printf '2\\n3'; exit 4", &Interruption::new());
+        pipe.write(b"x\n").unwrap();
+        assert_eq!((pipe.line(), pipe.line()), (Ok("1 x".into()), Ok("2".into())));
+        assert!(why(pipe.line()).contains("exit status: 4"));
+        assert!(why(pipe.line()).contains("exit status: 4"), "it stays gone");
+    }
+
+    #[test]
+    fn an_endless_line_is_an_error() {
+        let mut pipe = shell("exec cat /dev/zero", &Interruption::new());
+        assert!(why(pipe.line()).contains("more than 8 MiB"));
+        assert!(pipe.ahead.capacity() == 0);
+    }
+
+    #[test]
+    fn endless_short_lines_for_one_request_are_too() {
+        let mut pipe = shell("exec yes", &Interruption::new());
+        let last = loop {
+            if let Err(error) = pipe.line() {
+                break error;
+            }
+        };
+        assert!(matches!(last, PipeError::Gone(why) if why.contains("more than 8 MiB")));
+    }
+
+    #[test]
+    fn a_silent_side_is_an_error_after_its_time() {
+        let mut pipe = shell("exec sleep 1000", &Interruption::new());
+        pipe.begin(Duration::from_millis(200));
+        let begun = Instant::now();
+        assert!(why(pipe.line()).contains("not answer in time"));
+        drop(pipe);
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn who_does_not_read_does_not_hold_us() {
+        let mut pipe = shell("exec sleep 1000", &Interruption::new());
+        pipe.begin(Duration::from_millis(200));
+        let written = pipe.write(&vec![b'x'; 4 << 20]);
+        assert!(matches!(written, Err(PipeError::Gone(_))), "{written:?}");
+    }
+
+    #[test]
+    fn a_pending_request_is_given_up_after_a_moment_and_at_once_when_asked_twice() {
+        let interruption = Interruption::new();
+        let mut pipe = shell("exec sleep 1000", &interruption);
+        interruption.ask();
+        let begun = Instant::now();
+        assert_eq!(pipe.line(), Err(PipeError::Interrupted));
+        let took = begun.elapsed();
+        assert!(took >= INTERRUPTED && took < Duration::from_secs(15), "{took:?}");
+        let mut pipe = shell("exec sleep 1000", &interruption);
+        interruption.ask();
+        let begun = Instant::now();
+        assert_eq!(pipe.line(), Err(PipeError::Interrupted));
+        drop(pipe);
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

@@ -5,12 +5,15 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::agent::numa;
-use super::pipe::Pipe;
-use super::{Ended, Greeting, HostError, Link, Machine, Reply, Request};
+use super::pipe::{Pipe, PipeError};
+use super::{Ended, GREETING, Greeting, HostError, Link, Machine, Reply, Request};
 use crate::environment::{Environment, Finding};
+use crate::interruption::Interruption;
 use crate::process::family_seconds;
+use crate::text::{MESSAGE, plain};
 
 /// Ends the output of every command, with its status.
 const MARK: &str = "dns64bench-status";
@@ -57,7 +60,7 @@ struct ShellLink(Pipe);
 
 impl ShellLink {
     /// Runs a script; its status and what it printed.
-    fn run(&mut self, script: &str) -> Result<(i32, String), String> {
+    fn run(&mut self, script: &str) -> Result<(i32, String), PipeError> {
         self.0.write(format!("{script}\nprintf '\\n%s %s\\n' {MARK} \"$?\"\n").as_bytes())?;
         let mut lines = Vec::new();
         loop {
@@ -70,14 +73,15 @@ impl ShellLink {
     }
 
     /// Runs a script that must succeed.
-    fn must(&mut self, script: &str) -> Result<Result<String, Reply>, String> {
+    fn must(&mut self, script: &str) -> Result<Result<String, Reply>, PipeError> {
         let (status, text) = self.run(&format!("{{ {script}; }} 2>&1"))?;
         Ok(if status == 0 { Ok(text) } else { Err(Reply::Refused(format!("{} (status {status})", text.trim()))) })
     }
 }
 
 impl Link for ShellLink {
-    fn ask(&mut self, request: &Request) -> Result<Reply, String> {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError> {
+        self.0.begin(limit);
         let path = |path: &Path| quoted(&path.to_string_lossy());
         let above = |path: &Path| quoted(&Path::new(".").join(path.parent().unwrap_or(path)).to_string_lossy());
         let (script, understand): (String, fn(&str) -> Reply) = match request {
@@ -92,7 +96,7 @@ impl Link for ShellLink {
                 let script = format!("PATH=$PATH:/usr/sbin:/sbin command -v {} || :", path(program));
                 (script, |text| Reply::Found(text.lines().next().filter(|l| !l.is_empty()).map(PathBuf::from)))
             }
-            Request::Run { words } => {
+            Request::Run { words, limit: _ } => {
                 let (status, output) = self.run(&format!("{{ {}; }} 2>&1 </dev/null", quoted_all(words)))?;
                 return Ok(Reply::Ran { success: status == 0, output });
             }
@@ -151,17 +155,22 @@ pub(super) fn greeted(
     command: Command,
     folder: &Path,
     copies: Option<&Path>,
+    interruption: &Interruption,
 ) -> Result<Machine, HostError> {
     let unreachable = |why: String| HostError::Unreachable { host: host.into(), why };
-    let mut link = ShellLink(Pipe::open(command).map_err(unreachable)?);
+    let mut link = ShellLink(Pipe::open(command, interruption, None).map_err(unreachable)?);
+    link.0.begin(GREETING);
     let place = quoted(&folder.to_string_lossy());
     let facts = "pwd; cat /proc/sys/kernel/hostname /proc/version; sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; \
                  nproc; sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; cat /proc/sys/kernel/random/boot_id";
     let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; }}");
-    let (status, text) = link.run(&script).map_err(unreachable)?;
+    let (status, text) = link.run(&script).map_err(|error| match error {
+        PipeError::Gone(why) => unreachable(why),
+        PipeError::Interrupted => HostError::Interrupted,
+    })?;
     let lines: Vec<&str> = text.lines().collect();
     if status != 0 || lines.len() < 3 {
-        return Err(unreachable(format!("its shell says: {text}")));
+        return Err(unreachable(format!("its shell says: {}", plain(&text, MESSAGE))));
     }
     let fact = |i: usize| lines.get(i).copied().unwrap_or_default().to_owned();
     let number = |i: usize| fact(i).parse::<u64>().unwrap_or(0);
@@ -188,18 +197,19 @@ pub(super) fn greeted(
         link: Rc::new(RefCell::new(Box::new(link))),
         greeting: Rc::new(greeting),
         copies: copies.map(Into::into),
+        interruption: interruption.clone(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     fn shell(folder: &Path) -> Machine {
         let mut command = Command::new("sh");
         command.current_dir(folder);
-        greeted("here", command, Path::new("work"), None).unwrap()
+        greeted("here", command, Path::new("work"), None, &Interruption::new()).unwrap()
     }
 
     const SOON: Duration = Duration::from_secs(30);
@@ -272,8 +282,8 @@ mod tests {
         // The forgotten handle holds a clone of the machine, so the link is replaced to be dropped.
         struct Gone;
         impl Link for Gone {
-            fn ask(&mut self, _: &Request) -> Result<Reply, String> {
-                Err("gone".into())
+            fn ask(&mut self, _: &Request, _: Duration) -> Result<Reply, PipeError> {
+                Err(PipeError::Gone("gone".into()))
             }
         }
         drop(link.replace(Box::new(Gone)));

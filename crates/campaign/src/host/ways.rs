@@ -4,20 +4,27 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 
-use super::pipe::Pipe;
-use super::{Greeting, HostError, Link, Machine, Reply, Request, shell};
+use super::pipe::{Pipe, PipeError};
+use super::{GREETING, Greeting, HostError, Link, Machine, Reply, Request, shell};
+use crate::interruption::Interruption;
 use crate::lab::Host;
 use crate::plan::SshHost;
+use crate::text::plain_line;
+
+/// So much is shown of what something says that should not be there.
+const SAID: usize = 200;
 
 struct AgentLink(Pipe);
 
 impl Link for AgentLink {
-    fn ask(&mut self, request: &Request) -> Result<Reply, String> {
+    fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError> {
+        self.0.begin(limit);
         let mut line = serde_json::to_vec(request).map_err(|e| e.to_string())?;
         line.push(b'\n');
         self.0.write(&line)?;
-        serde_json::from_str(&self.0.line()?).map_err(|e| e.to_string())
+        Ok(serde_json::from_str(&self.0.line()?).map_err(|e| e.to_string())?)
     }
 }
 
@@ -25,7 +32,12 @@ impl Link for AgentLink {
 ///
 /// # Errors
 /// If it does not start.
-pub fn agent_here(host: Host, in_lab: bool, run_folder: &Path) -> Result<Machine, HostError> {
+pub fn agent_here(
+    host: Host,
+    in_lab: bool,
+    run_folder: &Path,
+    interruption: &Interruption,
+) -> Result<Machine, HostError> {
     let name = host.word().to_owned();
     let unreachable = |why: String| HostError::Unreachable { host: name.clone(), why };
     let program = std::env::current_exe().map_err(|e| unreachable(e.to_string()))?;
@@ -34,7 +46,8 @@ pub fn agent_here(host: Host, in_lab: bool, run_folder: &Path) -> Result<Machine
         command.args(["lab", "exec", host.word(), "--"]).arg(&program);
     }
     command.arg("agent").arg("--folder").arg(run_folder);
-    greeted(&name, command, None)
+    let pipe = Pipe::open(command, interruption, Some(run_folder.join("running"))).map_err(unreachable)?;
+    greeted(&name, pipe, None, interruption)
 }
 
 /// Another host, over the user's ssh: its agent, or its shell where the plan says that it has no dns64bench. It works in
@@ -42,17 +55,25 @@ pub fn agent_here(host: Host, in_lab: bool, run_folder: &Path) -> Result<Machine
 ///
 /// # Errors
 /// If there is no way there, or no agent of our version, or no shell.
-pub fn over_ssh(at: &SshHost, config: Option<&Path>, folder: &Path, run_folder: &Path) -> Result<Machine, HostError> {
+pub fn over_ssh(
+    at: &SshHost,
+    config: Option<&Path>,
+    folder: &Path,
+    run_folder: &Path,
+    interruption: &Interruption,
+) -> Result<Machine, HostError> {
     let mut command = ssh(&at.host, config);
     if !at.agent {
         command.arg("exec sh");
-        return shell::greeted(&at.host, command, folder, Some(run_folder));
+        return shell::greeted(&at.host, command, folder, Some(run_folder), interruption);
     }
     let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
     let words =
         [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()].map(shell::quoted);
     command.arg(words.join(" "));
-    greeted(&at.host, command, Some(run_folder))
+    let unreachable = |why| HostError::Unreachable { host: at.host.clone(), why };
+    let pipe = Pipe::open(command, interruption, None).map_err(unreachable)?;
+    greeted(&at.host, pipe, Some(run_folder), interruption)
 }
 
 /// The system's ssh to a host, with the user's keys and configuration. It never asks, and notices within 15 s that the
@@ -69,15 +90,25 @@ fn ssh(destination: &str, config: Option<&Path>) -> Command {
     command
 }
 
-fn greeted(host: &str, command: Command, copies: Option<&Path>) -> Result<Machine, HostError> {
+fn greeted(
+    host: &str,
+    mut pipe: Pipe,
+    copies: Option<&Path>,
+    interruption: &Interruption,
+) -> Result<Machine, HostError> {
     let unreachable = |why: String| HostError::Unreachable { host: host.into(), why };
-    let mut pipe = Pipe::open(command).map_err(unreachable)?;
-    let line = pipe.line().map_err(|why| unreachable(format!("no dns64bench agent answers there: {why}")))?;
+    pipe.begin(GREETING);
+    let line = pipe.line().map_err(|error| match error {
+        PipeError::Gone(why) => unreachable(format!("no dns64bench agent answers there: {why}")),
+        PipeError::Interrupted => HostError::Interrupted,
+    })?;
     let version =
         serde_json::from_str::<serde_json::Value>(&line).ok().and_then(|v| Some(v["version"].as_str()?.to_owned()));
     let ours = env!("CARGO_PKG_VERSION");
-    let theirs = version.ok_or_else(|| unreachable(format!("what answers there is no agent: {line}")))?;
+    let theirs =
+        version.ok_or_else(|| unreachable(format!("what answers there is no agent: {}", plain_line(&line, SAID))))?;
     if theirs != ours {
+        let theirs = plain_line(&theirs, SAID);
         return Err(HostError::Version { host: host.into(), theirs, ours });
     }
     let greeting: Greeting = serde_json::from_str(&line).map_err(|e| unreachable(e.to_string()))?;
@@ -86,5 +117,6 @@ fn greeted(host: &str, command: Command, copies: Option<&Path>) -> Result<Machin
         link: Rc::new(RefCell::new(Box::new(AgentLink(pipe)))),
         greeting: Rc::new(greeting),
         copies: copies.map(Into::into),
+        interruption: interruption.clone(),
     })
 }

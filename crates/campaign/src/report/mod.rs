@@ -16,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::archive::{self, ArchiveError, write_json, write_whole};
+use crate::begun;
 use crate::results::Results;
 use chart::escape;
 use summary::summary;
@@ -26,6 +27,8 @@ pub struct Run {
     pub name: String,
     /// What it found.
     pub results: Results,
+    /// What a reader must know before all else.
+    pub notes: Vec<String>,
 }
 
 impl Run {
@@ -36,7 +39,8 @@ impl Run {
     pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
         let (plan, environment, entries) = archive::read(folder)?;
         let name = folder.file_name().map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
-        Ok(Run { name, results: Results::compute(&plan, &environment, &entries) })
+        let notes = begun::difference_of(&plan, folder).into_iter().collect();
+        Ok(Run { name, results: Results::compute(&plan, &environment, &entries), notes })
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
     let resolution = r.plan.search.resolution;
     let ranked = ranked(r);
     let mut lines: Vec<String> = answer(r, &ranked, resolution).into_iter().collect();
+    lines.extend(run.notes.iter().map(|note| format!("Note: {note}.")));
     lines.extend(ratios(&ranked));
     lines.extend(when(r));
     lines.extend(r.contradictions.iter().map(|contradiction| contradiction.in_words(resolution)));

@@ -12,7 +12,7 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 
-use super::{CpuList, Display, parse_cpus};
+use super::{Asking, CpuList, Display, parse_cpus};
 
 /// How questions travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,6 +78,8 @@ pub(crate) struct ClosedLoop {
     /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "dns64perf2")]
     pub(crate) server: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) asking: Asking,
     /// Queries in flight, over all threads
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) outstanding: usize,

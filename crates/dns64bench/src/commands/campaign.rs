@@ -1,30 +1,41 @@
 //! `campaign`: plans carried out, resumed, and looked at.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
 use campaign::archive::{self, Archive, Entry, Measured, Step};
+use campaign::begun::{difference_of, same_plan};
+use campaign::interruption::Interruption;
 use campaign::plan::{Plan, READY};
 use campaign::point::Point;
+use campaign::preflight;
 use campaign::report::{Run, write};
-use campaign::results::is_complete;
+use campaign::results::{has_result, is_complete};
 use campaign::runner::{self, CampaignError, Watcher};
+use campaign::text::{MESSAGE, plain};
 use indicatif::{ProgressBar, ProgressStyle};
 use method::units::Qps;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
-use crate::output::{Failure, Outcome, word};
+use crate::output::{Failure, Outcome, SPOILED, word};
 
 pub(crate) fn run(args: &Campaign) -> Outcome {
     match &args.action {
         CampaignAction::Run { plan, dry_run: true, .. } | CampaignAction::Plan { plan } => {
-            print_plan(&Plan::load(plan).map_err(Failure::usage)?);
+            let plan = Plan::load(plan).map_err(Failure::usage)?;
+            print_plan(&plan);
+            for line in preflight::here(&plan) {
+                println!("Missing: {line}");
+            }
+            for line in preflight::elsewhere(&plan) {
+                println!("Note: {line}");
+            }
             Ok(ExitCode::SUCCESS)
         }
         CampaignAction::Run { plan: path, dir, quiet, .. } => {
@@ -36,15 +47,27 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
                     "{folder} exists; go on with it: dns64bench campaign resume {folder}, or give another one: --dir"
                 )));
             }
+            let missing = preflight::here(&plan);
+            if !missing.is_empty() {
+                return Err(Failure::usage(CampaignError::Impossible(missing)));
+            }
             let archive = Archive::create(&folder, &plan).map_err(Failure::environment)?;
             carry_out(&plan, archive, Vec::new(), *quiet)
         }
         CampaignAction::Resume { run, quiet } => {
-            let (archive, plan, done) = Archive::open(&existing(run)).map_err(Failure::usage)?;
+            let folder = existing(run);
+            let (archive, plan, done) = Archive::open(&folder).map_err(Failure::usage)?;
+            if folder != *run && (run.exists() || READY.iter().any(|(name, _)| run.as_os_str() == *name)) {
+                same_plan(&plan, run, &folder).map_err(Failure::usage)?;
+            }
             carry_out(&plan, archive, done, *quiet)
         }
         CampaignAction::Status { run } => {
-            let (plan, _, entries) = archive::read(&existing(run)).map_err(Failure::usage)?;
+            let folder = existing(run);
+            let (plan, _, entries) = archive::read(&folder).map_err(Failure::usage)?;
+            if let Some(note) = difference_of(&plan, &folder) {
+                let _ = writeln!(std::io::stderr(), "dns64bench: {}", plain(&note, MESSAGE));
+            }
             print_status(&plan, &entries);
             Ok(ExitCode::SUCCESS)
         }
@@ -68,20 +91,52 @@ fn existing(run: &Path) -> PathBuf {
 }
 
 fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Outcome {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(Failure::environment)?;
+    let interruption = heed_signals()?;
+    let folder = archive.folder().to_owned();
+    let mut terminal = Terminal::new(plan, &done, quiet);
+    let ended = runner::run(plan, archive, done, &interruption, &mut terminal);
+    terminal.bar.finish_and_clear();
+    ended.map_err(|error| failure(error, &folder))?;
+    let run = Run::read(&folder).map_err(Failure::environment)?;
+    let page = write(&[run], &folder).map_err(Failure::environment)?;
+    println!("{}", page.display());
+    let (plan, _, entries) = archive::read(&folder).map_err(Failure::environment)?;
+    let open: Vec<Point> = plan.points().into_iter().filter(|point| !has_result(&plan, &entries, point)).collect();
+    for point in &open {
+        let _ = writeln!(std::io::stderr(), "dns64bench: without a result: {point}");
     }
-    let mut terminal = Terminal::new(plan, &done, quiet, interrupted);
-    let archive = runner::run(plan, archive, done, &mut terminal).map_err(|error| match error {
+    Ok(if open.is_empty() { ExitCode::SUCCESS } else { SPOILED.into() })
+}
+
+/// Counts SIGINT and SIGTERM: the first ends the campaign in order, the second at once.
+fn heed_signals() -> Result<Interruption, Failure> {
+    let interruption = Interruption::new();
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;
+    let asked = interruption.clone();
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            asked.ask();
+        }
+    });
+    Ok(interruption)
+}
+
+/// Why a campaign did not end, and how it goes on.
+fn failure(error: CampaignError, folder: &Path) -> Failure {
+    let folder = folder.display();
+    match error {
+        CampaignError::Interrupted => Failure::interrupted(anyhow!(
+            "interrupted; what is measured is in the journal, and this goes on: dns64bench campaign resume {folder}"
+        )),
+        CampaignError::Impossible(_) => Failure::usage(error).with_advice(&format!(
+            "with another plan begin another run folder; or mend it, and: dns64bench campaign resume {folder}"
+        )),
+        CampaignError::NotReady(_) => {
+            Failure::environment(anyhow!("{error}\nWhen that is mended: dns64bench campaign resume {folder}"))
+        }
         CampaignError::Trial { is_usage: true, .. } => Failure::usage(error),
         _ => Failure::environment(error),
-    })?;
-    terminal.bar.finish_and_clear();
-    let run = Run::read(archive.folder()).map_err(Failure::environment)?;
-    let page = write(&[run], archive.folder()).map_err(Failure::environment)?;
-    println!("{}", page.display());
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 fn print_plan(plan: &Plan) {
@@ -113,7 +168,7 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     }
     for entry in entries {
         if let Entry::Mishap { point, what, .. } = entry {
-            println!("mishap               {point}: {what}");
+            println!("mishap               {point}: {}", plain(what, MESSAGE));
         }
     }
     println!("About {} to go", rounded(left));
@@ -131,11 +186,10 @@ struct Terminal<'a> {
     bar: ProgressBar,
     /// Points that are not complete.
     open: Vec<Point>,
-    interrupted: Arc<AtomicBool>,
 }
 
 impl Terminal<'_> {
-    fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool, interrupted: Arc<AtomicBool>) -> Terminal<'a> {
+    fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> Terminal<'a> {
         let plain = !std::io::stderr().is_terminal();
         let points = plan.points();
         let open = points.iter().filter(|p| !is_complete(plan, done, p)).cloned().collect();
@@ -144,13 +198,17 @@ impl Terminal<'_> {
         {
             bar.set_style(style);
         }
-        Terminal { plan, quiet, plain, bar, open, interrupted }
+        Terminal { plan, quiet, plain, bar, open }
     }
 
     fn line(&self, text: &str) {
+        // Hosts and servers have a part in it.
+        let text = plain(text, MESSAGE);
         match (self.quiet, self.plain) {
             (true, _) => {}
-            (false, true) => eprintln!("{text}"),
+            (false, true) => {
+                let _ = writeln!(std::io::stderr(), "{text}");
+            }
             (false, false) => self.bar.println(text),
         }
     }
@@ -173,15 +231,15 @@ impl Watcher for Terminal<'_> {
 
     fn mishap(&mut self, point: &Point, what: &str) {
         let text = format!("{point}: {what}");
-        if self.quiet { eprintln!("{text}") } else { self.line(&text) }
+        if self.quiet {
+            let _ = writeln!(std::io::stderr(), "{}", plain(&text, MESSAGE));
+        } else {
+            self.line(&text);
+        }
     }
 
     fn complete(&mut self, point: &Point) {
         self.open.retain(|open| open != point);
         self.bar.inc(1);
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
     }
 }

@@ -10,7 +10,10 @@ use method::stats::Summary;
 use method::units::Nanos;
 use net::clock;
 use serde::Serialize;
+use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run as run_loop};
+use tester::measurer::liveness;
+use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
 use crate::intervals::{Run, rcodes};
@@ -22,6 +25,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         return run_experiments(args, &experiments);
     }
     let plan = args.resolve()?;
+    require_somebody(args, &plan)?;
     let result = carry_out(&plan)?;
     // First what cannot be had again.
     if args.display.json {
@@ -42,7 +46,19 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
             connections: tally.tcp(plan.setup.transport),
         })?;
     }
+    if result.counts.valid == 0 {
+        require_somebody(args, &plan)?;
+    }
     Ok(if result.counts.valid > 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
+}
+
+/// Sees whether anybody is there; over TCP the connections show it.
+fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
+    plan.check().map_err(Failure::usage)?;
+    if args.asking.liveness && plan.setup.transport != Transport::Tcp {
+        liveness::require(plan.setup.server, &Domain::dns64perf())?;
+    }
+    Ok(())
 }
 
 fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
@@ -120,7 +136,14 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     });
     let (mut times, mut failed) = (Vec::new(), 0);
     for number in 0..experiments.count {
-        let result = carry_out(&args.experiment(experiments, number)?)?;
+        let plan = args.experiment(experiments, number)?;
+        if number == 0 {
+            require_somebody(args, &plan)?;
+        }
+        let result = carry_out(&plan)?;
+        if result.counts.valid == 0 {
+            require_somebody(args, &plan)?;
+        }
         // Until all threads are through, as the original takes its time.
         times.push(result.elapsed * 1e3);
         failed += 256 - result.counts.valid.min(256);

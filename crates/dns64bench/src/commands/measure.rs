@@ -1,6 +1,7 @@
 //! `measure`: one trial at one rate.
 
 use method::units::Nanos;
+use tester::measurer::liveness;
 
 use crate::args::Measure;
 use crate::intervals::Run;
@@ -9,6 +10,9 @@ use crate::progress::run_trial;
 
 pub(crate) fn run(args: &Measure) -> Outcome {
     let plan = args.resolve()?;
+    if args.asking.liveness {
+        liveness::require_for(&plan)?;
+    }
     let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", args.rate))?;
     // First what cannot be had again.
     if args.display.json {
@@ -27,6 +31,9 @@ pub(crate) fn run(args: &Measure) -> Outcome {
             intervals,
             connections: None,
         })?;
+    }
+    if args.asking.liveness && trial.counts.valid == 0 {
+        liveness::require_for(&plan)?;
     }
     Ok(status_of(trial.verdict))
 }

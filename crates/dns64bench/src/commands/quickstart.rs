@@ -166,7 +166,7 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, test_file: &Path, quiet: b
     let plan = search.new.resolve(&search.traffic)?;
     let mut journal = Journal::create(Path::new(&journal), &plan).map_err(SearchError::from)?;
     let plan = SearchPlan { trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial }, ..plan };
-    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal { quiet })?;
+    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal::new(quiet))?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
 
@@ -272,7 +272,5 @@ impl Drop for Server {
 }
 
 fn free_port() -> Result<SocketAddr, Failure> {
-    let loopback = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-    let free = Endpoint::listen(loopback, 1).and_then(|endpoints| endpoints[0].local_address());
-    free.context("cannot listen on [::1]").map_err(Failure::environment)
+    campaign::ports::free(Ipv6Addr::LOCALHOST.into()).context("cannot listen on [::1]").map_err(Failure::environment)
 }

@@ -1,14 +1,16 @@
 //! `search`: the highest rate that passes, with repetitions and a journal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use campaign::journal::Journal;
+use campaign::journal::{Entry, Journal, Lines};
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
 use campaign::search_plan::SearchPlan;
 use method::units::Qps;
+use method::verdict::Verdict;
 use tester::measurer::TrialError;
+use tester::measurer::liveness;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
@@ -38,7 +40,8 @@ pub(crate) fn run(args: Search) -> Outcome {
         );
     }
     let plan = SearchPlan { trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial }, ..plan };
-    let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal { quiet })?;
+    let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal::new(quiet));
+    let found = found.map_err(|error| on_failure(error, journal.path()))?;
     let Some(result) = found else {
         return Err(Failure::usage(anyhow::anyhow!("there was nothing to search")));
     };
@@ -50,6 +53,38 @@ pub(crate) fn run(args: Search) -> Outcome {
     Ok(status(&result))
 }
 
+/// Where nobody answers any more: what had passed by then, and how to go on.
+fn on_failure(error: SearchError, journal: &Path) -> Failure {
+    let is_gone = matches!(error, SearchError::Trial(TrialError::NobodyAnswers { .. }));
+    let failure = Failure::from(error);
+    if !is_gone {
+        return failure;
+    }
+    let so_far = so_far(&Lines::read(journal).unwrap_or_default());
+    let journal = journal.display();
+    failure.with_advice(&format!("{so_far}; go on when it answers: dns64bench search --resume {journal}"))
+}
+
+/// The highest rate that passed in each search of a journal.
+fn so_far(entries: &[Entry]) -> String {
+    let mut passed: Vec<(u32, Qps)> = Vec::new();
+    for entry in entries {
+        let Entry::Finished(finished) = entry else { continue };
+        if finished.trial.verdict != Verdict::Passed {
+            continue;
+        }
+        match passed.last_mut() {
+            Some((repeat, rate)) if *repeat == finished.repeat => *rate = (*rate).max(finished.trial.rate),
+            _ => passed.push((finished.repeat, finished.trial.rate)),
+        }
+    }
+    if passed.is_empty() {
+        return "no trial had passed".into();
+    }
+    let each = passed.iter().map(|(repeat, rate)| format!("{rate} queries/s in search {}", repeat + 1));
+    format!("so far passed: {}", each.collect::<Vec<_>>().join(", "))
+}
+
 fn status(result: &SearchResult) -> ExitCode {
     if result.repeats.iter().any(|found| found.highest.is_none() && found.unmeasurable.is_some()) {
         return SPOILED.into();
@@ -57,9 +92,17 @@ fn status(result: &SearchResult) -> ExitCode {
     if result.repeats.iter().all(|found| found.highest.is_none()) { DUT_FAILED.into() } else { ExitCode::SUCCESS }
 }
 
-/// Runs trials in this process and shows them on standard error.
+/// Runs trials in this process and shows them on standard error. A server that nobody hears of ends the search.
 pub(crate) struct Terminal {
-    pub(crate) quiet: bool,
+    quiet: bool,
+    /// Whether the server has been heard of.
+    heard: bool,
+}
+
+impl Terminal {
+    pub(crate) fn new(quiet: bool) -> Terminal {
+        Terminal { quiet, heard: false }
+    }
 }
 
 impl Runner for Terminal {
@@ -74,7 +117,15 @@ impl Runner for Terminal {
             show(failed),
             standing.rate
         );
-        run_trial(plan, self.quiet, &title)
+        if !self.heard {
+            liveness::require_for(plan)?;
+            self.heard = true;
+        }
+        let trial = run_trial(plan, self.quiet, &title)?;
+        if trial.counts.valid == 0 {
+            liveness::require_for(plan)?;
+        }
+        Ok(trial)
     }
 
     fn finished(&mut self, trial: &TrialResult) {

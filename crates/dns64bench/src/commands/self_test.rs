@@ -78,7 +78,7 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     let mut trials: Vec<TrialResult> = Vec::new();
     let mut passed: Option<Qps> = None;
     let mut verdict = Verdict::Passed;
-    let mut terminal = Terminal { quiet: args.display.quiet };
+    let mut terminal = Terminal::new(args.display.quiet);
     let cost = measured_send_cost(&args.resolve(required))?;
     let mut first_name = args.traffic.first_name;
     for repeat in 0..args.repeat {

@@ -60,8 +60,9 @@ pub fn show(args: &[&str], output: &Output) -> String {
 /// One trial, whatever its verdict: the result, and the program's status. A second's patience, unless the test says otherwise:
 /// this machine may stand still for a moment, which is not what is tested.
 pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
+    // The counters are to show the trial and nothing else.
     let patience: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
-    let args = [&["measure", "--server", address, "--json", "--quiet"], more, patience].concat();
+    let args = [&["measure", "--server", address, "--json", "--quiet", "--liveness", "false"], more, patience].concat();
     let output = run(&args);
     let trial = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
     (trial, output.status.code().unwrap())

@@ -105,7 +105,11 @@ pub struct ClosedLoopResult {
 }
 
 impl ClosedLoopPlan {
-    fn check(&self) -> Result<(), ClosedLoopError> {
+    /// Whether its numbers fit each other.
+    ///
+    /// # Errors
+    /// If not.
+    pub fn check(&self) -> Result<(), ClosedLoopError> {
         let ClosedLoopPlan { outstanding, threads, source_ports: ports, .. } = *self;
         if threads == 0 || ports < threads || outstanding < ports || outstanding.div_ceil(ports) > MOST_PER_PORT {
             return Err(ClosedLoopError::Shares { outstanding, threads, ports });

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use super::liveness::Liveness;
 use super::plan::PlanError;
 use super::recorder::RecordError;
 
@@ -49,6 +50,14 @@ pub enum TrialError {
         interface: String,
         /// What the system says.
         source: io::Error,
+    },
+    /// Nobody is there who could be measured.
+    #[error("nobody answers at {server}: {found}")]
+    NobodyAnswers {
+        /// The server.
+        server: SocketAddr,
+        /// What came of asking it.
+        found: Liveness,
     },
     /// No thread could be started.
     #[error("cannot start a thread: {source}")]

@@ -7,6 +7,7 @@ pub mod expect;
 mod host_losses;
 pub mod ids;
 pub mod ledger;
+pub mod liveness;
 pub mod names;
 pub mod plan;
 mod preload;

@@ -94,16 +94,22 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Whether the name of a file says in which format it is to be written.
+    ///
+    /// # Errors
+    /// [`RecordError::Extension`] if it does not.
+    pub fn check_name(path: &Path) -> Result<(), RecordError> {
+        let is_known = path.extension().is_some_and(|e| e == "csv" || e == "parquet");
+        if is_known { Ok(()) } else { Err(RecordError::Extension { path: path.into() }) }
+    }
+
     /// Opens a temporary file beside `path` and starts the writer.
     ///
     /// # Errors
     /// If the name's ending is unknown, or the folder cannot be written to.
     pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
-        let format = match path.extension().and_then(|e| e.to_str()) {
-            Some("csv") => write_csv,
-            Some("parquet") => write_parquet,
-            _ => return Err(RecordError::Extension { path: path.into() }),
-        };
+        Recorder::check_name(path)?;
+        let format = if path.extension().is_some_and(|e| e == "csv") { write_csv } else { write_parquet };
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),

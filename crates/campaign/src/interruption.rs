@@ -1,0 +1,66 @@
+//! The user's wish to stop, as everything that waits in a campaign sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How often the user has asked for the end: once to end in order, twice to end at once. Clones mean the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Interruption(Arc<AtomicU32>);
+
+impl Interruption {
+    /// Nobody has asked yet.
+    pub fn new() -> Interruption {
+        Interruption::default()
+    }
+
+    /// Asks for the end; to be called for each signal.
+    pub fn ask(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the end was asked for.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the end was asked for again: nothing is to be waited for any more.
+    pub fn is_urgent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 1
+    }
+
+    /// Sleeps for `time`, or until the end is asked for.
+    pub fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.is_asked() && Instant::now() < end {
+            thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_ends_when_the_end_is_asked_for() {
+        let interruption = Interruption::new();
+        assert!(!interruption.is_asked() && !interruption.is_urgent());
+        let other = interruption.clone();
+        let asking = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            other.ask();
+        });
+        let begun = Instant::now();
+        interruption.sleep(Duration::from_secs(60));
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        asking.join().unwrap();
+        assert!(interruption.is_asked() && !interruption.is_urgent());
+        interruption.ask();
+        assert!(interruption.is_urgent());
+    }
+}

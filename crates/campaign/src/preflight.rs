@@ -1,0 +1,254 @@
+//! Whether a plan can be carried out at all: programs and CPUs that it names must be on their hosts. Nothing is started for it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::authority;
+use crate::dut::{self, Kind};
+use crate::host::{HostError, Machine};
+use crate::plan::{DutPlan, Plan, SshHost};
+use crate::point::Point;
+use crate::world::World;
+
+/// Where Linux lists the CPUs that are online, such as `0-3,8`.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+/// How much of that file is read; octets.
+const ONLINE_LEN: u64 = 64 << 10;
+
+/// What is missing on this machine for the hosts of a plan that are on it, a sentence each.
+pub fn here(plan: &Plan) -> Vec<String> {
+    let far = far(plan);
+    let cpus = fs::read_to_string(ONLINE).map(|text| cpu_list(&text)).unwrap_or_default();
+    let mut missing = Vec::new();
+    for role in Role::ALL.into_iter().filter(|role| far[*role as usize].is_none()) {
+        for (whose, program) in programs(plan, role, &plan.points()) {
+            if dut::find(&program).is_none() {
+                missing.push(not_found(role.word(), &whose, &program));
+            }
+        }
+        missing.extend(too_many(plan, role, role.word(), &cpus, &plan.points()));
+    }
+    missing
+}
+
+/// What of a plan cannot be looked at from this machine, a sentence each.
+pub fn elsewhere(plan: &Plan) -> Vec<String> {
+    let Some(ssh) = &plan.ssh else { return Vec::new() };
+    let far = far(plan);
+    let hosts = Role::ALL.into_iter().filter_map(|role| Some((role, far[role as usize]?)));
+    let mut all: Vec<String> = hosts
+        .map(|(role, at)| format!("host {} ({}): programs and CPUs are not looked at from here", at.host, role.word()))
+        .collect();
+    let addresses = [("dut", Some(ssh.addresses.dut)), ("auth", Some(ssh.addresses.auth))];
+    for (key, address) in addresses.into_iter().chain([("self-test", ssh.addresses.self_test)]) {
+        let on = if key == "dut" { Role::Dut } else { Role::Auth };
+        let Some(address) = address else { continue };
+        if far[on as usize].is_some() {
+            all.push(format!("[ssh.addresses] {key} = {address}: not looked at from here"));
+        } else if std::net::UdpSocket::bind((address.ip(), 0)).is_err() {
+            all.push(format!("[ssh.addresses] {key} = {address}: this machine has no such address"));
+        }
+    }
+    all
+}
+
+/// What is missing on the hosts of a plan for these points, a sentence each.
+///
+/// # Errors
+/// If a host is gone.
+pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String>, HostError> {
+    let mut missing = Vec::new();
+    for (role, machine) in [(Role::Tester, &world.tester), (Role::Dut, &world.dut), (Role::Auth, &world.auth)] {
+        for (whose, program) in programs(plan, role, open) {
+            if machine.find(&program)?.is_none() {
+                missing.push(not_found(machine.name(), &whose, &program));
+            }
+        }
+        missing.extend(too_many(plan, role, machine.name(), &cpus_of(machine)?, open));
+    }
+    Ok(missing)
+}
+
+/// What a host is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Tester,
+    Dut,
+    Auth,
+}
+
+impl Role {
+    const ALL: [Role; 3] = [Role::Tester, Role::Dut, Role::Auth];
+
+    fn word(self) -> &'static str {
+        match self {
+            Role::Tester => "tester",
+            Role::Dut => "dut",
+            Role::Auth => "auth",
+        }
+    }
+}
+
+/// The hosts of tester, DUT and AuthDNS that are other machines.
+fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
+    plan.ssh.as_ref().map_or([None; 3], |ssh| [ssh.tester.as_ref(), ssh.dut.as_ref(), ssh.auth.as_ref()])
+}
+
+fn not_found(host: &str, whose: &str, program: &Path) -> String {
+    let program = program.display();
+    format!("host {host}: {whose}: there is no program {program}; install it, or name it with program = in the plan")
+}
+
+/// Whose programs a host must have for these points.
+fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)> {
+    match role {
+        Role::Tester => Vec::new(),
+        Role::Dut => {
+            let open = plan.duts.iter().filter(|dut| points.iter().any(|point| point.dut() == Some(dut.name())));
+            open.flat_map(programs_of).collect()
+        }
+        Role::Auth if points.is_empty() || plan.auth.driver == authority::Kind::Dns64bench => Vec::new(),
+        Role::Auth => {
+            let kind = plan.auth.driver;
+            vec![(kind.name().into(), plan.auth.program.clone().unwrap_or_else(|| kind.program().into()))]
+        }
+    }
+}
+
+fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
+    let name = dut.name().to_owned();
+    match (dut.driver, &dut.program, &dut.custom) {
+        // It is in this program.
+        (Kind::Dns64d, None, _) => Vec::new(),
+        (Kind::Custom, _, Some(custom)) => {
+            let commands = [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids];
+            // What depends on the run folder is not there yet.
+            let first = commands.into_iter().filter_map(|words| words.first()).filter(|word| !word.contains('{'));
+            let all: BTreeSet<PathBuf> = first.map(PathBuf::from).collect();
+            all.into_iter().map(|program| (name.clone(), program)).collect()
+        }
+        (driver, given, _) => vec![(name, given.clone().unwrap_or_else(|| driver.program().into()))],
+    }
+}
+
+/// The CPUs of a host; none where it does not say.
+fn cpus_of(machine: &Machine) -> Result<BTreeSet<usize>, HostError> {
+    match machine.read(Path::new(ONLINE), ONLINE_LEN) {
+        Ok(text) => Ok(cpu_list(&text)),
+        Err(HostError::Refused { .. }) => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// CPUs that the plan names and the host does not have; nothing where it does not say which it has.
+fn too_many(plan: &Plan, role: Role, host: &str, has: &BTreeSet<usize>, points: &[Point]) -> Vec<String> {
+    if has.is_empty() || points.is_empty() {
+        return Vec::new();
+    }
+    let mut named: Vec<(String, &[usize])> = Vec::new();
+    let is_dut = role == Role::Dut;
+    let own = match role {
+        Role::Tester => &plan.cpus.tester,
+        Role::Dut => &plan.cpus.dut,
+        Role::Auth => &plan.cpus.auth,
+    };
+    named.push((format!("[cpus] {}", role.word()), own));
+    let placements = plan.measure.placements.iter().filter(|_| is_dut);
+    named.extend(placements.map(|p| (format!("[[measure.placements]] {}", p.name), &p.cpus[..])));
+    let mut missing = Vec::new();
+    for (key, cpus) in named {
+        let absent: Vec<String> = cpus.iter().filter(|cpu| !has.contains(cpu)).map(ToString::to_string).collect();
+        if !absent.is_empty() {
+            missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), counted(has)));
+        }
+    }
+    let most = plan.cores().into_iter().max().unwrap_or(1);
+    if is_dut && most > has.len() {
+        missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", counted(has)));
+    }
+    missing
+}
+
+/// `2 CPUs (0-1)`.
+fn counted(cpus: &BTreeSet<usize>) -> String {
+    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let mut list = String::new();
+    for (first, last) in ranges {
+        let comma = if list.is_empty() { "" } else { "," };
+        let _ = if first == last { write!(list, "{comma}{first}") } else { write!(list, "{comma}{first}-{last}") };
+    }
+    format!("{} {word} ({list})", cpus.len())
+}
+
+/// The CPUs of a list as Linux writes it; what it would not write is left out.
+fn cpu_list(text: &str) -> BTreeSet<usize> {
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    ranges.flat_map(|range: std::ops::RangeInclusive<usize>| range.take(1 << 16)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Plan {
+        Plan::parse(&format!("name = 'x'\ntopology = 'loopback'\n{text}"), Path::new("p.toml")).unwrap()
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read_and_written() {
+        let list = cpu_list("0-2,8\n");
+        assert_eq!(list, BTreeSet::from([0, 1, 2, 8]));
+        assert_eq!(counted(&list), "4 CPUs (0-2,8)");
+        assert_eq!(counted(&cpu_list("0")), "1 CPU (0)");
+        assert!(cpu_list("").is_empty() && cpu_list("x-y").is_empty());
+    }
+
+    #[test]
+    fn cpus_that_a_host_does_not_have_are_named_with_what_it_has() {
+        let has = cpu_list("0-1");
+        let plan = plan(
+            "[cpus]\ndut = [1, 17]\nauth = [0]\n[measure]\nplacements = [{ name = 'far', cpus = [2, 3] }]\n\
+             [[dut]]\ndriver = 'dns64d'\n",
+        );
+        let of = |role| too_many(&plan, role, "h", &has, &plan.points());
+        assert_eq!(
+            of(Role::Dut),
+            [
+                "[cpus] dut: no CPU 17; host h has 2 CPUs (0-1)",
+                "[[measure.placements]] far: no CPU 2, 3; host h has 2 CPUs (0-1)"
+            ]
+        );
+        assert!(of(Role::Auth).is_empty() && of(Role::Tester).is_empty());
+        assert!(too_many(&plan, Role::Dut, "h", &has, &[]).is_empty(), "nothing is left to do");
+        let many = self::plan("[measure]\ncores = [1, 4]\n[[dut]]\ndriver = 'dns64d'\n");
+        let said = too_many(&many, Role::Dut, "h", &has, &many.points());
+        assert_eq!(said, ["[measure] cores: 4 are too many; host h has 2 CPUs (0-1)"]);
+    }
+
+    #[test]
+    fn programs_that_are_not_there_are_named() {
+        let plan = plan(
+            "[auth]\ndriver = 'nsd'\nprogram = '/no/nsd'\n[[dut]]\ndriver = 'dns64d'\n[[dut]]\ndriver = 'unbound'\n\
+             program = '/no/unbound'\n[[dut]]\ndriver = 'custom'\nname = 'own'\n\
+             custom = { start = ['{folder}/x'], ready = ['sh'], stop = ['/no/stop'] }\n",
+        );
+        let missing = here(&plan);
+        let of = |whose: &str| missing.iter().filter(|text| text.contains(whose)).count();
+        assert_eq!((of("/no/nsd"), of("/no/unbound"), of("/no/stop"), missing.len()), (1, 1, 1, 3), "{missing:?}");
+        let points = plan.points();
+        let only = programs(&plan, Role::Dut, &points[..1]);
+        assert!(only.is_empty(), "what is done needs no program: {only:?}");
+    }
+}

@@ -1,0 +1,192 @@
+//! Whether anybody answers at an address at all: what is asked before a first trial, and after one without a valid reply, so that
+//! a server that is not there is not taken for a slow one.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use wire::name::Domain;
+use wire::template::{HEADER_LEN, QueryTemplate};
+
+use super::TrialError;
+use super::plan::TrialPlan;
+use super::recorder::Recorder;
+
+/// How many questions are asked before nobody is there.
+pub const QUESTIONS: u8 = 3;
+/// How long each of them waits for its reply.
+pub const WAIT: Duration = Duration::from_secs(1);
+/// After a refusal, before the next question: a server that is just being restarted may be there then.
+const REFUSED: Duration = Duration::from_millis(300);
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// A DNS response came, whatever it says.
+    Answers,
+    /// No reply to any question.
+    Silent,
+    /// The host said that nobody listens there (ICMP or ICMPv6 port unreachable).
+    Refused,
+    /// There is no way there: the system, or a router, says so.
+    Unreachable(io::ErrorKind),
+}
+
+impl fmt::Display for Liveness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Liveness::Answers => write!(f, "it answers"),
+            Liveness::Silent => write!(f, "no reply to {QUESTIONS} questions within {} s each", WAIT.as_secs()),
+            Liveness::Refused => write!(f, "connection refused"),
+            Liveness::Unreachable(kind) => write!(f, "{kind}"),
+        }
+    }
+}
+
+/// Asks `server` up to [`QUESTIONS`] questions over UDP, one after the other, for AAAA records of names below `domain` that no
+/// trial asks for (of 9.0.0.0/24). Any DNS response with the right id is an answer, whatever its RCODE. It takes up to 3 s.
+///
+/// # Errors
+/// If this host has no socket for it.
+pub fn ask(server: SocketAddr, domain: &Domain) -> io::Result<Liveness> {
+    ask_for(server, domain, WAIT)
+}
+
+/// As [`require`], for a trial. A plan that cannot be carried out is an error before anybody is asked.
+///
+/// # Errors
+/// As [`require`], or if the plan is the reason why there can be no trial.
+pub fn require_for(plan: &TrialPlan) -> Result<(), TrialError> {
+    plan.check()?;
+    plan.records.as_deref().map_or(Ok(()), Recorder::check_name)?;
+    require(plan.server, &plan.domain)
+}
+
+/// As [`ask`], an error unless somebody answers.
+///
+/// # Errors
+/// If nobody does, or this host has no socket.
+pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
+    match ask(server, domain) {
+        Ok(Liveness::Answers) => Ok(()),
+        Ok(found) => Err(TrialError::NobodyAnswers { server, found }),
+        Err(source) => Err(TrialError::Socket { server, source }),
+    }
+}
+
+fn ask_for(server: SocketAddr, domain: &Domain, wait: Duration) -> io::Result<Liveness> {
+    let any: SocketAddr = if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
+    let socket = UdpSocket::bind(any)?;
+    let mut last = Liveness::Silent;
+    for number in 0..QUESTIONS {
+        let asked = socket.connect(server).and_then(|()| answers(&socket, domain, number, wait));
+        match asked {
+            Ok(true) => return Ok(Liveness::Answers),
+            Ok(false) => last = Liveness::Silent,
+            Err(error) => {
+                last = match error.kind() {
+                    io::ErrorKind::ConnectionRefused => Liveness::Refused,
+                    kind => Liveness::Unreachable(kind),
+                };
+                std::thread::sleep(REFUSED.min(wait));
+            }
+        }
+    }
+    Ok(last)
+}
+
+/// Asks one question and waits for its reply; an error if the network says that there will be none.
+fn answers(socket: &UdpSocket, domain: &Domain, number: u8, wait: Duration) -> io::Result<bool> {
+    let mut query = QueryTemplate::aaaa(domain).bytes().to_vec();
+    let [low, high] = rand::random::<u16>().to_be_bytes();
+    let id = u16::from_be_bytes([low, high]);
+    // A name each, for a resolver may hold back what it is already asking for.
+    QueryTemplate::patch(&mut query, id, Ipv4Addr::new(9, 0, 0, high.wrapping_add(number)));
+    socket.send(&query)?;
+    let give_up = Instant::now() + wait;
+    let mut reply = [0; 4096];
+    loop {
+        let left = give_up.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        socket.set_read_timeout(Some(left))?;
+        match socket.recv(&mut reply) {
+            Ok(len) if is_response(&reply[..len], id) => return Ok(true),
+            Ok(_) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Whether a message is a response (RFC 1035 §4.1.1, QR) with this id.
+fn is_response(message: &[u8], id: u16) -> bool {
+    message.len() >= HEADER_LEN && message[..2] == id.to_be_bytes() && message[2] & 0x80 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const SOON: Duration = Duration::from_millis(200);
+
+    fn asked(server: SocketAddr) -> Liveness {
+        ask_for(server, &Domain::dns64perf(), SOON).unwrap()
+    }
+
+    /// A server that makes of each query what `reply` says.
+    fn server(reply: fn(&mut [u8])) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        thread::spawn(move || {
+            let mut bytes = [0; 512];
+            for _ in 0..QUESTIONS {
+                let Ok((len, peer)) = socket.recv_from(&mut bytes) else { return };
+                reply(&mut bytes[..len]);
+                let _ = socket.send_to(&bytes[..len], peer);
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn any_response_with_the_right_id_is_an_answer() {
+        assert_eq!(asked(server(|m| m[2] |= 0x80)), Liveness::Answers);
+        // SERVFAIL.
+        assert_eq!(asked(server(|m| (m[2], m[3]) = (0x80, 2))), Liveness::Answers);
+        assert_eq!(asked(server(|m| (m[0], m[2]) = (!m[0], 0x80))), Liveness::Silent, "another id");
+        assert_eq!(asked(server(|_| {})), Liveness::Silent, "the query itself");
+    }
+
+    #[test]
+    fn silence_and_refusal_are_told_apart() {
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let begun = Instant::now();
+        assert_eq!(asked(address), Liveness::Silent);
+        assert!(begun.elapsed() >= SOON * u32::from(QUESTIONS));
+        drop(silent);
+        assert_eq!(asked(address), Liveness::Refused);
+        assert_eq!(Liveness::Silent.to_string(), "no reply to 3 questions within 1 s each");
+    }
+
+    #[test]
+    fn names_are_those_that_no_trial_asks_for() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        asked(address);
+        let mut bytes = [0; 512];
+        let mut ids = Vec::new();
+        for _ in 0..QUESTIONS {
+            let len = socket.recv(&mut bytes).unwrap();
+            assert!(bytes[..len].windows(12).any(|w| w == b"009-000-000-"), "{:?}", &bytes[..len]);
+            ids.push([bytes[0], bytes[1]]);
+        }
+        ids.dedup();
+        assert!(ids.len() > 1, "every question has an id of its own");
+    }
+}
