@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use method::units::CpuId;
-use net::affinity::{pin_to, take_short_turns};
+use net::affinity::{be_favoured, pin_to};
 use net::batch::{ServerBatch, Wait};
 use net::clock;
 use net::socket::Endpoint;
@@ -174,8 +174,8 @@ impl Worker {
         {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
-        // On a CPU that it shares with the Measurer, neither is to keep the other waiting.
-        take_short_turns();
+        // On a CPU that it shares with the Measurer neither is to keep the other waiting, and the DUT is to wait for neither.
+        be_favoured();
         let line = (!self.delay.is_none()).then(|| DelayLine::new(Arc::clone(&self.endpoint)));
         let mut times = BatchTimes::default();
         let mut batch = ServerBatch::new(QUERY_LEN, MAX_REPLY);

@@ -1,9 +1,10 @@
 //! How many queries leave together: as few as leave others their share of the CPU.
 //!
 //! A sender that sleeps pays for each wake-up, many times what a query costs (timer, interrupt, change of context; on a virtual
-//! machine also the hypervisor). On a CPU that it shares with AuthDNS it must not spend the time that AuthDNS needs, or the DUT
-//! waits for its answers and is blamed. So the costs are measured before the first trial, and queries leave in runs that are as
-//! short as a third of the CPU allows:
+//! machine also the hypervisor). On a CPU that it shares with AuthDNS the Measurer must not spend the time that AuthDNS needs, or
+//! the DUT waits for its answers and is blamed. So the costs are measured before the first trial, and queries leave in runs that
+//! are as short as a third of the CPU allows. What a query costs is what sending it and reading its reply cost, for the receiver
+//! may run there too:
 //!
 //! ```text
 //! rate · (cost of a query) + rate ÷ run · (cost of a wake-up) ≤ 1/3      run ≥ rate · wake ÷ (1/3 − rate · query)
@@ -16,11 +17,12 @@ use std::time::Duration;
 
 use method::units::{CpuId, Nanos};
 use net::affinity::{pin_to, take_short_turns};
+use net::batch::{BATCH, ReceiveBatch, Wait};
 use net::clock;
 use net::socket::Endpoint;
 use serde::{Deserialize, Serialize};
 
-/// The most that a sender takes of a CPU that it does not own.
+/// The most that a sender and its receiver take of a CPU that they do not own.
 const MOST: f64 = 1.0 / 3.0;
 /// The furthest from its time that a query is sent so that queries can leave together.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
@@ -32,7 +34,7 @@ const APART: Nanos = Nanos::from_micros(100);
 /// Queries that leave together while the cost of a query is measured.
 const TOGETHER: u32 = 8;
 /// Measurements of which the median counts.
-const LOOKS: usize = 3;
+const LOOKS: usize = 5;
 /// What is sent meanwhile: as long as a query.
 const DATAGRAM: [u8; 51] = [0; 51];
 
@@ -88,7 +90,7 @@ impl From<Burst> for String {
 pub struct SendCost {
     /// Sleeping and waking up once.
     pub wake_up: Nanos,
-    /// Sending one query, with what the kernel does with it on the sender's CPU.
+    /// Sending one query and reading one reply, with what the kernel does with both on this CPU.
     pub query: Nanos,
 }
 
@@ -106,8 +108,9 @@ impl SendCost {
             take_short_turns();
             let sink = Endpoint::listen(([127, 0, 0, 1], 0).into(), 1)?.remove(0);
             let source = Endpoint::connect(sink.local_address()?)?;
-            let median = |together| {
-                let mut looks: Vec<u64> = (0..LOOKS).map(|_| look(&source, together)).collect();
+            let mut batch = ReceiveBatch::new(DATAGRAM.len());
+            let mut median = |together| {
+                let mut looks: Vec<u64> = (0..LOOKS).map(|_| look(&source, &sink, &mut batch, together)).collect();
                 looks.sort_unstable();
                 looks[LOOKS / 2]
             };
@@ -135,14 +138,18 @@ impl SendCost {
     }
 }
 
-/// CPU time for each wake-up after which `together` datagrams are sent.
-fn look(source: &Endpoint, together: u32) -> u64 {
+/// CPU time for each wake-up after which `together` datagrams are sent and read.
+fn look(source: &Endpoint, sink: &Endpoint, batch: &mut ReceiveBatch, together: u32) -> u64 {
     let (before, start) = (clock::thread_cpu_time(), clock::now());
     for n in 1..=WAKE_UPS {
         clock::sleep_until(Nanos(start.0 + APART.0 * u64::from(n)));
         for _ in 0..together {
-            // Nobody reads: what does not fit is dropped, which costs no more than being read.
+            // What cannot be sent here would be seen in the trial.
             let _ = source.send(&DATAGRAM);
+        }
+        // A receiver reads several replies at a time.
+        if n.is_multiple_of(BATCH as u32 / TOGETHER) {
+            let _ = batch.receive(sink, Wait::Dont);
         }
     }
     clock::thread_cpu_time().since(before).0 / u64::from(WAKE_UPS)
