@@ -3,6 +3,7 @@
 //! An [`Answer`] is the upstream's message without its EDNS part. As its question is as long as any client's question for the
 //! same name, a client's reply is a copy with another id, the client's spelling and smaller TTLs.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use domain::base::iana::Rtype;
@@ -119,7 +120,7 @@ impl Answer {
         let [.., t0, t1, c0, c1] = *question else { return Err(Unusable::OtherQuestion) };
         let asked = Asked { qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) };
         let survey = Survey::of(&view, records_at, asked)?;
-        if survey.must_rebuild {
+        if survey.must_rebuild || names_lean_on_ttls(&view, message, records_at, &survey) {
             let clean = rebuild(message, survey.relevant.as_deref())?;
             let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
             let has_extended_rcode = survey.has_extended_rcode;
@@ -404,6 +405,23 @@ impl<'a> Survey<'a> {
             _ => Kind::Failed,
         }
     }
+}
+
+/// Whether the target of the aliases, or the owner of an answer record, is read in part from the octets of a TTL, which a
+/// compression pointer can lead to. TTLs are written anew, here and as they grow older, and the name would be another one then, or
+/// none at all. Names written out again by [`rebuild`] lean on nothing.
+fn names_lean_on_ttls(view: &Message<'_>, message: &[u8], records_at: usize, survey: &Survey<'_>) -> bool {
+    // Nearly every name is that of the question, or points to it.
+    let question = (0xc000 | HEADER_LEN as u16).to_be_bytes();
+    let is_usual = |name: usize| name == HEADER_LEN || message.get(name..name + 2) == Some(&question);
+    let owners = view.records(records_at, view.ancount()).flatten().map(|record| record.owner);
+    let mut unusual = owners.chain([survey.target_at]).filter(|&name| !is_usual(name)).peekable();
+    if unusual.peek().is_none() {
+        return false;
+    }
+    let ttls: Vec<usize> = view.all_records(records_at).flatten().map(|record| record.data_at - 6).collect();
+    let is_ttl = |octets: &Range<usize>| ttls.iter().any(|&ttl| octets.start < ttl + 4 && ttl < octets.end);
+    unusual.any(|name| view.name_reads(name, is_ttl) != Ok(false))
 }
 
 /// Brings the TTLs that clients will see within the limits.

@@ -331,3 +331,31 @@ fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_no
         Err(error) => eprintln!("SKIPPED the lab: unshare: {error}"),
     }
 }
+
+/// The first start is the rehearsal, the second the search's, the third the load's.
+fn loaded(end: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let load = "[measure.loads]\nshares = [1]\nduration = '3s'\ntransient = '1s'\nrepeat = 1\n";
+    let plan = server(folder, 3, 3, end).replace("[[dut]]", &format!("{load}[[dut]]"));
+    fs::write(folder.join("plan.toml"), plan).unwrap();
+    ends(folder, &["campaign", "run", "plan.toml"], 0, &[]);
+    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let tables = fs::read_to_string(folder.join("plan-run/tables.md")).unwrap();
+    assert!(tables.contains("HUNG") || tables.contains("DIED"), "{tables}");
+    results["duts"][0]["loads"][0].clone()
+}
+
+#[test]
+fn a_dut_that_hangs_or_dies_at_a_load_has_a_marked_row_and_no_figures() {
+    let hang = format!("(sleep 1.5; kill -STOP $$) & exec {PROGRAM} dns64d \"$@\"");
+    let die = format!("exec timeout --signal=KILL 1.5 {PROGRAM} dns64d \"$@\"");
+    for (end, word) in [(hang, "hung"), (die, "died")] {
+        let load = loaded(&end);
+        assert!(load["ended"][0].to_string().contains(word), "{load:#}");
+        for figure in ["cpu", "cprdp", "rtt_us"] {
+            assert!(load[figure].is_null(), "{figure}: {load:#}");
+        }
+        assert_eq!((&load["passed"], &load["trials"]), (&Value::Bool(false), &Value::from(1)), "{load:#}");
+    }
+}

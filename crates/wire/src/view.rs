@@ -1,6 +1,8 @@
 //! Borrowed parsing of DNS messages (RFC 1035 §4.1), for the hot path: nothing is copied, nothing allocated, and no bytes
 //! whatever make it panic or loop.
 
+use std::ops::Range;
+
 use crate::template::HEADER_LEN;
 
 /// Record types that a DNS64 benchmark meets.
@@ -144,6 +146,28 @@ impl<'a> Message<'a> {
     }
 }
 
+impl Message<'_> {
+    /// Whether the name at `name` is read from any of the octets in `places`, be it that compression pointers lead there.
+    ///
+    /// # Errors
+    /// If it is no name.
+    pub fn name_reads(&self, name: usize, places: impl Fn(&Range<usize>) -> bool) -> Result<bool, Malformed> {
+        let mut labels = Labels::new(self.bytes, name);
+        loop {
+            let (octets, is_end) = match labels.step()? {
+                Step::Label(octets) | Step::Pointer(octets) => (octets, false),
+                Step::Root(octets) => (octets, true),
+            };
+            if places(&octets) {
+                return Ok(true);
+            }
+            if is_end {
+                return Ok(false);
+            }
+        }
+    }
+}
+
 /// A resource record in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -228,7 +252,7 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
 }
 
 /// The labels of a name, compression pointers followed. Every pointer must lead to before the place where this part of the
-/// name began, so that a chain of them ends.
+/// name began, so that a chain of them ends, and behind the header, in which there are no names (RFC 1035 §4.1.4).
 struct Labels<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -242,32 +266,54 @@ impl<'a> Labels<'a> {
     }
 
     /// The next label, `None` at the root.
+    #[inline]
     fn next_label(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         loop {
-            let len = *self.bytes.get(self.at).ok_or(Malformed)?;
-            match len {
-                0 => return Ok(None),
-                1..=63 => {
-                    let from = self.at + 1;
-                    self.at = from + usize::from(len);
-                    self.len += 1 + usize::from(len);
-                    if self.len > 254 {
-                        return Err(Malformed);
-                    }
-                    return self.bytes.get(from..self.at).map(Some).ok_or(Malformed);
-                }
-                0xc0..=0xff => {
-                    let low = *self.bytes.get(self.at + 1).ok_or(Malformed)?;
-                    let target = usize::from(u16::from_be_bytes([len & 0x3f, low]));
-                    if target >= self.part {
-                        return Err(Malformed);
-                    }
-                    (self.at, self.part) = (target, target);
-                }
-                _ => return Err(Malformed),
+            match self.step()? {
+                Step::Label(octets) => return Ok(self.bytes.get(octets.start + 1..octets.end)),
+                Step::Pointer(_) => {}
+                Step::Root(_) => return Ok(None),
             }
         }
     }
+
+    /// The next part of the name, with the octets that it is read from.
+    #[inline]
+    fn step(&mut self) -> Result<Step, Malformed> {
+        let at = self.at;
+        let len = *self.bytes.get(at).ok_or(Malformed)?;
+        match len {
+            0 => Ok(Step::Root(at..at + 1)),
+            1..=63 => {
+                self.at = at + 1 + usize::from(len);
+                self.len += 1 + usize::from(len);
+                if self.len > 254 || self.at > self.bytes.len() {
+                    return Err(Malformed);
+                }
+                Ok(Step::Label(at..self.at))
+            }
+            0xc0..=0xff => {
+                let low = *self.bytes.get(at + 1).ok_or(Malformed)?;
+                let target = usize::from(u16::from_be_bytes([len & 0x3f, low]));
+                if target >= self.part || target < HEADER_LEN {
+                    return Err(Malformed);
+                }
+                (self.at, self.part) = (target, target);
+                Ok(Step::Pointer(at..at + 2))
+            }
+            _ => Err(Malformed),
+        }
+    }
+}
+
+/// A part of a name, and the octets that it is read from.
+enum Step {
+    /// A label with its length.
+    Label(Range<usize>),
+    /// A compression pointer.
+    Pointer(Range<usize>),
+    /// The end.
+    Root(Range<usize>),
 }
 
 #[cfg(test)]

@@ -32,6 +32,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// What it found, how exactly, and what speaks against it: sentences, the answer first.
+    pub fn summary(&self) -> Vec<String> {
+        summary(self)
+    }
+
     /// Reads a run folder, be the run complete or not.
     ///
     /// # Errors

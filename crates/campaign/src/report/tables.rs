@@ -8,6 +8,7 @@ use super::figures::{axes, cell};
 use super::table::Table;
 use super::{Run, percent};
 use crate::archive::DutEnd;
+use crate::authority;
 use crate::contradictions::almost;
 use crate::environment::Environment;
 use crate::results::{DutResult, LoadResult, PointResult};
@@ -95,6 +96,14 @@ fn found(point: &PointResult, resolution: Qps) -> String {
     }
 }
 
+/// A note, with what is unproven where nobody counts what AuthDNS is asked.
+fn with_proof(run: &Run, note: &str) -> String {
+    match run.results.plan.auth.driver {
+        authority::Kind::Dns64bench => note.into(),
+        _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
+    }
+}
+
 fn dispersion(figures: &Figures) -> String {
     figures.dispersion_pct.map_or("–".into(), |d| format!("{d:.1} %"))
 }
@@ -153,7 +162,7 @@ fn worst_case(run: &Run) -> Table {
 }
 
 fn by_condition(run: &Run, title: &str, columns: &[usize], key: fn(&PointResult) -> Option<usize>) -> Table {
-    let mut table = Table::new(title, "", &["DUT"]);
+    let mut table = Table::new(title, &with_proof(run, "In brackets as in the worst case."), &["DUT"]);
     table.header.extend(columns.iter().map(ToString::to_string));
     for dut in &run.results.duts {
         let mut row = vec![dut.name.clone()];
@@ -169,7 +178,7 @@ fn by_condition(run: &Run, title: &str, columns: &[usize], key: fn(&PointResult)
 fn acceptance(run: &Run) -> Table {
     let note = "Queries/s. Not RFC 8219 compliant below 100 %.";
     let header = ["DUT", "Accepted", "Median in [passed, failed)", "Searches", "Dispersion", "Failed at, by"];
-    let mut table = Table::new("Worst case by acceptance ratio", note, &header);
+    let mut table = Table::new("Worst case by acceptance ratio", &with_proof(run, note), &header);
     let (cores, resolution) = (run.results.plan.cores()[0], run.results.plan.search.resolution);
     for dut in &run.results.duts {
         for p in &dut.points {
@@ -192,7 +201,7 @@ fn acceptance(run: &Run) -> Table {
 fn shares(run: &Run, dut: &DutResult, aaaa: &[u8], cached: &[u8]) -> Table {
     let title = format!("{}: median queries/s by AAAA share α (rows) and cached share β (columns)", dut.name);
     let note = "In brackets from the smallest rate that passed to the largest that failed.";
-    let mut table = Table::new(&title, note, &["α \\ β"]);
+    let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
     table.header.extend(cached.iter().map(|&b| percent(b)));
     for &a in aaaa {
         let mut row = vec![percent(a)];
@@ -210,8 +219,20 @@ fn shares(run: &Run, dut: &DutResult, aaaa: &[u8], cached: &[u8]) -> Table {
 fn loads(run: &Run) -> Table {
     let note = "At shares of the worst-case median. CPU: cores in use without the initial transient. CPRDP: valid replies/s for each core \
                 in use (fine at loads of 25, 50 and 75 %, coarse at 50 %). Medians over the trials that count; latency is that of the \
-                valid replies, in trials that failed of those that came.";
-    let header = ["DUT", "Load", "Queries/s", "Trials", "Valid", "CPU", "CPRDP", "RTT p50, ms", "p99, ms", "p99.9, ms"];
+                valid replies, in trials that failed of those that came; AuthDNS's own time is part of it.";
+    let header = [
+        "DUT",
+        "Load",
+        "Queries/s",
+        "Trials",
+        "Valid",
+        "CPU",
+        "CPRDP",
+        "RTT p50, ms",
+        "p99, ms",
+        "p99.9, ms",
+        "AuthDNS p99.9, ms",
+    ];
     let mut table = Table::new("CPU use and latency", note, &header);
     for dut in &run.results.duts {
         for load in &dut.loads {
@@ -223,6 +244,7 @@ fn loads(run: &Run) -> Table {
                 Some(rtt) => row.extend(rtt.map(|us| format!("{:.2}", us / 1e3))),
                 None => row.extend(["–", "–", "–"].map(str::to_owned)),
             }
+            row.push(load.auth_p999_us.map_or("–".into(), |us| format!("{:.2}", us / 1e3)));
             table.rows.push(row);
         }
     }

@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
-use crate::output::{Failure, Outcome, SPOILED, word};
+use crate::output::{Failure, Outcome, SPOILED, print_points, word};
 
 pub(crate) fn run(args: &Campaign) -> Outcome {
     match &args.action {
@@ -98,8 +98,13 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     terminal.bar.finish_and_clear();
     ended.map_err(|error| failure(error, &folder))?;
     let run = Run::read(&folder).map_err(Failure::environment)?;
+    let (summary, points) = (run.summary(), run.results.noncompliance.clone());
     let page = write(&[run], &folder).map_err(Failure::environment)?;
-    println!("{}", page.display());
+    if !quiet {
+        let _ = writeln!(std::io::stdout(), "{}", summary.join("\n"));
+        print_points("Not RFC 8219 compliant", &points);
+    }
+    let _ = writeln!(std::io::stdout(), "{}", page.display());
     let (plan, _, entries) = archive::read(&folder).map_err(Failure::environment)?;
     let open: Vec<Point> = plan.points().into_iter().filter(|point| !has_result(&plan, &entries, point)).collect();
     for point in &open {

@@ -1,0 +1,156 @@
+//! Results from journals that are written by hand: what counts, what is marked, what contradicts itself.
+
+use std::path::Path;
+
+use method::units::Nanos;
+use tester::authdns::part::AuthPart;
+use tester::measurer::result::TrialResult;
+
+use super::*;
+use crate::archive::{Cpu, Step};
+
+const PLAN: &str = "name = 'x'\n[trial]\nduration = '2s'\n[search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 1\n\
+    invalid-retries = 1\n[measure]\nacceptance = [0.99]\n[measure.loads]\nshares = [1]\nduration = '4s'\ntransient = '1s'\n\
+    repeat = 1\n[[dut]]\ndriver = 'unbound'\n";
+
+fn plan() -> Plan {
+    Plan::parse(PLAN, Path::new("p.toml")).unwrap()
+}
+
+fn search_point(accept: f64) -> Point {
+    Point::Search(Conditions { accept, ..Conditions::worst_case("Unbound", 1) })
+}
+
+fn load_point() -> Point {
+    Point::Load { dut: "Unbound".into(), share: Share::ONE }
+}
+
+/// A trial of which `valid` in a hundred queries got a valid reply.
+fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
+    let mut plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate));
+    plan.duration = Nanos(2 * Nanos::SECOND.0);
+    let mut trial = TrialResult::blank(&plan);
+    (trial.counts.sent, trial.counts.valid, trial.counts.lost) = (rate, rate * valid / 100, rate - rate * valid / 100);
+    trial.throughput = trial.counts.valid as f64;
+    trial.verdict = verdict;
+    let step = Step { point: point.clone(), repeat: 0, rate: Qps(rate), length: Length::Full };
+    let cpu = Cpu { dut: vec![1.0, 0.5, 0.5, 0.5], ..Cpu::default() };
+    Measured { step, trial, dut_end: None, cpu, numa: None, warnings: Vec::new(), records: None }
+}
+
+fn search(capacity: u64, accept: f64) -> Vec<Measured> {
+    let point = search_point(accept);
+    let of = |rate: u64| {
+        let verdict = if rate <= capacity { Verdict::Passed } else { Verdict::Failed };
+        trial(&point, rate, if verdict == Verdict::Passed { 100 } else { 99 }, verdict)
+    };
+    let mut search = NarrowedSearch::new(
+        SearchRange { min: Qps(100), max: Qps(400), resolution: Qps(100), invalid_retries: 1 },
+        false,
+    );
+    let mut all = Vec::new();
+    while let Some((rate, _)) = search.next() {
+        let measured = of(rate.0);
+        search.report(measured.trial.verdict);
+        all.push(measured);
+    }
+    all
+}
+
+fn results(trials: impl IntoIterator<Item = Measured>) -> Results {
+    let entries: Vec<Entry> = trials.into_iter().map(|m| Entry::Finished(Box::new(m))).collect();
+    Results::compute(&plan(), &Environment::observe(), &entries)
+}
+
+fn load_of(mut trials: Vec<Measured>) -> LoadResult {
+    let mut all = search(200, 1.0);
+    all.append(&mut trials);
+    results(all).duts[0].loads[0].clone()
+}
+
+#[test]
+fn spoiled_trials_are_part_of_no_load_figure() {
+    let spoiled = trial(&load_point(), 200, 100, Verdict::Invalid);
+    let load = load_of(vec![spoiled.clone()]);
+    assert_eq!((load.trials, load.spoiled, load.passed), (0, 1, None));
+    assert!(load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none() && load.valid.is_none());
+    let mut busy = trial(&load_point(), 200, 100, Verdict::Passed);
+    busy.cpu.dut = vec![1.0, 0.25, 0.25, 0.25];
+    let load = load_of(vec![spoiled, busy]);
+    assert_eq!((load.trials, load.spoiled, load.passed), (1, 1, Some(true)));
+    assert_eq!(load.cprdp.unwrap().median, 800.0, "that of the trial that counts");
+}
+
+#[test]
+fn efficiency_counts_valid_replies_only() {
+    let load = load_of(vec![trial(&load_point(), 200, 50, Verdict::Failed)]);
+    assert_eq!((load.cprdp.unwrap().median, load.valid), (200.0, Some(0.5)), "100 valid replies/s for half a core");
+    assert!(!load.is_sound());
+}
+
+#[test]
+fn a_dut_that_ended_has_no_figures() {
+    for end in [DutEnd::Hung, DutEnd::Died("signal: 9".into())] {
+        let ended = Measured { dut_end: Some(end), ..trial(&load_point(), 200, 10, Verdict::Failed) };
+        let load = load_of(vec![ended]);
+        assert!(load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none(), "{load:?}");
+        assert_eq!((load.ended.len(), load.passed), (1, Some(false)));
+    }
+}
+
+#[test]
+fn a_median_that_does_not_hold_is_a_contradiction() {
+    let mut all = search(200, 1.0);
+    all.push(trial(&load_point(), 200, 11, Verdict::Failed));
+    let results = results(all);
+    let words = results.contradictions[0].in_words(Qps(100));
+    assert!(words.contains("does not hold") && words.contains("11 %"), "{words}");
+}
+
+#[test]
+fn less_with_a_lower_acceptance_is_a_contradiction() {
+    let contradictions =
+        |strict: u64, loose: u64| results(search(strict, 1.0).into_iter().chain(search(loose, 0.99))).contradictions;
+    assert!(matches!(contradictions(300, 100)[..], [Contradiction::LessForLess { .. }]));
+    assert_eq!(contradictions(200, 200), []);
+    assert_eq!(contradictions(100, 300), []);
+}
+
+#[test]
+fn a_point_that_was_not_asked_for_has_no_number() {
+    let mut all = search(300, 1.0);
+    let last = all.last_mut().unwrap();
+    // Half of the names were never asked for.
+    let mut part = AuthPart::default();
+    (part.asked.aaaa, part.asked.a) = (last.trial.counts.valid / 2, last.trial.counts.valid / 2);
+    last.trial.verdict = Verdict::Passed;
+    last.trial.weigh_auth(part, Nanos::SECOND, tester::measurer::plan::Subject::Dut);
+    let point = results(all).duts[0].points[0].clone();
+    assert!(matches!(point.void, Some(Deviation::CachedShare { .. })), "{point:?}");
+    assert_eq!((point.figures.n, point.figures.median, point.complete), (0, None, true));
+}
+
+#[test]
+fn one_search_shows_its_interval_and_by_how_much_it_failed() {
+    let point = results(search(200, 1.0)).duts[0].points[0].clone();
+    assert_eq!((point.figures.median, point.figures.dispersion_pct), (Some(175.0), None));
+    assert_eq!((point.figures.interval.from, point.figures.interval.to), (Some(175.0), Some(250.0)));
+    let shortfall = point.failed_by[0].unwrap();
+    assert_eq!((shortfall.rate, shortfall.missing, shortfall.of), (Qps(250), 3, 250));
+}
+
+#[test]
+fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
+    let all = results(search(200, 1.0)).noncompliance.join("; ");
+    assert!(all.contains("trials last 2 s") && all.contains("tester unproven"), "{all}");
+    assert!(all.contains("rates may be overstated"), "the blank trial's timeout is a second: {all}");
+}
+
+#[test]
+fn reasons_are_counted_by_kind() {
+    let [one, other] =
+        ["1.55 %, limit 1 %", "12 %, limit 5 %"].map(|end| format!("pacing: a 100 ms window was off by {end}"));
+    assert_eq!(without_numbers(&one), "pacing: a … ms window was off by … %, limit … %");
+    assert_eq!(without_numbers(&one), without_numbers(&other));
+    assert_ne!(without_numbers(&one), without_numbers("pacing: p99.9 lateness is 12 ms"));
+}
