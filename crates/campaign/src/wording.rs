@@ -126,7 +126,7 @@ mod tests {
     fn ratios_in_words_only_if_they_decide() {
         let words = |from: Option<f64>, to: Option<f64>| ratio(&Ratio { from, to });
         assert_eq!(words(Some(18.857), None).unwrap(), "at least 18 times");
-        assert_eq!(words(Some(3.14), Some(8.21)).unwrap(), "3.1 to 8.3 times");
+        assert_eq!(words(Some(3.12), Some(8.21)).unwrap(), "3.1 to 8.3 times");
         assert_eq!(words(Some(0.9), Some(1.2)), None);
         assert_eq!(words(None, Some(1.2)), None);
     }

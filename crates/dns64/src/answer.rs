@@ -496,3 +496,70 @@ pub(crate) type ReadRecord<'a> = DomainRecord<ParsedName<&'a [u8]>, AllRecordDat
 pub(crate) fn readable(section: RecordSection<'_, [u8]>) -> Result<Vec<ReadRecord<'_>>, Unusable> {
     section.map(|record| record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `a.test` AAAA IN.
+    const QUESTION: &[u8] = b"\x01a\x04test\0\0\x1c\0\x01";
+
+    /// An answer with one CNAME of `a.test` whose target is the pointer `to`, and `additional` records of that name besides.
+    fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
+        let mut message = vec![0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0];
+        message.extend(additional.to_be_bytes());
+        message.extend(QUESTION);
+        let mut record = |rtype: u16, ttl: u32, data: &[u8]| {
+            message.extend([0xc0, HEADER_LEN as u8]);
+            message.extend(rtype.to_be_bytes());
+            message.extend([0, 1]);
+            message.extend(ttl.to_be_bytes());
+            message.extend((data.len() as u16).to_be_bytes());
+            message.extend(data);
+        };
+        record(rtype::CNAME, ttl, &(0xc000 | to).to_be_bytes());
+        for _ in 0..additional {
+            record(rtype::A, 60, &[192, 0, 2, 1]);
+        }
+        message
+    }
+
+    /// An alias whose target was read from its own TTL was a name before the TTL was limited, and none afterwards: the answer
+    /// ended the process.
+    #[test]
+    fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
+        let ttl_at = (HEADER_LEN + QUESTION.len() + 6) as u16;
+        for offset in 0..4 {
+            for ttl in [0x7f00_0000, 0x0000_0001, 0x0161_0000, 0x0001_5180, u32::MAX] {
+                let message = alias(ttl, ttl_at + offset, 0);
+                let Ok(answer) = Answer::parse(&message, QUESTION, &TtlLimits::default()) else { continue };
+                let view = Message::new(&message).unwrap();
+                let before = LowerName::at(&view, usize::from(ttl_at + offset)).unwrap();
+                assert_eq!(answer.target(), before, "TTL {ttl:#x}, octet {offset}");
+            }
+        }
+    }
+
+    /// There are no names in the header, which is written anew as well.
+    #[test]
+    fn an_alias_that_leans_on_the_header_is_malformed() {
+        for to in 0..HEADER_LEN as u16 {
+            let message = alias(60, to, 5);
+            let parsed = Answer::parse(&message, QUESTION, &TtlLimits::default());
+            assert!(matches!(parsed, Err(Unusable::Malformed)), "octet {to}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn usual_answers_are_kept_as_they_are() {
+        let mut message = alias(60, HEADER_LEN as u16 + 2, 0);
+        assert!(Answer::parse(&message, QUESTION, &TtlLimits::default()).unwrap().has_aliases());
+        // A target that is written out.
+        let end = message.len();
+        message[end - 3] = 3;
+        message.truncate(end - 2);
+        message.extend(b"\x01b\0");
+        let answer = Answer::parse(&message, QUESTION, &TtlLimits::default()).unwrap();
+        assert_eq!(answer.bytes()[HEADER_LEN..], message[HEADER_LEN..]);
+    }
+}
