@@ -3,6 +3,8 @@
 use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
 use crate::client::{Check, Form, Names, Setup, SocketError, Source, Transport};
 
+use method::units::Nanos;
+
 use super::error::TrialError;
 use super::expect::Expectation;
 use super::plan::TrialPlan;
@@ -11,6 +13,9 @@ use super::plan::TrialPlan;
 const AT_ONCE: usize = 64;
 /// How many times the names are gone through before giving up; those that are cached by then cost little.
 const PASSES: u32 = 5;
+/// How long a name may take: this is no trial, and a DUT that has lost a packet on its way to AuthDNS asks again after most of a
+/// second only. As long as failures are remembered at least (BIND: a second), so that the next pass finds them forgotten.
+const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// Resolves the names that the trial's first cached queries repeat. Returns how many could not be resolved.
 pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation) -> Result<u64, TrialError> {
@@ -24,7 +29,7 @@ pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation) -> Result<u64
         source: Source::Names(names),
         form: Form::default(),
         check: Check::Address(expectation.clone()),
-        timeout: plan.timeout,
+        timeout: plan.timeout.max(PATIENCE),
         offload: plan.offload,
         buffer: None,
         interval: None,
@@ -42,6 +47,7 @@ pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation) -> Result<u64
         if missing == 0 || pass.counts.valid == 0 {
             break;
         }
+        std::thread::sleep(PATIENCE.into());
     }
     Ok(missing)
 }
