@@ -54,7 +54,9 @@ impl Lab {
 
     fn measure_with(&self, more: &[&str]) -> Result<Value> {
         let common = [&self.program, "measure", "--json", "--quiet"];
-        let args = self.exec("tester", &[&common[..], more].concat());
+        // A second, however short the trial is, unless it says otherwise.
+        let patience: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
+        let args = self.exec("tester", &[&common[..], more, patience].concat());
         let ran = process::run(&self.program, &args, LIMIT)?;
         serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
     }

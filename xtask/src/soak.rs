@@ -176,7 +176,7 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
     let (address, rate, duration) = (address.to_string(), rate.to_string(), format!("{seconds}s"));
     let args = ["measure", "--server", &address, "--rate", &rate, "--duration", &duration, "--names", "0.0.0.0/0"];
     let more = ["--first-name", "200000000", "--expect-prefix", "64:ff9b::/96", "--max-burst", "200us"];
-    let args = [&args[..], &more[..], &["--json", "--quiet"]].concat();
+    let args = [&args[..], &more[..], &["--timeout", "1s", "--json", "--quiet"]].concat();
     let ran = process::run(program, &args, Duration::from_secs(seconds + 60))?;
     serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
 }

@@ -33,8 +33,11 @@ pub struct Asked {
     pub a_retries: u64,
 }
 
+/// Names by which the share of those with AAAA records may differ besides: the pattern that chooses them need not end with a trial.
+const PATTERN: f64 = 2.0;
+
 /// What the Measurer asked of the DUT in a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
     /// Valid replies.
     pub valid: u64,
@@ -42,8 +45,9 @@ pub struct Wanted {
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Share of queries for cached names (β).
-    pub cached: Share,
+    /// Share of the trial's queries that were for cached names, a fraction: β, but for what the pattern that chooses them leaves over
+    /// in a short trial.
+    pub cached: f64,
 }
 
 /// What a trial really was.
@@ -136,12 +140,12 @@ impl Asked {
     /// sheds load asks less.
     pub fn deviation(&self, wanted: &Wanted) -> Option<Deviation> {
         let real = self.real(wanted)?;
-        let off = |real: f64, wanted: f64| (real - wanted).abs() > TOLERANCE;
-        let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached.fraction());
-        if off(real.cached_share, cached) {
+        let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
+        if (real.cached_share - cached).abs() > TOLERANCE {
             return Some(Deviation::CachedShare { wanted: cached, real: real.cached_share });
         }
-        let share = real.aaaa_share.filter(|&share| off(share, aaaa))?;
+        let tolerance = TOLERANCE + PATTERN / self.aaaa.max(1) as f64;
+        let share = real.aaaa_share.filter(|share| (share - aaaa).abs() > tolerance)?;
         Some(Deviation::AaaaShare { wanted: aaaa, real: share })
     }
 }
@@ -151,7 +155,7 @@ mod tests {
     use super::*;
 
     fn wanted(cached: u8) -> Wanted {
-        Wanted { valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached: Share::percent(cached) }
+        Wanted { valid: 10_000, preloaded: 0, aaaa: Share::ZERO, cached: f64::from(cached) / 100.0 }
     }
 
     #[test]

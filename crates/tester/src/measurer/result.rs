@@ -249,8 +249,9 @@ impl TrialResult {
 
     /// What the DUT was asked, as AuthDNS's counters are held against it.
     pub fn wanted(&self) -> Wanted {
-        let (aaaa, cached) = (self.aaaa_share, self.cached_share);
-        Wanted { valid: self.counts.valid, preloaded: self.preloaded(), aaaa, cached }
+        let sent = self.counts.sent;
+        let cached = self.cached_share.count_below(sent) as f64 / sent.max(1) as f64;
+        Wanted { valid: self.counts.valid, preloaded: self.preloaded(), aaaa: self.aaaa_share, cached }
     }
 
     /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit` of its own time) makes a trial
