@@ -1,13 +1,17 @@
 //! Campaigns on loopback, through the real binary: run, killed, resumed, reported.
 
+mod common;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use common::{dns64bench, journal, run_in, told};
 
 const PLAN: &str = r#"
 name = "test"
@@ -41,26 +45,6 @@ repeat = 1
 driver = "dns64d"
 "#;
 
-fn dns64bench(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dns64bench"));
-    command.current_dir(folder).args(args);
-    command
-}
-
-fn run(folder: &Path, args: &[&str]) -> Output {
-    dns64bench(folder, args).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr[..]].concat();
-    format!("{:?}\n{}", output.status, String::from_utf8_lossy(&both))
-}
-
-fn journal(folder: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(folder.join("plan-run/journal.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 /// Finished trials that were not spoiled, by point, repetition, rate and length: how often each was done.
 fn finished(folder: &Path) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
@@ -79,7 +63,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     let folder = folder.path();
     fs::write(folder.join("plan.toml"), PLAN).unwrap();
 
-    let plan = run(folder, &["campaign", "plan", "plan.toml"]);
+    let plan = run_in(folder, &["campaign", "plan", "plan.toml"]);
     let printed = told(&plan);
     assert!(plan.status.success() && printed.contains("self-test") && printed.contains("load 0.5"), "{printed}");
     assert!(!folder.join("plan-run").exists(), "`plan` does nothing");
@@ -103,9 +87,9 @@ fn a_campaign_is_killed_resumed_and_reported() {
         next.kill().unwrap();
         next.wait().unwrap();
     }
-    let status = run(folder, &["campaign", "status", "plan.toml"]);
+    let status = run_in(folder, &["campaign", "status", "plan.toml"]);
     assert!(told(&status).contains("to go"), "{}", told(&status));
-    let last = run(folder, &["campaign", "resume", "plan-run"]);
+    let last = run_in(folder, &["campaign", "resume", "plan-run"]);
     assert!(last.status.success(), "{}", told(&last));
 
     for (trial, times) in finished(folder) {
@@ -141,7 +125,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     }
     assert!(page.contains("Not RFC 8219 compliant"));
 
-    let again = run(folder, &["report", "plan-run", "plan-run", "--output", "both"]);
+    let again = run_in(folder, &["report", "plan-run", "plan-run", "--output", "both"]);
     assert!(again.status.success() && folder.join("both/report.html").exists(), "{}", told(&again));
 }
 
@@ -158,7 +142,7 @@ fn what_cannot_be_done_is_said_before_anything_is_done() {
         (&["campaign", "status", "nothing.toml"], "nothing-run"),
         (&["report", "there"], "there is no run folder"),
     ] {
-        let output = run(folder, args);
+        let output = run_in(folder, args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
         assert!(told(&output).contains(hint), "{args:?}: {}", told(&output));
     }
@@ -184,7 +168,7 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
         script.display()
     );
     fs::write(folder.join("plan.toml"), plan).unwrap();
-    let output = run(folder, &["campaign", "run", "plan.toml"]);
+    let output = run_in(folder, &["campaign", "run", "plan.toml"]);
     assert!(output.status.success(), "{}", told(&output));
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
@@ -230,7 +214,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
         start.display()
     );
     fs::write(folder.join("plan.toml"), plan).unwrap();
-    let output = run(folder, &["campaign", "run", "plan.toml"]);
+    let output = run_in(folder, &["campaign", "run", "plan.toml"]);
     assert!(output.status.success(), "{}", told(&output));
     let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");

@@ -1,6 +1,8 @@
 //! Campaigns in which something is not as it should be: plans that changed, servers that do not start, hosts that misbehave,
 //! users who want to stop.
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_dns64bench");
+use common::{PROGRAM, dns64bench, journal, run_in, told};
+
 /// How long anything here may take on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(100);
 
@@ -23,35 +26,15 @@ fn plan(rest: &str) -> String {
     format!("topology = 'loopback'\n{SHORT}{rest}")
 }
 
-fn dns64bench(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command.current_dir(folder).args(args).stdin(Stdio::null());
-    command
-}
-
-fn run(folder: &Path, args: &[&str]) -> Output {
-    dns64bench(folder, args).output().unwrap()
-}
-
-fn told(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr[..]].concat();
-    format!("{:?}\n{}", output.status, String::from_utf8_lossy(&both))
-}
-
 /// Runs a command that must end with `status` and say all of `words`; returns what it said.
 fn ends(folder: &Path, args: &[&str], status: i32, words: &[&str]) -> String {
-    let output = run(folder, args);
+    let output = run_in(folder, args);
     let text = told(&output);
     assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
     for word in words {
         assert!(text.contains(word), "{args:?} does not say {word}: {text}");
     }
     text
-}
-
-fn journal(folder: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(folder.join("plan-run/journal.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn script(path: &Path, text: &str) -> PathBuf {

@@ -80,7 +80,7 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Opti
     let n = ranked.iter().map(|(_, point)| point.figures.n).min()?;
     let each = wording::searches(n);
     let mut line = match n {
-        1 => format!("Worst case, {each} at each server, which is no result yet. The highest rate lies in, queries/s:"),
+        1 => format!("Worst case, {each} at each server, which is no result yet. It passed and failed at, queries/s:"),
         _ => format!("Worst case, median of {each} and the interval in which all of them lie, queries/s:"),
     };
     for (i, (name, point)) in ranked.iter().enumerate() {

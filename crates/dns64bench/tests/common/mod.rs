@@ -1,7 +1,9 @@
 //! What the tests of the real program share.
 #![allow(unreachable_pub, dead_code)]
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
@@ -81,4 +83,26 @@ pub fn measure(address: &str, more: &[&str]) -> (Value, i32) {
 
 pub fn count(trial: &Value, of: &str) -> u64 {
     trial.pointer(of).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {of} in {trial}"))
+}
+
+/// The program in a folder of its own.
+pub fn dns64bench(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(folder).args(args).stdin(Stdio::null());
+    command
+}
+
+pub fn run_in(folder: &Path, args: &[&str]) -> Output {
+    dns64bench(folder, args).output().unwrap()
+}
+
+pub fn told(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    format!("{:?}\n{}", output.status, String::from_utf8_lossy(&both))
+}
+
+/// The journal of the campaign of `plan.toml` in `folder`.
+pub fn journal(folder: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(folder.join("plan-run/journal.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
