@@ -386,7 +386,7 @@ impl Run<'_> {
                 }
             }
             if let Some((before, after)) = before.zip(after) {
-                let part = AuthPart::between(&before, &after, plan.timeout);
+                let part = AuthPart::between(&before, &after, plan.timeout, plan.auth_limit);
                 trial.weigh_auth(part, plan.auth_limit, plan.subject);
             }
             let numa = numa_before

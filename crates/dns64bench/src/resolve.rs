@@ -102,7 +102,7 @@ impl NewSearch {
             repeat: self.repeat,
             pause: self.pause,
             reuse_names: self.reuse_names,
-            self_test: self.self_test(traffic)?,
+            self_test: self.self_test()?,
         };
         if traffic.names.is_none() && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
             widen(&mut plan);
@@ -116,7 +116,7 @@ impl NewSearch {
 
 impl NewSearch {
     /// The self-test that vouches for the tester, if there is one.
-    fn self_test(&self, traffic: &Traffic) -> Result<Option<PassedSelfTest>, Failure> {
+    fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };
         let Some(path) = &self.self_test else { return Ok(self.self_test_passed.map(rate_only)) };
         let unusable = |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
@@ -124,14 +124,7 @@ impl NewSearch {
         let test: SelfTestResult = serde_json::from_str(&text)
             .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
         let passed = test.passed_rate.ok_or_else(|| unusable("that self-test did not pass".into()))?;
-        // A self-test for another α or β vouches for another rate.
-        if (test.aaaa_share, test.cached_share) != (traffic.aaaa_share, traffic.cached_share) {
-            tracing::warn!(
-                "that self-test was for α = {} and β = {}; the rate that it allows is computed anew",
-                test.aaaa_share,
-                test.cached_share
-            );
-        }
+        // What it allows is computed by the α and β of this search, whatever those were that it was for.
         Ok(Some(PassedSelfTest { passed, delta: test.delta, sent: test.sent }))
     }
 }

@@ -16,6 +16,9 @@ pub struct AuthPart {
     pub socket_drops: u64,
     /// Replies that the kernel refused to send.
     pub send_refused: u64,
+    /// Questions for which it took longer than the limit.
+    #[serde(default)]
+    pub slow: u64,
     /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent if it answered
     /// nothing over UDP.
     pub own_time_us: Option<OwnTime>,
@@ -42,11 +45,14 @@ impl OwnTime {
 }
 
 impl AuthPart {
-    /// What came between two looks at AuthDNS's counters. A question that repeats one of less than `timeout` ago is a retry.
-    pub fn between(before: &AuthCounters, after: &AuthCounters, timeout: Nanos) -> AuthPart {
+    /// What came between two looks at AuthDNS's counters. A question that repeats one of less than `timeout` ago is a retry; one for
+    /// which AuthDNS took longer than `limit` is slow.
+    pub fn between(before: &AuthCounters, after: &AuthCounters, timeout: Nanos, limit: Nanos) -> AuthPart {
         let less = |get: fn(&AuthCounters) -> u64| get(after).saturating_sub(get(before));
         let retries = |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
+        let own = after.own_time.since(&before.own_time);
         AuthPart {
+            slow: own.count() - own.count_below(limit),
             asked: Asked {
                 aaaa: less(|c| c.queries.aaaa),
                 a: less(|c| c.queries.a),
@@ -57,7 +63,7 @@ impl AuthPart {
             },
             socket_drops: less(|c| c.socket_drops),
             send_refused: less(|c| c.send_refused),
-            own_time_us: OwnTime::of(&after.own_time.since(&before.own_time)),
+            own_time_us: OwnTime::of(&own),
         }
     }
 
@@ -98,7 +104,7 @@ mod tests {
     fn retries_are_repeats_within_the_timeout() {
         let before = counters(5, &[], &[10]);
         let after = counters(105, &[], &[10, 20, 90, 1_500]);
-        let part = AuthPart::between(&before, &after, Nanos::from_millis(100));
+        let part = AuthPart::between(&before, &after, Nanos::from_millis(100), Nanos::from_millis(10));
         assert_eq!((part.asked.aaaa, part.asked.aaaa_retries), (100, 2));
     }
 
@@ -106,7 +112,8 @@ mod tests {
     fn drops_and_slowness_are_faults() {
         let limit = Nanos::from_millis(10);
         assert_eq!(AuthPart::default().faults(limit), [""; 0]);
-        let slow = AuthPart::between(&counters(0, &[50], &[]), &counters(9, &[50, 1, 1, 40], &[]), limit);
+        let slow = AuthPart::between(&counters(0, &[50], &[]), &counters(9, &[50, 1, 1, 40], &[]), limit, limit);
+        assert_eq!(slow.slow, 1);
         assert!(slow.faults(limit)[0].starts_with("AuthDNS took 40"), "{:?}", slow.faults(limit));
         assert_eq!(slow.faults(Nanos::SECOND), [""; 0]);
         let dropped = AuthPart { socket_drops: 3, send_refused: 1, ..AuthPart::default() };

@@ -254,10 +254,18 @@ impl TrialResult {
         Wanted { valid: self.counts.valid, preloaded: self.preloaded(), aaaa: self.aaaa_share, cached }
     }
 
-    /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit` of its own time) makes a trial
-    /// of the DUT invalid and a self-test fail. A trial that passed and was not the one that was asked for is invalid.
+    /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit` of its own time for one query in a
+    /// thousand, or for as many as would have let the trial pass) makes a trial of the DUT invalid and a self-test fail. A trial that passed and was not the one that was asked for is invalid.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
-        let faults = part.faults(limit);
+        let mut faults = part.faults(limit);
+        if faults.is_empty() && self.verdict == Verdict::Failed && self.would_pass_with(part.slow) {
+            faults.push(format!(
+                "AuthDNS took longer than {} ms for {} questions, which may be why {} queries got no reply in time",
+                limit.0 as f64 / 1e6,
+                part.slow,
+                self.counts.late + self.counts.lost
+            ));
+        }
         if !faults.is_empty() {
             self.verdict = match (self.verdict, subject) {
                 (Verdict::Invalid, _) | (_, Subject::Dut) => Verdict::Invalid,
@@ -277,10 +285,39 @@ impl TrialResult {
         self.set_facts(self.facts);
     }
 
+    /// Whether the trial would have passed if so many more of the queries without a reply in time had got a valid one.
+    fn would_pass_with(&self, more: u64) -> bool {
+        let mut counts = self.counts.clone();
+        counts.valid += more.min(counts.late + counts.lost);
+        more > 0 && self.facts.accept.is_met(&counts)
+    }
+
     /// Judges the trial's compliance by `facts`.
     pub fn set_facts(&mut self, facts: Facts) {
         self.noncompliance = facts.noncompliance();
         self.compliant = self.noncompliance.is_empty();
         self.facts = facts;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trial of 1000 queries of which `late` came late, with `slow` questions at AuthDNS.
+    fn weighed(late: u64, slow: u64) -> Verdict {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+        let mut trial = TrialResult::blank(&plan);
+        (trial.counts.sent, trial.counts.valid, trial.counts.late) = (1000, 1000 - late, late);
+        let part = AuthPart { slow, ..AuthPart::default() };
+        trial.weigh_auth(part, plan.auth_limit, plan.subject);
+        trial.verdict
+    }
+
+    #[test]
+    fn a_slow_authdns_that_covers_what_came_late_makes_the_trial_invalid() {
+        assert_eq!(weighed(11, 11), Verdict::Invalid);
+        assert_eq!(weighed(11, 10), Verdict::Failed);
+        assert_eq!(weighed(11, 0), Verdict::Failed);
     }
 }

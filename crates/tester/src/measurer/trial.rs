@@ -50,7 +50,11 @@ pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tr
     let before = auth_counters(plan)?;
     let mut result = offer(plan, progress)?;
     if let Some((before, after)) = before.zip(auth_counters(plan)?) {
-        result.weigh_auth(AuthPart::between(&before, &after, plan.timeout), plan.auth_limit, plan.subject);
+        result.weigh_auth(
+            AuthPart::between(&before, &after, plan.timeout, plan.auth_limit),
+            plan.auth_limit,
+            plan.subject,
+        );
     }
     Ok(result)
 }
