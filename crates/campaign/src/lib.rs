@@ -32,6 +32,7 @@ pub mod preflight;
 pub mod process;
 pub mod report;
 pub mod results;
+pub mod roles;
 pub mod runner;
 pub mod search;
 pub mod search_plan;

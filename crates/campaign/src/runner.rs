@@ -27,11 +27,12 @@ use wire::name::NameRange;
 
 use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Numa, Step};
 use crate::authority;
-use crate::host::{HostError, Machine, Running};
+use crate::host::{HostError, Running};
 use crate::interruption::Interruption;
 use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
 use crate::results;
+use crate::roles::{Role, shared};
 use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
 use crate::world::{World, WorldError};
 
@@ -266,12 +267,10 @@ impl Run<'_> {
 
     /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
     fn shares_tester_cpus(&self) -> bool {
-        let World { tester, dut, auth, .. } = &self.world;
-        let is_here = |other: &Machine| tester.greeting().boot_id == other.greeting().boot_id;
-        let cpus = &self.plan.cpus;
-        let placed = self.plan.measure.placements.iter().map(|p| &p.cpus);
-        let duts = placed.chain([&cpus.dut]).any(|its| overlap(&cpus.tester, its));
-        is_here(dut) && duts || is_here(auth) && overlap(&cpus.tester, &cpus.auth)
+        let (dut, placements) = (self.dut_role(), &self.plan.measure.placements);
+        let placed = placements.iter().map(|placement| Role { cpus: &placement.cpus, ..dut });
+        // What is not known is no reason to keep others waiting.
+        placed.chain([dut, self.auth_role()]).any(|other| shared(&[self.tester_role(), other]).1 != Fact::No)
     }
 
     fn self_test(&mut self, point: &Point) -> Result<(), CampaignError> {
@@ -449,28 +448,20 @@ impl Run<'_> {
 
     /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
     fn facts_of(&self, trial: &TrialResult) -> method::compliance::Facts {
-        let World { tester, dut, auth, .. } = &self.world;
-        let shares_host = |other: &Machine| match (&tester.greeting().boot_id, &other.greeting().boot_id) {
-            (a, b) if a.is_empty() || b.is_empty() => Fact::NotKnown,
-            (a, b) if a == b => Fact::Yes,
-            _ => Fact::No,
-        };
-        let cpus = &self.plan.cpus;
-        let shares_cpus = |other: Fact, its: &[usize]| match other {
-            Fact::Yes if overlap(&cpus.tester, its) => Fact::Yes,
-            Fact::Yes => Fact::No,
-            other => other,
-        };
-        let (with_dut, with_auth) = (shares_host(dut), shares_host(auth));
-        let worst = |a: Fact, b: Fact| match (a, b) {
-            (Fact::Yes, _) | (_, Fact::Yes) => Fact::Yes,
-            (Fact::NotKnown, _) | (_, Fact::NotKnown) => Fact::NotKnown,
-            (a, _) => a,
-        };
-        let mut facts = trial.facts;
-        facts.shares_host = worst(with_dut, with_auth);
-        facts.shares_cpus = worst(shares_cpus(with_dut, &cpus.dut), shares_cpus(with_auth, &cpus.auth));
-        facts
+        let (shares_host, shares_cpus) = shared(&[self.tester_role(), self.dut_role(), self.auth_role()]);
+        method::compliance::Facts { shares_host, shares_cpus, ..trial.facts }
+    }
+
+    fn tester_role(&self) -> Role<'_> {
+        Role { machine: &self.world.tester.greeting().boot_id, cpus: &self.plan.cpus.tester }
+    }
+
+    fn dut_role(&self) -> Role<'_> {
+        Role { machine: &self.world.dut.greeting().boot_id, cpus: &self.plan.cpus.dut }
+    }
+
+    fn auth_role(&self) -> Role<'_> {
+        Role { machine: &self.world.auth.greeting().boot_id, cpus: &self.plan.cpus.auth }
     }
 
     /// Warns of the tester's own load.
@@ -706,9 +697,4 @@ pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
         words.push("--no-real-time".into());
     }
     words
-}
-
-/// Whether two roles may run on one CPU; an empty list means any.
-fn overlap(one: &[usize], other: &[usize]) -> bool {
-    one.is_empty() || other.is_empty() || one.iter().any(|cpu| other.contains(cpu))
 }
