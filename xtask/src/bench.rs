@@ -1,5 +1,7 @@
 //! `bench`: ratios from one run, never single rates.
 
+mod against;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
@@ -10,6 +12,8 @@ use serde_json::Value;
 
 use crate::packages::install;
 use crate::process::{self, Server, find, output};
+
+pub(crate) use against::run as against;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 /// AuthDNS's address on the self-test link of the lab.

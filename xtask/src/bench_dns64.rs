@@ -1,5 +1,7 @@
 //! `bench dns64`: dns64d beside Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one run.
 
+mod against;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use crate::bench::{LIMIT, Lab};
 use crate::packages::install;
 use crate::process::{CpuTime, Server, find, memory, output};
 use crate::servers::unbound_config;
+
+pub(crate) use against::run as against;
 
 /// The DUT's and AuthDNS's addresses in the lab.
 const DUT: &str = "2001:2::1";

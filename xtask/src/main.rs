@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_dns64;
+mod builds;
 mod certify;
 mod interop;
 mod packages;
@@ -40,6 +41,12 @@ enum Command {
         /// What to compare
         #[arg(value_enum, default_value_t = Comparison::Tester)]
         what: Comparison,
+        /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in turn with ours
+        #[arg(long, value_name = "PROGRAM")]
+        against: Option<std::path::PathBuf>,
+        /// With --against: the least ratio ours / theirs; below it the status is 1
+        #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
+        at_least: f64,
     },
     /// A null reflector, for `bench`
     #[command(hide = true)]
@@ -66,8 +73,12 @@ fn main() -> Result<ExitCode> {
         Command::Interop { part } => interop::run(&part),
         Command::Certify(certify) => certify.run(),
         Command::Soak(soak) => soak.run(),
-        Command::Bench { what: Comparison::Tester } => bench::run(),
-        Command::Bench { what: Comparison::Dns64 } => bench_dns64::run(),
+        Command::Bench { what, against: Some(other), at_least } => match what {
+            Comparison::Tester => bench::against(&other, at_least),
+            Comparison::Dns64 => bench_dns64::against(&other, at_least),
+        },
+        Command::Bench { what: Comparison::Tester, .. } => bench::run(),
+        Command::Bench { what: Comparison::Dns64, .. } => bench_dns64::run(),
         Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
         Command::Classic { address, rate, seconds } => {
             println!("{}", rivals::classic(address, rate, seconds)?);
