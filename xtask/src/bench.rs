@@ -8,10 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use campaign::servers::Auth;
 use serde_json::Value;
 
 use crate::packages::install;
 use crate::process::{self, Server, find, output};
+use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 pub(crate) use against::run as against;
 
@@ -41,7 +43,7 @@ impl Lab {
 
     pub(crate) fn serve(&self, command: &[&str]) -> Result<Server> {
         let server = Server::start(&self.program, &self.exec("auth", command))?;
-        thread::sleep(Duration::from_millis(500));
+        wait_until_listens(&[&[self.program.as_str()], &self.exec("auth", &[])[..]].concat(), 53)?;
         Ok(server)
     }
 
@@ -166,10 +168,10 @@ fn auth_against_reflector(lab: &Lab) -> Result<()> {
 /// The highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style sender with one NSD core.
 fn self_test_against_classic(lab: &Lab) -> Result<()> {
     println!("\nSelf-test on this machine's cores (wanted: 3 times)");
-    let Some(nsd) = find("nsd") else {
+    if find("nsd").is_none() {
         println!("SKIPPED: nsd not found");
         return Ok(());
-    };
+    }
     let address = format!("{AUTH}:53");
     let auth = lab.serve(&[&lab.program, "auth", "--listen", &address, "--aaaa-share", "1", "--threads", "1"])?;
     let ours = highest(|rate| {
@@ -192,18 +194,12 @@ fn self_test_against_classic(lab: &Lab) -> Result<()> {
     })?;
     drop(auth);
 
-    let (zone, folder) = (lab.folder.path().join("zone"), lab.folder.path().display());
+    let zone = lab.folder.path().join("zone");
     let zone = zone.to_string_lossy();
     output(&lab.program, &["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &zone], LIMIT)?;
-    let config = format!(
-        "server:\n  server-count: 1\n  ip-address: {AUTH}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
-         database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/zl\"\n\
-         remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
-    );
-    let file = lab.folder.path().join("nsd.conf");
-    std::fs::write(&file, config)?;
-    let _nsd = lab.serve(&[&nsd.to_string_lossy(), "-d", "-c", &file.to_string_lossy()])?;
-    thread::sleep(Duration::from_secs(1));
+    let nsd = authoritative(Auth::Nsd, &lab.folder.path().join("nsd"), address.parse()?, &zone, &[])?;
+    let _nsd = lab.serve(&nsd.iter().map(String::as_str).collect::<Vec<_>>())?;
+    wait_until_answers(&lab.program, &address, &["--names", "10.0.255.0/24", "--aaaa-share", "1"])?;
     let theirs = highest(|rate| {
         let rate = rate.to_string();
         let answered = output(&lab.program, &lab.exec("tester", &[&lab.ours, "classic", &address, &rate, "2"]), LIMIT)?;

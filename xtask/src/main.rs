@@ -67,7 +67,12 @@ enum Comparison {
 fn main() -> Result<ExitCode> {
     match Arguments::parse().command {
         Command::Test => {
-            process::cargo(&["test", "--workspace", "--quiet"])?;
+            // First, so that the unit tests find the checkers of the servers.
+            packages::install();
+            process::cargo_with(
+                &["test", "--workspace", "--quiet"],
+                &[("DNS64BENCH_MUST_CHECK", servers::installed())],
+            )?;
             interop::run("")
         }
         Command::Interop { part } => interop::run(&part),

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+pub(crate) use campaign::servers::find;
+
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
@@ -17,7 +19,14 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs cargo in the workspace; an error if it fails.
 pub(crate) fn cargo(args: &[&str]) -> Result<()> {
-    let status = Command::new(env!("CARGO")).args(args).current_dir(root()).status().context("cannot run cargo")?;
+    cargo_with(args, &[])
+}
+
+/// As [`cargo`], with variables in its environment.
+pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, String)]) -> Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).current_dir(root()).envs(variables.iter().map(|(name, value)| (name, value)));
+    let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo {} failed", args.join(" "));
     Ok(())
 }
@@ -57,13 +66,6 @@ pub(crate) fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], li
         bail!("{name} {} ended with {:?}\n{}\n{}", args.join(" "), ran.status, ran.stdout, ran.stderr);
     }
     Ok(ran.stdout)
-}
-
-/// Whether a program is on the path (or among the system's own, which users' paths may lack).
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// A server that ends with this value: SIGTERM first, so that it can print what it counted.

@@ -24,6 +24,7 @@ use net::affinity::{allowed_cpus, pin_to};
 use serde_json::Value;
 
 use crate::process::{self, CpuTime, Server, free_port, memory, output};
+use crate::servers::wait_until_listens;
 
 /// Malformed datagrams, and clients that go away, per second.
 const MALFORMED: u64 = 2_000;
@@ -89,7 +90,8 @@ impl Soak {
         let dns64d = self.dns64d.clone().unwrap_or_else(|| program.with_file_name("dns64d"));
         let (dns64d, config) = (dns64d.to_string_lossy(), config.to_string_lossy());
         let server = Server::start("taskset", &["-c", &last.0.to_string(), &dns64d, "--config", &config])?;
-        thread::sleep(Duration::from_millis(500));
+        wait_until_listens(&[], auth_port)?;
+        wait_until_listens(&[], port)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = closed_loop(&program, address, 200)?;

@@ -4,8 +4,8 @@
 //! SearchPlan ─► search::run ─► trial ─► journal ─► SearchResult                        (one DUT that the user runs)
 //!
 //! plan ─► point ─► runner ──► site: AuthDNS, DUT ──► host ──► agent ──► processes      archive ─► results ─► report
-//!                    │  ▲      authority, dut: how     world: lab, loopback, ssh         journal
-//!                    ▼  │      each server is run
+//!                    │  ▲      servers: how each       world: lab, loopback, ssh         journal
+//!                    ▼  │      is run
 //!             `dns64bench measure`
 //! ```
 //!
@@ -13,11 +13,9 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
-pub mod authority;
 pub mod begun;
 pub mod contradictions;
 pub mod difference;
-pub mod dut;
 pub mod environment;
 #[cfg(test)]
 mod golden;
@@ -36,6 +34,7 @@ pub mod roles;
 pub mod runner;
 pub mod search;
 pub mod search_plan;
+pub mod servers;
 pub mod site;
 pub mod text;
 pub mod wording;

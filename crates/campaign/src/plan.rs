@@ -15,8 +15,7 @@ use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::NameRange;
 
-use crate::authority;
-use crate::dut::{Custom, Kind, PLACEHOLDERS};
+use crate::servers::{Auth, Custom, Dut, Operator, stands_for_nothing, unknown_in_braces};
 
 /// Plans that are ready to use: their names and texts.
 pub const READY: [(&str, &str); 3] = [
@@ -150,7 +149,7 @@ pub struct Addresses {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
     /// Which server.
-    pub driver: authority::Kind,
+    pub driver: Auth,
     /// Its program, if it is not the one on the path.
     pub program: Option<PathBuf>,
     /// The names in the zone file of servers that need one. A search that uses them up restarts DUT and AuthDNS.
@@ -159,11 +158,7 @@ pub struct AuthPlan {
 
 impl Default for AuthPlan {
     fn default() -> AuthPlan {
-        AuthPlan {
-            driver: authority::Kind::default(),
-            program: None,
-            names: "10.0.0.0/13".parse().expect("a constant"),
-        }
+        AuthPlan { driver: Auth::default(), program: None, names: "10.0.0.0/13".parse().expect("a constant") }
     }
 }
 
@@ -342,7 +337,7 @@ pub struct Loads {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
     /// What it is.
-    pub driver: Kind,
+    pub driver: Dut,
     /// What the report calls it; none: the driver's name.
     #[serde(default)]
     pub name: Option<String>,
@@ -361,6 +356,11 @@ impl DutPlan {
     /// What the report calls it.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
+    }
+
+    /// What the plan says beyond which server it is.
+    pub fn operator(&self) -> Operator {
+        Operator { custom: self.custom.clone(), ..Operator::default() }
     }
 }
 
@@ -440,10 +440,10 @@ impl Plan {
             }
             check_dut(dut)?;
             match (dut.driver, &dut.custom) {
-                (Kind::Custom, None) => {
+                (Dut::Custom, None) => {
                     return Err(format!("[[dut]] {}: driver custom needs [dut.custom]", dut.name()));
                 }
-                (Kind::Custom, Some(_)) | (_, None) => {}
+                (Dut::Custom, Some(_)) | (_, None) => {}
                 (_, Some(_)) => return Err(format!("[[dut]] {}: [dut.custom] is for driver custom only", dut.name())),
             }
         }
@@ -483,7 +483,7 @@ impl Plan {
             if dut.max.is_some_and(|max| max < search.min) {
                 return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
             }
-            if dut.driver == Kind::Custom && dut.program.is_some() {
+            if dut.driver == Dut::Custom && dut.program.is_some() {
                 return Err(format!("[[dut]] {}: driver custom takes its program from [dut.custom] start", dut.name()));
             }
         }
@@ -492,7 +492,7 @@ impl Plan {
         {
             return Err("[self-test]: min must not be above max, resolution and repeat be 1 at least".into());
         }
-        if self.auth.program.is_some() && self.auth.driver == authority::Kind::Dns64bench {
+        if self.auth.program.is_some() && self.auth.driver == Auth::Dns64bench {
             return Err("[auth] program: dns64bench is this program; name another driver".into());
         }
         self.check_hosts()?;
@@ -519,7 +519,7 @@ impl Plan {
                 return Err(format!("[ssh] {name}: agent = false is for the DUT's host only"));
             }
         }
-        let driven = self.duts.iter().find(|dut| dut.driver != Kind::Custom);
+        let driven = self.duts.iter().find(|dut| dut.driver != Dut::Custom);
         match (&ssh.dut, driven) {
             (Some(host), Some(dut)) if !host.agent => Err(format!(
                 "[[dut]] {}: a host without dns64bench (agent = false) takes driver = \"custom\" only",
@@ -541,26 +541,13 @@ fn check_dut(dut: &DutPlan) -> Result<(), String> {
         [("start", &custom.start), ("ready", &custom.ready), ("stop", &custom.stop), ("cpu-pids", &custom.cpu_pids)];
     for (key, words) in commands {
         if let Some(unknown) = words.iter().find_map(|word| unknown_in_braces(word)) {
-            return Err(format!(
-                "[[dut]] {name}: [dut.custom] {key} has {{{unknown}}}, which stands for nothing; there are {} (braces of a \
-                 shell's own take a blank: {{ {unknown} }})",
-                PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
-            ));
+            return Err(format!("[[dut]] {name}: [dut.custom] {key} has {}", stands_for_nothing(unknown)));
         }
     }
     if custom.start.is_empty() {
         return Err(format!("[[dut]] {name}: [dut.custom] needs start"));
     }
     Ok(())
-}
-
-/// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is its own.
-fn unknown_in_braces(word: &str) -> Option<&str> {
-    word.match_indices('{').find_map(|(at, _)| {
-        let inside = word[at + 1..].split_once('}')?.0;
-        let is_word = !inside.is_empty() && inside.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_');
-        (is_word && !word[..at].ends_with('$') && !PLACEHOLDERS.contains(&inside)).then_some(inside)
-    })
 }
 
 #[cfg(test)]
@@ -574,15 +561,6 @@ mod tests {
         }
         let compulsory = Plan::load(Path::new("compulsory")).unwrap();
         assert_eq!((compulsory.trial.clone(), compulsory.search.repeat), (Trial::default(), 20));
-    }
-
-    #[test]
-    fn braces_of_a_shell_are_its_own() {
-        for word in ["{port}", "a{listen}#{upstream-port}b", "${HOME}", "{ print $1 }", "{print $1}", "{}", "{", "}{"] {
-            assert_eq!(unknown_in_braces(word), None, "{word}");
-        }
-        assert_eq!(unknown_in_braces("x {port} {upstream_port}"), Some("upstream_port"));
-        assert_eq!(unknown_in_braces("${HOME}{prt}"), Some("prt"));
     }
 
     #[test]

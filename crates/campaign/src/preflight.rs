@@ -5,11 +5,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::authority;
-use crate::dut::{self, Kind};
 use crate::host::{HostError, Machine};
 use crate::plan::{DutPlan, Plan, SshHost};
 use crate::point::Point;
+use crate::servers::{Driver, Program, find};
 use crate::world::World;
 
 /// Where Linux lists the CPUs that are online, such as `0-3,8`.
@@ -24,7 +23,7 @@ pub fn here(plan: &Plan) -> Vec<String> {
     let mut missing = Vec::new();
     for role in Role::ALL.into_iter().filter(|role| far[*role as usize].is_none()) {
         for (whose, program) in programs(plan, role, &plan.points()) {
-            if dut::find(&program).is_none() {
+            if find(&program).is_none() {
                 missing.push(not_found(role.word(), &whose, &program));
             }
         }
@@ -109,28 +108,32 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
             let open = plan.duts.iter().filter(|dut| points.iter().any(|point| point.dut() == Some(dut.name())));
             open.flat_map(programs_of).collect()
         }
-        Role::Auth if points.is_empty() || plan.auth.driver == authority::Kind::Dns64bench => Vec::new(),
+        Role::Auth if points.is_empty() => Vec::new(),
         Role::Auth => {
-            let kind = plan.auth.driver;
-            vec![(kind.name().into(), plan.auth.program.clone().unwrap_or_else(|| kind.program().into()))]
+            let driver = plan.auth.driver.driver();
+            program_of(driver, plan.auth.program.as_deref())
+                .map(|program| (driver.name.into(), program))
+                .into_iter()
+                .collect()
         }
     }
 }
 
-fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
-    let name = dut.name().to_owned();
-    match (dut.driver, &dut.program, &dut.custom) {
-        // It is in this program.
-        (Kind::Dns64d, None, _) => Vec::new(),
-        (Kind::Custom, _, Some(custom)) => {
-            let commands = [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids];
-            // What depends on the run folder is not there yet.
-            let first = commands.into_iter().filter_map(|words| words.first()).filter(|word| !word.contains('{'));
-            let all: BTreeSet<PathBuf> = first.map(PathBuf::from).collect();
-            all.into_iter().map(|program| (name.clone(), program)).collect()
-        }
-        (driver, given, _) => vec![(name, given.clone().unwrap_or_else(|| driver.program().into()))],
+/// The program that a host must have for a server; none where it is this one, or the plan's commands name it.
+fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
+    match (driver.program, given) {
+        (Program::OfThePlan, _) | (Program::Own { .. }, None) => None,
+        (Program::Named(name) | Program::Own { name, .. }, given) => Some(given.unwrap_or(Path::new(name)).into()),
     }
+}
+
+fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
+    let commands = dut.custom.iter().flat_map(|custom| [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids]);
+    // What depends on the run folder is not there yet.
+    let first = commands.filter_map(|words| words.first()).filter(|word| !word.contains('{'));
+    let all: BTreeSet<PathBuf> =
+        first.map(PathBuf::from).chain(program_of(dut.driver.driver(), dut.program.as_deref())).collect();
+    all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
 /// The CPUs of a host; none where it does not say.

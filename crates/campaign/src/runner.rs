@@ -26,13 +26,13 @@ use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
 use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Numa, Step};
-use crate::authority;
 use crate::host::{HostError, Running};
 use crate::interruption::Interruption;
 use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
 use crate::results;
 use crate::roles::{Role, shared};
+use crate::servers;
 use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
 use crate::world::{World, WorldError};
 
@@ -432,7 +432,7 @@ impl Run<'_> {
     /// The block of the trials' names, and the position of the first.
     fn names(&self) -> (NameRange, u64) {
         match self.plan.auth.driver {
-            authority::Kind::Dns64bench => (NameRange::ALL, FIRST_NAME),
+            servers::Auth::Dns64bench => (NameRange::ALL, FIRST_NAME),
             _ => (self.plan.auth.names, FOR_LOOKING),
         }
     }
@@ -532,7 +532,7 @@ impl Run<'_> {
     fn answers(&self, site: &Site, point: &Point) -> Result<bool, CampaignError> {
         let step = Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe };
         let (mut plan, _) = self.trial_plan(&step, 0);
-        if self.plan.auth.driver == authority::Kind::Dns64bench {
+        if self.plan.auth.driver == servers::Auth::Dns64bench {
             plan.names = "9.0.0.0/24".parse().expect("a constant");
         }
         (plan.cached_share, plan.duration) = (Share::ZERO, Nanos::from_millis(100));

@@ -10,10 +10,9 @@ use method::units::Share;
 use tester::authdns::counters::AuthCounters;
 
 use crate::archive::{Archive, ArchiveError};
-use crate::authority;
-use crate::dut::{Kind, Setting};
 use crate::host::{HostError, Machine, Running};
 use crate::plan::{DutPlan, Plan};
+use crate::servers::{Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE};
 use crate::text::plain_line;
 use crate::world::World;
 
@@ -128,67 +127,38 @@ impl Auth {
         listen: SocketAddr,
         aaaa: Share,
     ) -> Result<Auth, SiteError> {
-        let name = plan.auth.driver.name();
-        let auth = match plan.auth.driver {
-            authority::Kind::Dns64bench => Auth::ours(world, plan, listen, aaaa),
-            other => Auth::other(other, world, plan, archive, listen, aaaa),
-        }?;
-        let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
-        wait_until_ready(name, &mut || auth.is_ready(&world.auth, listen), &ended, &auth.process)?;
-        Ok(auth)
-    }
-
-    fn ours(world: &World, plan: &Plan, listen: SocketAddr, aaaa: Share) -> Result<Auth, SiteError> {
-        let machine = &world.auth;
+        let (driver, machine) = (plan.auth.driver.driver(), &world.auth);
+        let refused = SiteError::of(driver.name);
+        let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
+        // Ours has no files but its log, however often it is started.
+        let (folder, log) = match driver.file {
+            "" => (PathBuf::from("servers"), PathBuf::from("servers/auth.log")),
+            _ => {
+                let folder = archive.server_folder(&format!("auth {}", driver.name))?;
+                (folder.clone(), folder.join("log"))
+            }
+        };
+        let place = machine.place(&folder);
         // A socket's name is used once: one that was killed leaves it behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
-        let status = machine.greeting().scratch.join(format!("auth-{number}"));
-        let mut words: Vec<String> =
-            ["auth", "--listen", &listen.to_string(), "--status", &status.to_string_lossy()].map(str::to_owned).into();
-        let threads = plan.cpus.auth.len();
-        words.extend(["--aaaa-share".into(), aaaa.to_string()]);
-        if threads > 0 {
-            words.extend(["--threads".into(), threads.to_string()]);
+        let status = (driver.ready == Ready::Status).then(|| machine.greeting().scratch.join(format!("auth-{number}")));
+        let threads = match plan.cpus.auth.len() {
+            0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
+            pinned => pinned.max(1),
+        };
+        let operator = Operator::default();
+        let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status.clone() };
+        let setting = Setting { folder: &place, listen, cores: threads, threads, operator: &operator, task };
+        if !driver.file.is_empty() {
+            machine.write(&folder.join(driver.file), &driver.configuration(&setting)).map_err(&refused)?;
+            write_zone(machine, driver.name, &place.join(ZONE_FILE), plan, aaaa)?;
         }
-        let log = Path::new("servers/auth.log");
-        let process = machine.start(&machine.ours(&words), &plan.cpus.auth, log, None);
-        Ok(Auth { process: process.map_err(SiteError::of("AuthDNS"))?, status: Some(status) })
-    }
-
-    fn other(
-        kind: authority::Kind,
-        world: &World,
-        plan: &Plan,
-        archive: &Archive,
-        listen: SocketAddr,
-        aaaa: Share,
-    ) -> Result<Auth, SiteError> {
-        let (machine, name) = (&world.auth, kind.name());
-        let refused = SiteError::of(name);
-        let program = program(machine, name, plan.auth.program.as_deref(), kind.program())?;
-        let folder = archive.server_folder(&format!("auth {name}"))?;
-        let place = machine.place(&folder);
-        let place = place.to_string_lossy();
-        let setting = authority::Setting { folder: &place, listen, threads: plan.cpus.auth.len().max(1) };
-        machine.write(&folder.join(kind.file()), &kind.configuration(&setting)).map_err(&refused)?;
-        let zone: Vec<String> = [
-            "zone",
-            "--aaaa-share",
-            &aaaa.to_string(),
-            "--names",
-            &plan.auth.names.to_string(),
-            "--output",
-            &format!("{place}/{}", authority::ZONE_FILE),
-        ]
-        .map(str::to_owned)
-        .into();
-        let (written, told) = machine.run(&machine.ours(&zone), WRITE).map_err(&refused)?;
-        if !written {
-            return Err(SiteError::not_started(name, &"its zone file could not be written", told));
-        }
-        let words = [vec![program], kind.arguments(&setting)].concat();
-        let process = machine.start(&words, &plan.cpus.auth, &folder.join("log"), None).map_err(&refused)?;
-        Ok(Auth { process, status: None })
+        let words = driver.command(&setting, &program);
+        let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
+        let auth = Auth { process, status };
+        let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
+        wait_until_ready(driver.name, &mut || auth.is_ready(machine, listen), &ended, &auth.process)?;
+        Ok(auth)
     }
 
     fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
@@ -240,32 +210,28 @@ impl Dut {
         cores: usize,
         cpus: &[usize],
     ) -> Result<Dut, SiteError> {
-        let (name, machine) = (dut.name(), &world.dut);
+        let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
         let refused = SiteError::of(name);
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
-        let setting = Setting {
-            folder: &place,
-            listen: world.dut_address,
-            upstream: world.auth_address,
-            prefix: plan.trial.prefix,
-            cores,
-            custom: dut.custom.as_ref(),
-        };
-        let (file, text) = dut.driver.configuration(&setting);
+        let operator = dut.operator();
+        let task = Translate { upstream: world.auth_address, prefix: plan.trial.prefix };
+        let setting =
+            Setting { folder: &place, listen: world.dut_address, cores, threads: cores, operator: &operator, task };
+        let text = driver.configuration(&setting);
         if !text.is_empty() {
-            machine.write(&folder.join(file), &text).map_err(&refused)?;
+            machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
         }
-        let custom = dut.custom.clone().unwrap_or_default();
-        let stop = setting.fill(&custom.stop);
+        let custom = operator.custom.clone().unwrap_or_default();
+        let stop = setting.fill_all(&custom.stop);
         if !stop.is_empty() {
             // What an earlier run that was killed left behind would answer in its place, from a full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
-        let words = dut.driver.command(&setting, &program_of(machine, dut)?);
+        let words = driver.command(&setting, &program(machine, name, driver, dut.program.as_deref())?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let mut started = Dut { cpu_ids: vec![process.id()], process, stop };
-        let ready = setting.fill(&custom.ready);
+        let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
             let mut is_ready = || -> Result<bool, SiteError> {
@@ -277,7 +243,7 @@ impl Dut {
             waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))?;
         }
         if !custom.cpu_pids.is_empty() {
-            let (_, printed) = machine.run(&setting.fill(&custom.cpu_pids), START).map_err(&refused)?;
+            let (_, printed) = machine.run(&setting.fill_all(&custom.cpu_pids), START).map_err(&refused)?;
             started.cpu_ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         }
         Ok(started)
@@ -348,52 +314,70 @@ fn wait_until_ready<E: From<SiteError>>(
     Ok(())
 }
 
-/// Where a server's program is on a host.
-fn program(machine: &Machine, name: &str, given: Option<&Path>, usual: &str) -> Result<String, SiteError> {
+/// Has this program write the zone file of all of a plan's names on a host.
+fn write_zone(machine: &Machine, name: &str, file: &Path, plan: &Plan, aaaa: Share) -> Result<(), SiteError> {
+    let (aaaa, names, file) = (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
+    let words = ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
+    let (written, told) = machine.run(&machine.ours(&words), WRITE).map_err(SiteError::of(name))?;
+    if written { Ok(()) } else { Err(SiteError::not_started(name, &"its zone file could not be written", told)) }
+}
+
+/// The words that a server's command begins with on a host: its program, as the plan gives it or where it is found; nothing
+/// where the plan's commands name it.
+fn program<T>(
+    machine: &Machine,
+    name: &str,
+    driver: &Driver<T>,
+    given: Option<&Path>,
+) -> Result<Vec<String>, SiteError> {
+    let usual = match (driver.program, given) {
+        (Program::OfThePlan, _) => return Ok(Vec::new()),
+        (Program::Own { words, .. }, None) => {
+            return Ok(machine.ours(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()));
+        }
+        (Program::Own { name: usual, .. } | Program::Named(usual), _) => usual,
+    };
     let program = given.unwrap_or(Path::new(usual));
     match machine.find(program)? {
-        Some(found) => Ok(found.to_string_lossy().into_owned()),
+        Some(found) => Ok(vec![found.to_string_lossy().into_owned()]),
         None => Err(SiteError::NotFound { name: name.into(), program: program.into() }),
     }
 }
 
-/// The program of a DUT; nothing for `custom`, whose commands name it. dns64d is in this program.
-fn program_of(machine: &Machine, dut: &DutPlan) -> Result<Vec<String>, SiteError> {
-    match (dut.driver, &dut.program) {
-        (Kind::Custom, _) => Ok(Vec::new()),
-        (Kind::Dns64d, None) => Ok(machine.ours(&["dns64d".to_owned()])),
-        (driver, given) => Ok(vec![program(machine, dut.name(), given.as_deref(), driver.program())?]),
-    }
-}
-
-/// The first line of what a DUT prints as its version.
+/// What a DUT says that it is.
 ///
 /// # Errors
 /// If its program is not there.
 pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
-    let asked = dut.driver.version_arguments();
-    let mut words = program_of(machine, dut)?;
-    words.extend(asked.iter().map(|&word| word.to_owned()));
-    words.extend(dut.custom.iter().flat_map(|custom| custom.version.clone()));
-    if words.is_empty() || dut.driver != Kind::Custom && asked.is_empty() {
-        return Ok("unknown".into());
-    }
-    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
-    Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
+    let driver = dut.driver.driver();
+    version(machine, driver, &dut.operator(), &program(machine, dut.name(), driver, dut.program.as_deref())?)
 }
 
-/// The version of what plays AuthDNS.
+/// What plays AuthDNS says that it is.
 ///
 /// # Errors
 /// If its program is not there.
 pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError> {
-    let kind = plan.auth.driver;
-    if kind == authority::Kind::Dns64bench {
-        return Ok(format!("dns64bench {}", machine.greeting().version));
+    let driver = plan.auth.driver.driver();
+    version(
+        machine,
+        driver,
+        &Operator::default(),
+        &program(machine, driver.name, driver, plan.auth.program.as_deref())?,
+    )
+}
+
+/// The line of its version that a server prints; `unknown` where it prints none.
+fn version<T: Task>(
+    machine: &Machine,
+    driver: &Driver<T>,
+    operator: &Operator,
+    program: &[String],
+) -> Result<String, SiteError> {
+    let words = driver.version_command(operator, program);
+    if words.is_empty() {
+        return Ok("unknown".into());
     }
-    let program = program(machine, kind.name(), plan.auth.program.as_deref(), kind.program())?;
-    let words: Vec<String> =
-        std::iter::once(program).chain(kind.version_arguments().iter().map(|&w| w.to_owned())).collect();
     let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
     Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
 }

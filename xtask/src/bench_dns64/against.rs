@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use campaign::servers::Dut as Kind;
 
 use super::{CACHED_NAMES, DUTS, Dut, Names, closed_loop, dnsperf, program, serve_auth, start};
 use crate::bench::Lab;
@@ -21,8 +22,8 @@ pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
-    let dut = DUTS.iter().find(|dut| dut.name == "dns64d").context("no dns64d")?;
-    let ours = program(&lab, dut.program).context("no dns64d of ours")?;
+    let dut = DUTS.iter().find(|dut| dut.kind == Kind::Dns64d).context("no dns64d")?;
+    let ours = program(&lab, dut).context("no dns64d of ours")?;
     let of = |build: Build| if build == Build::Ours { ours.as_path() } else { other.as_path() };
     let code =
         compare(["different names", "cached names"], at_least, |build, round| both(&lab, dut, of(build), round))?;

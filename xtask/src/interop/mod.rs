@@ -9,16 +9,19 @@ mod systemd;
 mod tester;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use ::campaign::servers::{Auth, Dut};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::packages::install;
 use crate::process::{self, Server, find, free_port, output};
+use crate::servers::{DUT, authoritative, dut_in_lab, wait_until_answers, wait_until_listens};
 
 /// A name that all our zones have.
 const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
@@ -92,39 +95,20 @@ impl Bench {
         Ok(path)
     }
 
-    /// NSD with a zone file, on a port of loopback.
-    fn nsd(&self, zone: &str) -> Result<(Server, u16)> {
+    /// An authoritative server with a zone file of ours and the lines `extra`, on a port of loopback.
+    fn authoritative(&self, auth: Auth, zone: &str, extra: &[&str]) -> Result<(Server, u16)> {
         let port = free_port()?;
-        let folder = self.folder.path().display();
-        let config = format!(
-            "server:\n  ip-address: 127.0.0.1\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
-             database: \"\"\n  rrl-ratelimit: 0\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/zl\"\n\
-             remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
-        );
-        let config = self.file("nsd.conf", &config)?;
-        let nsd = Server::start(find("nsd").context("nsd")?, &["-d", "-c", &config])?;
-        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
-        Ok((nsd, port))
-    }
-
-    /// Knot DNS with a zone file, on a port of loopback.
-    fn knot(&self, zone: &str) -> Result<(Server, u16)> {
-        let port = free_port()?;
-        let folder = self.folder.path().display();
-        let config = format!(
-            "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: \"{folder}\"\n\
-             zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
-        );
-        let config = self.file("knot.conf", &config)?;
-        let knot = Server::start(find("knotd").context("knotd")?, &["-c", &config])?;
-        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
-        Ok((knot, port))
+        let listen = format!("127.0.0.1:{port}");
+        let words = authoritative(auth, &self.folder.path().join(auth.name()), listen.parse()?, zone, extra)?;
+        let server = Server::start(&words[0], &words[1..])?;
+        wait_for(&listen, FIRST_NAME, A)?;
+        Ok((server, port))
     }
 
     fn auth(&self, port: u16) -> Result<Server> {
         let listen = format!("127.0.0.1:{port}");
         let server = Server::start(self.program(), &["auth", "--listen", &listen, "--aaaa-share", "1", "--json"])?;
-        thread::sleep(Duration::from_millis(300));
+        wait_until_listens(&[], port)?;
         Ok(server)
     }
 }
@@ -204,10 +188,26 @@ impl Drop for Lab<'_> {
 }
 
 impl Bench {
+    /// One of our own servers in a host of the lab, when it listens on the port of its `--listen`.
     fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
-        let args = [&["lab", "exec", host, "--", self.program()], args].concat();
+        let within = ["lab", "exec", host, "--"];
+        let server = Server::start(self.program(), &[&within[..], &[self.program()], args].concat())?;
+        let listen = args.iter().skip_while(|word| **word != "--listen").nth(1).context("it has no --listen")?;
+        let port = listen.parse::<SocketAddr>()?.port();
+        wait_until_listens(&[&[self.program()], &within[..]].concat(), port)?;
+        Ok(server)
+    }
+
+    /// A DUT of the lab, on one CPU if one is given, when it answers.
+    fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>) -> Result<Server> {
+        let name = dut.driver().program_name().context("it has no program")?;
+        let program = find(name).with_context(|| format!("{name} not found"))?;
+        let words = dut_in_lab(dut, &self.folder.path().join(dut.name()), &program, 1)?;
+        let mut args = vec!["lab", "exec", "dut", "--"];
+        args.extend(cpu.into_iter().flat_map(|cpu| ["taskset", "-c", cpu]));
+        args.extend(words.iter().map(String::as_str));
         let server = Server::start(self.program(), &args)?;
-        thread::sleep(Duration::from_millis(300));
+        wait_until_answers(self.program(), DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])?;
         Ok(server)
     }
 }

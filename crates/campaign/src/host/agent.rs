@@ -16,9 +16,9 @@ use wire::template::QueryTemplate;
 
 use super::{Ended, Greeting, Reply, Request};
 use crate::archive::Numa;
-use crate::dut;
 use crate::environment::Environment;
 use crate::process::{Process, cpu_seconds, end_left_over};
+use crate::servers::find;
 
 /// Differs from machine to machine and from boot to boot, and is the same in all namespaces and containers of a machine.
 pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -80,7 +80,7 @@ impl Agent {
                 Reply::Done
             }
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
-            Request::Find { program } => Reply::Found(dut::find(&program)),
+            Request::Find { program } => Reply::Found(find(&program)),
             // Its words themselves keep to the limit.
             Request::Run { words, limit: _ } => {
                 // A file, because what the command leaves running may keep a pipe open for ever.

@@ -8,10 +8,10 @@ use super::figures::{axes, cell};
 use super::table::Table;
 use super::{Run, percent};
 use crate::archive::DutEnd;
-use crate::authority;
 use crate::contradictions::almost;
 use crate::environment::Environment;
 use crate::results::{DutResult, LoadResult, PointResult};
+use crate::servers::Auth;
 use crate::wording;
 
 /// All tables of a run.
@@ -99,7 +99,7 @@ fn found(point: &PointResult, resolution: Qps) -> String {
 /// A note, with what is unproven where nobody counts what AuthDNS is asked.
 fn with_proof(run: &Run, note: &str) -> String {
     match run.results.plan.auth.driver {
-        authority::Kind::Dns64bench => note.into(),
+        Auth::Dns64bench => note.into(),
         _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
     }
 }
