@@ -55,6 +55,8 @@ const PROBE: usize = 16 << 10;
 const SEND_COST: Duration = Duration::from_secs(20);
 /// A trial's result is not longer than this.
 const RESULT: u64 = 1 << 20;
+/// The status with which `dns64bench measure` refuses a plan.
+const USAGE: i32 = 2;
 /// From this share of its cores on, AuthDNS may be what limited the DUT.
 const BUSY: f64 = 0.9;
 
@@ -578,7 +580,7 @@ impl Run<'_> {
                 // A full disk keeps the reason from being written down; whoever writes next is told.
                 let full = machine.write(output, &" ".repeat(PROBE)).err().map_or(String::new(), |e| format!("; {e}"));
                 let why = format!("dns64bench measure ended with {how}, its result is no trial ({e}): {told}{full}");
-                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.how == "exit status: 2" })
+                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.status == Some(USAGE) })
             }
         }
     }

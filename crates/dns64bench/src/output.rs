@@ -257,7 +257,8 @@ pub(crate) fn print_search(result: &SearchResult) {
         println!("Self-test   vouches for the tester up to {allowed} queries/s");
     }
     for trial in result.trials.iter().filter(|t| t.verdict == Verdict::Invalid) {
-        println!("Invalid     trial at {}: {}", trial.rate, trial.reasons.join("; "));
+        let reasons: Vec<String> = trial.reasons.iter().map(ToString::to_string).collect();
+        println!("Invalid     trial at {}: {}", trial.rate, reasons.join("; "));
     }
     if result.overstatement > 1.0 {
         println!(

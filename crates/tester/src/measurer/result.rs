@@ -4,6 +4,7 @@ use hdrhistogram::Histogram;
 use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
 use method::pacing::Pacing;
+use method::reason::Reason;
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
@@ -58,8 +59,9 @@ pub struct TrialResult {
     pub deviation: Option<Deviation>,
     /// The verdict.
     pub verdict: Verdict,
-    /// What decided it; empty for a passed trial.
-    pub reasons: Vec<String>,
+    /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
+    #[serde(flatten, with = "method::reason::in_words")]
+    pub reasons: Vec<Reason>,
     /// What a reader of the result should know and that did not decide.
     pub warnings: Vec<String>,
     /// What decides over compliance.
@@ -259,12 +261,8 @@ impl TrialResult {
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
         let mut faults = part.faults(limit);
         if faults.is_empty() && self.verdict == Verdict::Failed && self.would_pass_with(part.slow) {
-            faults.push(format!(
-                "AuthDNS took longer than {} ms for {} questions, which may be why {} queries got no reply in time",
-                limit.0 as f64 / 1e6,
-                part.slow,
-                self.counts.late + self.counts.lost
-            ));
+            let unanswered = self.counts.late + self.counts.lost;
+            faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
         }
         if !faults.is_empty() {
             self.verdict = match (self.verdict, subject) {
@@ -277,7 +275,7 @@ impl TrialResult {
             && let Some(deviation) = part.asked.deviation(&self.wanted())
         {
             self.verdict = Verdict::Invalid;
-            self.reasons.push(deviation.to_string());
+            self.reasons.push(Reason::Deviation { deviation });
             self.deviation = Some(deviation);
         }
         self.auth = Some(part);

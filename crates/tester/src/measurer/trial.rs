@@ -7,6 +7,7 @@ use std::thread;
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
+use method::reason::Reason;
 use method::records::Counts;
 use method::units::{CpuId, Nanos};
 use method::verdict::{Evidence, Verdict, decide};
@@ -275,7 +276,7 @@ fn conclude(
         }
     }
     if records_lost > 0 {
-        faults.push(format!("the disk did not keep up: {records_lost} records are missing"));
+        faults.push(Reason::RecordsLost { records: records_lost });
     }
     let schedule = plan.schedule();
     let pacing = pacing.map(|p| p.audit(&schedule)).unwrap_or_default();
@@ -343,6 +344,6 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
 fn could_not_begin(plan: &TrialPlan, unresolved: u64) -> TrialResult {
     let mut result = TrialResult::blank_at(plan, clock::wall());
     result.verdict = Verdict::Invalid;
-    result.reasons = vec![format!("{unresolved} of the names to be cached could not be resolved before the trial")];
+    result.reasons = vec![Reason::NotPreloaded { names: unresolved }];
     result
 }
