@@ -244,9 +244,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume.
+    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume. Where the
+    /// senders have CPUs of their own it is not needed.
     fn note_send_cost(&mut self) -> Result<(), CampaignError> {
-        if self.send_cost().is_some() || self.plan.trial.max_burst != Burst::Auto {
+        let step = Step { point: Point::SelfTest, repeat: 0, rate: self.plan.search.min, length: Length::Full };
+        let (any, _) = self.trial_plan(&step, 0);
+        if any.send_cost.is_some() || any.max_burst != Burst::Auto || any.gives_senders_cpus() {
             return Ok(());
         }
         let machine = &self.world.tester;

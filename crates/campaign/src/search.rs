@@ -243,12 +243,9 @@ mod tests {
         }
     }
 
-    fn result(plan: &TrialPlan, verdict: Verdict) -> TrialResult {
-        let mut result = TrialResult::blank(plan);
-        result.counts =
-            Counts { sent: 100, valid: if verdict == Verdict::Passed { 100 } else { 99 }, ..Counts::default() };
-        result.verdict = verdict;
-        result
+    fn result(plan: &TrialPlan, passes: bool) -> TrialResult {
+        let lost = u64::from(!passes);
+        TrialResult::simulated(plan, Counts { sent: 100, valid: 100 - lost, lost, ..Counts::default() })
     }
 
     /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
@@ -264,7 +261,7 @@ mod tests {
             if self.asked.len() > self.lives {
                 return Err(TrialError::Thread { source: std::io::Error::other("killed") });
             }
-            Ok(result(plan, if plan.rate.0 <= self.capacity { Verdict::Passed } else { Verdict::Failed }))
+            Ok(result(plan, plan.rate.0 <= self.capacity))
         }
         fn finished(&mut self, _: &TrialResult) {}
         fn pause(&mut self, _: Duration) {}

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use method::records::Counts;
 use method::units::Nanos;
 use tester::authdns::part::AuthPart;
 use tester::measurer::result::TrialResult;
@@ -29,8 +30,8 @@ fn load_point() -> Point {
 fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     let mut plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate));
     plan.duration = Nanos(2 * Nanos::SECOND.0);
-    let mut trial = TrialResult::blank(&plan);
-    (trial.counts.sent, trial.counts.valid, trial.counts.lost) = (rate, rate * valid / 100, rate - rate * valid / 100);
+    let (valid, lost) = (rate * valid / 100, rate - rate * valid / 100);
+    let mut trial = TrialResult::simulated(&plan, Counts { sent: rate, valid, lost, ..Counts::default() });
     trial.throughput = trial.counts.valid as f64;
     trial.verdict = verdict;
     let step = Step { point: point.clone(), repeat: 0, rate: Qps(rate), length: Length::Full };
@@ -143,7 +144,7 @@ fn one_search_shows_its_interval_and_by_how_much_it_failed() {
 fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
     let all = results(search(200, 1.0)).noncompliance.join("; ");
     assert!(all.contains("trials last 2 s") && all.contains("tester unproven"), "{all}");
-    assert!(all.contains("rates may be overstated"), "the blank trial's timeout is a second: {all}");
+    assert!(all.contains("rates may be overstated"), "the trial's timeout is a second: {all}");
 }
 
 #[test]
