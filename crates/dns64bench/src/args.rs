@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
 use method::units::{CpuId, Qps, Share};
-use tester::measurer::burst::{Burst, SendCost};
+use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
@@ -124,9 +124,6 @@ pub(crate) struct Traffic {
     /// Never send with real-time priority, not even on a CPU that nobody of ours shares
     #[arg(long)]
     pub(crate) no_real_time: bool,
-    /// What a wake-up and a query cost the sender, in ns, as a campaign has measured it
-    #[arg(long, value_name = "NS,NS", value_parser = parse_cost, hide = true)]
-    pub(crate) send_cost: Option<SendCost>,
     /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule
     #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage)]
     pub(crate) window_limit: f64,
@@ -178,23 +175,30 @@ pub(crate) enum SpinChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct Measure {
-    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) server: SocketAddr,
+    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines a trial, as a campaign writes it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"])]
+    pub(crate) plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) new: NewTrial,
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
     pub(crate) display: Display,
-    /// Queries per second to offer
-    #[arg(long, value_name = "QPS")]
-    pub(crate) rate: Qps,
     #[command(flatten)]
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
-    /// This is a trial of a self-test: its rate ÷ that of the trials which it vouches for, and its reserve δ
-    #[arg(long, value_name = "FACTOR,DELTA", value_parser = parse_vouches, hide = true)]
-    pub(crate) vouches: Option<(f64, f64)>,
+}
+
+/// What only a trial of its own has.
+#[derive(Debug, Args)]
+pub(crate) struct NewTrial {
+    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "plan")]
+    pub(crate) server: Option<SocketAddr>,
+    /// Queries per second to offer
+    #[arg(long, value_name = "QPS", required_unless_present = "plan")]
+    pub(crate) rate: Option<Qps>,
 }
 
 #[derive(Debug, Args)]
@@ -541,19 +545,6 @@ fn parse_delay(text: &str) -> Result<DelayRange, String> {
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
 }
 
-fn parse_vouches(text: &str) -> Result<(f64, f64), String> {
-    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is no number"));
-    let (factor, delta) = text.split_once(',').ok_or("two numbers are needed, such as 2.2,0.1")?;
-    Ok((number(factor)?, number(delta)?))
-}
-
-fn parse_cost(text: &str) -> Result<SendCost, String> {
-    let number =
-        |text: &str| text.parse().map(method::units::Nanos).map_err(|_| format!("'{text}' is no number of ns"));
-    let (wake_up, query) = text.split_once(',').ok_or("two numbers of ns are needed, such as 20000,1500")?;
-    Ok(SendCost { wake_up: number(wake_up)?, query: number(query)? })
-}
-
 fn parse_some_time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
     if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
@@ -588,6 +579,16 @@ mod tests {
         assert!(parse(&["--json", "--quiet"]).is_ok());
         for more in [["--repeat", "3"], ["--threads", "2"], ["--server", "[::1]:53"], ["--min", "1"]] {
             assert!(parse(&more).is_err(), "{more:?} was accepted and would be ignored");
+        }
+    }
+
+    #[test]
+    fn a_given_plan_takes_nothing_that_it_holds_itself() {
+        let parse = |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "measure", "--plan", "-"], more].concat());
+        assert!(parse(&["--json", "--quiet", "--liveness", "false", "--hdr-log", "h"]).is_ok());
+        let others = ["--server=[::1]:53", "--rate=1", "--threads=2", "--duration=1s", "--interval=1s", "--records=r.csv"];
+        for other in others {
+            assert!(parse(&[other]).is_err(), "{other} was accepted and would be ignored");
         }
     }
 

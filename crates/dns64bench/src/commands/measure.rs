@@ -13,7 +13,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     if args.asking.liveness {
         liveness::require_for(&plan)?;
     }
-    let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", args.rate))?;
+    let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", plan.rate))?;
     // First what cannot be had again.
     if args.display.json {
         print_json(&trial)?;

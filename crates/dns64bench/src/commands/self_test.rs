@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use campaign::search::{Runner, Standing};
-use campaign::search_plan::SelfTestSending;
+use campaign::search_plan::{PassedSelfTest, SelfTestSending};
 use method::search::{Search, SearchRange};
 use method::selftest::{allowed_rate, required_rate};
 use method::units::{Qps, Share};
@@ -43,6 +43,13 @@ pub(crate) struct SelfTestResult {
     pub(crate) noncompliance: Vec<String>,
     /// All trials.
     pub(crate) trials: Vec<TrialResult>,
+}
+
+impl SelfTestResult {
+    /// What it vouches for; `None` if it did not pass.
+    pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
+        Some(PassedSelfTest { passed: self.passed_rate?, delta: self.delta, sent: self.sent.clone() })
+    }
 }
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {

@@ -274,8 +274,7 @@ impl TrialResult {
     /// its cache. Nothing was measured, so it has not failed.
     pub fn not_begun(plan: &TrialPlan, unresolved: u64) -> TrialResult {
         let reason = Reason::NotPreloaded { names: unresolved };
-        let verdict = (Verdict::Invalid, vec![reason]);
-        TrialResult::without_losses(plan, Counts::default(), Sending::none(plan), verdict)
+        TrialResult::without_losses(plan, Counts::default(), (Verdict::Invalid, vec![reason]))
     }
 
     /// The result of a trial of `plan` that a simulated DUT answered with these counts, of whose `counts.sent` queries each left in
@@ -285,15 +284,11 @@ impl TrialResult {
         let (planned, counted) = (counts.sent, counts.clone());
         let evidence = Evidence { planned, counts: &counted, pacing: &pacing, host_losses: &[], missed: 0, faults: &[] };
         let verdict = decide(&evidence, plan.accept, &plan.limits);
-        TrialResult::without_losses(plan, counts, Sending::none(plan), verdict)
+        TrialResult::without_losses(plan, counts, verdict)
     }
 
-    fn without_losses(
-        plan: &TrialPlan,
-        counts: Counts,
-        sending: Sending,
-        (verdict, reasons): (Verdict, Vec<Reason>),
-    ) -> TrialResult {
+    fn without_losses(plan: &TrialPlan, counts: Counts, decided: (Verdict, Vec<Reason>)) -> TrialResult {
+        let (verdict, reasons) = decided;
         TrialResult::new(
             plan,
             Findings {
@@ -302,7 +297,7 @@ impl TrialResult {
                 drops: TesterDrops::default(),
                 rtt: None,
                 pacing: Pacing::default(),
-                sending,
+                sending: Sending::none(plan),
                 verdict,
                 reasons,
                 warnings: Vec::new(),
