@@ -7,7 +7,7 @@ use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::narrow::{Length, NarrowedSearch};
 use method::precision::{Figures, overstatement};
 use method::reason::{Reason, ReasonKind};
-use method::search::{Found, SearchRange};
+use method::search::{Found, SearchRange, Shortfall};
 use method::selftest::allowed_rate;
 use method::stats::Summary;
 use method::units::{Qps, Share};
@@ -20,7 +20,7 @@ use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
-use crate::wording::{Shortfall, lower_bound_reasons};
+use crate::wording::lower_bound_reasons;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -396,7 +396,7 @@ fn shortfalls(entries: &[Entry], point: &Point, found: &[Found]) -> Vec<Option<S
         };
         let failed: Vec<&Measured> = measured(entries, point).filter(at).collect();
         let full = failed.iter().find(|m| m.step.length == Length::Full);
-        full.or(failed.first()).map(|m| Shortfall::of(&m.trial))
+        full.or(failed.first()).map(|m| Shortfall::of(m.trial.rate, &m.trial.counts))
     };
     found.iter().enumerate().map(of).collect()
 }

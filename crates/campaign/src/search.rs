@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use method::compliance::Facts;
 use method::precision::Figures;
-use method::search::{Found, Search};
+use method::search::{Found, Search, Shortfall};
 use method::units::Qps;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use tester::measurer::result::TrialResult;
 
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::SearchPlan;
-use crate::wording::{Shortfall, lower_bound_reasons};
+use crate::wording::lower_bound_reasons;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,7 +179,7 @@ pub fn run(
         course.repeats.extend(search.result());
         let failed = search.result().and_then(|found| found.failed);
         let lowest = |trial: &&TrialResult| trial.verdict == Verdict::Failed && Some(trial.rate) == failed;
-        let shortfall = course.trials[first_trial..].iter().find(lowest).map(Shortfall::of);
+        let shortfall = course.trials[first_trial..].iter().find(lowest).map(|trial| Shortfall::of(trial.rate, &trial.counts));
         course.failed_by.push(shortfall);
     }
     if let Some(finished) = replay.next() {

@@ -188,6 +188,9 @@ pub(crate) struct Measure {
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
+    /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up to the rate that it allows
+    #[arg(long, value_name = "FILE")]
+    pub(crate) self_test: Option<PathBuf>,
 }
 
 /// What only a trial of its own has.

@@ -8,6 +8,7 @@ use campaign::search::{SearchError, SearchResult};
 use campaign::text::{MESSAGE, plain};
 use campaign::wording;
 use method::records::WrongCounts;
+use method::search::Shortfall;
 use method::verdict::Verdict;
 use serde::Serialize;
 use tester::authdns::part::AuthPart;
@@ -248,9 +249,8 @@ pub(crate) fn print_search(result: &SearchResult) {
     if let Some(dispersion) = f.dispersion_pct {
         println!("Dispersion  {dispersion:.2} %");
     }
-    let least = result.failed_by.iter().flatten().min_by_key(|shortfall| shortfall.rate);
-    if let Some(shortfall) = least {
-        println!("Failed      {shortfall}");
+    if let Some(shortfall) = Shortfall::lowest(&result.failed_by) {
+        println!("Failed      {}", wording::shortfall(&shortfall));
     }
     println!("Trials      {}, of which the tester spoiled {}", result.trials.len(), result.invalid_trials);
     if let Some(allowed) = result.self_test_allows {
