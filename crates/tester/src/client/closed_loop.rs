@@ -3,6 +3,7 @@
 //!
 //! It finds the rate at which a server answers when it is never idle, and never asked more than it can hold.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::thread;
 
@@ -84,8 +85,9 @@ pub struct ClosedLoopResult {
     pub counts: Counts,
     /// Valid answers per second.
     pub qps: f64,
-    /// Answers by rcode, from 0 to 15.
-    pub rcodes: [u64; 16],
+    /// Answers by rcode, the number as key; only of those that came.
+    #[serde(with = "method::records::by_number")]
+    pub rcodes: BTreeMap<u8, u64>,
     /// Answers that came truncated, and of these those asked for again over TCP.
     pub truncated: u64,
     /// Questions asked again over TCP.
@@ -166,7 +168,7 @@ fn result(plan: &ClosedLoopPlan, mut tally: Tally, start: Nanos, began: Nanos, e
         elapsed: elapsed.as_secs_f64(),
         client_drops: tally.client_drops,
         qps: if seconds > 0.0 { tally.counts.valid as f64 / seconds } else { 0.0 },
-        rcodes: tally.rcodes,
+        rcodes: (0..).zip(tally.rcodes).filter(|(_, n)| *n > 0).collect(),
         truncated: tally.truncated,
         retried: tally.retried,
         rtt_us: Rtt::of(&tally.rtt),
