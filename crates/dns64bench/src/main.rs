@@ -3,21 +3,53 @@
 //! `args` (what was typed) ─► `resolve` (what it means) ─► `commands` (one file each) ─► `output` (what is printed).
 #![forbid(unsafe_code)]
 
+/// As the standard library's, but it ends the program where standard output is gone (`streams`).
+macro_rules! print {
+    ($($words:tt)*) => { $crate::streams::print(format_args!($($words)*)) };
+}
+
+/// As the standard library's, but it ends the program where standard output is gone (`streams`).
+macro_rules! println {
+    () => { $crate::streams::print(format_args!("\n")) };
+    ($($words:tt)*) => { $crate::streams::print(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+/// As the standard library's, but it goes on where standard error is gone (`streams`).
+macro_rules! eprintln {
+    ($($words:tt)*) => { $crate::streams::tell(format_args!("{}\n", format_args!($($words)*))) };
+}
+
 mod args;
 mod commands;
+mod interruption;
 mod intervals;
 mod output;
 mod progress;
 mod resolve;
+mod streams;
 
+use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Arguments, Command, Dns64perf, Resperf};
 use output::Failure;
+use streams::Unwritable;
 
 fn main() -> ExitCode {
+    streams::begin();
+    match panic::catch_unwind(run) {
+        Ok(status) => status,
+        Err(payload) => match payload.downcast::<Unwritable>() {
+            Ok(unwritable) => unwritable.report(),
+            Err(defect) => panic::resume_unwind(defect),
+        },
+    }
+}
+
+/// Does what was asked for.
+fn run() -> ExitCode {
     let command = command();
     let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();

@@ -7,6 +7,7 @@ use campaign::environment::Environment;
 use campaign::search::{SearchError, SearchResult};
 use campaign::text::{MESSAGE, plain};
 use campaign::wording;
+use method::reason::Reason;
 use method::records::WrongCounts;
 use method::search::Shortfall;
 use method::verdict::Verdict;
@@ -26,7 +27,7 @@ pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub(crate) const SPOILED: u8 = 3;
 const ENVIRONMENT: u8 = 4;
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command did not work, and the status that says so.
 pub(crate) struct Failure {
@@ -81,6 +82,7 @@ impl From<TrialError> for Failure {
             TrialError::Plan(_) | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => {
                 Failure::usage(error)
             }
+            TrialError::Interrupted => Failure::interrupted(error),
             _ => Failure::environment(error),
         }
     }
@@ -108,9 +110,13 @@ struct WithEnvironment<'a, T> {
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
     let object = WithEnvironment { result, environment: Environment::observe() };
     let text = serde_json::to_string_pretty(&object).map_err(Failure::environment)?;
-    let failed = |e: std::io::Error| Failure::environment(anyhow::anyhow!("cannot write the result: {e}"));
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(failed)
+    println!("{text}");
+    Ok(())
+}
+
+/// Whether the user ended the trial before its time.
+pub(crate) fn is_interrupted(trial: &TrialResult) -> bool {
+    trial.reasons.iter().any(|reason| matches!(reason, Reason::Interrupted { .. }))
 }
 
 /// The status that a verdict asks for.

@@ -172,6 +172,13 @@ pub enum Reason {
         /// Queries of the trial without a reply in time.
         unanswered: u64,
     },
+    /// The user ended the trial before its time.
+    Interrupted {
+        /// For how long queries were sent.
+        duration: Nanos,
+        /// For how long they were to be sent.
+        planned: Nanos,
+    },
     /// The DUT was not asked what the trial wanted.
     Deviation {
         /// In which way.
@@ -218,6 +225,7 @@ pub enum ReasonKind {
     AuthSendRefused,
     AuthSlow,
     AuthDecides,
+    Interrupted,
     Deviation,
     TooFewValid,
 }
@@ -261,6 +269,7 @@ impl Reason {
             Reason::AuthSendRefused { .. } => ReasonKind::AuthSendRefused,
             Reason::AuthSlow { .. } => ReasonKind::AuthSlow,
             Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
+            Reason::Interrupted { .. } => ReasonKind::Interrupted,
             Reason::Deviation { .. } => ReasonKind::Deviation,
             Reason::TooFewValid { .. } => ReasonKind::TooFewValid,
         }
@@ -290,6 +299,7 @@ impl fmt::Display for ReasonKind {
             ReasonKind::AuthSendRefused => "the kernel refused AuthDNS's replies",
             ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
             ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
+            ReasonKind::Interrupted => "interrupted",
             ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
             ReasonKind::TooFewValid => "too few queries got a valid reply",
         })
@@ -372,6 +382,10 @@ impl fmt::Display for Reason {
             ),
             Reason::NotPreloaded { names } => {
                 write!(f, "{names} of the names to be cached could not be resolved before the trial")
+            }
+            Reason::Interrupted { duration, planned } => {
+                let (duration, planned) = (duration.as_secs_f64(), planned.as_secs_f64());
+                write!(f, "interrupted after {duration:.1} of {planned:.1} s")
             }
             Reason::Deviation { deviation } => deviation.fmt(f),
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {

@@ -11,15 +11,17 @@ use method::units::Nanos;
 use net::clock;
 use serde::Serialize;
 use tester::client::Transport;
-use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run as run_loop};
+use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::measurer::liveness;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
+use crate::interruption;
 use crate::intervals::{Run, rcode_name};
-use crate::output::{DUT_FAILED, Failure, Outcome, print_json, print_rtt, print_wrong};
+use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, print_json, print_rtt, print_wrong};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
+    interruption::heed()?;
     if let Some(words) = &args.dns64perf2 {
         let experiments = Experiments::parse(words).map_err(|why| Failure::usage(anyhow::anyhow!(why)))?;
         return run_experiments(args, &experiments);
@@ -32,6 +34,9 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         print_json(&result)?;
     } else {
         print(&result);
+    }
+    if result.interrupted {
+        return Ok(INTERRUPTED.into());
     }
     if let Some(tally) = &result.tally
         && let Some(intervals) = &tally.intervals
@@ -62,7 +67,7 @@ fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Fail
 }
 
 fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
-    run_loop(plan).map_err(|error| match error {
+    run_until(plan, &interruption::flag()).map_err(|error| match error {
         ClosedLoopError::Socket(_) => Failure::environment(error),
         _ => Failure::usage(error),
     })
@@ -70,6 +75,9 @@ fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
 
 fn print(result: &ClosedLoopResult) {
     let c = &result.counts;
+    if result.interrupted {
+        println!("Interrupted after {:.3} s; this is what was found by then", result.seconds);
+    }
     println!("Answers     {:.0} valid per second, with {} queries in flight", result.qps, result.outstanding);
     println!(
         "Queries     {} sent in {:.3} s, {} valid, {} late, {} lost, {} wrong",
@@ -148,6 +156,9 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
             require_somebody(args, &plan)?;
         }
         let result = carry_out(&plan)?;
+        if result.interrupted {
+            break;
+        }
         if result.counts.valid == 0 {
             require_somebody(args, &plan)?;
         }
@@ -175,6 +186,10 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
         print_json(&result)?;
     } else if !args.display.quiet {
         print_experiments(&result);
+    }
+    if (result.experiments_ms.len() as u64) < experiments.count {
+        eprintln!("dns64bench: interrupted after {} of {} experiments", result.experiments_ms.len(), experiments.count);
+        return Ok(INTERRUPTED.into());
     }
     Ok(if result.failed == 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }

@@ -5,12 +5,14 @@ use method::units::Nanos;
 use tester::measurer::liveness;
 
 use crate::args::Measure;
+use crate::interruption;
 use crate::intervals::Run;
-use crate::output::{Outcome, print_json, print_trial, status_of};
+use crate::output::{INTERRUPTED, Outcome, is_interrupted, print_json, print_trial, status_of};
 use crate::progress::run_trial;
 use crate::resolve::passed_self_test;
 
 pub(crate) fn run(args: &Measure) -> Outcome {
+    interruption::heed()?;
     let plan = args.resolve()?;
     let self_test = args.self_test.as_deref().map(passed_self_test).transpose()?;
     if args.asking.liveness {
@@ -25,6 +27,9 @@ pub(crate) fn run(args: &Measure) -> Outcome {
         print_json(&trial)?;
     } else {
         print_trial(&trial);
+    }
+    if is_interrupted(&trial) {
+        return Ok(INTERRUPTED.into());
     }
     if let Some(intervals) = &trial.intervals {
         let began = Nanos((trial.started_unix_s * 1e9) as u64);

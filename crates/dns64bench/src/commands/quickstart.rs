@@ -25,6 +25,7 @@ use tester::measurer::plan::TrialPlan;
 use super::measured_send_cost;
 use super::self_test::SelfTestResult;
 use crate::args::{self, Arguments, Quickstart};
+use crate::interruption;
 use crate::output::{Failure, Outcome, print_json, print_points, word};
 use crate::resolve::with_names;
 
@@ -89,6 +90,7 @@ struct QuickstartResult {
 }
 
 pub(crate) fn run(args: &Quickstart) -> Outcome {
+    interruption::heed()?;
     let quiet = args.display.quiet || args.display.json;
     let say = |text: &str| {
         if !quiet {

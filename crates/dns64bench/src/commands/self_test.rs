@@ -9,11 +9,13 @@ use method::selftest::{allowed_rate, required_rate};
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
+use tester::measurer::TrialError;
 use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
+use crate::interruption;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
 
 /// What the self-test found.
@@ -53,6 +55,7 @@ impl SelfTestResult {
 }
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {
+    interruption::heed()?;
     let result = self_test(args)?;
     if args.display.json {
         print_json(&result)?;
@@ -96,7 +99,7 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
             plan.first_name = first_name;
             first_name += plan.names_needed();
             let standing = Standing { repeat, of: args.repeat, rate, bracket: search.bracket() };
-            let trial = terminal.trial(&plan, standing)?;
+            let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
             terminal.finished(&trial);
             search.report(trial.verdict);
             trials.push(trial);
@@ -127,6 +130,16 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
         noncompliance,
         trials,
     })
+}
+
+/// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test has no journal.
+fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
+    if !matches!(error, TrialError::NobodyAnswers { .. } | TrialError::Interrupted) {
+        return error.into();
+    }
+    let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
+    let so_far = highest.map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {rate} queries/s"));
+    Failure::from(error).with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
 }
 
 /// How all trials were sent, if they were sent alike.

@@ -93,6 +93,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no reply in time",
         ),
         (
+            Reason::Interrupted { duration: Nanos::from_millis(2_540), planned: Nanos(60 * Nanos::SECOND.0) },
+            "interrupted after 2.5 of 60.0 s",
+        ),
+        (
             Reason::Deviation { deviation: Deviation::CachedShare { wanted: 0.0, real: 0.5 } },
             "the DUT answered 50.0 % of the queries from its cache, not 0.0 % as the trial wanted",
         ),
@@ -149,7 +153,7 @@ fn names_in_json_are_those_of_the_kinds() {
 fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
     let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
     let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
-    assert_eq!((kinds.len(), words.len()), (22, 22), "{words:?}");
+    assert_eq!((kinds.len(), words.len()), (23, 23), "{words:?}");
     let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
     let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
     assert_eq!(one.kind(), other.kind());

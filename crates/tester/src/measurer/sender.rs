@@ -105,6 +105,9 @@ impl Sender {
         while next < total {
             let end = (next + u64::from(self.pace.run)).min(total);
             self.wait_until(self.due(end - 1), stretch);
+            if self.progress.is_stopped() {
+                break;
+            }
             if !self.await_room(end) {
                 sent.faults.push(Reason::LedgerFull);
                 break;

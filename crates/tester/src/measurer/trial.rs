@@ -9,8 +9,8 @@ use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
 use method::reason::Reason;
 use method::records::Counts;
-use method::units::Nanos;
-use method::verdict::{Evidence, decide};
+use method::units::{Nanos, QueryIndex};
+use method::verdict::{Evidence, Verdict, decide};
 use net::clock;
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
@@ -76,7 +76,10 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     };
     let at = |source| TrialError::Interface { server: plan.server, source };
     let next_hop = host_losses::reach(plan.server)?;
-    let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation)? } else { 0 };
+    let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation, progress.stop())? } else { 0 };
+    if progress.is_stopped() {
+        return Err(TrialError::Interrupted);
+    }
     if unresolved > 0 {
         return Ok(TrialResult::not_begun(plan, unresolved));
     }
@@ -91,6 +94,15 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let outcome = setup.run_shards(start, recorder.as_ref(), progress, &mut losses)?;
     let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
+    let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
+    if sent < plan.schedule().count() && progress.is_stopped() {
+        // Nobody should take them for the records of a trial.
+        recorder.map_or((), Recorder::discard);
+        let cut = TrialPlan { duration: plan.schedule().deadline(QueryIndex(sent)).max(Nanos(1)), ..plan.clone() };
+        let reason = Reason::Interrupted { duration: cut.duration, planned: plan.duration };
+        let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
+        return Ok(TrialResult { verdict, reasons, ..conclude(&cut, &setup, outcome, &losses, 0, wall_start) });
+    }
     let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
     Ok(conclude(plan, &setup, outcome, &losses, records_lost, wall_start))
 }
