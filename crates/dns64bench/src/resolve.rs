@@ -23,11 +23,27 @@ use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
-    SelfTest, SpinChoice, Traffic, Transport, ZoneContent,
+    SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
 };
 use crate::commands::self_test::SelfTestResult;
 use crate::intervals;
 use crate::output::Failure;
+
+impl Server {
+    /// The server's address; of a name the first that it has.
+    ///
+    /// # Errors
+    /// If the name has none.
+    pub(crate) fn resolve(&self) -> Result<SocketAddr, Failure> {
+        let (name, port) = match self {
+            Server::Address(address) => return Ok(*address),
+            Server::Name(name, port) => (name, *port),
+        };
+        let unknown = |why: String| Failure::usage(anyhow::anyhow!("--server {name}: {why}"));
+        let mut found = (name.as_str(), port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+        found.next().ok_or_else(|| unknown("it has no address".into()))
+    }
+}
 
 impl Traffic {
     fn plan(&self, server: SocketAddr, rate: Qps) -> TrialPlan {
@@ -81,10 +97,10 @@ impl Measure {
             }
             return Ok(TrialPlan { interval: plan.interval.or(width), ..plan });
         }
-        let (Some(server), Some(rate)) = (self.new.server, self.new.rate) else {
+        let (Some(server), Some(rate)) = (&self.new.server, self.new.rate) else {
             return Err(Failure::usage(anyhow::anyhow!("--server and --rate are needed, or --plan")));
         };
-        Ok(TrialPlan { interval: width, ..self.traffic.plan(server, rate) })
+        Ok(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
     }
 }
 
@@ -112,7 +128,7 @@ impl NewSearch {
     /// # Errors
     /// If the range is empty, or the names do not suffice.
     pub(crate) fn resolve(&self, traffic: &Traffic) -> Result<SearchPlan, Failure> {
-        let (Some(server), Some(min), Some(max)) = (self.server, self.min, self.max) else {
+        let (Some(server), Some(min), Some(max)) = (&self.server, self.min, self.max) else {
             return Err(Failure::usage(anyhow::anyhow!("--server, --min and --max are needed, or --resume")));
         };
         if min > max {
@@ -127,7 +143,7 @@ impl NewSearch {
             )));
         }
         let plan = SearchPlan {
-            trial: traffic.plan(server, min),
+            trial: traffic.plan(server.resolve()?, min),
             range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
@@ -185,8 +201,11 @@ fn widen(plan: &mut SearchPlan) {
 impl SelfTest {
     /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
     /// the DUT will be: with the settings of the trials that the self-test vouches for.
-    pub(crate) fn resolve(&self, rate: Qps) -> TrialPlan {
-        let mut plan = self.traffic.plan(self.server, rate);
+    ///
+    /// # Errors
+    /// If the server's name has no address.
+    pub(crate) fn resolve(&self, rate: Qps) -> Result<TrialPlan, Failure> {
+        let mut plan = self.traffic.plan(self.server.resolve()?, rate);
         let factor = factor(plan.aaaa_share, plan.cached_share, self.delta);
         plan.subject = Subject::Tester { factor, delta: self.delta };
         plan.timeout = method::selftest::timeout(plan.timeout);
@@ -195,7 +214,7 @@ impl SelfTest {
         if self.traffic.names.is_none() && plan.names_needed() > plan.names.count() {
             plan.names = NameRange::ALL;
         }
-        plan
+        Ok(plan)
     }
 }
 
@@ -271,7 +290,7 @@ impl ClosedLoop {
             Some(path) => (query_file(path)?, Check::Rcode),
             None => (self.source(self.names, self.first_name, self.count)?, self.check()),
         };
-        let server = self.server.expect("clap asks for it");
+        let server = self.server.as_ref().expect("clap asks for it").resolve()?;
         Ok(ClosedLoopPlan {
             setup: self.setup(server, source, check, self.timeout)?,
             outstanding: self.outstanding,

@@ -150,3 +150,31 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
     assert!(result["seconds"].as_f64() < Some(300.0) && result["qps"].as_f64() > Some(0.0), "{text}");
     assert!(!lines.exists());
 }
+
+#[test]
+fn addresses_rates_and_times_are_read_as_people_write_them() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let port = dut.address.rsplit(':').next().unwrap();
+    let server = format!("localhost:{port}");
+    // localhost may be ::1 here, where nobody listens; what matters is that it is understood.
+    for server in [dut.address.as_str(), &server] {
+        let args = ["measure", "--server", server, "--rate", "0.2k", "--duration", "0.5", "--timeout", "1", "--json", "-q"];
+        let output = Command::new(PROGRAM).args(args).output().unwrap();
+        let text = show(&args, &output);
+        assert_ne!(output.status.code(), Some(2), "{text}");
+        if output.status.code() != Some(4) {
+            let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+            assert_eq!((&trial["rate"], &trial["duration_s"], &trial["timeout_s"]), (&200.into(), &0.5.into(), &1.0.into()));
+        }
+    }
+}
+
+#[test]
+fn logs_have_no_colours_where_no_terminal_reads_them() {
+    let queries = tempfile::NamedTempFile::new().unwrap();
+    fs::write(queries.path(), "a.example AAAA\n").unwrap();
+    let args = ["closed-loop", "--server", "127.0.0.1:9", "--queries", queries.path().to_str().unwrap(), "--timeout", "100ms"];
+    let output = Command::new(PROGRAM).args(args).env("DNS64BENCH_LOG", "info").output().unwrap();
+    let text = show(&args, &output);
+    assert!(text.contains("INFO") && !text.contains('\u{1b}'), "{text}");
+}

@@ -213,7 +213,11 @@ fn loss_is_the_same_for_the_same_seed() {
 fn bad_usage_says_what_would_be_right() {
     for (args, words) in [
         (&["measure", "--server", "[::1]:1", "--rate", "0"][..], "1 to 100000000"),
-        (&["measure", "--server", "::1", "--rate", "1"], "--server"),
+        (&["measure", "--server", "::g", "--rate", "1"], "write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost"),
+        (&["measure", "--server", "no-such-name.invalid", "--rate", "1"], "--server no-such-name.invalid: "),
+        (&["measure", "--server", "::1", "--rate", "-5"], "such as 20000 or 20k"),
+        (&["measure", "--server", "::1", "--rate", "5", "--duration", "ten"], "10s, 250ms or 1m"),
+        (&["auth", "--listen", "localhost"], "[::1]:5353"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--aaaa-share", "0.123"], "steps of 0.01"),
         (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--expect-prefix", "64:ff9b::/72"],
@@ -233,6 +237,8 @@ fn bad_usage_says_what_would_be_right() {
         let text = show(args, &output);
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words), "{words} missing in {text}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.starts_with("dns64bench: ") && !told.contains("error:"), "one prefix for all errors: {text}");
     }
 }
 

@@ -89,12 +89,12 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     let mut passed: Option<Qps> = None;
     let mut verdict = Verdict::Passed;
     let mut terminal = Terminal::new(args.display.quiet);
-    let cost = measured_send_cost(&args.resolve(required))?;
+    let cost = measured_send_cost(&args.resolve(required)?)?;
     let mut first_name = args.traffic.first_name;
     for repeat in 0..args.repeat {
         let mut search = Search::new(SearchRange { min, max, resolution, invalid_retries: 2 });
         while let Some(rate) = search.next() {
-            let mut plan = args.resolve(rate);
+            let mut plan = args.resolve(rate)?;
             plan.send_cost = cost;
             plan.first_name = first_name;
             first_name += plan.names_needed();
