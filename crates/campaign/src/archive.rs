@@ -8,6 +8,7 @@
 //! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
 //! lab                 that the lab was put up for this run, which takes it down
+//! trial.plan.json     the trial that runs, or ran last, as `measure --plan` takes it; trial.json is its result, trial.log its log
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
 //! results.json        made from the journal at the end, and by `report`
 //! ```

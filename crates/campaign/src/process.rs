@@ -49,13 +49,13 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has: whether with status 0, and in words. It stays a zombie until it is dropped, so that nobody else
+    /// How it ended, if it has: its status (`None` after a signal), and in words. It stays a zombie until it is dropped, so that nobody else
     /// gets its id, which is that of its group, before that is ended too.
-    pub fn ended(&self) -> Option<(bool, String)> {
+    pub fn ended(&self) -> Option<(Option<i32>, String)> {
         let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
         match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
-            Ok(WaitStatus::Exited(_, status)) => Some((status == 0, format!("exit status: {status}"))),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some((false, format!("signal: {signal}"))),
+            Ok(WaitStatus::Exited(_, status)) => Some((Some(status), format!("exit status: {status}"))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some((None, format!("signal: {signal}"))),
             _ => None,
         }
     }

@@ -6,7 +6,8 @@ use method::compliance::{Fact, Facts, Proof};
 use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::narrow::{Length, NarrowedSearch};
 use method::precision::{Figures, overstatement};
-use method::search::{Found, SearchRange};
+use method::reason::{Reason, ReasonKind};
+use method::search::{Found, SearchRange, Shortfall};
 use method::selftest::allowed_rate;
 use method::stats::Summary;
 use method::units::{Qps, Share};
@@ -19,7 +20,7 @@ use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
-use crate::wording::{Shortfall, lower_bound_reasons};
+use crate::wording::lower_bound_reasons;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -169,7 +170,7 @@ pub struct Health {
     pub window_pct: Option<(f64, f64)>,
     /// Median and largest p99.9 lateness, µs.
     pub lateness_us: Option<(f64, f64)>,
-    /// Why trials were invalid, with numbers.
+    /// Why trials were invalid: each kind of reason, and how often there was one.
     pub invalid_reasons: Vec<(String, usize)>,
     /// Warnings, each once.
     pub warnings: Vec<String>,
@@ -395,7 +396,7 @@ fn shortfalls(entries: &[Entry], point: &Point, found: &[Found]) -> Vec<Option<S
         };
         let failed: Vec<&Measured> = measured(entries, point).filter(at).collect();
         let full = failed.iter().find(|m| m.step.length == Length::Full);
-        full.or(failed.first()).map(|m| Shortfall::of(&m.trial))
+        full.or(failed.first()).map(|m| Shortfall::of(m.trial.rate, &m.trial.counts))
     };
     found.iter().enumerate().map(of).collect()
 }
@@ -521,16 +522,8 @@ fn health(entries: &[Entry]) -> Health {
         let values: Vec<f64> = all.iter().map(|m| get(m)).collect();
         Summary::of(&values).map(|summary| (summary.median, summary.max))
     };
-    let mut reasons: Vec<(String, usize)> = Vec::new();
-    for m in all.iter().filter(|m| m.trial.verdict == Verdict::Invalid) {
-        for reason in &m.trial.reasons {
-            let kind = without_numbers(reason);
-            match reasons.iter_mut().find(|(known, _)| *known == kind) {
-                Some((_, n)) => *n += 1,
-                None => reasons.push((kind, 1)),
-            }
-        }
-    }
+    let invalid = all.iter().filter(|m| m.trial.verdict == Verdict::Invalid);
+    let reasons = by_kind(invalid.flat_map(|m| &m.trial.reasons));
     let warnings: BTreeSet<String> =
         all.iter().flat_map(|m| m.warnings.iter().chain(&m.trial.warnings).cloned()).collect();
     let counted = all.iter().filter(|m| m.trial.verdict != Verdict::Invalid && m.dut_end.is_none());
@@ -545,11 +538,16 @@ fn health(entries: &[Entry]) -> Health {
     }
 }
 
-/// A reason by its kind: numbers differ from trial to trial, what was wrong does not.
-fn without_numbers(reason: &str) -> String {
-    let word =
-        |word: &'_ str| if word.starts_with(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() };
-    reason.split(' ').map(word).collect::<Vec<_>>().join(" ")
+/// How often there was each kind of reason, in words, in the order in which they came first.
+fn by_kind<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Vec<(String, usize)> {
+    let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
+    for kind in reasons.map(Reason::kind) {
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, n)) => *n += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    kinds.into_iter().map(|(kind, n)| (kind.to_string(), n)).collect()
 }
 
 /// In which points the campaign is not compliant, by the facts of its own trials: of full length, in searches, with every reply

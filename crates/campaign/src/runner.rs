@@ -55,6 +55,8 @@ const PROBE: usize = 16 << 10;
 const SEND_COST: Duration = Duration::from_secs(20);
 /// A trial's result is not longer than this.
 const RESULT: u64 = 1 << 20;
+/// The status with which `dns64bench measure` refuses a plan.
+const USAGE: i32 = 2;
 /// From this share of its cores on, AuthDNS may be what limited the DUT.
 const BUSY: f64 = 0.9;
 
@@ -242,9 +244,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume.
+    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume. Where the
+    /// senders have CPUs of their own it is not needed.
     fn note_send_cost(&mut self) -> Result<(), CampaignError> {
-        if self.send_cost().is_some() || self.plan.trial.max_burst != Burst::Auto {
+        let step = Step { point: Point::SelfTest, repeat: 0, rate: self.plan.search.min, length: Length::Full };
+        let (any, _) = self.trial_plan(&step, 0);
+        if any.send_cost.is_some() || any.max_burst != Burst::Auto || any.gives_senders_cpus() {
             return Ok(());
         }
         let machine = &self.world.tester;
@@ -546,9 +551,15 @@ impl Run<'_> {
     /// Runs `dns64bench measure` and watches the servers meanwhile. A death of the DUT ends it at once, unless `to_the_end`.
     fn trial(&self, site: &Site, plan: &TrialPlan, to_the_end: bool) -> Result<Seen, CampaignError> {
         let machine = &self.world.tester;
-        let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
+        let (output, log, planned) = (Path::new("trial.json"), Path::new("trial.log"), Path::new("trial.plan.json"));
         machine.write(log, "")?;
-        let measurer = machine.start(&machine.ours(&measure_arguments(plan)), &[], log, Some(output))?;
+        // Only a folder whose name is no UTF-8 cannot be written down.
+        let unfit = |e: serde_json::Error| CampaignError::Trial { rate: plan.rate, why: e.to_string(), is_usage: true };
+        machine.write(planned, &serde_json::to_string(plan).map_err(unfit)?)?;
+        let planned = machine.place(planned).to_string_lossy().into_owned();
+        // The campaign asks the DUT itself, and knows whether its process lives.
+        let words = ["measure", "--plan", &planned, "--json", "--quiet", "--liveness", "false"].map(str::to_owned);
+        let measurer = machine.start(&machine.ours(&words), &[], log, Some(output))?;
         let mut meter = Meter::new(site, &measurer)?;
         let ended = loop {
             if let Some(ended) = measurer.ended(LOOK)? {
@@ -578,7 +589,7 @@ impl Run<'_> {
                 // A full disk keeps the reason from being written down; whoever writes next is told.
                 let full = machine.write(output, &" ".repeat(PROBE)).err().map_or(String::new(), |e| format!("; {e}"));
                 let why = format!("dns64bench measure ended with {how}, its result is no trial ({e}): {told}{full}");
-                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.how == "exit status: 2" })
+                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.status == Some(USAGE) })
             }
         }
     }
@@ -651,50 +662,4 @@ impl Meter {
         self.cpu.tester = self.tester_used / seconds;
         Ok(self.cpu)
     }
-}
-
-/// The arguments of `dns64bench measure` for a trial.
-pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
-    let time = |t: Nanos| format!("{}ns", t.0);
-    let mut words: Vec<String> = ["measure", "--json", "--quiet"].map(str::to_owned).into();
-    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-    option("server", plan.server.to_string());
-    option("rate", plan.rate.to_string());
-    option("duration", time(plan.duration));
-    option("timeout", time(plan.timeout));
-    option("names", plan.names.to_string());
-    option("first-name", plan.first_name.to_string());
-    option("domain", plan.domain.to_string());
-    option("aaaa-share", plan.aaaa_share.to_string());
-    option("cached-share", plan.cached_share.to_string());
-    option("accept", plan.accept.0.to_string());
-    option("threads", plan.threads.to_string());
-    option("source-ports", plan.source_ports.to_string());
-    option("max-burst", plan.max_burst.to_string());
-    option("auth-limit", time(plan.auth_limit));
-    if let Some(cost) = plan.send_cost {
-        option("send-cost", format!("{},{}", cost.wake_up.0, cost.query.0));
-    }
-    option("window-limit", plan.limits.window_100ms_pct.to_string());
-    option("lateness-limit", time(plan.limits.lateness_p999));
-    option("offload", plan.offload.to_string());
-    // The campaign asks the DUT itself, and knows whether its process lives.
-    option("liveness", "false".into());
-    for prefix in &plan.prefixes {
-        option("expect-prefix", prefix.to_string());
-    }
-    if !plan.cpus.is_empty() {
-        let cpus: Vec<String> = plan.cpus.iter().map(|cpu| cpu.0.to_string()).collect();
-        option("cpus", cpus.join(","));
-    }
-    if let Subject::Tester { factor, delta } = plan.subject {
-        option("vouches", format!("{factor},{delta}"));
-    }
-    if let Some(records) = &plan.records {
-        option("records", records.to_string_lossy().into_owned());
-    }
-    if !plan.real_time {
-        words.push("--no-real-time".into());
-    }
-    words
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use method::compliance::Facts;
 use method::precision::Figures;
-use method::search::{Found, Search};
+use method::search::{Found, Search, Shortfall};
 use method::units::Qps;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use tester::measurer::result::TrialResult;
 
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::SearchPlan;
-use crate::wording::{Shortfall, lower_bound_reasons};
+use crate::wording::lower_bound_reasons;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,7 +179,7 @@ pub fn run(
         course.repeats.extend(search.result());
         let failed = search.result().and_then(|found| found.failed);
         let lowest = |trial: &&TrialResult| trial.verdict == Verdict::Failed && Some(trial.rate) == failed;
-        let shortfall = course.trials[first_trial..].iter().find(lowest).map(Shortfall::of);
+        let shortfall = course.trials[first_trial..].iter().find(lowest).map(|trial| Shortfall::of(trial.rate, &trial.counts));
         course.failed_by.push(shortfall);
     }
     if let Some(finished) = replay.next() {
@@ -243,12 +243,9 @@ mod tests {
         }
     }
 
-    fn result(plan: &TrialPlan, verdict: Verdict) -> TrialResult {
-        let mut result = TrialResult::blank(plan);
-        result.counts =
-            Counts { sent: 100, valid: if verdict == Verdict::Passed { 100 } else { 99 }, ..Counts::default() };
-        result.verdict = verdict;
-        result
+    fn result(plan: &TrialPlan, passes: bool) -> TrialResult {
+        let lost = u64::from(!passes);
+        TrialResult::simulated(plan, Counts { sent: 100, valid: 100 - lost, lost, ..Counts::default() })
     }
 
     /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
@@ -264,7 +261,7 @@ mod tests {
             if self.asked.len() > self.lives {
                 return Err(TrialError::Thread { source: std::io::Error::other("killed") });
             }
-            Ok(result(plan, if plan.rate.0 <= self.capacity { Verdict::Passed } else { Verdict::Failed }))
+            Ok(result(plan, plan.rate.0 <= self.capacity))
         }
         fn finished(&mut self, _: &TrialResult) {}
         fn pause(&mut self, _: Duration) {}

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::reason::Reason;
 use crate::schedule::Schedule;
 use crate::units::{Nanos, QueryIndex};
 
@@ -138,24 +139,18 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// The limits that this sending broke, in words; none for a clean trial. `planned` and `sent` are query counts.
-    pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<String> {
+    /// The limits that this sending broke; none for a clean trial. `planned` and `sent` are query counts.
+    pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {
-            reasons.push(format!(
-                "pacing: a 100 ms window was off by {:.2} %, limit {} %",
-                self.window_100ms_worst_pct, limits.window_100ms_pct
-            ));
+            let (worst_pct, limit_pct) = (self.window_100ms_worst_pct, limits.window_100ms_pct);
+            reasons.push(Reason::WindowOff { worst_pct, limit_pct });
         }
-        let p999_limit_us = limits.lateness_p999.0 as f64 / 1000.0;
-        if self.p999_us > p999_limit_us {
-            reasons.push(format!("pacing: p99.9 lateness {:.0} µs, limit {p999_limit_us:.0} µs", self.p999_us));
+        if self.p999_us > limits.lateness_p999.0 as f64 / 1e3 {
+            reasons.push(Reason::Late { p999_us: self.p999_us, limit: limits.lateness_p999 });
         }
         if sent.abs_diff(planned) as f64 > planned as f64 * limits.total_pct / 100.0 {
-            reasons.push(format!(
-                "pacing: {sent} queries sent of {planned} planned, limit ± {} % of the total",
-                limits.total_pct
-            ));
+            reasons.push(Reason::TotalOff { sent, planned, limit_pct: limits.total_pct });
         }
         reasons
     }
@@ -180,7 +175,7 @@ mod tests {
         let schedule = Schedule::new(Qps(50_000), Nanos::SECOND);
         let pacing = audit(schedule, |_, due| due);
         assert_eq!((pacing.window_100ms_worst_pct, pacing.window_10ms_worst_pct, pacing.max_us), (0.0, 0.0, 0.0));
-        assert_eq!(pacing.violations(&PacingLimits::default(), 50_000, 50_000), [""; 0]);
+        assert_eq!(pacing.violations(&PacingLimits::default(), 50_000, 50_000), []);
     }
 
     #[test]

@@ -338,7 +338,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             "{result}"
         );
         let number = |name: &str| result[name].as_f64().unwrap_or(0.0);
-        let cpu = result["cpu_pct"][0].as_f64().map_or("–".into(), |cpu| format!("{cpu:.0}"));
+        let cpu = result["cpu_pct"]["mean"].as_f64().map_or("–".into(), |cpu| format!("{cpu:.0}"));
         println!(
             "        {threads:>7}  {:>8.2} ± {:<6.2} {:>7.0}   {cpu}",
             number("average_ms"),

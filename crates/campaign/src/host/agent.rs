@@ -126,7 +126,7 @@ impl Agent {
         loop {
             let ended = process.ended();
             if ended.is_some() || Instant::now() >= give_up {
-                return Ok(ended.map(|(success, how)| Ended { success, how }));
+                return Ok(ended.map(|(status, how)| Ended { success: status == Some(0), status, how }));
             }
             thread::sleep(Duration::from_millis(5));
         }

@@ -162,6 +162,8 @@ pub enum Reply {
 pub struct Ended {
     /// Whether its status was 0.
     pub success: bool,
+    /// Its status; absent where a signal ended it.
+    pub status: Option<i32>,
     /// In words.
     pub how: String,
 }

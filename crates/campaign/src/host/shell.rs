@@ -120,9 +120,10 @@ impl Link for ShellLink {
                 // A shell remembers a status until it has been asked for once.
                 let ask = format!("[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\"");
                 (format!("{wait}; if [ -z \"$status_{id}\" ] && alive {id}; then :; else {ask}; fi"), |text| {
-                    let status = text.trim();
-                    let ended = Ended { success: status == "0", how: format!("exit status: {status}") };
-                    Reply::State((!status.is_empty()).then_some(ended))
+                    let text = text.trim();
+                    let status: Option<i32> = text.parse().ok();
+                    let ended = Ended { success: status == Some(0), status, how: format!("exit status: {text}") };
+                    Reply::State((!text.is_empty()).then_some(ended))
                 })
             }
             Request::Cpu { ids } => {
@@ -238,7 +239,7 @@ mod tests {
 
         let short = machine.start(&words("echo done; exit 7"), &[], Path::new("log"), None).unwrap();
         let ended = short.ended(Duration::from_secs(5)).unwrap().unwrap();
-        assert_eq!((ended.success, ended.how.as_str()), (false, "exit status: 7"));
+        assert_eq!((ended.success, ended.status, ended.how.as_str()), (false, Some(7), "exit status: 7"));
         assert_eq!(short.log_tail(), "done\n");
         let busy = machine.start(&words("while :; do :; done"), &[0], Path::new("log"), None).unwrap();
         assert_eq!(busy.ended(Duration::ZERO).unwrap(), None);

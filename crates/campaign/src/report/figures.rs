@@ -9,7 +9,7 @@ use crate::results::{DutResult, LoadResult, PointResult};
 pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all = Vec::new();
     all.extend(worst_case(runs));
-    all.extend(curve(runs, "scale-up", "Scale-up: worst case over cores", "cores", |c| {
+    all.extend(curve(runs, "scale-up", "Scale-up: worst case over cores", "cores", Cores::All, |c| {
         c.is_worst_case().then_some(c.cores as f64)
     }));
     all.extend(curve(
@@ -17,9 +17,10 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
         "aaaa",
         "Worst case with a share of names that have AAAA records",
         "AAAA share α, %",
+        Cores::First,
         |c| (c.cached.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.aaaa.per_hundred())),
     ));
-    all.extend(curve(runs, "cached", "Worst case with a share of cached names", "cached share β, %", |c| {
+    all.extend(curve(runs, "cached", "Worst case with a share of cached names", "cached share β, %", Cores::First, |c| {
         (c.aaaa.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.cached.per_hundred()))
     }));
     all.extend(curve(
@@ -27,6 +28,7 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
         "acceptance",
         "Worst case by acceptance ratio (not RFC 8219 compliant below 1)",
         "accepted, %",
+        Cores::First,
         |c| (c.aaaa.per_hundred() == 0 && c.cached.per_hundred() == 0).then_some(c.accept * 100.0),
     ));
     for (run, dut) in each_dut(runs) {
@@ -97,12 +99,22 @@ fn worst_point<'a>(run: &Run, dut: &'a DutResult) -> Option<&'a PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.cores == cores)
 }
 
+/// Of which points a curve is.
+#[derive(Clone, Copy, PartialEq)]
+enum Cores {
+    /// Those on the plan's first number of cores.
+    First,
+    /// Those on every number of cores.
+    All,
+}
+
 /// A curve for each DUT over what `x` makes of the conditions; none where no DUT has two points.
 fn curve(
     runs: &[Run],
     file: &str,
     title: &str,
     x_label: &str,
+    cores: Cores,
     x: impl Fn(&Conditions) -> Option<f64>,
 ) -> Option<Figure> {
     let mut series = Vec::new();
@@ -112,7 +124,7 @@ fn curve(
             .points
             .iter()
             .filter(|p| p.conditions.placement.is_none())
-            .filter(|p| file == "scale-up" || p.conditions.cores == first)
+            .filter(|p| cores == Cores::All || p.conditions.cores == first)
             .filter_map(|p| dot(x(&p.conditions)?, p))
             .collect();
         dots.sort_by(|a, b| a.x.total_cmp(&b.x));

@@ -1,6 +1,7 @@
 //! From results to tables.
 
 use method::precision::{Figures, rounded_down};
+use method::search::Shortfall;
 use method::units::Qps;
 
 use super::chart::{AT_LEAST, number};
@@ -110,8 +111,7 @@ fn dispersion(figures: &Figures) -> String {
 
 /// By how much the lowest failed rate failed in the search that found the least.
 fn failed_by(point: &PointResult) -> String {
-    let least = point.failed_by.iter().flatten().min_by_key(|shortfall| shortfall.rate);
-    least.map_or("–".into(), |s| {
+    Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
         let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
         format!("{rate} by {missing} of {of}")
     })
