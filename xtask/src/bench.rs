@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 use campaign::servers::Auth;
 use serde_json::Value;
 
-use crate::packages::install;
 use crate::process::{self, Server, find, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
@@ -75,7 +74,6 @@ impl Drop for Lab {
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
-    install();
     let lab = Lab::up()?;
     pacing(&lab)?;
     auth_against_reflector(&lab)?;

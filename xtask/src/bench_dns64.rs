@@ -14,7 +14,6 @@ use campaign::servers;
 use method::stats::Summary;
 
 use crate::bench::{LIMIT, Lab};
-use crate::packages::install;
 use crate::process::{CpuTime, Server, find, memory, output};
 use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers, wait_until_listens};
 
@@ -112,7 +111,6 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
-    install();
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;

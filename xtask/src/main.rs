@@ -16,8 +16,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+use crate::packages::Consent;
+
 #[derive(Debug, Parser)]
 struct Arguments {
+    /// Install the servers and clients that are measured or tested against: Debian's packages, as root, and CoreDNS by go.
+    /// Without it a terminal is asked, CI=true counts as yes, and otherwise what is missing is listed
+    #[arg(long, global = true)]
+    install: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -65,25 +71,30 @@ enum Comparison {
 }
 
 fn main() -> Result<ExitCode> {
-    match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    let consent = Consent::of(arguments.install);
+    match arguments.command {
         Command::Test => {
             // First, so that the unit tests find the checkers of the servers.
-            packages::install();
+            packages::install(consent);
             process::cargo_with(
                 &["test", "--workspace", "--quiet"],
                 &[("DNS64BENCH_MUST_CHECK", servers::installed())],
             )?;
-            interop::run("")
+            interop::run("", consent)
         }
-        Command::Interop { part } => interop::run(&part),
+        Command::Interop { part } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),
         Command::Soak(soak) => soak.run(),
-        Command::Bench { what, against: Some(other), at_least } => match what {
-            Comparison::Tester => bench::against(&other, at_least),
-            Comparison::Dns64 => bench_dns64::against(&other, at_least),
-        },
-        Command::Bench { what: Comparison::Tester, .. } => bench::run(),
-        Command::Bench { what: Comparison::Dns64, .. } => bench_dns64::run(),
+        Command::Bench { what, against, at_least } => {
+            packages::install(consent);
+            match (what, against) {
+                (Comparison::Tester, Some(other)) => bench::against(&other, at_least),
+                (Comparison::Dns64, Some(other)) => bench_dns64::against(&other, at_least),
+                (Comparison::Tester, None) => bench::run(),
+                (Comparison::Dns64, None) => bench_dns64::run(),
+            }
+        }
         Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
         Command::Classic { address, rate, seconds } => {
             println!("{}", rivals::classic(address, rate, seconds)?);

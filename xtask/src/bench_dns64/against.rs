@@ -9,7 +9,6 @@ use campaign::servers::Dut as Kind;
 use super::{CACHED_NAMES, DUTS, Dut, Names, closed_loop, dnsperf, program, serve_auth, start};
 use crate::bench::Lab;
 use crate::builds::{Build, compare};
-use crate::packages::install;
 use crate::process::memory;
 
 /// A million names may take this much more memory than with the other build.
@@ -18,7 +17,6 @@ const MEMORY: f64 = 1.03;
 /// Measures different and cached names by closed loops, and the memory of a million names once.
 pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
     let other = other.canonicalize().with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
-    install();
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, find, output};
 
@@ -265,10 +266,7 @@ impl Drop for Small {
 fn full_disk(bench: &Bench) -> Result<()> {
     let disk = match Small::mount(bench.path("small-disk"), "48k") {
         Ok(disk) => disk,
-        Err(error) => {
-            println!("SKIPPED a full disk: no file system may be mounted here: {error}");
-            return Ok(());
-        }
+        Err(error) => return Err(Skipped(format!("no file system may be mounted here: {error}")).into()),
     };
     fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755))?;
     let plan = format!("name = 'full'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");

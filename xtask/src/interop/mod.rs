@@ -6,6 +6,7 @@ mod dns64d;
 mod hosts;
 mod losses;
 mod systemd;
+mod tally;
 mod tester;
 
 use std::fs;
@@ -19,7 +20,9 @@ use ::campaign::servers::{Auth, Dut};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::packages::install;
+use self::tally::{Skipped, Tally};
+use crate::packages::{Consent, can_install, install};
+
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{DUT, authoritative, dut_in_lab, wait_until_answers, wait_until_listens};
 
@@ -118,31 +121,22 @@ fn all() -> impl Iterator<Item = &'static Test> {
     first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS)
 }
 
-/// Runs the tests whose name contains `part`.
-pub(crate) fn run(part: &str) -> Result<ExitCode> {
-    install();
+/// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI must have passed in it.
+pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
+    install(consent);
     let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()? };
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut tally = Tally::default();
     for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
-        let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).collect();
-        if !missing.is_empty() {
-            skipped += 1;
-            println!("SKIPPED {name}: {missing:?} not found");
-            continue;
-        }
-        match test(&bench) {
-            Ok(()) => {
-                passed += 1;
-                println!("passed  {name}");
-            }
-            Err(error) => {
-                failed += 1;
-                println!("FAILED  {name}: {error:#}");
-            }
-        }
+        let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).copied().collect();
+        let outcome = if missing.is_empty() {
+            test(&bench)
+        } else {
+            Err(Skipped(format!("not found: {}", missing.join(", "))).into())
+        };
+        tally.add(name, &outcome);
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let required = part.is_empty() && Consent::in_ci() && can_install();
+    Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A and AAAA.
@@ -209,5 +203,20 @@ impl Bench {
         let server = Server::start(self.program(), &args)?;
         wait_until_answers(self.program(), DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])?;
         Ok(server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_test_is_required_in_ci_and_every_required_one_exists() {
+        let all: Vec<&str> = super::all().map(|(name, ..)| *name).collect();
+        let required: Vec<&str> = super::tally::required().collect();
+        for name in &all {
+            assert!(required.contains(name), "{name} is not in required-tests.txt: CI would stay green without it");
+        }
+        for name in &required {
+            assert!(all.contains(name), "{name} in required-tests.txt is no test");
+        }
     }
 }
