@@ -179,7 +179,8 @@ pub fn run(
         course.repeats.extend(search.result());
         let failed = search.result().and_then(|found| found.failed);
         let lowest = |trial: &&TrialResult| trial.verdict == Verdict::Failed && Some(trial.rate) == failed;
-        let shortfall = course.trials[first_trial..].iter().find(lowest).map(|trial| Shortfall::of(trial.rate, &trial.counts));
+        let shortfall =
+            course.trials[first_trial..].iter().find(lowest).map(|trial| Shortfall::of(trial.rate, &trial.counts));
         course.failed_by.push(shortfall);
     }
     if let Some(finished) = replay.next() {

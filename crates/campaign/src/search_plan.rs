@@ -137,10 +137,7 @@ mod tests {
         let faster = TrialPlan { rate: Qps(501), ..plan.clone() };
         let below = Proof::BelowRate { delta: 0.1, allowed: Qps(500) };
         assert_eq!(test.proof_at_its_rate(&faster, &trial), below);
-        let others = [
-            TrialPlan { threads: 2, ..plan.clone() },
-            TrialPlan { offload: !plan.offload, ..plan.clone() },
-        ];
+        let others = [TrialPlan { threads: 2, ..plan.clone() }, TrialPlan { offload: !plan.offload, ..plan.clone() }];
         for other in others {
             assert_eq!(test.proof_at_its_rate(&other, &trial), Proof::OtherSettings { delta: 0.1 }, "{other:?}");
         }

@@ -14,9 +14,9 @@ use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
+pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
 pub(crate) use values::{CpuList, DelayRange, Server};
 use values::{parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_some_time, parse_time};
-pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 }
 
 const EXIT_STATUS: &str = "Exit status: 0 passed or done, 1 the DUT failed, 2 bad usage, 3 the tester spoiled the trial, \
-                           4 this environment cannot be used or nobody answers, 130 interrupted.";
+                           4 this environment cannot be used or nobody answers, 130 interrupted, 141 nobody reads the output.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -541,9 +541,11 @@ mod tests {
 
     #[test]
     fn a_given_plan_takes_nothing_that_it_holds_itself() {
-        let parse = |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "measure", "--plan", "-"], more].concat());
+        let parse =
+            |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "measure", "--plan", "-"], more].concat());
         assert!(parse(&["--json", "--quiet", "--liveness", "false", "--hdr-log", "h"]).is_ok());
-        let others = ["--server=[::1]:53", "--rate=1", "--threads=2", "--duration=1s", "--interval=1s", "--records=r.csv"];
+        let others =
+            ["--server=[::1]:53", "--rate=1", "--threads=2", "--duration=1s", "--interval=1s", "--records=r.csv"];
         for other in others {
             assert!(parse(&[other]).is_err(), "{other} was accepted and would be ignored");
         }

@@ -28,13 +28,14 @@ mod progress;
 mod resolve;
 mod streams;
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Arguments, Command, Dns64perf, Resperf};
+use args::{Arguments, Command};
 use output::Failure;
 use streams::Unwritable;
 
@@ -102,5 +103,20 @@ fn parsed<T: Parser>() -> T {
 
 /// Whether a stream may be written to with colours: it is a terminal, and the user does not object (https://no-color.org).
 fn may_colour(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    colours(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
+}
+
+fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_of_who_does_not_object() {
+        assert!(colours(true, None) && colours(true, Some(OsStr::new(""))));
+        assert!(!colours(true, Some(OsStr::new("1"))) && !colours(false, None));
+    }
 }

@@ -108,7 +108,8 @@ impl Measure {
 fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     let name = path.display();
     let unusable = |why: String| Failure::usage(anyhow::anyhow!("--plan {name}: {why}"));
-    let read = if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    let read =
+        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
     parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
 }
 
@@ -479,7 +480,7 @@ mod tests {
     #[test]
     fn a_plan_is_read_whole() {
         assert_eq!(plan_with("rate", Some(json!(7))).unwrap().rate, Qps(7));
-        assert_eq!(plan_with("check_own_aaaa", Some(json!(false))).unwrap().check_own_aaaa, false);
+        assert!(!plan_with("check_own_aaaa", Some(json!(false))).unwrap().check_own_aaaa);
     }
 
     #[test]

@@ -52,7 +52,8 @@ fn a_trial_goes_on_when_nobody_reads_its_progress() {
     drop(reader);
     let args = ["measure", "--server", &dut.address, "--rate", "200", "--duration", "2s", "--timeout", "1s", "--json"];
     let output = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(writer).output().unwrap();
-    let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    let trial: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
     assert_eq!(trial["sent"], 400);
 }
 
@@ -87,14 +88,19 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     for signal in ["-INT", "-TERM"] {
         let folder = tempfile::tempdir().unwrap();
-        let args = ["measure", "--server", &dut.address, "--rate", "500", "--records", "r.csv", "--json-lines", "l", "--json"];
+        let args =
+            ["measure", "--server", &dut.address, "--rate", "500", "--records", "r.csv", "--json-lines", "l", "--json"];
         let output = interrupted(folder.path(), signal, 1, &args);
         let text = show(&args, &output);
         assert_eq!(output.status.code(), Some(130), "{text}");
         let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
         let sent = trial["sent"].as_u64().unwrap();
         assert!((1..30_000).contains(&sent), "{text}");
-        assert_eq!((&trial["verdict"], &trial["causes"][0]["kind"]), (&"invalid".into(), &"interrupted".into()), "{text}");
+        assert_eq!(
+            (&trial["verdict"], &trial["causes"][0]["kind"]),
+            (&"invalid".into(), &"interrupted".into()),
+            "{text}"
+        );
         // 500 a second for as long as it lasted.
         assert_eq!((trial["duration_s"].as_f64().unwrap() * 500.0).round(), sent as f64, "{text}");
         assert_eq!(files(folder.path()), [""; 0], "{text}");
@@ -106,8 +112,27 @@ fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let folder = tempfile::tempdir().unwrap();
     let args = [
-        "search", "--server", &dut.address, "--min", "100", "--max", "9000", "--duration", "1s", "--timeout", "200ms",
-        "--pause", "60s", "--invalid-retries", "0", "--journal", "j", "--window-limit", "100", "--lateness-limit", "1s",
+        "search",
+        "--server",
+        &dut.address,
+        "--min",
+        "100",
+        "--max",
+        "9000",
+        "--duration",
+        "1s",
+        "--timeout",
+        "200ms",
+        "--pause",
+        "60s",
+        "--invalid-retries",
+        "0",
+        "--journal",
+        "j",
+        "--window-limit",
+        "100",
+        "--lateness-limit",
+        "1s",
     ];
     // The journal's name, perhaps a second's progress, the first trial's verdict: then it pauses for a minute.
     let output = interrupted(folder.path(), "-INT", 2, &args);
@@ -134,8 +159,18 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let lines = folder.path().join("lines");
     let args = [
-        "closed-loop", "--server", &dut.address, "--outstanding", "4", "--duration", "300s", "--timeout", "1s", "--json",
-        "--json-lines", lines.to_str().unwrap(),
+        "closed-loop",
+        "--server",
+        &dut.address,
+        "--outstanding",
+        "4",
+        "--duration",
+        "300s",
+        "--timeout",
+        "1s",
+        "--json",
+        "--json-lines",
+        lines.to_str().unwrap(),
     ];
     let mut child = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It has no progress to wait for; it heeds signals from the start on.
@@ -158,13 +193,17 @@ fn addresses_rates_and_times_are_read_as_people_write_them() {
     let server = format!("localhost:{port}");
     // localhost may be ::1 here, where nobody listens; what matters is that it is understood.
     for server in [dut.address.as_str(), &server] {
-        let args = ["measure", "--server", server, "--rate", "0.2k", "--duration", "0.5", "--timeout", "1", "--json", "-q"];
+        let args =
+            ["measure", "--server", server, "--rate", "0.2k", "--duration", "0.5", "--timeout", "1", "--json", "-q"];
         let output = Command::new(PROGRAM).args(args).output().unwrap();
         let text = show(&args, &output);
         assert_ne!(output.status.code(), Some(2), "{text}");
         if output.status.code() != Some(4) {
             let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
-            assert_eq!((&trial["rate"], &trial["duration_s"], &trial["timeout_s"]), (&200.into(), &0.5.into(), &1.0.into()));
+            assert_eq!(
+                (&trial["rate"], &trial["duration_s"], &trial["timeout_s"]),
+                (&200.into(), &0.5.into(), &1.0.into())
+            );
         }
     }
 }
@@ -173,7 +212,8 @@ fn addresses_rates_and_times_are_read_as_people_write_them() {
 fn logs_have_no_colours_where_no_terminal_reads_them() {
     let queries = tempfile::NamedTempFile::new().unwrap();
     fs::write(queries.path(), "a.example AAAA\n").unwrap();
-    let args = ["closed-loop", "--server", "127.0.0.1:9", "--queries", queries.path().to_str().unwrap(), "--timeout", "100ms"];
+    let args =
+        ["closed-loop", "--server", "127.0.0.1:9", "--queries", queries.path().to_str().unwrap(), "--timeout", "100ms"];
     let output = Command::new(PROGRAM).args(args).env("DNS64BENCH_LOG", "info").output().unwrap();
     let text = show(&args, &output);
     assert!(text.contains("INFO") && !text.contains('\u{1b}'), "{text}");

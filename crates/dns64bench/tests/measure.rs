@@ -169,7 +169,8 @@ fn a_self_test_vouches_for_a_single_trial() {
     assert!(passed);
     let proof = |rate: &str| {
         let more = ["--rate", rate, "--duration", "1s", "--aaaa-share", "1", "--auth-status", &status];
-        measure(&auth.address, &[&more[..], &["--timeout", "1s", "--self-test", &file]].concat()).0["facts"]["proof"].clone()
+        measure(&auth.address, &[&more[..], &["--timeout", "1s", "--self-test", &file]].concat()).0["facts"]["proof"]
+            .clone()
     };
     assert!(proof("500")["self_test"]["delta"].is_number());
     assert!(proof("2000")["below_rate"]["allowed"].is_number());
@@ -213,7 +214,10 @@ fn loss_is_the_same_for_the_same_seed() {
 fn bad_usage_says_what_would_be_right() {
     for (args, words) in [
         (&["measure", "--server", "[::1]:1", "--rate", "0"][..], "1 to 100000000"),
-        (&["measure", "--server", "::g", "--rate", "1"], "write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost"),
+        (
+            &["measure", "--server", "::g", "--rate", "1"],
+            "write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost",
+        ),
         (&["measure", "--server", "no-such-name.invalid", "--rate", "1"], "--server no-such-name.invalid: "),
         (&["measure", "--server", "::1", "--rate", "-5"], "such as 20000 or 20k"),
         (&["measure", "--server", "::1", "--rate", "5", "--duration", "ten"], "10s, 250ms or 1m"),

@@ -320,7 +320,10 @@ impl fmt::Display for HostLoss {
             }
             HostLoss::QueueingDiscipline { packets, discipline, interface } => {
                 let discipline = discipline.as_deref().unwrap_or("of unknown kind");
-                write!(f, "the tester's own queueing discipline ({discipline} on {interface}) dropped {packets} packets")
+                write!(
+                    f,
+                    "the tester's own queueing discipline ({discipline} on {interface}) dropped {packets} packets"
+                )
             }
             HostLoss::Neighbour { packets, address, interface, unresolved } => {
                 let ms = unresolved.0 / 1_000_000;

@@ -187,7 +187,9 @@ impl FromStr for Share {
 #[non_exhaustive]
 pub enum UnitError {
     /// Not a rate.
-    #[error("'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed, such as 20000 or 20k")]
+    #[error(
+        "'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed, such as 20000 or 20k"
+    )]
     Rate {
         /// What was written.
         given: String,
@@ -232,13 +234,33 @@ mod tests {
     #[test]
     fn rates_are_parsed_strictly() {
         assert_eq!("131072".parse::<Qps>().unwrap(), Qps(131_072));
-        for (text, rate) in
-            [("20k", 20_000), ("20_000", 20_000), ("1.5k", 1_500), ("0.25M", 250_000), ("1_0.50k", 10_500), ("100M", 100_000_000)]
-        {
+        for (text, rate) in [
+            ("20k", 20_000),
+            ("20_000", 20_000),
+            ("1.5k", 1_500),
+            ("0.25M", 250_000),
+            ("1_0.50k", 10_500),
+            ("100M", 100_000_000),
+        ] {
             assert_eq!(text.parse::<Qps>().unwrap(), Qps(rate), "{text}");
         }
         for bad in [
-            "0", "-1", "1e3", "100000001", "", "1.5", "1.0", "1.2345k", "k", ".5k", "1.k", "_1", "1__0", "20 k", "101M", "0.0k",
+            "0",
+            "-1",
+            "1e3",
+            "100000001",
+            "",
+            "1.5",
+            "1.0",
+            "1.2345k",
+            "k",
+            ".5k",
+            "1.k",
+            "_1",
+            "1__0",
+            "20 k",
+            "101M",
+            "0.0k",
             "99999999999999999999k",
         ] {
             assert!(bad.parse::<Qps>().is_err(), "{bad} was accepted");

@@ -20,9 +20,14 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
         Cores::First,
         |c| (c.cached.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.aaaa.per_hundred())),
     ));
-    all.extend(curve(runs, "cached", "Worst case with a share of cached names", "cached share β, %", Cores::First, |c| {
-        (c.aaaa.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.cached.per_hundred()))
-    }));
+    all.extend(curve(
+        runs,
+        "cached",
+        "Worst case with a share of cached names",
+        "cached share β, %",
+        Cores::First,
+        |c| (c.aaaa.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.cached.per_hundred())),
+    ));
     all.extend(curve(
         runs,
         "acceptance",

@@ -25,7 +25,8 @@ impl FromStr for Server {
         if let Some(address) = address(text) {
             return Ok(Server::Address(address));
         }
-        let (name, port) = text.rsplit_once(':').map_or((text, Some(DNS_PORT)), |(name, port)| (name, port.parse().ok()));
+        let (name, port) =
+            text.rsplit_once(':').map_or((text, Some(DNS_PORT)), |(name, port)| (name, port.parse().ok()));
         let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         let labels = || name.strip_suffix('.').unwrap_or(name).split('.');
         // A last label of digits is a misspelt IPv4 address.
@@ -129,20 +130,35 @@ mod tests {
             assert_eq!(text.parse(), Ok(Server::Address(address.parse().unwrap())), "{text}");
             assert_eq!(parse_address(text).unwrap().to_string(), address);
         }
-        for (text, name, port) in
-            [("localhost", "localhost", 53), ("localhost:5353", "localhost", 5353), ("ns1.example.org.", "ns1.example.org.", 53)]
-        {
+        for (text, name, port) in [
+            ("localhost", "localhost", 53),
+            ("localhost:5353", "localhost", 5353),
+            ("ns1.example.org.", "ns1.example.org.", 53),
+        ] {
             assert_eq!(text.parse(), Ok(Server::Name(name.into(), port)), "{text}");
             assert!(parse_address(text).unwrap_err().contains("[::1]:5353"));
         }
-        for wrong in ["", ":53", ":99999", "localhost:99999", "localhost:", "256.1.1.1", "1.2.3", "[198.18.0.1]", "::g", "a b", "[::1"] {
+        for wrong in [
+            "",
+            ":53",
+            ":99999",
+            "localhost:99999",
+            "localhost:",
+            "256.1.1.1",
+            "1.2.3",
+            "[198.18.0.1]",
+            "::g",
+            "a b",
+            "[::1",
+        ] {
             assert!(wrong.parse::<Server>().unwrap_err().contains("[2001:2::1]:5353"), "{wrong} was accepted");
         }
     }
 
     #[test]
     fn times_as_people_write_them() {
-        for (text, ms) in [("10s", 10_000), ("10", 10_000), ("0.25", 250), ("250ms", 250), ("1m 5s", 65_000), ("0", 0)] {
+        for (text, ms) in [("10s", 10_000), ("10", 10_000), ("0.25", 250), ("250ms", 250), ("1m 5s", 65_000), ("0", 0)]
+        {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for wrong in ["", "-1", "ten", "10 parsecs", "NaN", "inf", "1e40"] {

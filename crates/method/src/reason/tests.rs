@@ -58,10 +58,7 @@ fn all() -> Vec<(Reason, &'static str)> {
             Reason::HostLoss(HostLoss::InterfaceSend { packets: 5, interface: interface() }),
             "the tester's interface to-dut dropped 5 packets to be sent",
         ),
-        (
-            discipline(Some("tbf".into())),
-            "the tester's own queueing discipline (tbf on to-dut) dropped 1691 packets",
-        ),
+        (discipline(Some("tbf".into())), "the tester's own queueing discipline (tbf on to-dut) dropped 1691 packets"),
         (discipline(None), "the tester's own queueing discipline (of unknown kind on to-dut) dropped 1691 packets"),
         (
             neighbour(Some(7)),
@@ -78,10 +75,7 @@ fn all() -> Vec<(Reason, &'static str)> {
             "the interface got 8 datagrams for the tester that its sockets did not; 9 queries count as lost: look for a \
              packet filter (dns64bench check)",
         ),
-        (
-            Reason::NotPreloaded { names: 1000 },
-            "1000 of the names to be cached could not be resolved before the trial",
-        ),
+        (Reason::NotPreloaded { names: 1000 }, "1000 of the names to be cached could not be resolved before the trial"),
         (Reason::AuthDropped { queries: 3 }, "AuthDNS dropped 3 queries: it was too slow to read them"),
         (Reason::AuthSendRefused { replies: 2 }, "the kernel refused 2 of AuthDNS's replies"),
         (

@@ -117,9 +117,6 @@ mod tests {
         );
         assert_eq!(slow.faults(Nanos::SECOND), []);
         let dropped = AuthPart { socket_drops: 3, send_refused: 1, ..AuthPart::default() };
-        assert_eq!(
-            dropped.faults(limit),
-            [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]
-        );
+        assert_eq!(dropped.faults(limit), [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]);
     }
 }

@@ -154,8 +154,10 @@ pub fn run_until(plan: &ClosedLoopPlan, stop: &AtomicBool) -> Result<ClosedLoopR
     let (start, began) = (clock::now(), clock::wall());
     let end = plan.duration.map(|duration| start + duration);
     let ended: Vec<io::Result<Lane<'_>>> = thread::scope(|scope| {
-        let running: Vec<_> =
-            lanes.into_iter().map(|lane| scope.spawn(move || lane.run(start, &mut Drive::Closed { end, stop }))).collect();
+        let running: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| scope.spawn(move || lane.run(start, &mut Drive::Closed { end, stop })))
+            .collect();
         running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
     });
     let mut tally = Tally::new(plan.setup.interval);

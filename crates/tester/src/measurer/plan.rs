@@ -246,7 +246,8 @@ impl TrialPlan {
             return Err(PlanError::Rate { given: self.rate });
         }
         let times = [("--duration", self.duration), ("--timeout", self.timeout), ("--auth-limit", self.auth_limit)];
-        let others = [("--lateness-limit", self.limits.lateness_p999), ("--interval", self.interval.unwrap_or(Nanos(1)))];
+        let others =
+            [("--lateness-limit", self.limits.lateness_p999), ("--interval", self.interval.unwrap_or(Nanos(1)))];
         let is_wrong = |(_, time): &(&str, Nanos)| !(1..=LONGEST.0).contains(&time.0);
         if let Some((option, given)) = times.into_iter().chain(others).find(is_wrong) {
             return Err(PlanError::Time { option, given });
@@ -433,7 +434,8 @@ mod tests {
         let where_to = (server, any::<u64>().prop_map(Qps), time(), time());
         let asked = (domain, names, any::<u64>(), share(), share(), prefixes, any::<bool>(), 0.0..2f64);
         let cpus = prop::collection::vec((0usize..5000).prop_map(CpuId), 0..5);
-        let sent = (any::<u16>(), any::<u16>(), cpus, spin, burst, prop::option::of(cost), any::<bool>(), any::<bool>());
+        let sent =
+            (any::<u16>(), any::<u16>(), cpus, spin, burst, prop::option::of(cost), any::<bool>(), any::<bool>());
         let subject = prop_oneof![Just(Subject::Dut), tester];
         let judged = (limits, path(), time(), subject, any::<bool>(), path(), prop::option::of(time()));
         (where_to, asked, sent, judged).prop_map(|(where_to, asked, sent, judged)| {

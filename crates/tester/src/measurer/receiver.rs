@@ -116,6 +116,7 @@ impl Receiver {
         // Naps gather replies into larger reads where replies come faster than that.
         let naps = !self.spinning && self.schedule.rate().0 / u64::from(self.shard.of) > 2_000;
         let mut last_news = clock::now();
+        let mut finished_since = None;
         loop {
             let finished = self.ledger.is_finished();
             // Whatever arrived before this moment is read below, before queries are given up as of this moment.
@@ -131,6 +132,13 @@ impl Receiver {
             state.sweep(self, head, before.since(self.start));
             if finished && state.swept == head {
                 return Ok(());
+            }
+            if finished {
+                let since = *finished_since.get_or_insert(now);
+                // Who wants to stop does not wait for replies that can only be late.
+                if self.progress.is_stopped() && now.since(since) >= self.timeout {
+                    return Ok(());
+                }
             }
             self.progress.set_received(self.shard, state.received.counts.valid, state.decided);
             if finished && state.decided == head && now.since(last_news) > QUIET {

@@ -282,7 +282,8 @@ impl TrialResult {
     pub fn simulated(plan: &TrialPlan, counts: Counts) -> TrialResult {
         let pacing = Pacing::default();
         let (planned, counted) = (counts.sent, counts.clone());
-        let evidence = Evidence { planned, counts: &counted, pacing: &pacing, host_losses: &[], missed: 0, faults: &[] };
+        let evidence =
+            Evidence { planned, counts: &counted, pacing: &pacing, host_losses: &[], missed: 0, faults: &[] };
         let verdict = decide(&evidence, plan.accept, &plan.limits);
         TrialResult::without_losses(plan, counts, verdict)
     }

@@ -76,7 +76,8 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     };
     let at = |source| TrialError::Interface { server: plan.server, source };
     let next_hop = host_losses::reach(plan.server)?;
-    let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation, progress.stop())? } else { 0 };
+    let unresolved =
+        if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation, progress.stop())? } else { 0 };
     if progress.is_stopped() {
         return Err(TrialError::Interrupted);
     }
@@ -97,7 +98,9 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
     if sent < plan.schedule().count() && progress.is_stopped() {
         // Nobody should take them for the records of a trial.
-        recorder.map_or((), Recorder::discard);
+        if let Some(recorder) = recorder {
+            recorder.discard();
+        }
         let cut = TrialPlan { duration: plan.schedule().deadline(QueryIndex(sent)).max(Nanos(1)), ..plan.clone() };
         let reason = Reason::Interrupted { duration: cut.duration, planned: plan.duration };
         let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
@@ -303,8 +306,7 @@ fn conclude(
     let mut warnings = warnings(plan, &sending);
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
-    let found =
-        Findings { began, counts, drops, rtt, pacing, sending, verdict, reasons, warnings, intervals };
+    let found = Findings { began, counts, drops, rtt, pacing, sending, verdict, reasons, warnings, intervals };
     TrialResult::new(plan, found)
 }
 
