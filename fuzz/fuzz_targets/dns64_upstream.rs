@@ -1,7 +1,8 @@
 //! Whatever upstreams answer to the AAAA and the A question, the reply is well-formed and no longer than the client allows.
 #![no_main]
 
-use dns64::policy::{Policy, TtlLimits};
+use dns64::resolver::ttl::TtlLimits;
+use dns64::translation::policy::Policy;
 use dns64::walk::walk;
 use libfuzzer_sys::fuzz_target;
 use wire::view::Message;

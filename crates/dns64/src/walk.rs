@@ -2,7 +2,7 @@
 //! and whoever wants DNS64 as a library.
 //!
 //! ```text
-//! bytes ─► query ─► local ─► translate::next ─► ask(question) ─► answer ─┐
+//! bytes ─► query ─► local ─► decide::next ─► ask(question) ─► answer ─┐
 //!                                 ▲      └─► reply ─► bytes              │
 //!                                 └──────────────────────────────────────┘
 //! ```
@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use wire::view::CLASS_IN;
 
-use crate::answer::{Answer, Kept, Unusable};
-use crate::local::{self, Local};
+use crate::client::query::{Query, Received};
+use crate::client::reply::{Form, write_refusal};
 use crate::name::KeyBuf;
-use crate::policy::{Policy, TtlLimits};
-use crate::query::{Query, Received};
-use crate::reply::{Form, write_refusal};
-use crate::translate::{self, Failure, Next, Outcome, Question};
+use crate::resolver::answer::{Answer, Unusable};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::resolver::ttl::TtlLimits;
+use crate::translation::decide::{self, Next};
+use crate::translation::local::{self, Local};
+use crate::translation::policy::Policy;
 
 /// The reply to a datagram (or to a message of a TCP stream); `None` if it gets none. `ask` is given the question section of
 /// each question that must be asked upstream, and returns the message that answers it, or `None` for a timeout.
@@ -46,7 +48,7 @@ fn answer(
     out: &mut Vec<u8>,
 ) {
     let form = Form::new(query, over_tcp, None);
-    let mut question = Question::of(query);
+    let mut question = query.to_question();
     let mut alias = None;
     if query.qclass == CLASS_IN {
         match local::look(&query.name, query.qtype, policy) {
@@ -60,7 +62,7 @@ fn answer(
     }
     let mut known = Vec::new();
     loop {
-        match translate::next(&question, policy, policy.mode, &known) {
+        match decide::next(&question, policy, policy.mode, &known) {
             Next::Reply(reply) => return form.write(out, &reply, &known, policy, alias.as_ref(), false),
             Next::Ask(name, qtype) => {
                 let key = KeyBuf::new(&name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled);

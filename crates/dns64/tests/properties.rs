@@ -2,8 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use dns64::policy::{Policy, TtlLimits};
-use dns64::prefix::Prefix;
+use dns64::resolver::ttl::TtlLimits;
+use dns64::translation::policy::Policy;
+use dns64::translation::prefix::Prefix;
 use dns64::walk::walk;
 use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, Ttl};

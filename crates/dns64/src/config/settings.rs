@@ -8,7 +8,8 @@ use toml::Spanned;
 
 use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
 use crate::name::LowerName;
-use crate::policy::{Mode, Policy, TtlLimits};
+use crate::resolver::ttl::TtlLimits;
+use crate::translation::policy::{Mode, Policy};
 
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,7 +268,7 @@ fn system_upstreams() -> Vec<Upstream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prefix::Prefix;
+    use crate::translation::prefix::Prefix;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 

@@ -9,9 +9,9 @@ use rand::Rng;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::answer::Answer;
 use crate::config::Settings;
 use crate::name::{Key, LowerName};
+use crate::resolver::answer::Answer;
 
 /// Names a question in flight; never reused for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -158,7 +158,7 @@ impl Fetch {
         out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
-            let size = (crate::query::MAX_UDP as u16).to_be_bytes();
+            let size = (crate::client::query::MAX_UDP as u16).to_be_bytes();
             out.extend([0, 0, 41, size[0], size[1], 0, 0, u8::from(self.key.dnssec_ok()) << 7, 0, 0, 0]);
         }
     }

@@ -6,9 +6,10 @@ use method::units::Nanos;
 use net::batch::Peer;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::client::reply::Form;
 use crate::name::LowerName;
-use crate::reply::Form;
-use crate::translate::{Outcome, Question};
+use crate::resolver::outcome::Outcome;
+use crate::translation::decide::Question;
 
 /// Whom the reply goes to.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use wire::view::rtype;
 
-use crate::cache::Cache;
+use crate::resolver::cache::Cache;
 
 /// What is counted. The order is that of [`TABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,9 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
-mod cookies;
 pub(crate) mod fetches;
 mod flights;
 mod jobs;
-mod limiter;
 pub mod metrics;
 mod room;
 mod tcp;
@@ -31,14 +29,14 @@ use net::poller::Alarm;
 use net::socket::Endpoint;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::cache::Cache;
+use crate::client::cookies::Cookies;
+use crate::client::limiter::Limiter;
 use crate::config::Settings;
 use crate::name::Key;
-use crate::translate::Outcome;
-use cookies::Cookies;
+use crate::resolver::cache::Cache;
+use crate::resolver::outcome::Outcome;
 use fetches::FetchId;
 use flights::Flights;
-use limiter::Limiter;
 use metrics::Metrics;
 use tcp::TcpFailure;
 use worker::Worker;

@@ -22,9 +22,9 @@ use wire::template::HEADER_LEN;
 use wire::view::Message as View;
 
 use super::fetches::FetchId;
-use super::limiter::network;
 use super::metrics::Count;
 use super::{Message, Shared};
+use crate::client::limiter::network;
 use crate::config::LimitKeys;
 
 /// Questions to upstreams over TCP at once; others wait.

@@ -465,7 +465,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Cache;
+    use crate::resolver::cache::Cache;
     use rand::SeedableRng;
     use slab::Slab;
 

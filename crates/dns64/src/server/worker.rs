@@ -32,14 +32,15 @@ use super::room::Room;
 use super::timers::Timers;
 use super::upstreams::{FIRST_TOKEN, MOST_IDS, SocketId, Upstreams};
 use super::{Message as Inbox, Shared};
-use crate::answer::rcode;
-use crate::cache::Found;
+use crate::client::query::{Query, Received};
+use crate::client::reply::{Form, ede, write_refusal};
 use crate::config::{Overload, Settings};
-use crate::local::{self, Local};
 use crate::name::{KeyBuf, LowerName};
-use crate::query::{Query, Received};
-use crate::reply::{Form, ede, write_refusal};
-use crate::translate::{self, Failure, Next, Outcome, Question, Reason, Reply, Withheld};
+use crate::resolver::answer::rcode;
+use crate::resolver::cache::Found;
+use crate::resolver::outcome::{Failure, Outcome};
+use crate::translation::decide::{self, Next, Question, Reason, Reply, Withheld};
+use crate::translation::local::{self, Local};
 
 /// Batches that are read from one socket before the others have their turn.
 const BATCHES: usize = 4;
@@ -254,7 +255,7 @@ impl Worker {
         let form = Form::new(query, client.is_tcp(), self.shared.cookies.answer(query, ip));
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
-        let mut question = Question::of(query);
+        let mut question = query.to_question();
         let local = if query.qclass == CLASS_IN { local::look(&query.name, query.qtype, policy) } else { Local::No };
         let alias = match local {
             Local::No => false,
@@ -311,7 +312,7 @@ impl Worker {
         let policy = settings.policy(job.client.ip());
         let mode = settings.routes[settings.route(&job.question.name)].mode.unwrap_or(policy.mode);
         loop {
-            match translate::next(&job.question, policy, mode, &job.known) {
+            match decide::next(&job.question, policy, mode, &job.known) {
                 Next::Reply(reply) => {
                     self.count_reply(&reply, &job.known);
                     let trust_ad = settings.config.forwarding.trust_ad;

@@ -15,10 +15,10 @@ use super::super::tcp::{TcpFailure, TcpQuestion};
 use super::super::timers::LEAST_DELAY;
 use super::super::upstreams::{LEAST_RTO, SocketId, is_ours};
 use super::{BATCHES, Worker};
-use crate::answer::{Answer, Kept, Kind, Unusable, rcode};
-use crate::cache::Found;
 use crate::name::{Key, KeyBuf, LowerName};
-use crate::translate::{Failure, Outcome};
+use crate::resolver::answer::{Answer, Kind, Unusable, rcode};
+use crate::resolver::cache::Found;
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 
 /// How much longer than the asking worker another one waits for its word.
 const GRACE: Nanos = Nanos::from_millis(100);

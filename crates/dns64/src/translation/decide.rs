@@ -16,30 +16,11 @@ use std::sync::Arc;
 
 use wire::view::{CLASS_IN, rtype};
 
-use crate::answer::{Answer, Kept, Kind, MAX_ALIASES, rcode};
 use crate::name::LowerName;
-use crate::policy::{Mode, Policy, TTL_WITHOUT_SOA};
-use crate::query::Query;
+use crate::resolver::answer::{Answer, Kind, MAX_ALIASES, rcode};
+use crate::resolver::outcome::{Failure, Outcome};
 
-/// Why there is no answer to a question of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No upstream answered in time.
-    Timeout,
-    /// An answer had an alias loop, or aliases without end.
-    AliasLoop,
-    /// Too many queries are in flight.
-    Overload,
-}
-
-/// What became of a question.
-#[derive(Clone, Debug)]
-pub enum Outcome {
-    /// An answer, be it an error of the upstream.
-    Answered(Kept),
-    /// None.
-    Failed(Failure),
-}
+use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
 /// What a client asks, as far as the decision needs it.
 #[derive(Clone, Copy, Debug)]
@@ -135,18 +116,6 @@ pub enum Reply {
 }
 
 impl Question {
-    /// What a query asks.
-    pub fn of(query: &Query<'_>) -> Question {
-        Question {
-            name: query.name,
-            qtype: query.qtype,
-            qclass: query.qclass,
-            dnssec_ok: query.dnssec_ok(),
-            checking_disabled: query.checking_disabled,
-            recursion_desired: query.recursion_desired,
-        }
-    }
-
     /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
     pub fn may_translate(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA

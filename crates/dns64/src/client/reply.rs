@@ -11,12 +11,13 @@ use domain::rdata::{Aaaa, AllRecordData, Cname};
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::answer::{Kept, ReadRecord, rcode, readable};
-use crate::local::{self, LocalAnswer};
+use crate::client::query::{MAX_UDP, MIN_UDP, Query};
 use crate::name::LowerName;
-use crate::policy::Policy;
-use crate::query::{MAX_UDP, MIN_UDP, Query};
-use crate::translate::{Failure, Outcome, Reply, addresses};
+use crate::resolver::answer::{ReadRecord, rcode, readable};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::translation::decide::{Reply, addresses};
+use crate::translation::local::{self, LocalAnswer};
+use crate::translation::policy::Policy;
 
 /// Extended DNS errors (RFC 8914 and its registry).
 pub mod ede {
@@ -72,8 +73,8 @@ impl Form {
         }
     }
 
-    /// Writes the reply that [`crate::translate::next`] decided on. `alias` is the name that the client's name is a CNAME of,
-    /// by a decision of [`crate::local::look`]. `trust_ad`: pass on the upstream's AD.
+    /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name that the client's name is a CNAME of,
+    /// by a decision of [`crate::translation::local::look`]. `trust_ad`: pass on the upstream's AD.
     pub fn write(
         &self,
         out: &mut Vec<u8>,
