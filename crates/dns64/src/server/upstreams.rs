@@ -13,8 +13,8 @@ use rand::{Rng, RngExt};
 use rustc_hash::FxHashMap;
 
 use super::fetches::FetchId;
-use super::metrics::{Metrics, UpstreamMetrics};
 use crate::config::Upstream;
+use crate::metrics::{Metrics, UpstreamMetrics};
 
 /// Questions that a source port is used for before another takes its place.
 const USES: u32 = 10_000;
@@ -582,7 +582,7 @@ mod tests {
         let mut upstreams = Upstreams::default();
         upstreams.configure(&[Upstream { address, weight: 1 }], 1, &metrics);
         let shown = |down: u8| {
-            let text = metrics.to_text(&Arc::new(Cache::new(1)));
+            let text = crate::metrics::to_text(&metrics, &Arc::new(Cache::new(1)));
             let line = format!("dns64d_upstream_server_down{{upstream=\"127.0.0.1:1\"}} {down}");
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         };

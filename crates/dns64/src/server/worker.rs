@@ -27,19 +27,20 @@ use wire::view::{CLASS_IN, Message, rtype};
 
 use super::fetches::Fetches;
 use super::jobs::{Client, Job};
-use super::metrics::{Count, WorkerMetrics};
+use super::mail::Mail;
 use super::room::Room;
+use super::shared::Shared;
 use super::timers::Timers;
 use super::upstreams::{FIRST_TOKEN, MOST_IDS, SocketId, Upstreams};
-use super::{Message as Inbox, Shared};
 use crate::client::query::{Query, Received};
 use crate::client::reply::{Form, ede, write_refusal};
 use crate::config::{Overload, Settings};
+use crate::metrics::{Count, WorkerMetrics};
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::answer::rcode;
 use crate::resolver::cache::Found;
 use crate::resolver::outcome::{Failure, Outcome};
-use crate::translation::decide::{self, Next, Question, Reason, Reply, Withheld};
+use crate::translation::decide::{self, Next, Reason, Reply, Withheld};
 use crate::translation::local::{self, Local};
 
 /// Batches that are read from one socket before the others have their turn.
@@ -61,7 +62,7 @@ pub(super) struct Worker {
     endpoints: Vec<Endpoint>,
     replies: Vec<SendQueue>,
     poller: Poller,
-    inbox: Receiver<Inbox>,
+    inbox: Receiver<Mail>,
     upstreams: Upstreams,
     fetches: Fetches,
     room: Room,
@@ -85,7 +86,7 @@ impl Worker {
         shared: Arc<Shared>,
         endpoints: Vec<Endpoint>,
         counts_drops: bool,
-        inbox: Receiver<Inbox>,
+        inbox: Receiver<Mail>,
     ) -> std::io::Result<Worker> {
         let poller = Poller::new(256)?;
         for (token, endpoint) in endpoints.iter().enumerate() {
@@ -417,15 +418,15 @@ impl Worker {
         self.shared.mailboxes[self.number].alarm.reset();
         while let Ok(message) = self.inbox.try_recv() {
             match message {
-                Inbox::TcpQuery { bytes, from, reply } => self.on_query(Client::Tcp(from, reply), &bytes),
-                Inbox::TcpAnswer { fetch, message: Ok(bytes) } => {
+                Mail::TcpQuery { bytes, from, reply } => self.on_query(Client::Tcp(from, reply), &bytes),
+                Mail::TcpAnswer { fetch, message: Ok(bytes) } => {
                     if let Some(fetch) = self.fetches.get(fetch) {
                         fetch.over_tcp = None;
                     }
                     self.on_answer(fetch, &bytes);
                 }
-                Inbox::TcpAnswer { fetch, message: Err(why) } => self.on_tcp_failure(fetch, why),
-                Inbox::Landed(key, outcome) => {
+                Mail::TcpAnswer { fetch, message: Err(why) } => self.on_tcp_failure(fetch, why),
+                Mail::Landed(key, outcome) => {
                     // One that has waited too long may have begun to ask for itself.
                     let waiting = self.fetches.find(key.octets());
                     let waiting = waiting.filter(|id| self.fetches.get(*id).is_some_and(|fetch| fetch.elsewhere));

@@ -8,13 +8,12 @@ use net::clock;
 use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
-use super::super::Message as Inbox;
 use super::super::fetches::{Attempt, Fetch, FetchId};
-use super::super::metrics::Count;
-use super::super::tcp::{TcpFailure, TcpQuestion};
+use super::super::mail::{Mail, TcpFailure, TcpQuestion};
 use super::super::timers::LEAST_DELAY;
 use super::super::upstreams::{LEAST_RTO, SocketId, is_ours};
 use super::{BATCHES, Worker};
+use crate::metrics::Count;
 use crate::name::{Key, KeyBuf, LowerName};
 use crate::resolver::answer::{Answer, Kind, Unusable, rcode};
 use crate::resolver::cache::Found;
@@ -55,7 +54,7 @@ impl Worker {
     /// Tells the workers that wait for this one's question.
     fn tell_others(&self, key: &Key, outcome: &Outcome) {
         for worker in self.shared.flights.land(key) {
-            self.shared.mailboxes[worker].post(Inbox::Landed(key.clone(), outcome.clone()));
+            self.shared.mailboxes[worker].post(Mail::Landed(key.clone(), outcome.clone()));
         }
     }
 
