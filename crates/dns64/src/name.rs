@@ -137,6 +137,12 @@ impl KeyBuf {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// Name, type and class as in a question section.
+    pub fn question(&self) -> &[u8] {
+        let octets = self.octets();
+        &octets[..octets.len() - 1]
+    }
+
     /// The key to keep.
     pub fn to_key(&self) -> Key {
         Key(self.octets().into())
