@@ -19,6 +19,8 @@ pub mod metrics;
 pub mod name;
 pub mod resolver;
 pub mod server;
+#[cfg(test)]
+mod testing;
 pub mod translation;
 mod transport;
 pub mod walk;
