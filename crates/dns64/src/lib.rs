@@ -15,6 +15,7 @@ pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod harden;
+pub mod ids;
 pub mod metrics;
 pub mod name;
 pub mod resolver;

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use method::units::Nanos;
 use wire::view::rtype;
 
+use crate::ids::WorkerId;
+
 /// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
@@ -309,8 +311,9 @@ impl Metrics {
     }
 
     /// Those of one worker.
-    pub fn worker(&self, number: usize) -> &WorkerMetrics {
-        &self.workers[number]
+    #[inline]
+    pub fn worker(&self, id: WorkerId) -> &WorkerMetrics {
+        &self.workers[id.0]
     }
 
     /// Those of the thread for TCP.

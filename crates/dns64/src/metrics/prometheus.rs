@@ -111,15 +111,16 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::WorkerId;
 
     #[test]
     fn prometheus_gets_every_counter() {
         let metrics = Metrics::new(2);
-        metrics.worker(0).add(Count::UdpAaaa, 3);
-        metrics.worker(1).count(Count::UdpAaaa);
-        metrics.worker(1).count(Count::UpstreamMalformed);
+        metrics.worker(WorkerId(0)).add(Count::UdpAaaa, 3);
+        metrics.worker(WorkerId(1)).count(Count::UdpAaaa);
+        metrics.worker(WorkerId(1)).count(Count::UpstreamMalformed);
         metrics.tcp().count(Count::TcpRefusedAcl);
-        metrics.worker(1).rtt(Nanos::from_millis(2));
+        metrics.worker(WorkerId(1)).rtt(Nanos::from_millis(2));
         let [near, far] = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
         for address in [near, near, far] {
             let upstream = metrics.add_upstream(address);

@@ -1,17 +1,16 @@
-//! What the threads tell each other: workers get mail from the thread for TCP and from other workers, and hand that thread
-//! the questions that upstreams are to be asked over TCP.
+//! What workers are told by the thread for TCP and by each other.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use net::poller::Alarm;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::fetches::FetchId;
+use crate::ids::FetchId;
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
+use crate::resolver::outside::TcpFailure;
 
 /// What a worker is told by others.
 pub(super) enum Mail {
@@ -37,22 +36,4 @@ impl Mailbox {
             self.alarm.ring();
         }
     }
-}
-
-/// A question that an upstream is to be asked over TCP.
-pub(super) struct TcpQuestion {
-    pub(super) worker: usize,
-    pub(super) fetch: FetchId,
-    pub(super) address: SocketAddr,
-    pub(super) query: Vec<u8>,
-    pub(super) timeout: Duration,
-}
-
-/// Why a question to an upstream got no answer over TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TcpFailure {
-    /// The upstream did not answer.
-    NoAnswer,
-    /// It was not asked: too many questions were under way.
-    NoRoom,
 }

@@ -5,15 +5,13 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
-pub(crate) mod fetches;
-mod flights;
+mod frontend;
 mod jobs;
 mod mail;
-mod room;
+mod network;
+mod replies;
 mod shared;
 mod tcp;
-mod timers;
-mod upstreams;
 mod worker;
 
 use std::io;
@@ -33,9 +31,11 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
+use crate::ids::WorkerId;
 use crate::metrics::{self, Metrics};
+use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use flights::Flights;
+use crate::resolver::flights::Flights;
 use mail::{Mail, Mailbox};
 use shared::Shared;
 use worker::Worker;
@@ -185,11 +185,13 @@ impl BoundServer {
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
         let shared = Arc::new(Shared {
-            cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-            flights: Flights::new(workers),
+            common: Common {
+                cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
+                flights: Arc::new(Flights::new(workers)),
+                metrics: Metrics::new(workers),
+            },
             limiter: Limiter::new(),
             cookies: Cookies::new(),
-            metrics: Metrics::new(workers),
             mailboxes,
             tcp_questions,
             stopping: AtomicBool::new(false),
@@ -205,7 +207,7 @@ impl BoundServer {
         };
         for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
             let counts_drops = number == 0 || !self.adopted;
-            let worker = Worker::new(number, Arc::clone(&shared), endpoints, counts_drops, inbox);
+            let worker = Worker::new(WorkerId(number), Arc::clone(&shared), endpoints, counts_drops, inbox);
             let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -250,12 +252,12 @@ impl RunningServer {
 
     /// Its counters.
     pub fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
+        self.shared.metrics()
     }
 
     /// Its counters as Prometheus reads them.
     pub fn metrics_text(&self) -> String {
-        metrics::to_text(&self.shared.metrics, &self.shared.cache)
+        metrics::to_text(self.metrics(), &self.shared.common.cache)
     }
 
     /// Replaces the configuration: all of it at once, for every query that comes after. Addresses, threads, CPUs, user, cache

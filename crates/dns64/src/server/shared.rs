@@ -1,27 +1,25 @@
 //! What all threads of a server share.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::flights::Flights;
-use super::mail::{Mailbox, TcpQuestion};
+use super::mail::Mailbox;
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
 use crate::metrics::Metrics;
-use crate::resolver::cache::Cache;
+use crate::resolver::Common;
+use crate::resolver::outside::TcpQuestion;
 
 /// What all threads share.
 pub(super) struct Shared {
     pub(super) settings: ArcSwap<Settings>,
-    pub(super) cache: Arc<Cache>,
-    pub(super) flights: Flights,
+    /// What the workers' resolvers share.
+    pub(super) common: Common,
     pub(super) limiter: Limiter,
     pub(super) cookies: Cookies,
-    pub(super) metrics: Metrics,
     /// One for each worker, by its number.
     pub(super) mailboxes: Vec<Mailbox>,
     pub(super) tcp_questions: UnboundedSender<TcpQuestion>,
@@ -29,4 +27,12 @@ pub(super) struct Shared {
     pub(super) stopping: AtomicBool,
     /// The workers have ended.
     pub(super) ended: AtomicBool,
+}
+
+impl Shared {
+    /// The counters of all threads.
+    #[inline]
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.common.metrics
+    }
 }

@@ -19,11 +19,12 @@ use tokio::time::timeout;
 use wire::template::HEADER_LEN;
 use wire::view::Message as View;
 
-use super::mail::{Mail, TcpFailure, TcpQuestion};
+use super::mail::Mail;
 use super::shared::Shared;
 use crate::client::limiter::network;
 use crate::config::LimitKeys;
 use crate::metrics::{self, Count};
+use crate::resolver::outside::{TcpFailure, TcpQuestion};
 use crate::transport::framing::{read_message, write_message};
 
 /// Questions to upstreams over TCP at once; others wait.
@@ -50,7 +51,7 @@ pub(super) fn run(
             spawn_local(accept(TcpListener::from_std(listener)?, Arc::clone(shared), Rc::clone(&clients)));
         }
         if let Some(listener) = metrics_listener {
-            let (metrics, cache) = (shared.metrics.clone(), Arc::clone(&shared.cache));
+            let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
             spawn_local(metrics::http::serve(TcpListener::from_std(listener)?, metrics, cache));
         }
         spawn_local(ask_upstreams(Arc::clone(shared), questions));
@@ -130,11 +131,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>
         // Others are closed at once: better than a connection on which nothing happens.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
-            shared.metrics.tcp().count(Count::TcpRefusedAcl);
+            shared.metrics().tcp().count(Count::TcpRefusedAcl);
             continue;
         }
         let Some(place) = clients.enter(ip, limits.tcp_connections, limits.tcp_per_client) else {
-            shared.metrics.tcp().count(Count::TcpRefusedLimit);
+            shared.metrics().tcp().count(Count::TcpRefusedLimit);
             continue;
         };
         let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
@@ -216,7 +217,7 @@ async fn ask_upstreams(shared: Arc<Shared>, mut questions: UnboundedReceiver<Tcp
             };
             let answer = timeout(question.timeout, ask).await.ok().flatten();
             let message = answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom });
-            shared.mailboxes[question.worker].post(Mail::TcpAnswer { fetch: question.fetch, message });
+            shared.mailboxes[question.worker.0].post(Mail::TcpAnswer { fetch: question.fetch, message });
         });
     }
 }
