@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 pub use self::settings::{MAX_THREADS, Route, Settings, Upstream};
-use crate::policy::{Mapping, Mode, Policy, TtlLimits};
-use crate::prefix::Prefix;
+use crate::resolver::ttl::TtlLimits;
+use crate::translation::policy::{Mapping, Mode, Policy};
+use crate::translation::prefix::Prefix;
 
 /// Where the upstreams are taken from when none is configured.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -192,7 +193,7 @@ fn all_of_ipv4() -> Vec<Ipv4Net> {
 }
 
 impl TryFrom<RawPrefixKeys> for PrefixKeys {
-    type Error = crate::prefix::PrefixError;
+    type Error = crate::translation::prefix::PrefixError;
     fn try_from(raw: RawPrefixKeys) -> Result<PrefixKeys, Self::Error> {
         let prefix = raw.prefix.with_suffix(raw.suffix)?;
         let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global } = raw;

@@ -1,27 +1,27 @@
 //! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses made from A records.
 //!
 //! ```text
-//! client ─► query ─► local ─► cache ──────────────► translate ─► reply ─► client
-//!                               │ miss                  ▲  │ ask the next question
-//!                               ▼                       │  ▼
-//!                             server (pending questions, upstreams) ─► answer ─► cache
+//! server ─► client ─► translation ─► resolver ─► name, wire
+//!   worker    query     decide         answer, cache, outcome
+//!   tcp       reply     policy, prefix
+//!   upstreams cookies   local
 //! ```
 //!
-//! `prefix`, `policy`, `local`, `answer`, `translate` and `reply` are pure: no sockets, no clock. `server` does the rest, with a
-//! worker thread per core that shares nothing with the others but the cache and what they must agree on.
+//! Each room uses those to its right. `translation` is pure: no sockets, no clock. `server` has a worker thread per core that shares
+//! nothing with the others but the cache and what they must agree on.
 #![forbid(unsafe_code)]
 
-pub mod answer;
-pub mod cache;
+pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod harden;
-pub mod local;
+pub mod ids;
+pub mod metrics;
 pub mod name;
-pub mod policy;
-pub mod prefix;
-pub mod query;
-pub mod reply;
+pub mod resolver;
 pub mod server;
-pub mod translate;
+#[cfg(test)]
+mod testing;
+pub mod translation;
+mod transport;
 pub mod walk;

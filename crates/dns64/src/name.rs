@@ -107,7 +107,7 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub struct Key(Box<[u8]>);
 
 /// A [`Key`] on the stack, to look with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct KeyBuf {
     bytes: [u8; MAX_NAME + TAIL],
     len: u16,
@@ -135,6 +135,12 @@ impl KeyBuf {
     #[inline]
     pub fn octets(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Name, type and class as in a question section.
+    pub fn question(&self) -> &[u8] {
+        let octets = self.octets();
+        &octets[..octets.len() - 1]
     }
 
     /// The key to keep.

@@ -7,8 +7,10 @@ use ipnet::IpNet;
 use toml::Spanned;
 
 use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
+use crate::ids::RouteId;
 use crate::name::LowerName;
-use crate::policy::{Mode, Policy, TtlLimits};
+use crate::resolver::ttl::TtlLimits;
+use crate::translation::policy::{Mode, Policy, Rules};
 
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +100,16 @@ impl Settings {
 
     /// The number of the route for a name.
     #[inline]
-    pub fn route(&self, name: &LowerName) -> usize {
+    pub fn route(&self, name: &LowerName) -> RouteId {
         let last = self.routes.len() - 1;
-        self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last)
+        RouteId(self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last))
+    }
+
+    /// What applies to a query for `name` of a client with this policy.
+    #[inline]
+    pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
+        let mode = self.routes[self.route(name).0].mode.unwrap_or(policy.mode);
+        Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
     /// The effective configuration as a file would have it.
@@ -267,7 +276,7 @@ fn system_upstreams() -> Vec<Upstream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prefix::Prefix;
+    use crate::translation::prefix::Prefix;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 
@@ -352,7 +361,7 @@ mod tests {
              [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
         )
         .unwrap();
-        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap())];
+        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap()).0];
         assert_eq!(route("www.Example.org").upstreams, [1]);
         assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
         assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);

@@ -5,23 +5,20 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
-mod cookies;
-pub(crate) mod fetches;
-mod flights;
+mod frontend;
 mod jobs;
-mod limiter;
-pub mod metrics;
-mod room;
+mod mail;
+mod network;
+mod replies;
+mod shared;
 mod tcp;
-mod timers;
-mod upstreams;
 mod worker;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 
 use arc_swap::ArcSwap;
@@ -29,64 +26,23 @@ use method::units::CpuId;
 use net::affinity::pin_to;
 use net::poller::Alarm;
 use net::socket::Endpoint;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
-use crate::cache::Cache;
+use crate::client::cookies::Cookies;
+use crate::client::limiter::Limiter;
 use crate::config::Settings;
-use crate::name::Key;
-use crate::translate::Outcome;
-use cookies::Cookies;
-use fetches::FetchId;
-use flights::Flights;
-use limiter::Limiter;
-use metrics::Metrics;
-use tcp::TcpFailure;
+use crate::ids::WorkerId;
+use crate::metrics::{self, Metrics};
+use crate::resolver::Common;
+use crate::resolver::cache::Cache;
+use crate::resolver::flights::Flights;
+use mail::{Mail, Mailbox};
+use shared::Shared;
 use worker::Worker;
-
-/// What a worker is told by others.
-enum Message {
-    /// A query that came over TCP.
-    TcpQuery { bytes: Vec<u8>, from: IpAddr, reply: UnboundedSender<Vec<u8>> },
-    /// What came of a question to an upstream over TCP.
-    TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
-    /// What came of a question that another worker asked.
-    Landed(Key, Outcome),
-}
-
-/// Where a worker is told.
-struct Mailbox {
-    sender: Sender<Message>,
-    alarm: Arc<Alarm>,
-}
-
-impl Mailbox {
-    fn post(&self, message: Message) {
-        // The worker has ended: so does everything.
-        if self.sender.send(message).is_ok() {
-            self.alarm.ring();
-        }
-    }
-}
 
 /// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a query): 20 000 queries. What
 /// waits for seconds is asked again, or elsewhere, and would be answered for nothing.
 const CLIENT_BUFFER: usize = 8 << 20;
-
-/// What all threads share.
-struct Shared {
-    settings: ArcSwap<Settings>,
-    cache: Arc<Cache>,
-    flights: Flights,
-    limiter: Limiter,
-    cookies: Cookies,
-    metrics: Metrics,
-    mailboxes: Vec<Mailbox>,
-    tcp_questions: UnboundedSender<tcp::TcpQuestion>,
-    /// No new queries are taken.
-    stopping: AtomicBool,
-    /// The workers have ended.
-    ended: AtomicBool,
-}
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -219,7 +175,7 @@ impl BoundServer {
     pub fn start(self) -> Result<RunningServer, ServerError> {
         let failed = |what| move |source| ServerError::Start { what, source };
         let workers = self.endpoints.len();
-        let mut inboxes: Vec<Receiver<Message>> = Vec::new();
+        let mut inboxes: Vec<Receiver<Mail>> = Vec::new();
         let mut mailboxes = Vec::new();
         for _ in 0..workers {
             let (sender, inbox) = channel();
@@ -229,11 +185,13 @@ impl BoundServer {
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
         let shared = Arc::new(Shared {
-            cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-            flights: Flights::new(workers),
+            common: Common {
+                cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
+                flights: Arc::new(Flights::new(workers)),
+                metrics: Metrics::new(workers),
+            },
             limiter: Limiter::new(),
             cookies: Cookies::new(),
-            metrics: Metrics::new(workers),
             mailboxes,
             tcp_questions,
             stopping: AtomicBool::new(false),
@@ -249,7 +207,7 @@ impl BoundServer {
         };
         for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
             let counts_drops = number == 0 || !self.adopted;
-            let worker = Worker::new(number, Arc::clone(&shared), endpoints, counts_drops, inbox);
+            let worker = Worker::new(WorkerId(number), Arc::clone(&shared), endpoints, counts_drops, inbox);
             let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -294,12 +252,12 @@ impl RunningServer {
 
     /// Its counters.
     pub fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
+        self.shared.metrics()
     }
 
     /// Its counters as Prometheus reads them.
     pub fn metrics_text(&self) -> String {
-        self.shared.metrics.to_text(&self.shared.cache)
+        metrics::to_text(self.metrics(), &self.shared.common.cache)
     }
 
     /// Replaces the configuration: all of it at once, for every query that comes after. Addresses, threads, CPUs, user, cache

@@ -1,5 +1,4 @@
-//! What is not UDP: clients over TCP (RFC 7766), upstreams over TCP, and the metrics listener. One thread, asynchronous; the
-//! workers do the DNS.
+//! The thread for TCP: clients (RFC 7766), upstreams, and the metrics listener, asynchronous; the workers do the DNS.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -21,11 +19,13 @@ use tokio::time::timeout;
 use wire::template::HEADER_LEN;
 use wire::view::Message as View;
 
-use super::fetches::FetchId;
-use super::limiter::network;
-use super::metrics::Count;
-use super::{Message, Shared};
+use super::mail::Mail;
+use super::shared::Shared;
+use crate::client::limiter::network;
 use crate::config::LimitKeys;
+use crate::metrics::{self, Count};
+use crate::resolver::outside::{TcpFailure, TcpQuestion};
+use crate::transport::framing::{read_message, write_message};
 
 /// Questions to upstreams over TCP at once; others wait.
 const UPSTREAM_CONNECTIONS: usize = 100;
@@ -35,33 +35,11 @@ const IDLE_CONNECTIONS: usize = 4;
 const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How long a server that stops waits for clients to take their last replies.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The longest request that the metrics listener reads, and how long it waits for it.
-const HTTP_REQUEST: usize = 4_096;
-const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A question that an upstream is to be asked over TCP.
-pub(super) struct TcpQuestion {
-    pub(super) worker: usize,
-    pub(super) fetch: FetchId,
-    pub(super) address: SocketAddr,
-    pub(super) query: Vec<u8>,
-    pub(super) timeout: Duration,
-}
-
-/// Why a question to an upstream got no answer over TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TcpFailure {
-    /// The upstream did not answer.
-    NoAnswer,
-    /// It was not asked: too many questions were under way.
-    NoRoom,
-}
-
 /// Serves until the server stops.
 pub(super) fn run(
     shared: &Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
-    metrics: Option<std::net::TcpListener>,
+    metrics_listener: Option<std::net::TcpListener>,
     questions: UnboundedReceiver<TcpQuestion>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -72,8 +50,9 @@ pub(super) fn run(
         for listener in listeners {
             spawn_local(accept(TcpListener::from_std(listener)?, Arc::clone(shared), Rc::clone(&clients)));
         }
-        if let Some(listener) = metrics {
-            spawn_local(serve_metrics(TcpListener::from_std(listener)?, Arc::clone(shared)));
+        if let Some(listener) = metrics_listener {
+            let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
+            spawn_local(metrics::http::serve(TcpListener::from_std(listener)?, metrics, cache));
         }
         spawn_local(ask_upstreams(Arc::clone(shared), questions));
         while !shared.ended.load(Ordering::Relaxed) {
@@ -152,11 +131,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, clients: Rc<Clients>
         // Others are closed at once: better than a connection on which nothing happens.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
-            shared.metrics.tcp().count(Count::TcpRefusedAcl);
+            shared.metrics().tcp().count(Count::TcpRefusedAcl);
             continue;
         }
         let Some(place) = clients.enter(ip, limits.tcp_connections, limits.tcp_per_client) else {
-            shared.metrics.tcp().count(Count::TcpRefusedLimit);
+            shared.metrics().tcp().count(Count::TcpRefusedLimit);
             continue;
         };
         let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
@@ -193,7 +172,7 @@ async fn serve_connection(
         // Given back when its reply has been written.
         permit.forget();
         worker = (worker + 1) % shared.mailboxes.len();
-        shared.mailboxes[worker].post(Message::TcpQuery { bytes, from: ip, reply: reply.clone() });
+        shared.mailboxes[worker].post(Mail::TcpQuery { bytes, from: ip, reply: reply.clone() });
     }
     // What has been asked is still answered: the writer ends with the last sender.
     drop(reply);
@@ -219,25 +198,6 @@ async fn write_replies(
     free.close();
 }
 
-async fn read_message(reader: &mut (impl AsyncReadExt + Unpin), patience: Duration) -> io::Result<Vec<u8>> {
-    let read = async {
-        let len = reader.read_u16().await?;
-        let mut bytes = vec![0; usize::from(len)];
-        reader.read_exact(&mut bytes).await?;
-        Ok(bytes)
-    };
-    timeout(patience, read).await?
-}
-
-async fn write_message(writer: &mut (impl AsyncWriteExt + Unpin), message: &[u8]) -> io::Result<()> {
-    let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    // In one segment (RFC 7766 §8).
-    let mut framed = Vec::with_capacity(2 + message.len());
-    framed.extend(len.to_be_bytes());
-    framed.extend(message);
-    writer.write_all(&framed).await
-}
-
 // ---- upstreams ----
 
 /// Connections that wait for their next question.
@@ -257,7 +217,7 @@ async fn ask_upstreams(shared: Arc<Shared>, mut questions: UnboundedReceiver<Tcp
             };
             let answer = timeout(question.timeout, ask).await.ok().flatten();
             let message = answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom });
-            shared.mailboxes[question.worker].post(Message::TcpAnswer { fetch: question.fetch, message });
+            shared.mailboxes[question.worker.0].post(Mail::TcpAnswer { fetch: question.fetch, message });
         });
     }
 }
@@ -289,52 +249,4 @@ async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> i
         kept.push(stream);
     }
     Ok(answer)
-}
-
-// ---- metrics ----
-
-async fn serve_metrics(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            tokio::time::sleep(STOP_CHECK).await;
-            continue;
-        };
-        let shared = Arc::clone(&shared);
-        spawn_local(async move {
-            let serve = async {
-                let request = read_request(&mut stream).await?;
-                stream.write_all(&http_response(&request, &shared)).await?;
-                stream.shutdown().await
-            };
-            // Prometheus will come again.
-            let _ = timeout(HTTP_TIMEOUT, serve).await;
-        });
-    }
-}
-
-/// The first line of a request; its headers say nothing that matters here.
-async fn read_request(stream: &mut TcpStream) -> io::Result<String> {
-    let mut bytes = Vec::with_capacity(HTTP_REQUEST);
-    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
-        if bytes.len() >= HTTP_REQUEST || stream.read_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-    }
-    Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
-}
-
-fn http_response(request: &str, shared: &Shared) -> Vec<u8> {
-    let (status, body) = match request.split(' ').collect::<Vec<_>>()[..] {
-        ["GET", "/metrics", ..] => ("200 OK", shared.metrics.to_text(&shared.cache)),
-        ["GET", ..] => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
-    };
-    let kind = if status.starts_with("200") {
-        "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    } else {
-        "text/plain; charset=utf-8"
-    };
-    let length = body.len();
-    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
-        .into()
 }

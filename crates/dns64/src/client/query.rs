@@ -4,8 +4,9 @@ use domain::base::opt::cookie::{ClientCookie, ServerCookie};
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::answer::rcode;
 use crate::name::LowerName;
+use crate::resolver::answer::rcode;
+use crate::translation::decide::Question;
 
 /// UDP payload that we offer, and send at the most (dnsflagday.net/2020).
 pub const MAX_UDP: usize = 1232;
@@ -130,6 +131,18 @@ impl<'a> Received<'a> {
 }
 
 impl Query<'_> {
+    /// What it asks, as the decision of RFC 6147 sees it.
+    pub fn to_question(&self) -> Question {
+        Question {
+            name: self.name,
+            qtype: self.qtype,
+            qclass: self.qclass,
+            dnssec_ok: self.dnssec_ok(),
+            checking_disabled: self.checking_disabled,
+            recursion_desired: self.recursion_desired,
+        }
+    }
+
     /// DO.
     pub fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec_ok)

@@ -6,10 +6,10 @@ use method::units::Nanos;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Shared;
 
-use crate::answer::{Answer, Kept, Kind};
 use crate::name::Key;
-use crate::policy::TtlLimits;
-use crate::translate::Failure;
+use crate::resolver::answer::{Answer, Kind};
+use crate::resolver::outcome::{Failure, Kept};
+use crate::resolver::ttl::TtlLimits;
 
 /// Memory that an entry takes beside its key and answer: the cache's own tables and the allocator's.
 const OVERHEAD: u64 = 120;

@@ -11,20 +11,20 @@ use quick_cache::sync::Cache;
 const CLIENTS: usize = 65_536;
 
 /// The limiter of all workers.
-pub(super) struct Limiter {
+pub(crate) struct Limiter {
     /// When each client's allowance will be whole again.
     whole_at: Cache<u64, Arc<AtomicU64>>,
 }
 
 impl Limiter {
-    pub(super) fn new() -> Limiter {
+    pub(crate) fn new() -> Limiter {
         let whole_at = Cache::new(CLIENTS);
         whole_at.reserve(CLIENTS);
         Limiter { whole_at }
     }
 
     /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no limit.
-    pub(super) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
+    pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
         }
@@ -45,7 +45,7 @@ impl Limiter {
 }
 
 /// A client: an IPv4 address, or an IPv6 /64, which is the least that a host has to itself.
-pub(super) fn network(client: IpAddr) -> u64 {
+pub(crate) fn network(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),
         IpAddr::V6(v6) => (u128::from(v6) >> 64) as u64,

@@ -1,11 +1,10 @@
 //! What a group of clients gets: which prefixes, for which IPv4 addresses, and how willingly.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::Duration;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use crate::prefix::Prefix;
+use crate::translation::prefix::Prefix;
 
 /// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
 pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
@@ -75,6 +74,17 @@ pub struct Policy {
     pub parallel: bool,
 }
 
+/// What applies to one query of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// What the client's group gets.
+    pub policy: &'a Policy,
+    /// When A records are asked for: as the name's forward rule says, or else the policy.
+    pub mode: Mode,
+    /// Whether the upstream's AD is passed on.
+    pub trust_ad: bool,
+}
+
 impl Policy {
     /// Whether this group gets synthesized records at all.
     #[inline]
@@ -106,27 +116,6 @@ impl Default for Policy {
             recursive_only: false,
             parallel: false,
         }
-    }
-}
-
-/// How long answers are kept.
-#[derive(Clone, Copy, Debug)]
-pub struct TtlLimits {
-    /// At least this, seconds.
-    pub min: u32,
-    /// At most this, seconds.
-    pub max: u32,
-    /// Negative answers at most this, seconds (RFC 2308 §5 advises one to three hours).
-    pub negative_max: u32,
-    /// Failures this long, 1 to 30 seconds (RFC 9520 §3.2; item 38).
-    pub failure: u32,
-    /// Answers that have run out are kept this much longer, to serve while all upstreams fail (RFC 8767).
-    pub stale: Option<Duration>,
-}
-
-impl Default for TtlLimits {
-    fn default() -> TtlLimits {
-        TtlLimits { min: 0, max: 86_400, negative_max: 3_600, failure: 5, stale: None }
     }
 }
 

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wire::view::rtype;
 
-use crate::answer::rcode;
 use crate::name::{LowerName, labels};
-use crate::policy::{IPV4ONLY, Policy};
+use crate::resolver::answer::rcode;
+use crate::translation::policy::{IPV4ONLY, Policy};
 
 /// `ipv4only.arpa`.
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
@@ -133,7 +133,7 @@ fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
         }
     }
     let address = Ipv6Addr::from(bits);
-    let ours = |mapping: &&crate::policy::Mapping| {
+    let ours = |mapping: &&crate::translation::policy::Mapping| {
         nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address)
     };
     let Some(first) = policy.mappings.iter().find(ours) else { return Local::No };
@@ -204,8 +204,8 @@ pub const SOA_TTL: u32 = TTL;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Mapping;
-    use crate::prefix::Prefix;
+    use crate::translation::policy::Mapping;
+    use crate::translation::prefix::Prefix;
 
     fn policy(prefix: &str) -> Policy {
         let prefix: Prefix = prefix.parse().unwrap();

@@ -6,25 +6,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use domain::base::Serial;
 use domain::base::opt::cookie::{ServerCookie, StandardServerCookie};
 
-use crate::query::Query;
-use crate::reply::COOKIE_LEN;
+use crate::client::query::Query;
+use crate::client::reply::COOKIE_LEN;
 
 /// How old a cookie of ours may be, and how far ahead of our clock (RFC 9018 §4.3), seconds.
 const OLDEST: u32 = 3_600;
 const AHEAD: u32 = 300;
 
 /// The secret that our cookies are made with; new at every start.
-pub(super) struct Cookies {
+pub struct Cookies {
     secret: [u8; 16],
 }
 
+impl Default for Cookies {
+    fn default() -> Cookies {
+        Cookies::new()
+    }
+}
+
 impl Cookies {
-    pub(super) fn new() -> Cookies {
+    /// Cookies with a new secret.
+    pub fn new() -> Cookies {
         Cookies { secret: rand::random() }
     }
 
     /// The cookie option for the reply to a query that has one.
-    pub(super) fn answer(&self, query: &Query<'_>, client: IpAddr) -> Option<[u8; COOKIE_LEN]> {
+    pub fn answer(&self, query: &Query<'_>, client: IpAddr) -> Option<[u8; COOKIE_LEN]> {
         let cookie = query.edns?.cookie?;
         let ours = StandardServerCookie::calculate(cookie.client, Serial(now()), client, &self.secret);
         let mut option = [0; COOKIE_LEN];
@@ -34,7 +41,7 @@ impl Cookies {
     }
 
     /// Whether the query has a cookie of ours for its source address, which is thereby no forged one.
-    pub(super) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
+    pub fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
         let Some(cookie) = query.edns.and_then(|edns| edns.cookie) else { return false };
         let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else { return false };
         let age = now().wrapping_sub(ours.timestamp().into_int());

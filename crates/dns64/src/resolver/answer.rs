@@ -4,7 +4,6 @@
 //! same name, a client's reply is a copy with another id, the client's spelling and smaller TTLs.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use domain::base::iana::Rtype;
 use domain::base::message::RecordSection;
@@ -15,7 +14,7 @@ use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message, Record, rtype};
 
 use crate::name::LowerName;
-use crate::policy::TtlLimits;
+use crate::resolver::ttl::TtlLimits;
 
 /// Aliases in a row that are followed; more are taken for a loop (item 8).
 pub const MAX_ALIASES: usize = 16;
@@ -81,28 +80,6 @@ pub struct Answer {
     /// Seconds that it may be kept, and how long its denial holds.
     ttl: u32,
     negative_ttl: Option<u32>,
-}
-
-/// An answer and when it came.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    /// The answer.
-    pub answer: Arc<Answer>,
-    /// Its age in seconds.
-    pub age: u32,
-    /// Whether its time is over (RFC 8767).
-    pub stale: bool,
-}
-
-/// TTL of records that are served though their time is over (RFC 8767 §4).
-pub const STALE_TTL: u32 = 30;
-
-impl Kept {
-    /// What is left of a TTL.
-    #[inline]
-    pub fn left(&self, ttl: u32) -> u32 {
-        if self.stale { STALE_TTL } else { ttl.saturating_sub(self.age) }
-    }
 }
 
 impl Answer {

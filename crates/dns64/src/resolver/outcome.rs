@@ -1,0 +1,58 @@
+//! What became of a question to the upstreams: an answer, with its age, or the reason why there is none.
+
+use std::sync::Arc;
+
+use crate::resolver::answer::Answer;
+
+/// Why there is no answer to a question of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No upstream answered in time.
+    Timeout,
+    /// An answer had an alias loop, or aliases without end.
+    AliasLoop,
+    /// Too many queries are in flight.
+    Overload,
+}
+
+/// What became of a question.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// An answer, be it an error of the upstream.
+    Answered(Kept),
+    /// None.
+    Failed(Failure),
+}
+
+impl Outcome {
+    /// The answer, if there is one.
+    #[inline]
+    pub fn kept(&self) -> Option<&Kept> {
+        match self {
+            Outcome::Answered(kept) => Some(kept),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
+
+/// An answer and when it came.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The answer.
+    pub answer: Arc<Answer>,
+    /// Its age in seconds.
+    pub age: u32,
+    /// Whether its time is over (RFC 8767).
+    pub stale: bool,
+}
+
+/// TTL of records that are served though their time is over (RFC 8767 §4).
+pub const STALE_TTL: u32 = 30;
+
+impl Kept {
+    /// What is left of a TTL.
+    #[inline]
+    pub fn left(&self, ttl: u32) -> u32 {
+        if self.stale { STALE_TTL } else { ttl.saturating_sub(self.age) }
+    }
+}
