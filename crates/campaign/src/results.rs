@@ -589,15 +589,13 @@ fn health(entries: &[Entry]) -> Health {
 
 /// What a hypervisor took, host by host, over all trials.
 fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
-    let roles: [(&str, fn(&StolenFrom) -> Option<Stolen>); 3] =
-        [("tester", |s| s.tester), ("dut", |s| s.dut), ("auth", |s| s.auth)];
-    let of = |(role, get): (&str, fn(&StolenFrom) -> Option<Stolen>)| {
+    let of = |role: &str, get: fn(&StolenFrom) -> Option<Stolen>| {
         let each: Vec<Stolen> = all.iter().filter_map(|m| get(&m.stolen)).collect();
         let summary = Summary::of(&each.iter().map(|s| s.all_pct).collect::<Vec<_>>())?;
         let worst_cpu_pct = each.iter().map(|s| s.worst_cpu_pct).fold(0.0, f64::max);
         Some(StolenTime { role: role.into(), median_pct: summary.median, max_pct: summary.max, worst_cpu_pct })
     };
-    roles.into_iter().filter_map(of).collect()
+    [of("tester", |s| s.tester), of("dut", |s| s.dut), of("auth", |s| s.auth)].into_iter().flatten().collect()
 }
 
 /// How often there was each kind of reason, in words, in the order in which they came first.

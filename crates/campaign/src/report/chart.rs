@@ -116,7 +116,7 @@ const BOTTOM: f64 = 92.0;
 pub const STYLE: &str = "\
 .fig{font:13px system-ui,sans-serif}.fig text{fill:var(--ink,#222)}.fig .axis{stroke:var(--ink,#222)}\
 .fig .grid{stroke:var(--line,#ddd)}.fig .err{stroke:var(--ink,#222);stroke-width:1.2}.fig .curve{fill:none;stroke-width:2}\
-.fig .wanted{stroke:var(--ink,#222);stroke-dasharray:3 3}.fig .small{font-size:11px}\
+.fig .cross{font-size:17px;font-weight:700}.fig .wanted{stroke:var(--ink,#222);stroke-dasharray:3 3}.fig .small{font-size:11px}\
 .fig .c0{fill:#0072b2}.fig .c1{fill:#e69f00}.fig .c2{fill:#009e73}.fig .c3{fill:#cc79a7}.fig .c4{fill:#56b4e9}.fig .c5{fill:#d55e00}\
 .fig .s0{stroke:#0072b2}.fig .s1{stroke:#e69f00;stroke-dasharray:8 3}.fig .s2{stroke:#009e73;stroke-dasharray:2 3}\
 .fig .s3{stroke:#cc79a7;stroke-dasharray:8 3 2 3}.fig .s4{stroke:#56b4e9;stroke-dasharray:12 4}.fig .s5{stroke:#d55e00;stroke-dasharray:4 2}\

@@ -22,7 +22,7 @@ impl Figure {
                 let Some((value, at_least)) = value else { continue };
                 let mark = if *at_least { AT_LEAST } else { "" };
                 let opacity = opacity(*value, highest);
-                let on = if opacity > 0.5 { " class=\"on\"" } else { "" };
+                let on = if opacity > LIGHT { " class=\"on\"" } else { "" };
                 let _ = write!(
                     out,
                     "<rect class=\"cell\" opacity=\"{opacity:.2}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
@@ -38,6 +38,9 @@ impl Figure {
         colour_bar(out, highest);
     }
 }
+
+/// From this shade on white text is easier to read than dark text.
+const LIGHT: f64 = 0.8;
 
 /// How dark a value is; 0 can still be seen.
 fn opacity(value: f64, highest: f64) -> f64 {

@@ -27,6 +27,10 @@ impl Figure {
             curve(out, s, i % COLOURS, &x, &scale);
         }
         legend(out, Key::Curve, series.iter().map(|s| s.name.as_str()));
+        if dots().any(|d| d.failed) {
+            let (x, y) = (WIDTH - RIGHT, HEIGHT - BOTTOM + 42.0);
+            let _ = write!(out, "<text class=\"small\" x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{FAILED} failed</text>");
+        }
     }
 }
 
@@ -78,7 +82,7 @@ fn curve(out: &mut String, s: &Series, c: usize, x: &impl Fn(f64) -> f64, scale:
         let floor = HEIGHT - BOTTOM - 4.0;
         let _ = write!(
             out,
-            "<text class=\"c{c}\" x=\"{:.1}\" y=\"{floor:.1}\" text-anchor=\"middle\">{FAILED}<title>{name}: failed at {}</title></text>",
+            "<text class=\"c{c} cross\" x=\"{:.1}\" y=\"{floor:.1}\" text-anchor=\"middle\">{FAILED}<title>{name}: failed at {}</title></text>",
             x(d.x),
             number(d.x)
         );

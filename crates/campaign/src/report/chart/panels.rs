@@ -24,7 +24,7 @@ impl Figure {
         for (n, panel) in panels.iter().enumerate() {
             let extent = together.filter(|_| shared).unwrap_or_else(|| extent(panel));
             let top = TOP + n as f64 * PANEL;
-            draw(out, panel, n % COLOURS, &x, Place { top, floor: top + PANEL - GAP, extent });
+            draw(out, panel, n % COLOURS, &x, &Place { top, floor: top + PANEL - GAP, extent });
         }
         self.axis_labels(out, false, height);
     }
@@ -56,8 +56,8 @@ fn extent(panel: &Panel) -> (f64, f64) {
     (low.min(panel.wanted - least), high.max(panel.wanted + least))
 }
 
-fn draw(out: &mut String, panel: &Panel, c: usize, x: &impl Fn(f64) -> f64, place: Place) {
-    let Place { top, floor, extent: (low, high) } = place;
+fn draw(out: &mut String, panel: &Panel, c: usize, x: &impl Fn(f64) -> f64, place: &Place) {
+    let Place { top, floor, extent: (low, high) } = *place;
     let right = WIDTH - RIGHT;
     let _ = write!(
         out,
