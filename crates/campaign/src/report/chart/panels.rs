@@ -64,7 +64,10 @@ fn draw(out: &mut String, panel: &Panel, c: usize, x: &impl Fn(f64) -> f64, plac
         "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{LEFT}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>\
          <line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor:.1}\" y2=\"{floor:.1}\"/>"
     );
-    for (value, at) in [(high, top + 10.0), (low, floor)] {
+    let wanted = place.y(panel.wanted);
+    // Where there is room between the ends, what was wanted has its number too.
+    let between = (wanted > top + 22.0 && wanted < floor - 12.0).then_some((panel.wanted, wanted + 4.0));
+    for (value, at) in [(high, top + 10.0), (low, floor)].into_iter().chain(between) {
         let _ = write!(
             out,
             "<text class=\"small\" x=\"{}\" y=\"{at:.1}\" text-anchor=\"end\">{}</text>",
@@ -79,7 +82,6 @@ fn draw(out: &mut String, panel: &Panel, c: usize, x: &impl Fn(f64) -> f64, plac
     let upper = along(&|i| dots[i].range.1, &mut (0..dots.len()));
     let lower = along(&|i| dots[i].range.0, &mut (0..dots.len()).rev());
     let _ = write!(out, "<polygon class=\"c{c} band\" points=\"{} {}\"/>", upper.join(" "), lower.join(" "));
-    let wanted = place.y(panel.wanted);
     let _ = write!(out, "<line class=\"wanted\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{wanted:.1}\" y2=\"{wanted:.1}\"/>");
     let curve = along(&|i| dots[i].y, &mut (0..dots.len()));
     let _ = write!(
