@@ -23,15 +23,20 @@ const AUTH: &str = "198.18.1.2";
 /// The lab, with what runs in it.
 pub(crate) struct Lab {
     pub(crate) program: String,
-    ours: String,
+    pub(crate) ours: String,
     pub(crate) folder: tempfile::TempDir,
 }
 
 impl Lab {
     pub(crate) fn up() -> Result<Lab> {
-        let program = process::dns64bench()?.to_string_lossy().into_owned();
+        let program = process::dns64bench()?;
         process::cargo(&["build", "--release", "--quiet", "-p", "xtask"])?;
-        let ours = Path::new(&program).with_file_name("xtask").to_string_lossy().into_owned();
+        Lab::up_with(&program, &program.with_file_name("xtask"))
+    }
+
+    /// The same with a dns64bench and an xtask that are there already.
+    pub(crate) fn up_with(program: &Path, ours: &Path) -> Result<Lab> {
+        let [program, ours] = [program, ours].map(|path| path.to_string_lossy().into_owned());
         output(&program, &["lab", "up"], LIMIT)?;
         Ok(Lab { program, ours, folder: tempfile::tempdir()? })
     }

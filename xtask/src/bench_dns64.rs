@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use campaign::servers;
 use method::stats::Summary;
+use net::cpu_time::CpuTimes;
 
 use crate::bench::{LIMIT, Lab};
-use crate::process::{CpuTime, Server, find, memory, output};
+use crate::process::{Server, find, memory, output};
 use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers, wait_until_listens};
 
 pub(crate) use against::run as against;
@@ -125,10 +126,10 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     let (mut ceiling, mut stolen) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let before = CpuTime::now()?;
+        let before = CpuTimes::now()?;
         each(&mut all, |figures| throughput(&lab, figures, &names).map(|round| figures.rounds.push(round)));
         ceiling.push(without_lookup(&lab)?);
-        stolen.push(CpuTime::now()?.stolen_since(before));
+        stolen.push(CpuTimes::now()?.stolen_since(&before).all_pct);
     }
     for figures in all.iter_mut().filter(|figures| figures.dut.for_memory) {
         figures.mebibytes = Some(million_names(&lab, figures, &names)?);
@@ -311,9 +312,9 @@ fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let common = all.iter().find(|f| f.dut.name() == "Unbound").map_or(5_000, Figures::half_rate);
     let mut stolen = Vec::new();
     for round in 0..LATENCY_ROUNDS {
-        let before = CpuTime::now()?;
+        let before = CpuTimes::now()?;
         each(all, |figures| both_latencies(lab, figures, common, round % 2).map(|p99_us| figures.p99_us.push(p99_us)));
-        stolen.push(CpuTime::now()?.stolen_since(before));
+        stolen.push(CpuTimes::now()?.stolen_since(&before).all_pct);
     }
     Ok(stolen)
 }

@@ -125,30 +125,6 @@ pub(crate) fn memory(pid: u32) -> Result<f64> {
     Ok(kib / 1024.0)
 }
 
-/// Time of all CPUs together since this machine started, in ticks.
-#[derive(Clone, Copy)]
-pub(crate) struct CpuTime {
-    /// What the host of a virtual machine gave to others while there was work here.
-    stolen: u64,
-    all: u64,
-}
-
-impl CpuTime {
-    pub(crate) fn now() -> Result<CpuTime> {
-        let stat = fs::read_to_string("/proc/stat")?;
-        let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("/proc/stat: no cpu")?;
-        // user nice system idle iowait irq softirq steal; guest times are part of user's.
-        let ticks: Vec<u64> = line.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
-        Ok(CpuTime { stolen: *ticks.get(7).context("/proc/stat: no steal")?, all: ticks.iter().sum() })
-    }
-
-    /// The share that was stolen since `before`, in per cent.
-    pub(crate) fn stolen_since(self, before: CpuTime) -> f64 {
-        let all = self.all.saturating_sub(before.all).max(1);
-        self.stolen.saturating_sub(before.stolen) as f64 / all as f64 * 100.0
-    }
-}
-
 /// A UDP port of loopback that was free a moment ago.
 pub(crate) fn free_port() -> Result<u16> {
     Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())

@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use net::affinity::{allowed_cpus, pin_to};
+use net::cpu_time::CpuTimes;
 use serde_json::Value;
 
-use crate::process::{self, CpuTime, Server, free_port, memory, output};
+use crate::process::{self, Server, free_port, memory, output};
 use crate::servers::wait_until_listens;
 
 /// Malformed datagrams, and clients that go away, per second.
@@ -148,8 +149,8 @@ impl Soak {
             last.timeouts - first.timeouts,
             last.overload - first.overload
         );
-        let stolen = samples.windows(2).map(|pair| pair[1].cpu.stolen_since(pair[0].cpu)).fold(0.0, f64::max);
-        let all = last.cpu.stolen_since(first.cpu);
+        let stolen = samples.windows(2).map(|pair| pair[1].cpu.stolen_since(&pair[0].cpu).all_pct).fold(0.0, f64::max);
+        let all = last.cpu.stolen_since(&first.cpu).all_pct;
         println!("the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second");
         let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
         let last = last.memory;
@@ -186,7 +187,7 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
 /// dns64d at one moment: its memory in MiB, and what its metrics say; and this machine's CPU time.
 struct Sample {
     memory: f64,
-    cpu: CpuTime,
+    cpu: CpuTimes,
     asked: u64,
     timeouts: u64,
     overload: u64,
@@ -215,7 +216,7 @@ fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
                 now.in_flight,
                 (now.overload - before.overload) / between,
                 now.memory,
-                now.cpu.stolen_since(before.cpu)
+                now.cpu.stolen_since(&before.cpu).all_pct
             );
         }
         seconds += 1;
@@ -236,7 +237,7 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
     };
     Ok(Sample {
         memory: memory(pid)?,
-        cpu: CpuTime::now()?,
+        cpu: CpuTimes::now()?,
         asked: value("dns64d_upstream_queries_total{transport=\"udp\"}")?,
         timeouts: value("dns64d_upstream_results_total{result=\"timeout\"}")?,
         overload: value("dns64d_denied_total{reason=\"overload\"}")?,

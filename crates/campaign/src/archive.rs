@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use method::narrow::Length;
 use method::units::Qps;
+use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::SendCost;
 use tester::measurer::result::TrialResult;
@@ -26,6 +27,7 @@ use tester::measurer::result::TrialResult;
 use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
 use crate::journal::{JournalError, Lines};
+use crate::numa::Numa;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 
@@ -42,7 +44,7 @@ pub enum Entry {
         /// First line of what it prints.
         text: String,
     },
-    /// The facts of a host other than this one.
+    /// The facts of a host, where it is another one or a namespace of this one.
     Host {
         /// What it is: tester, dut or auth.
         role: String,
@@ -92,8 +94,11 @@ pub struct Measured {
     pub dut_end: Option<DutEnd>,
     /// CPU use.
     pub cpu: Cpu,
-    /// Page allocations of all NUMA nodes during the trial, where the kernel counts them.
+    /// Page allocations of the DUT's host during the trial, NUMA node by NUMA node, where the kernel counts them.
     pub numa: Option<Numa>,
+    /// What a hypervisor took.
+    #[serde(default)]
+    pub stolen: StolenFrom,
     /// What speaks against the tester, though the trial was not invalid.
     pub warnings: Vec<String>,
     /// Its records, as a path below the run folder, if the plan wants them.
@@ -138,13 +143,15 @@ pub struct Cpu {
     pub tester: f64,
 }
 
-/// Counters of `/sys/devices/system/node/node*/numastat`, summed, as differences.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Numa {
-    /// Pages allocated on the node that was wanted.
-    pub hit: u64,
-    /// Pages allocated on another one.
-    pub miss: u64,
+/// What a hypervisor took of the CPU time of each host during a trial, where the host tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StolenFrom {
+    /// Of the tester's host.
+    pub tester: Option<Stolen>,
+    /// Of the DUT's host.
+    pub dut: Option<Stolen>,
+    /// Of AuthDNS's host.
+    pub auth: Option<Stolen>,
 }
 
 /// Why a run folder cannot be used.

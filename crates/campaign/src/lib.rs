@@ -15,6 +15,7 @@
 pub mod archive;
 pub mod begun;
 pub mod contradictions;
+mod cpu_list;
 pub mod difference;
 pub mod environment;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub mod host;
 pub mod interruption;
 pub mod journal;
 pub mod lab;
+pub mod numa;
 pub mod plan;
 pub mod point;
 pub mod ports;

@@ -1,10 +1,10 @@
 //! Whether a plan can be carried out at all: programs and CPUs that it names must be on their hosts. Nothing is started for it.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cpu_list::{cpu_list, cpu_ranges};
 use crate::host::{HostError, Machine};
 use crate::plan::{DutPlan, Plan, SshHost};
 use crate::point::Point;
@@ -177,28 +177,7 @@ fn too_many(plan: &Plan, role: Role, host: &str, has: &BTreeSet<usize>, points: 
 /// `2 CPUs (0-1)`.
 fn counted(cpus: &BTreeSet<usize>) -> String {
     let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let mut list = String::new();
-    for (first, last) in ranges {
-        let comma = if list.is_empty() { "" } else { "," };
-        let _ = if first == last { write!(list, "{comma}{first}") } else { write!(list, "{comma}{first}-{last}") };
-    }
-    format!("{} {word} ({list})", cpus.len())
-}
-
-/// The CPUs of a list as Linux writes it; what it would not write is left out.
-fn cpu_list(text: &str) -> BTreeSet<usize> {
-    let ranges = text.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flat_map(|range: std::ops::RangeInclusive<usize>| range.take(1 << 16)).collect()
+    format!("{} {word} ({})", cpus.len(), cpu_ranges(cpus))
 }
 
 #[cfg(test)]
@@ -207,15 +186,6 @@ mod tests {
 
     fn plan(text: &str) -> Plan {
         Plan::parse(&format!("name = 'x'\ntopology = 'loopback'\n{text}"), Path::new("p.toml")).unwrap()
-    }
-
-    #[test]
-    fn lists_of_cpus_are_read_and_written() {
-        let list = cpu_list("0-2,8\n");
-        assert_eq!(list, BTreeSet::from([0, 1, 2, 8]));
-        assert_eq!(counted(&list), "4 CPUs (0-2,8)");
-        assert_eq!(counted(&cpu_list("0")), "1 CPU (0)");
-        assert!(cpu_list("").is_empty() && cpu_list("x-y").is_empty());
     }
 
     #[test]

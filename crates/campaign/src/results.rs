@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use method::compliance::{Fact, Facts, Proof};
 use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::narrow::{Length, NarrowedSearch};
+use method::pacing::Windows;
 use method::precision::{Figures, overstatement};
 use method::reason::{Reason, ReasonKind};
 use method::search::{Found, SearchRange, Shortfall};
@@ -12,12 +13,14 @@ use method::selftest::allowed_rate;
 use method::stats::Summary;
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
+use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
-use crate::archive::{DutEnd, Entry, Measured};
+use crate::archive::{DutEnd, Entry, Measured, StolenFrom};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
+use crate::numa::Numa;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
 use crate::wording::lower_bound_reasons;
@@ -29,7 +32,7 @@ pub struct Results {
     pub plan: Plan,
     /// The machine on which the campaign was begun.
     pub environment: Environment,
-    /// The machines of its hosts, if they are others.
+    /// The machines of its hosts, if they are others or namespaces of this one.
     pub hosts: Vec<HostFacts>,
     /// What played AuthDNS, as it calls itself.
     pub auth: String,
@@ -82,6 +85,18 @@ pub struct DutResult {
     pub points: Vec<PointResult>,
     /// CPU use and latency at shares of the maximum.
     pub loads: Vec<LoadResult>,
+    /// How the tester kept time in the trial of full length at the highest rate that passed; absent where none did.
+    #[serde(default)]
+    pub paced: Option<PacedTrial>,
+}
+
+/// How the tester kept time in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PacedTrial {
+    /// Its rate.
+    pub rate: Qps,
+    /// How far its windows were off.
+    pub windows: Windows,
 }
 
 /// What a set of searches found.
@@ -176,6 +191,22 @@ pub struct Health {
     pub warnings: Vec<String>,
     /// NUMA page allocations: hits and misses.
     pub numa: Option<(u64, u64)>,
+    /// What a hypervisor took of the CPU time of each host that tells.
+    #[serde(default)]
+    pub stolen: Vec<StolenTime>,
+}
+
+/// What a hypervisor took of a host's CPU time during trials, in per cent of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StolenTime {
+    /// The host: tester, dut or auth.
+    pub role: String,
+    /// Of all CPUs, the median over the trials.
+    pub median_pct: f64,
+    /// Of all CPUs, in the trial in which it took most.
+    pub max_pct: f64,
+    /// Of the CPU that lost most in a trial.
+    pub worst_cpu_pct: f64,
 }
 
 /// Something that happened.
@@ -362,7 +393,24 @@ fn dut_result(plan: &Plan, entries: &[Entry], name: &str, points: &[Point]) -> D
         version: version(entries, name).unwrap_or_else(|| "not measured".into()),
         points: of_dut().filter_map(|point| point_result(plan, entries, point)).collect(),
         loads: of_dut().filter_map(|point| load_result(plan, entries, point)).collect(),
+        paced: paced(entries, name),
     }
+}
+
+/// The windows of the trial of full length at the highest rate that a DUT passed; the first of equals.
+fn paced(entries: &[Entry], dut: &str) -> Option<PacedTrial> {
+    let mut best: Option<PacedTrial> = None;
+    for entry in entries {
+        let Entry::Finished(m) = entry else { continue };
+        let counts = m.step.length == Length::Full && m.trial.verdict == Verdict::Passed;
+        let Some(windows) = m.trial.windows.as_ref().filter(|_| counts && m.step.point.dut() == Some(dut)) else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|best| best.rate < m.step.rate) {
+            best = Some(PacedTrial { rate: m.step.rate, windows: windows.clone() });
+        }
+    }
+    best
 }
 
 fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointResult> {
@@ -527,7 +575,7 @@ fn health(entries: &[Entry]) -> Health {
     let warnings: BTreeSet<String> =
         all.iter().flat_map(|m| m.warnings.iter().chain(&m.trial.warnings).cloned()).collect();
     let counted = all.iter().filter(|m| m.trial.verdict != Verdict::Invalid && m.dut_end.is_none());
-    let numa = counted.filter_map(|m| m.numa).map(|n| (n.hit, n.miss)).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
+    let numa = counted.filter_map(|m| m.numa.as_ref()).map(Numa::sum).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
     Health {
         trials: by_point(&all),
         window_pct: spread(|m| m.trial.pacing.window_100ms_worst_pct),
@@ -535,7 +583,19 @@ fn health(entries: &[Entry]) -> Health {
         invalid_reasons: reasons,
         warnings: warnings.into_iter().collect(),
         numa,
+        stolen: stolen(&all),
     }
+}
+
+/// What a hypervisor took, host by host, over all trials.
+fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
+    let of = |role: &str, get: fn(&StolenFrom) -> Option<Stolen>| {
+        let each: Vec<Stolen> = all.iter().filter_map(|m| get(&m.stolen)).collect();
+        let summary = Summary::of(&each.iter().map(|s| s.all_pct).collect::<Vec<_>>())?;
+        let worst_cpu_pct = each.iter().map(|s| s.worst_cpu_pct).fold(0.0, f64::max);
+        Some(StolenTime { role: role.into(), median_pct: summary.median, max_pct: summary.max, worst_cpu_pct })
+    };
+    [of("tester", |s| s.tester), of("dut", |s| s.dut), of("auth", |s| s.auth)].into_iter().flatten().collect()
 }
 
 /// How often there was each kind of reason, in words, in the order in which they came first.

@@ -19,13 +19,14 @@ use method::search::SearchRange;
 use method::selftest::{MIN_DELTA, factor};
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Verdict};
+use net::cpu_time::CpuTimes;
 use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
-use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Numa, Step};
+use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom};
 use crate::host::{HostError, Running};
 use crate::interruption::Interruption;
 use crate::plan::{DutPlan, Plan, Topology};
@@ -223,14 +224,15 @@ impl Run<'_> {
         self.append(Entry::Version { dut: name, text })
     }
 
-    /// Notes what plays AuthDNS and, once, the facts of other hosts.
+    /// Notes what plays AuthDNS and, once, the facts of the hosts.
     fn note_hosts(&mut self) -> Result<(), CampaignError> {
         let name = self.plan.auth.driver.name();
         if !self.entries.iter().any(|e| matches!(e, Entry::Version { dut, .. } if dut == name)) {
             let text = auth_version(&self.world.auth, self.plan)?;
             self.append(Entry::Version { dut: name.into(), text })?;
         }
-        if self.plan.topology != Topology::Ssh {
+        // On loopback all hosts are this one; in the lab they have interfaces of their own.
+        if self.plan.topology == Topology::Loopback {
             return Ok(());
         }
         for (role, machine) in [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)]
@@ -367,7 +369,7 @@ impl Run<'_> {
             let records = self.records_file()?;
             plan.records = records.as_ref().map(|file| self.world.tester.place(file));
             let before = ready.auth.counters()?;
-            let numa_before = self.world.dut.numa()?;
+            let (numa_before, times) = (self.world.dut.numa()?, self.cpu_times()?);
             let (mut trial, cpu) = match self.trial(ready, &plan, death == deaths)? {
                 Seen::Ended(trial, cpu) => (*trial, cpu),
                 Seen::Died(how) => {
@@ -377,6 +379,7 @@ impl Run<'_> {
                     continue;
                 }
             };
+            let stolen = stolen(times, self.cpu_times()?);
             // Before others ask it anything.
             let after = ready.auth.counters()?;
             let dut_end = if trial.counts.lost > 0 { self.dut_end(ready, &step.point)? } else { None };
@@ -393,13 +396,11 @@ impl Run<'_> {
                 let part = AuthPart::between(&before, &after, plan.timeout, plan.auth_limit);
                 trial.weigh_auth(part, plan.auth_limit, plan.subject);
             }
-            let numa = numa_before
-                .zip(self.world.dut.numa()?)
-                .map(|(a, b)| Numa { hit: b.hit.saturating_sub(a.hit), miss: b.miss.saturating_sub(a.miss) });
+            let numa = numa_before.zip(self.world.dut.numa()?).map(|(before, after)| after.since(&before));
             trial.set_facts(self.facts_of(&trial));
             // There are none of a trial that could not begin, or whose disk did not keep up.
             let records = records.filter(|file| self.archive.has(file));
-            let mut measured = Measured { step, trial, dut_end, cpu, numa, warnings: Vec::new(), records };
+            let mut measured = Measured { step, trial, dut_end, cpu, numa, stolen, warnings: Vec::new(), records };
             self.warn(&mut measured);
             self.watcher.ended(&measured);
             self.append(Entry::Finished(Box::new(measured.clone())))?;
@@ -481,6 +482,12 @@ impl Run<'_> {
         {
             warnings.push(format!("the self-test vouches for the tester up to {allowed} queries/s only"));
         }
+    }
+
+    /// What the CPUs of tester, DUT and AuthDNS have done.
+    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
+        let World { tester, dut, auth, .. } = &self.world;
+        Ok([tester.cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
     }
 
     fn trial_plan(&self, step: &Step, first_name: u64) -> (TrialPlan, u64) {
@@ -609,6 +616,13 @@ impl Run<'_> {
         self.entries.push(entry);
         Ok(())
     }
+}
+
+/// What a hypervisor took from tester, DUT and AuthDNS between two moments.
+fn stolen(before: [Option<CpuTimes>; 3], after: [Option<CpuTimes>; 3]) -> StolenFrom {
+    let mut each = before.into_iter().zip(after).map(|(before, after)| Some(after?.stolen_since(&before?)));
+    let [tester, dut, auth] = std::array::from_fn(|_| each.next().flatten());
+    StolenFrom { tester, dut, auth }
 }
 
 /// CPU time of all that take part in a trial.

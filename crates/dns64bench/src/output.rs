@@ -164,6 +164,12 @@ pub(crate) fn print_trial(trial: &TrialResult) {
         p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
     );
     print_sending(&trial.sending);
+    if let Some(s) = &trial.stolen {
+        println!(
+            "Hypervisor  took {:.1} % of this host's CPU time, {:.1} % of CPU {}'s",
+            s.all_pct, s.worst_cpu_pct, s.worst_cpu
+        );
+    }
     if let Some(auth) = &trial.auth {
         print_auth(auth);
     }

@@ -15,8 +15,8 @@ use wire::name::Domain;
 use wire::template::QueryTemplate;
 
 use super::{Ended, Greeting, Reply, Request};
-use crate::archive::Numa;
-use crate::environment::Environment;
+use crate::environment::{Environment, Tree};
+use crate::numa::Numa;
 use crate::process::{Process, cpu_seconds, end_left_over};
 use crate::servers::find;
 
@@ -107,7 +107,7 @@ impl Agent {
             }
             Request::Counters { socket } => Reply::Counters(Box::new(status::read(&socket)?)),
             Request::Answers { server } => Reply::Answered(answers(server)?),
-            Request::Numa => Reply::Numa(numa(&node_texts())),
+            Request::Numa => Reply::Numa(Numa::read(&Tree::here())),
         })
     }
 
@@ -170,27 +170,6 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     let mut reply = [0; 512];
     // NXDOMAIN, if the zone has other names.
     Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))
-}
-
-/// The texts of all nodes' `numastat`.
-fn node_texts() -> Vec<String> {
-    let nodes = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
-    nodes.filter_map(|node| fs::read_to_string(node.path().join("numastat")).ok()).collect()
-}
-
-/// The sums of `numastat` over all nodes; `None` where the kernel does not count.
-pub(super) fn numa(texts: &[String]) -> Option<Numa> {
-    let mut sum = Numa::default();
-    for line in texts.iter().flat_map(|text| text.lines()) {
-        let Some((name, value)) = line.split_once(' ') else { continue };
-        let value: u64 = value.trim().parse().unwrap_or(0);
-        match name {
-            "numa_hit" => sum.hit += value,
-            "numa_miss" => sum.miss += value,
-            _ => {}
-        }
-    }
-    (!texts.is_empty()).then_some(sum)
 }
 
 #[cfg(test)]

@@ -20,12 +20,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use net::cpu_time::{self, CpuTimes};
 use serde::{Deserialize, Serialize};
 use tester::authdns::counters::AuthCounters;
 
-use crate::archive::Numa;
 use crate::environment::Environment;
 use crate::interruption::Interruption;
+use crate::numa::Numa;
 use crate::text::{MESSAGE, plain};
 use pipe::PipeError;
 
@@ -39,6 +40,8 @@ const REQUEST: Duration = Duration::from_secs(30);
 const GREETING: Duration = Duration::from_secs(30);
 /// How much of a log is copied from another host.
 const WHOLE: u64 = 1 << 20;
+/// The file of CPU times is not longer than this, also on hosts with thousands of CPUs; octets.
+const CPU_TIMES: u64 = 4 << 20;
 
 /// What a host is asked; paths are below its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,7 +111,7 @@ pub enum Request {
         /// The server.
         server: SocketAddr,
     },
-    /// Page allocations of all NUMA nodes.
+    /// Page allocations, NUMA node by NUMA node.
     Numa,
 }
 
@@ -415,7 +418,19 @@ impl Machine {
         }
     }
 
-    /// Page allocations of all NUMA nodes; `None` where the kernel does not count.
+    /// What the host's CPUs have done since it started; `None` where it does not tell.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
+        match self.read(Path::new(cpu_time::FILE), CPU_TIMES) {
+            Ok(text) => Ok(CpuTimes::parse(&text)),
+            Err(HostError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Page allocations since the host started, NUMA node by NUMA node; `None` where the kernel does not count.
     ///
     /// # Errors
     /// If the host is gone.

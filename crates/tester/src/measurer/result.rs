@@ -3,11 +3,12 @@
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
-use method::pacing::Pacing;
+use method::pacing::{Pacing, Windows};
 use method::reason::Reason;
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Evidence, Verdict, decide};
+use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{SenderSettings, Subject, TrialPlan};
@@ -47,10 +48,16 @@ pub struct TrialResult {
     pub rtt_us: Option<Rtt>,
     /// The audit of the sending.
     pub pacing: Pacing,
+    /// How far the windows of 100 and 10 ms were off the schedule; absent of a trial that could not begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     /// How the sending was to be done.
     pub settings: SenderSettings,
     /// How the sending was done.
     pub sending: Sending,
+    /// What a hypervisor took of this host's CPU time while queries left and replies came, where the host tells.
+    #[serde(default)]
+    pub stolen: Option<Stolen>,
     /// AuthDNS's part, if it was looked at.
     #[serde(default)]
     pub auth: Option<AuthPart>,
@@ -224,6 +231,8 @@ pub struct Findings {
     pub rtt: Option<Rtt>,
     /// The audit of the sending.
     pub pacing: Pacing,
+    /// How far its windows were off; absent where nothing was sent.
+    pub windows: Option<Windows>,
     /// How the sending was done.
     pub sending: Sending,
     /// The verdict.
@@ -256,8 +265,10 @@ impl TrialResult {
             tester_drops_at: found.drops,
             rtt_us: found.rtt,
             pacing: found.pacing,
+            windows: found.windows,
             settings: plan.sender_settings(),
             sending: found.sending,
+            stolen: None,
             auth: None,
             deviation: None,
             verdict: found.verdict,
@@ -298,6 +309,7 @@ impl TrialResult {
                 drops: TesterDrops::default(),
                 rtt: None,
                 pacing: Pacing::default(),
+                windows: None,
                 sending: Sending::none(plan),
                 verdict,
                 reasons,

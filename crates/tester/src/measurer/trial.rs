@@ -12,6 +12,7 @@ use method::records::Counts;
 use method::units::{Nanos, QueryIndex};
 use method::verdict::{Evidence, Verdict, decide};
 use net::clock;
+use net::cpu_time::{CpuTimes, Stolen};
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
 
@@ -40,6 +41,9 @@ const LEAD: Nanos = Nanos::from_millis(30);
 const BUFFERED: Nanos = Nanos::from_millis(50);
 /// What the kernel charges a buffer for one small packet, in octets.
 const PACKET_CHARGE: u64 = 768;
+
+/// What a hypervisor may take of the time of any CPU before a reader is told so, in per cent.
+const STOLEN_LIMIT: f64 = 1.0;
 
 /// Carries out one trial. `progress` was made for the same plan.
 ///
@@ -92,7 +96,9 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let wall_start = started.wall() + LEAD;
     let context = RecordContext::new(plan, wall_start);
     let recorder = plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
+    let times = CpuTimes::now().ok();
     let outcome = setup.run_shards(start, recorder.as_ref(), progress, &mut losses)?;
+    let stolen = times.zip(CpuTimes::now().ok()).map(|(before, after)| after.stolen_since(&before));
     let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
     let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
@@ -107,7 +113,10 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         return Ok(TrialResult { verdict, reasons, ..conclude(&cut, &setup, outcome, &losses, 0, wall_start) });
     }
     let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
-    Ok(conclude(plan, &setup, outcome, &losses, records_lost, wall_start))
+    let mut result = conclude(plan, &setup, outcome, &losses, records_lost, wall_start);
+    result.warnings.extend(stolen.and_then(stolen_warning));
+    result.stolen = stolen;
+    Ok(result)
 }
 
 /// Everything that the shards need, opened and checked before the clock starts.
@@ -292,6 +301,7 @@ fn conclude(
         faults.push(Reason::RecordsLost { records: records_lost });
     }
     let schedule = plan.schedule();
+    let windows = pacing.as_ref().map(|p| p.windows(&schedule));
     let pacing = pacing.map(|p| p.audit(&schedule)).unwrap_or_default();
     let evidence = Evidence {
         planned: schedule.count(),
@@ -306,7 +316,8 @@ fn conclude(
     let mut warnings = warnings(plan, &sending);
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
-    let found = Findings { began, counts, drops, rtt, pacing, sending, verdict, reasons, warnings, intervals };
+    let found =
+        Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
     TrialResult::new(plan, found)
 }
 
