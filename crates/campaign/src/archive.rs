@@ -25,6 +25,7 @@ use tester::measurer::result::TrialResult;
 use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
 use crate::journal::{JournalError, Lines};
+use crate::place::Place;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 
@@ -126,7 +127,7 @@ impl std::fmt::Display for DutEnd {
     }
 }
 
-/// CPU use during a trial, in cores.
+/// CPU use during a trial, in cores, and on which CPUs that was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Of the DUT, second by second.
@@ -135,6 +136,9 @@ pub struct Cpu {
     pub auth: f64,
     /// Of the Measurer, on average.
     pub tester: f64,
+    /// Where the DUT ran, as it was seen in the middle of the trial; absent in self-tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
 /// Counters of `/sys/devices/system/node/node*/numastat`, summed, as differences.
