@@ -316,8 +316,7 @@ fn conclude(
     let mut warnings = warnings(plan, &sending);
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
-    let found =
-        Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
+    let found = Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
     TrialResult::new(plan, found)
 }
 
@@ -340,4 +339,24 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
         ));
     }
     warnings
+}
+/// Says that a hypervisor took enough to be felt.
+fn stolen_warning(stolen: Stolen) -> Option<String> {
+    (stolen.worst_cpu_pct > STOLEN_LIMIT).then(|| {
+        format!(
+            "a hypervisor took more than {STOLEN_LIMIT} % of a CPU's time on the tester's host: lateness and losses may be its doing"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hypervisor_that_takes_more_than_a_hundredth_is_told() {
+        let of = |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
+        assert_eq!(of(1.0), None);
+        assert!(of(1.1).unwrap().contains("hypervisor"));
+    }
 }
