@@ -44,6 +44,7 @@ enum Command {
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run
+    #[command(args_conflicts_with_subcommands = true)]
     Bench {
         #[command(flatten)]
         against: Against,

@@ -23,12 +23,11 @@ use serde_json::Value;
 
 use crate::bench::Lab;
 use crate::process::{self, Server};
+use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers};
 use paper::{Found, Searched, Sender, Sending, csv, figures, table_1, table_of_searches};
 
-/// AuthDNS's addresses: towards the DUT, and towards the tester.
-const AUTH: [&str; 2] = ["198.18.0.2:53", "198.18.1.2:53"];
-/// The DUT's address.
-const DUT: &str = "[2001:2::1]:53";
+/// AuthDNS's address on the self-test link.
+const SELF_TEST: &str = "198.18.1.2:53";
 /// Trials of tables II and III are this long, in seconds: a search has many, and the paper's 60 s would take days.
 const TRIAL: u64 = 1;
 /// Searches begin with these ends, queries per second.
@@ -203,9 +202,8 @@ impl Run<'_> {
         let table = if target == Target::Dut { "table II" } else { "table III" };
         let mut all: Vec<Searched> =
             Sender::ALL.map(|sender| Searched { sender, found: Vec::new(), missing: None }).into();
-        let dns64d = Path::new(&self.lab.program).with_file_name("dns64d");
-        if target == Target::Dut && !dns64d.is_file() {
-            let why = format!("there is no {}", dns64d.display());
+        if target == Target::Dut && !self.dns64d().is_file() {
+            let why = format!("there is no {}", self.dns64d().display());
             for searched in &mut all {
                 searched.missing = Some(why.clone());
                 self.miss(searched.sender, table, &why);
@@ -297,26 +295,24 @@ impl Run<'_> {
     }
 
     fn auth(&self, target: Target) -> Result<Server> {
-        let (listen, share) = if target == Target::Dut { (AUTH[0], "0") } else { (AUTH[1], "1") };
+        let (listen, share) = if target == Target::Dut { (AUTH, "0") } else { (SELF_TEST, "1") };
         self.lab.serve(&[&self.lab.program, "auth", "--listen", listen, "--aaaa-share", share, "--threads", "1"])
     }
 
     /// dns64d with one thread, on the last CPU.
     fn dut(&self) -> Result<Server> {
-        let config = self.lab.folder.path().join("dns64d.toml");
-        let upstream = AUTH[0].trim_end_matches(":53");
-        let text = format!(
-            "listen = ['{DUT}']\nthreads = 1\n[access]\nallow = ['2001:2::/64']\n[dns64]\n\
-             prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n[[upstream]]\naddress = '{upstream}'\n"
-        );
-        fs::write(&config, text)?;
-        let program = Path::new(&self.lab.program).with_file_name("dns64d").to_string_lossy().into_owned();
+        let folder = self.lab.folder.path().join("dut");
+        let words = dut_in_lab(campaign::servers::Dut::Dns64d, &folder, &self.dns64d(), 1)?;
         let cpu = allowed_cpus().last().map_or(0, |cpu| cpu.0).to_string();
-        let config = config.to_string_lossy();
-        let words = ["taskset", "-c", &cpu, &program, "--config", &config];
-        let server = Server::start(&self.lab.program, &self.lab.exec("dut", &words))?;
-        std::thread::sleep(Duration::from_millis(500));
+        let mut command = vec!["taskset", "-c", &cpu];
+        command.extend(words.iter().map(String::as_str));
+        let server = Server::start(&self.lab.program, &self.lab.exec("dut", &command))?;
+        wait_until_answers(&self.lab.program, DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])?;
         Ok(server)
+    }
+
+    fn dns64d(&self) -> PathBuf {
+        Path::new(&self.lab.program).with_file_name("dns64d")
     }
 
     /// Whether a trial of this length would end after the limit.
@@ -352,7 +348,7 @@ impl Run<'_> {
 }
 
 fn server(target: Target) -> &'static str {
-    if target == Target::Dut { DUT } else { AUTH[1] }
+    if target == Target::Dut { DUT } else { SELF_TEST }
 }
 
 /// RFC 8219 §9.2: a second for a DUT, a quarter of it for the tester itself.

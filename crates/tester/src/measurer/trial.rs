@@ -340,7 +340,6 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
     }
     warnings
 }
-
 /// Says that a hypervisor took enough to be felt.
 fn stolen_warning(stolen: Stolen) -> Option<String> {
     (stolen.worst_cpu_pct > STOLEN_LIMIT).then(|| {
