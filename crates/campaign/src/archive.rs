@@ -28,6 +28,7 @@ use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
 use crate::journal::{JournalError, Lines};
 use crate::numa::Numa;
+use crate::place::Place;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 
@@ -132,7 +133,7 @@ impl std::fmt::Display for DutEnd {
     }
 }
 
-/// CPU use during a trial, in cores.
+/// CPU use during a trial, in cores, and on which CPUs that was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Of the DUT, second by second.
@@ -141,6 +142,9 @@ pub struct Cpu {
     pub auth: f64,
     /// Of the Measurer, on average.
     pub tester: f64,
+    /// Where the DUT ran, as it was seen in the middle of the trial; absent in self-tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
 /// What a hypervisor took of the CPU time of each host during a trial, where the host tells.

@@ -15,7 +15,7 @@
 pub mod archive;
 pub mod begun;
 pub mod contradictions;
-mod cpu_list;
+pub mod cpu_list;
 pub mod difference;
 pub mod environment;
 #[cfg(test)]
@@ -25,6 +25,7 @@ pub mod interruption;
 pub mod journal;
 pub mod lab;
 pub mod numa;
+pub mod place;
 pub mod plan;
 pub mod point;
 pub mod ports;
@@ -39,5 +40,6 @@ pub mod search_plan;
 pub mod servers;
 pub mod site;
 pub mod text;
+pub mod topology;
 pub mod wording;
 pub mod world;

@@ -1,25 +1,20 @@
 //! Whether a plan can be carried out at all: programs and CPUs that it names must be on their hosts. Nothing is started for it.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::cpu_list::{cpu_list, cpu_ranges};
-use crate::host::{HostError, Machine};
+use crate::host::HostError;
 use crate::plan::{DutPlan, Plan, SshHost};
 use crate::point::Point;
 use crate::servers::{Driver, Program, find};
+use crate::topology::{LOOK, Topology};
 use crate::world::World;
-
-/// Where Linux lists the CPUs that are online, such as `0-3,8`.
-const ONLINE: &str = "/sys/devices/system/cpu/online";
-/// How much of that file is read; octets.
-const ONLINE_LEN: u64 = 64 << 10;
 
 /// What is missing on this machine for the hosts of a plan that are on it, a sentence each.
 pub fn here(plan: &Plan) -> Vec<String> {
     let far = far(plan);
-    let cpus = fs::read_to_string(ONLINE).map(|text| cpu_list(&text)).unwrap_or_default();
+    let cpus = topology_here();
     let mut missing = Vec::new();
     for role in Role::ALL.into_iter().filter(|role| far[*role as usize].is_none()) {
         for (whose, program) in programs(plan, role, &plan.points()) {
@@ -30,6 +25,28 @@ pub fn here(plan: &Plan) -> Vec<String> {
         missing.extend(too_many(plan, role, role.word(), &cpus, &plan.points()));
     }
     missing
+}
+
+/// Points of a plan whose cores this machine does not have, where the DUT runs here.
+pub fn beyond(plan: &Plan) -> Vec<Point> {
+    if far(plan)[Role::Dut as usize].is_some() {
+        return Vec::new();
+    }
+    let has = topology_here();
+    plan.points().into_iter().filter(|point| !has.is_unknown() && is_beyond(plan, point, &has)).collect()
+}
+
+/// The CPUs of this machine.
+fn topology_here() -> Topology {
+    let printed = Command::new(LOOK[0]).args(&LOOK[1..]).output().map(|output| output.stdout).unwrap_or_default();
+    Topology::parse(&String::from_utf8_lossy(&printed))
+}
+
+/// Whether a host has too few CPUs for a point, or not those that the plan names for it.
+fn is_beyond(plan: &Plan, point: &Point, has: &Topology) -> bool {
+    let Point::Search(conditions) = point else { return false };
+    let cpus = has.cpus();
+    conditions.cores > cpus.len() || plan.cpus_of(conditions).iter().any(|cpu| !cpus.contains(cpu))
 }
 
 /// What of a plan cannot be looked at from this machine, a sentence each.
@@ -65,7 +82,7 @@ pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String
                 missing.push(not_found(machine.name(), &whose, &program));
             }
         }
-        missing.extend(too_many(plan, role, machine.name(), &cpus_of(machine)?, open));
+        missing.extend(too_many(plan, role, machine.name(), &machine.topology()?, open));
     }
     Ok(missing)
 }
@@ -136,18 +153,9 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
-/// The CPUs of a host; none where it does not say.
-fn cpus_of(machine: &Machine) -> Result<BTreeSet<usize>, HostError> {
-    match machine.read(Path::new(ONLINE), ONLINE_LEN) {
-        Ok(text) => Ok(cpu_list(&text)),
-        Err(HostError::Refused { .. }) => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
-}
-
 /// CPUs that the plan names and the host does not have; nothing where it does not say which it has.
-fn too_many(plan: &Plan, role: Role, host: &str, has: &BTreeSet<usize>, points: &[Point]) -> Vec<String> {
-    if has.is_empty() || points.is_empty() {
+fn too_many(plan: &Plan, role: Role, host: &str, has: &Topology, points: &[Point]) -> Vec<String> {
+    if has.is_unknown() || points.is_empty() {
         return Vec::new();
     }
     let mut named: Vec<(String, &[usize])> = Vec::new();
@@ -160,24 +168,22 @@ fn too_many(plan: &Plan, role: Role, host: &str, has: &BTreeSet<usize>, points: 
     named.push((format!("[cpus] {}", role.word()), own));
     let placements = plan.measure.placements.iter().filter(|_| is_dut);
     named.extend(placements.map(|p| (format!("[[measure.placements]] {}", p.name), &p.cpus[..])));
-    let mut missing = Vec::new();
+    let (mut missing, existing) = (Vec::new(), has.cpus());
     for (key, cpus) in named {
-        let absent: Vec<String> = cpus.iter().filter(|cpu| !has.contains(cpu)).map(ToString::to_string).collect();
+        let absent: Vec<String> = cpus.iter().filter(|cpu| !existing.contains(cpu)).map(ToString::to_string).collect();
         if !absent.is_empty() {
-            missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), counted(has)));
+            missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), has.counted()));
         }
     }
-    let most = plan.cores().into_iter().max().unwrap_or(1);
-    if is_dut && most > has.len() {
-        missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", counted(has)));
+    let cores = points.iter().filter_map(|point| match point {
+        Point::Search(conditions) if conditions.placement.is_none() => Some(conditions.cores),
+        _ => None,
+    });
+    let most = cores.max().unwrap_or(0);
+    if is_dut && most > existing.len() {
+        missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", has.counted()));
     }
     missing
-}
-
-/// `2 CPUs (0-1)`.
-fn counted(cpus: &BTreeSet<usize>) -> String {
-    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    format!("{} {word} ({})", cpus.len(), cpu_ranges(cpus))
 }
 
 #[cfg(test)]
@@ -190,7 +196,7 @@ mod tests {
 
     #[test]
     fn cpus_that_a_host_does_not_have_are_named_with_what_it_has() {
-        let has = cpu_list("0-1");
+        let has = Topology::parse("/sys/devices/system/cpu/online:0-1\n");
         let plan = plan(
             "[cpus]\ndut = [1, 17]\nauth = [0]\n[measure]\nplacements = [{ name = 'far', cpus = [2, 3] }]\n\
              [[dut]]\ndriver = 'dns64d'\n",
@@ -208,6 +214,8 @@ mod tests {
         let many = self::plan("[measure]\ncores = [1, 4]\n[[dut]]\ndriver = 'dns64d'\n");
         let said = too_many(&many, Role::Dut, "h", &has, &many.points());
         assert_eq!(said, ["[measure] cores: 4 are too many; host h has 2 CPUs (0-1)"]);
+        let beyond = |plan: &Plan| plan.points().iter().filter(|point| is_beyond(plan, point, &has)).count();
+        assert_eq!((beyond(&many), beyond(&plan)), (1, 1), "four cores of two, and the placement on CPUs 2 and 3");
     }
 
     #[test]

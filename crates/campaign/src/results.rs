@@ -21,6 +21,7 @@ use crate::archive::{DutEnd, Entry, Measured, StolenFrom};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::numa::Numa;
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
 use crate::wording::lower_bound_reasons;
@@ -121,8 +122,25 @@ pub struct PointResult {
     /// What the trials that passed at full length really were; absent if what plays AuthDNS does not count, and then nothing
     /// proves that new names were not answered from a cache.
     pub real: Option<Real>,
+    /// Where the DUT ran in all its trials: what a number of cores is worth. Absent where that was not seen.
+    pub place: Option<Place>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
+}
+
+impl PointResult {
+    /// Whether the DUT had the number of cores that the point asks for.
+    pub fn has_its_cores(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.cores))
+    }
+
+    /// On how many cores the DUT ran, or what is true instead.
+    pub fn ran_on(&self) -> String {
+        match &self.place {
+            Some(place) => place.in_words(),
+            None => format!("{} asked for, not seen", self.conditions.cores),
+        }
+    }
 }
 
 /// How many trials there were.
@@ -431,6 +449,7 @@ fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointRe
         found,
         void,
         real: real(entries, point),
+        place: measured(entries, point).filter_map(|m| m.cpu.place.clone()).reduce(|a, b| a.and(&b)),
         trials: count(measured(entries, point)),
     })
 }

@@ -274,10 +274,15 @@ impl Run<'_> {
 
     /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
     fn shares_tester_cpus(&self) -> bool {
-        let (dut, placements) = (self.dut_role(), &self.plan.measure.placements);
-        let placed = placements.iter().map(|placement| Role { cpus: &placement.cpus, ..dut });
+        let points = self.plan.points();
+        let conditions = points.iter().filter_map(|point| match point {
+            Point::Search(conditions) => Some(conditions),
+            _ => None,
+        });
+        let places: Vec<Vec<usize>> = conditions.map(|c| self.world.dut_cpus(self.plan, c)).collect();
+        let duts = places.iter().map(|cpus| self.dut_role(cpus));
         // What is not known is no reason to keep others waiting.
-        placed.chain([dut, self.auth_role()]).any(|other| shared(&[self.tester_role(), other]).1 != Fact::No)
+        duts.chain([self.auth_role()]).any(|other| shared(&[self.tester_role(), other]).1 != Fact::No)
     }
 
     fn self_test(&mut self, point: &Point) -> Result<(), CampaignError> {
@@ -382,6 +387,7 @@ impl Run<'_> {
             let stolen = stolen(times, self.cpu_times()?);
             // Before others ask it anything.
             let after = ready.auth.counters()?;
+            let cpus = ready.dut.as_ref().map(Dut::cpus);
             let dut_end = if trial.counts.lost > 0 { self.dut_end(ready, &step.point)? } else { None };
             if let Some(end) = &dut_end {
                 let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
@@ -397,7 +403,7 @@ impl Run<'_> {
                 trial.weigh_auth(part, plan.auth_limit, plan.subject);
             }
             let numa = numa_before.zip(self.world.dut.numa()?).map(|(before, after)| after.since(&before));
-            trial.set_facts(self.facts_of(&trial));
+            trial.set_facts(self.facts_of(&trial, cpus.as_deref()));
             // There are none of a trial that could not begin, or whose disk did not keep up.
             let records = records.filter(|file| self.archive.has(file));
             let mut measured = Measured { step, trial, dut_end, cpu, numa, stolen, warnings: Vec::new(), records };
@@ -453,8 +459,11 @@ impl Run<'_> {
     }
 
     /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
-    fn facts_of(&self, trial: &TrialResult) -> method::compliance::Facts {
-        let (shares_host, shares_cpus) = shared(&[self.tester_role(), self.dut_role(), self.auth_role()]);
+    /// `dut` are the CPUs of the DUT, none in a self-test.
+    fn facts_of(&self, trial: &TrialResult, dut: Option<&[usize]>) -> method::compliance::Facts {
+        let roles: Vec<Role<'_>> =
+            [self.tester_role(), self.auth_role()].into_iter().chain(dut.map(|cpus| self.dut_role(cpus))).collect();
+        let (shares_host, shares_cpus) = shared(&roles);
         method::compliance::Facts { shares_host, shares_cpus, ..trial.facts }
     }
 
@@ -462,8 +471,8 @@ impl Run<'_> {
         Role { machine: &self.world.tester.greeting().boot_id, cpus: &self.plan.cpus.tester }
     }
 
-    fn dut_role(&self) -> Role<'_> {
-        Role { machine: &self.world.dut.greeting().boot_id, cpus: &self.plan.cpus.dut }
+    fn dut_role<'a>(&'a self, cpus: &'a [usize]) -> Role<'a> {
+        Role { machine: &self.world.dut.greeting().boot_id, cpus }
     }
 
     fn auth_role(&self) -> Role<'_> {
@@ -647,9 +656,14 @@ impl Meter {
         Ok(Meter { start: now, auth_before, dut_last: (now, used), tester_used, cpu: Cpu::default() })
     }
 
-    /// To be called often; looks once a second.
+    /// To be called often; looks once a second, and once in the middle of the trial where the DUT's threads may run.
     /// What comes after the trial's own length is no load.
     fn tick(&mut self, site: &Site, measurer: &Running, length: Nanos) -> Result<(), HostError> {
+        if let (None, Some(dut)) = (&self.cpu.place, &site.dut)
+            && Nanos::from(self.start.elapsed()).0 >= length.0 / 2
+        {
+            self.cpu.place = Some(dut.place()?);
+        }
         if self.dut_last.0.elapsed() < Duration::from_secs(1) {
             return Ok(());
         }

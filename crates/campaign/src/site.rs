@@ -1,5 +1,6 @@
 //! AuthDNS and a DUT, running: what a trial is carried out against.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +12,7 @@ use tester::authdns::counters::AuthCounters;
 
 use crate::archive::{Archive, ArchiveError};
 use crate::host::{HostError, Machine, Running};
+use crate::place::Place;
 use crate::plan::{DutPlan, Plan};
 use crate::servers::{Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE};
 use crate::text::plain_line;
@@ -192,8 +194,12 @@ pub struct Dut {
     process: Running,
     /// Ends it, if that takes a command; then its process may end before it.
     stop: Vec<String>,
-    /// Whose CPU time is its own.
+    /// Whose CPU time and threads are its own.
     cpu_ids: Vec<u32>,
+    /// What is known of its place before it is looked at.
+    place: Place,
+    /// The CPUs that its host has.
+    existing: BTreeSet<usize>,
 }
 
 impl Dut {
@@ -230,7 +236,13 @@ impl Dut {
         }
         let words = driver.command(&setting, &program(machine, name, driver, dut.program.as_deref())?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
-        let mut started = Dut { cpu_ids: vec![process.id()], process, stop };
+        let told = driver.tells_threads(&operator).then_some(setting.threads);
+        // What only starts the server is not the server, and its CPUs are not the server's.
+        let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
+        let shared = world.sharing(plan, confined);
+        let place = Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
+        let existing = world.topology.cpus();
+        let mut started = Dut { cpu_ids: vec![process.id()], process, stop, place, existing };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
@@ -277,6 +289,24 @@ impl Dut {
     /// If its host is gone.
     pub fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids)
+    }
+
+    /// The CPUs that it is confined to; none: any.
+    pub fn cpus(&self) -> Vec<usize> {
+        self.place.cpus.iter().copied().collect()
+    }
+
+    /// Where its threads may run at this moment, and what is known of its place besides.
+    ///
+    /// # Errors
+    /// If its host is gone.
+    pub fn place(&self) -> Result<Place, HostError> {
+        let mut allowed = self.process.machine().threads(&self.cpu_ids)?;
+        for set in &mut allowed {
+            // The kernel also names CPUs that could be plugged in.
+            set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
+        }
+        Ok(Place { allowed, ..self.place.clone() })
     }
 
     /// The end of its log.

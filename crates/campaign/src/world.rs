@@ -1,5 +1,6 @@
 //! Where a campaign's processes run: its three hosts, and the addresses under which they meet.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,8 +9,11 @@ use crate::archive::{Archive, ArchiveError, write_whole};
 use crate::host::{HostError, Machine, agent_here, over_ssh};
 use crate::interruption::Interruption;
 use crate::lab::{self, Host, LabError};
-use crate::plan::{Plan, SshHost, Topology};
+use crate::place::{Neighbour, Sharing};
+use crate::plan::{self, Plan, SshHost};
+use crate::point::Conditions;
 use crate::ports;
+use crate::topology::Topology;
 
 /// Why there are no hosts.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +47,8 @@ pub struct World {
     pub auth_address: SocketAddr,
     /// Where the Measurer asks AuthDNS in self-tests.
     pub self_test_address: SocketAddr,
+    /// The CPUs of the DUT's host; none where it does not say.
+    pub topology: Topology,
     /// Whether the ports of DUT and AuthDNS are ours to choose.
     loopback: bool,
     /// Takes the lab down when the hosts are gone, if it was put up for this run.
@@ -99,11 +105,11 @@ impl World {
     pub fn make(plan: &Plan, archive: &Archive, interruption: &Interruption) -> Result<World, WorldError> {
         let run_folder = archive.folder();
         let here = |host, in_lab| agent_here(host, in_lab, run_folder, interruption);
-        let in_lab = plan.topology == Topology::Lab;
+        let in_lab = plan.topology == plan::Topology::Lab;
         let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
         let addresses = addresses(plan)?;
         let [tester, dut, auth] = match (&plan.ssh, plan.topology) {
-            (Some(ssh), Topology::Ssh) => {
+            (Some(ssh), plan::Topology::Ssh) => {
                 let config = ssh.config.as_deref();
                 let far = Path::new(".cache/dns64bench").join(archive.far_name()?);
                 let machine = |host, at: &Option<SshHost>| match at {
@@ -115,8 +121,42 @@ impl World {
             _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
         };
         let [dut_address, auth_address, self_test_address] = addresses;
-        let loopback = plan.topology == Topology::Loopback;
-        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, loopback, _lab: put_up })
+        let loopback = plan.topology == plan::Topology::Loopback;
+        let topology = dut.topology()?;
+        let _lab = put_up;
+        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, topology, loopback, _lab })
+    }
+
+    /// The CPUs of the DUT at a point: those of the plan, or else as many of its host as the point has cores. None: the plan names
+    /// none, and the host does not say which it has.
+    pub fn dut_cpus(&self, plan: &Plan, conditions: &Conditions) -> Vec<usize> {
+        let given = plan.cpus_of(conditions);
+        if !given.is_empty() {
+            return given.to_vec();
+        }
+        let taken = self.neighbours(plan).into_iter().flat_map(|(_, cpus)| cpus).collect();
+        self.topology.pick(conditions.cores, &taken).unwrap_or_default()
+    }
+
+    /// Who may use these CPUs of the DUT too.
+    pub fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
+        let common = self.neighbours(plan).into_iter().map(|(with, theirs)| Sharing {
+            with,
+            cpus: cpus.iter().copied().filter(|cpu| theirs.contains(cpu)).collect(),
+        });
+        common.filter(|sharing| !sharing.cpus.is_empty()).collect()
+    }
+
+    /// Who runs on the DUT's machine besides, and where: on any CPU if the plan names none.
+    fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
+        let here = &self.dut.greeting().boot_id;
+        let all =
+            [(Neighbour::Tester, &self.tester, &plan.cpus.tester), (Neighbour::Auth, &self.auth, &plan.cpus.auth)];
+        let near = all.into_iter().filter(|(_, machine, _)| !here.is_empty() && machine.greeting().boot_id == *here);
+        near.map(|(who, _, cpus)| {
+            (who, if cpus.is_empty() { self.topology.cpus() } else { cpus.iter().copied().collect() })
+        })
+        .collect()
     }
 
     /// Takes other ports where they are ours to choose; nothing may run on the old ones.
@@ -135,11 +175,11 @@ impl World {
 fn addresses(plan: &Plan) -> Result<[SocketAddr; 3], WorldError> {
     let address = |text: &str| text.parse().expect("a constant");
     Ok(match (&plan.ssh, plan.topology) {
-        (Some(ssh), Topology::Ssh) => {
+        (Some(ssh), plan::Topology::Ssh) => {
             let a = &ssh.addresses;
             [a.dut, a.auth, a.self_test.unwrap_or(a.auth)]
         }
-        (_, Topology::Lab) => ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address),
+        (_, plan::Topology::Lab) => ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address),
         _ => on_loopback()?,
     })
 }

@@ -17,7 +17,7 @@ use wire::template::QueryTemplate;
 use super::{Ended, Greeting, Reply, Request};
 use crate::environment::{Environment, Tree};
 use crate::numa::Numa;
-use crate::process::{Process, cpu_seconds, end_left_over};
+use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over};
 use crate::servers::find;
 
 /// Differs from machine to machine and from boot to boot, and is the same in all namespaces and containers of a machine.
@@ -101,6 +101,7 @@ impl Agent {
             }
             Request::Look { id, wait } => Reply::State(self.look(id, wait)?),
             Request::Cpu { ids } => Reply::Seconds(cpu_seconds(&ids)),
+            Request::Threads { ids } => Reply::Threads(allowed_cpus(&ids)),
             Request::Stop { id } => {
                 drop(self.processes.remove(&id));
                 Reply::Done

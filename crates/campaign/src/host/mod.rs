@@ -27,7 +27,9 @@ use tester::authdns::counters::AuthCounters;
 use crate::environment::Environment;
 use crate::interruption::Interruption;
 use crate::numa::Numa;
+use crate::place::Allowed;
 use crate::text::{MESSAGE, plain};
+use crate::topology::{LOOK, Topology};
 use pipe::PipeError;
 
 pub use ways::{agent_here, over_ssh};
@@ -96,6 +98,11 @@ pub enum Request {
         /// Their ids.
         ids: Vec<u32>,
     },
+    /// On which CPUs the threads of processes, with all that descend from them, may run.
+    Threads {
+        /// Their ids.
+        ids: Vec<u32>,
+    },
     /// Ends what was started.
     Stop {
         /// The id from its start.
@@ -150,6 +157,8 @@ pub enum Reply {
     State(Option<Ended>),
     /// CPU seconds.
     Seconds(f64),
+    /// Sets of CPUs, and how many threads may run on each.
+    Threads(Vec<Allowed>),
     /// AuthDNS's counters.
     Counters(Box<AuthCounters>),
     /// Whether there was an answer.
@@ -393,6 +402,29 @@ impl Machine {
         match self.ask("read CPU times", &Request::Cpu { ids: ids.into() })? {
             Reply::Seconds(seconds) => Ok(seconds),
             other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// On which CPUs the threads of processes, with all that descend from them, may run; nothing of processes that are gone.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn threads(&self, ids: &[u32]) -> Result<Vec<Allowed>, HostError> {
+        match self.ask("read the CPUs of threads", &Request::Threads { ids: ids.into() })? {
+            Reply::Threads(allowed) => Ok(allowed),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Its CPUs; none where it does not say.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn topology(&self) -> Result<Topology, HostError> {
+        match self.run(&LOOK.map(str::to_owned), REQUEST) {
+            Ok((_, printed)) => Ok(Topology::parse(&printed)),
+            Err(HostError::Refused { .. }) => Ok(Topology::default()),
+            Err(error) => Err(error),
         }
     }
 

@@ -12,7 +12,7 @@ use super::{Ended, GREETING, Greeting, HostError, Link, Machine, Reply, Request}
 use crate::environment::{Environment, Tree};
 use crate::interruption::Interruption;
 use crate::numa::Numa;
-use crate::process::family_seconds;
+use crate::process::{allowed, family, family_seconds};
 use crate::text::{MESSAGE, plain};
 
 /// Ends the output of every command, with its status.
@@ -134,6 +134,13 @@ impl Link for ShellLink {
                 let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
                 return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
             }
+            Request::Threads { ids } => {
+                let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
+                let folders = family(stats.lines(), ids).into_iter().map(|pid| format!("/proc/{pid}/task/*/status"));
+                let files = folders.collect::<Vec<_>>().join(" ");
+                let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
+                return Ok(Reply::Threads(allowed(lines.lines())));
+            }
             Request::Stop { id } => {
                 let others = format!("started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)");
                 (format!("end {id}; wait {id} 2>/dev/null; {others}; :"), |_| Reply::Done)
@@ -197,6 +204,7 @@ pub(super) fn greeted(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Allowed;
     use std::time::Instant;
 
     fn shell(folder: &Path) -> Machine {
@@ -239,6 +247,10 @@ mod tests {
         while machine.cpu(&[busy.id()]).unwrap() < 0.05 {
             assert!(Instant::now() < give_up, "a busy process uses no CPU");
         }
+        let threads = machine.threads(&[busy.id()]).unwrap();
+        assert_eq!(threads, [Allowed { cpus: [0].into(), threads: 1 }], "it is on CPU 0 as it was told");
+        assert_eq!(machine.threads(&[]).unwrap(), []);
+        assert!(machine.topology().unwrap().cpus().contains(&0));
         let id = busy.id();
         drop(busy);
         assert!(!runs(id));

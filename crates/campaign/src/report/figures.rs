@@ -133,7 +133,8 @@ fn curve(
             .points
             .iter()
             .filter(|p| p.conditions.placement.is_none())
-            .filter(|p| cores == Cores::All || p.conditions.cores == first)
+            // Only what had its cores stands over a number of cores.
+            .filter(|p| if cores == Cores::All { p.has_its_cores() } else { p.conditions.cores == first })
             .filter_map(|p| dot(x(&p.conditions)?, p))
             .collect();
         dots.sort_by(|a, b| a.x.total_cmp(&b.x));

@@ -95,7 +95,7 @@ fn percent(share: u8) -> String {
 fn csv(runs: &[Run]) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let mut out = "run,dut,version,cores,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,\
+    let mut out = "run,dut,version,cores,ran_on,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,\
                    interval_from,interval_to,resolution,lower_bound,void,real_aaaa_share,real_cached_share,questions_per_query\n"
         .to_owned();
     for run in runs {
@@ -108,6 +108,7 @@ fn csv(runs: &[Run]) -> String {
                     quote(&dut.name),
                     quote(&dut.version),
                     c.cores.to_string(),
+                    quote(&p.ran_on()),
                     quote(c.placement.as_deref().unwrap_or_default()),
                     c.aaaa.to_string(),
                     c.cached.to_string(),

@@ -162,7 +162,7 @@ fn worst_case(run: &Run) -> Table {
             let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
             table.rows.push(vec![
                 dut.name.clone(),
-                format!("{}{place}", p.conditions.cores),
+                format!("{}{place}", p.ran_on()),
                 found(p, resolution),
                 format!("{} of {}", f.n, run.results.plan.search.repeat),
                 rounded(f.p1),
@@ -188,7 +188,10 @@ fn by_condition(run: &Run, title: &str, columns: &[usize], key: fn(&PointResult)
         let mut row = vec![dut.name.clone()];
         for column in columns {
             let point = dut.points.iter().find(|p| key(p) == Some(*column));
-            row.push(point.map_or("not measured".into(), |p| found(p, run.results.plan.search.resolution)));
+            // A column says cores: what ran on something else says so itself.
+            let other = |p: &PointResult| if p.has_its_cores() { String::new() } else { format!(" ({})", p.ran_on()) };
+            let resolution = run.results.plan.search.resolution;
+            row.push(point.map_or("not measured".into(), |p| found(p, resolution) + &other(p)));
         }
         table.rows.push(row);
     }

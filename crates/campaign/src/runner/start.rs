@@ -89,8 +89,8 @@ impl Run<'_> {
     fn start_dut(&self, site: &mut Site, point: &Point, dut: &DutPlan) -> Result<(), CampaignError> {
         let worst = Conditions::worst_case(dut.name(), self.plan.cores()[0]);
         let conditions = if let Point::Search(conditions) = point { conditions } else { &worst };
-        let cpus = self.plan.cpus_of(conditions);
-        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, cpus)?);
+        let cpus = self.world.dut_cpus(self.plan, conditions);
+        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, &cpus)?);
         let ready: &Site = site;
         match &ready.dut {
             Some(started) => started.wait_until(dut.name(), &mut || self.answers(ready, point)),
