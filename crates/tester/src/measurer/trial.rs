@@ -316,7 +316,8 @@ fn conclude(
     let mut warnings = warnings(plan, &sending);
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
-    let found = Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
+    let found =
+        Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
     TrialResult::new(plan, found)
 }
 
