@@ -45,6 +45,13 @@ pub enum Entry {
         /// First line of what it prints.
         text: String,
     },
+    /// What a server was told when it was first started.
+    Configuration {
+        /// Name of the DUT, or of what plays AuthDNS.
+        server: String,
+        /// The command and the file.
+        told: Configuration,
+    },
     /// The facts of a host, where it is another one or a namespace of this one.
     Host {
         /// What it is: tester, dut or auth.
@@ -67,6 +74,17 @@ pub enum Entry {
         /// The end of the server's log.
         log: String,
     },
+}
+
+/// What a server is told: it decides what is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The command that starts it.
+    pub command: Vec<String>,
+    /// Name of its configuration file; empty where it has none.
+    pub file: String,
+    /// What is in that file.
+    pub text: String,
 }
 
 /// Which trial.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// The CPUs of a list as Linux writes it; what it would not write is left out.
-pub(crate) fn cpu_list(text: &str) -> BTreeSet<usize> {
+pub fn cpu_list(text: &str) -> BTreeSet<usize> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(first.parse().ok()?..=last.parse().ok()?)
@@ -12,7 +12,7 @@ pub(crate) fn cpu_list(text: &str) -> BTreeSet<usize> {
 }
 
 /// CPUs as Linux writes them; nothing for none.
-pub(crate) fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
+pub fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {

@@ -15,7 +15,7 @@
 pub mod archive;
 pub mod begun;
 pub mod contradictions;
-mod cpu_list;
+pub mod cpu_list;
 pub mod difference;
 pub mod environment;
 #[cfg(test)]

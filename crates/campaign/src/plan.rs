@@ -15,7 +15,7 @@ use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::NameRange;
 
-use crate::servers::{Auth, Custom, Dut, Operator, stands_for_nothing, unknown_in_braces};
+use crate::servers::{Auth, Custom, Driver, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
 
 /// Plans that are ready to use: their names and texts.
 pub const READY: [(&str, &str); 3] = [
@@ -152,13 +152,26 @@ pub struct AuthPlan {
     pub driver: Auth,
     /// Its program, if it is not the one on the path.
     pub program: Option<PathBuf>,
+    /// Threads or processes that it answers with; none: as many as it has CPUs.
+    pub threads: Option<usize>,
+    /// Lines for the main section of its configuration.
+    pub extra: Vec<String>,
+    /// A configuration of the operator's in place of ours, with `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
+    pub config: Option<OwnFile>,
     /// The names in the zone file of servers that need one. A search that uses them up restarts DUT and AuthDNS.
     pub names: NameRange,
 }
 
 impl Default for AuthPlan {
     fn default() -> AuthPlan {
-        AuthPlan { driver: Auth::default(), program: None, names: "10.0.0.0/13".parse().expect("a constant") }
+        AuthPlan {
+            driver: Auth::default(),
+            program: None,
+            threads: None,
+            extra: Vec::new(),
+            config: None,
+            names: "10.0.0.0/13".parse().expect("a constant"),
+        }
     }
 }
 
@@ -278,11 +291,20 @@ pub struct SelfTest {
     pub repeat: u32,
     /// Reserve δ.
     pub delta: f64,
+    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    pub family: Option<Family>,
 }
 
 impl Default for SelfTest {
     fn default() -> SelfTest {
-        SelfTest { min: Qps(1_000), max: Qps(500_000), resolution: Qps(1_000), repeat: 3, delta: MIN_DELTA }
+        SelfTest {
+            min: Qps(1_000),
+            max: Qps(500_000),
+            resolution: Qps(1_000),
+            repeat: 3,
+            delta: MIN_DELTA,
+            family: None,
+        }
     }
 }
 
@@ -347,6 +369,18 @@ pub struct DutPlan {
     /// Highest rate to search.
     #[serde(default)]
     pub max: Option<Qps>,
+    /// Threads or processes that it answers with; none: as many as the point has cores.
+    #[serde(default)]
+    pub threads: Option<usize>,
+    /// Whether it asks AuthDNS over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    #[serde(default)]
+    pub family: Option<Family>,
+    /// Lines for the main section of its configuration.
+    #[serde(default)]
+    pub extra: Vec<String>,
+    /// A configuration of the operator's in place of ours, with `{listen}` and the other words in braces.
+    #[serde(default)]
+    pub config: Option<OwnFile>,
     /// Commands of the driver `custom`.
     #[serde(default)]
     pub custom: Option<Custom>,
@@ -360,7 +394,39 @@ impl DutPlan {
 
     /// What the plan says beyond which server it is.
     pub fn operator(&self) -> Operator {
-        Operator { custom: self.custom.clone(), ..Operator::default() }
+        Operator { extra: self.extra.clone(), config: self.config.clone(), custom: self.custom.clone() }
+    }
+}
+
+/// A version of the Internet Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// That of an address.
+    pub fn of(address: SocketAddr) -> Family {
+        if address.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }
+    }
+
+    /// As a plan calls it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Family::Ipv4 => "ipv4",
+            Family::Ipv6 => "ipv6",
+        }
+    }
+}
+
+impl AuthPlan {
+    /// What the plan says beyond which server it is.
+    pub fn operator(&self) -> Operator {
+        Operator { extra: self.extra.clone(), config: self.config.clone(), custom: None }
     }
 }
 
@@ -418,8 +484,10 @@ impl Plan {
     /// # Errors
     /// As [`Plan::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
-        let plan: Plan =
+        let mut plan: Plan =
             toml::from_str(text).map_err(|e| PlanError::Syntax { path: path.into(), why: e.to_string() })?;
+        let content = |why: String| PlanError::Content { path: path.into(), why };
+        plan.read_files(path.parent().unwrap_or(Path::new(""))).map_err(content)?;
         plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
         Ok(plan)
     }
@@ -427,6 +495,49 @@ impl Plan {
     /// Numbers of cores, the first of which is that of all points but the scale-up's.
     pub fn cores(&self) -> Vec<usize> {
         if self.measure.cores.is_empty() { vec![1] } else { self.measure.cores.clone() }
+    }
+
+    /// Reads the configurations that operators give, whose paths begin in `folder`.
+    fn read_files(&mut self, folder: &Path) -> Result<(), String> {
+        let duts = self.duts.iter_mut().map(|dut| (format!("[[dut]] {}", dut.name()), dut.config.as_mut()));
+        let all = duts.chain([("[auth]".to_owned(), self.auth.config.as_mut())]);
+        for (whose, config) in all {
+            if let Some(config) = config {
+                config.read(folder).map_err(|why| format!("{whose} config: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys that servers have in common, of DUTs and of AuthDNS.
+    fn check_servers(&self) -> Result<(), String> {
+        for dut in &self.duts {
+            let (whose, driver) = (format!("[[dut]] {}", dut.name()), dut.driver.driver());
+            check_server(&whose, driver, dut.threads, &dut.operator())?;
+            if dut.driver == Dut::Custom && !dut.extra.is_empty() {
+                return Err(format!("{whose} extra: driver custom has no configuration; give one: config"));
+            }
+            if dut.family == Some(Family::Ipv6) && !driver.speaks_ipv6 {
+                return Err(format!("{whose} family: {} asks over IPv4 only", driver.name));
+            }
+            self.check_family(&whose, dut.family, self.ssh.as_ref().map(|ssh| ssh.addresses.auth))?;
+        }
+        check_server("[auth]", self.auth.driver.driver(), self.auth.threads, &self.auth.operator())?;
+        if self.auth.driver.is_ours() && (self.auth.config.is_some() || !self.auth.extra.is_empty()) {
+            return Err("[auth]: dns64bench's own AuthDNS has no configuration; extra and config are for others".into());
+        }
+        let asked = self.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth));
+        self.check_family("[self-test]", self.self_test.as_ref().and_then(|test| test.family), asked)
+    }
+
+    /// Whether AuthDNS has an address of the family that is asked for; the other topologies have both.
+    fn check_family(&self, whose: &str, wanted: Option<Family>, address: Option<SocketAddr>) -> Result<(), String> {
+        match (wanted, address) {
+            (Some(wanted), Some(address)) if Family::of(address) != wanted => {
+                Err(format!("{whose} family = \"{}\": AuthDNS is at {address} in [ssh.addresses]", wanted.word()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -495,6 +606,7 @@ impl Plan {
         if self.auth.program.is_some() && self.auth.driver == Auth::Dns64bench {
             return Err("[auth] program: dns64bench is this program; name another driver".into());
         }
+        self.check_servers()?;
         self.check_hosts()?;
         if let Some(loads) = &self.measure.loads
             && (loads.transient >= loads.duration || loads.repeat == 0)
@@ -528,6 +640,20 @@ impl Plan {
             _ => Ok(()),
         }
     }
+}
+
+/// The keys of a server that a driver can make no sense of.
+fn check_server<T>(whose: &str, driver: &Driver<T>, threads: Option<usize>, operator: &Operator) -> Result<(), String> {
+    if threads == Some(0) {
+        return Err(format!("{whose} threads: at least one must answer"));
+    }
+    if threads.is_some() && !driver.tells_threads(operator) {
+        return Err(format!("{whose} threads: nothing tells the server; write {{threads}} where it is to stand"));
+    }
+    if operator.config.is_some() && !operator.extra.is_empty() {
+        return Err(format!("{whose}: extra is for the driver's configuration; write the lines into config itself"));
+    }
+    Ok(())
 }
 
 /// The name of a DUT, and the words in braces of its commands.
@@ -564,6 +690,24 @@ mod tests {
     }
 
     #[test]
+    fn what_operators_give_is_in_the_plan_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("own.conf"), "interface: {listen}\nnum-threads: {threads}\n").unwrap();
+        let text = "name = 'x'\n[auth]\ndriver = 'nsd'\nthreads = 3\nextra = ['tcp-count: 10']\n\
+                    [self-test]\nfamily = 'ipv6'\n\
+                    [[dut]]\ndriver = 'unbound'\nconfig = 'own.conf'\nthreads = 14\nfamily = 'ipv6'\n";
+        let plan = Plan::parse(text, &folder.path().join("p.toml")).unwrap();
+        std::fs::remove_file(folder.path().join("own.conf")).unwrap();
+        let kept = Plan::parse(&toml::to_string(&plan).unwrap(), Path::new("elsewhere/plan.toml")).unwrap();
+        assert_eq!(kept, plan, "the file is not needed any more");
+        let journal: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(journal, plan);
+        let dut = &kept.duts[0];
+        assert!(dut.config.as_ref().unwrap().text.contains("{threads}"));
+        assert_eq!((dut.threads, dut.family, kept.auth.threads), (Some(14), Some(Family::Ipv6), Some(3)));
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let bad = |text: &str, hint: &str| {
             let error = Plan::parse(text, Path::new("p.toml")).unwrap_err().to_string();
@@ -594,6 +738,20 @@ mod tests {
         bad(&format!("{custom}name = '../evil'\ncustom = {{ start = ['x'] }}\n"), "path separators");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nname = ''\n", "name");
         bad("name = 'x'\n[auth]\ndriver = 'nds'\n[[dut]]\ndriver = 'unbound'\n", "nds");
+        let dut = "name = 'x'\n[[dut]]\ndriver = 'unbound'\n";
+        bad(&format!("{dut}threads = 0\n"), "threads");
+        bad(&format!("{dut}family = 'ipv5'\n"), "ipv5");
+        bad(&format!("{dut}config = 'no-such-file'\n"), "no-such-file");
+        bad(&format!("{dut}extra = ['a']\nconfig = {{ path = 'x', text = 'y' }}\n"), "extra");
+        bad(&format!("{dut}threads = 2\nconfig = {{ path = 'x', text = 'num-threads: 4' }}\n"), "{threads}");
+        bad(&format!("{dut}config = {{ path = 'x', text = 'port: {{prt}}' }}\n"), "{prt}");
+        bad("name = 'x'\n[[dut]]\ndriver = 'mtd64-ng'\nfamily = 'ipv6'\n", "IPv4 only");
+        bad("name = 'x'\n[auth]\nextra = ['x']\n[[dut]]\ndriver = 'unbound'\n", "[auth]");
+        bad(&format!("{custom}extra = ['x']\ncustom = {{ start = ['x'] }}\n"), "config");
+        bad(&format!("{custom}threads = 2\ncustom = {{ start = ['x'] }}\n"), "{threads}");
+        let far = "topology = 'ssh'\n[ssh]\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
+        bad(&format!("name = 'x'\n{far}[[dut]]\ndriver = 'unbound'\nfamily = 'ipv6'\n"), "127.0.0.1:53");
+        bad(&format!("name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"), "[self-test]");
         bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
     }
 }

@@ -17,7 +17,7 @@ use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
-use crate::archive::{DutEnd, Entry, Measured, StolenFrom};
+use crate::archive::{Configuration, DutEnd, Entry, Measured, StolenFrom};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::numa::Numa;
@@ -37,6 +37,8 @@ pub struct Results {
     pub hosts: Vec<HostFacts>,
     /// What played AuthDNS, as it calls itself.
     pub auth: String,
+    /// What each server was told.
+    pub configurations: Vec<Told>,
     /// Whether every point of the plan is complete.
     pub complete: bool,
     /// The self-test, if the plan has one.
@@ -53,6 +55,16 @@ pub struct Results {
     pub period_unix_s: Option<(f64, f64)>,
     /// Servers that died, hung or could not be started.
     pub mishaps: Vec<Mishap>,
+}
+
+/// What a server was told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// Name of the DUT, or of what plays AuthDNS.
+    pub server: String,
+    /// Its command and its configuration, as it was first started.
+    #[serde(flatten)]
+    pub configuration: Configuration,
 }
 
 /// The facts of a host.
@@ -321,6 +333,10 @@ impl Results {
             }
             _ => None,
         });
+        let told = entries.iter().filter_map(|entry| match entry {
+            Entry::Configuration { server, told } => Some(Told { server: server.clone(), configuration: told.clone() }),
+            _ => None,
+        });
         let hosts = entries.iter().filter_map(|entry| match entry {
             Entry::Host { role, environment } => {
                 Some(HostFacts { role: role.clone(), environment: environment.clone() })
@@ -329,6 +345,7 @@ impl Results {
         });
         Results {
             hosts: hosts.collect(),
+            configurations: told.collect(),
             auth: version(entries, plan.auth.driver.name()).unwrap_or_else(|| "not measured".into()),
             complete: points.iter().all(|point| is_complete(plan, entries, point)),
             self_test: plan.self_test.as_ref().map(|test| {

@@ -502,7 +502,8 @@ impl Run<'_> {
     fn trial_plan(&self, step: &Step, first_name: u64) -> (TrialPlan, u64) {
         let t = &self.plan.trial;
         let to_auth = step.point == Point::SelfTest;
-        let server = if to_auth { self.world.self_test_address } else { self.world.dut_address };
+        let family = self.plan.self_test.as_ref().and_then(|test| test.family);
+        let server = if to_auth { self.world.self_test_address(family) } else { self.world.dut_address };
         let mut plan = TrialPlan::new(server, step.rate);
         let full = match (&step.point, &self.plan.measure.loads) {
             (Point::Load { .. }, Some(loads)) => loads.duration,

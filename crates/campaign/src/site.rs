@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use method::units::Share;
 use tester::authdns::counters::AuthCounters;
 
-use crate::archive::{Archive, ArchiveError};
+use crate::archive::{Archive, ArchiveError, Configuration};
 use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
 use crate::plan::{DutPlan, Plan};
@@ -115,6 +115,8 @@ pub struct Auth {
     process: Running,
     /// Status socket of ours; others count nothing.
     status: Option<PathBuf>,
+    listen: SocketAddr,
+    configuration: Configuration,
 }
 
 impl Auth {
@@ -144,20 +146,22 @@ impl Auth {
         // A socket's name is used once: one that was killed leaves it behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
         let status = (driver.ready == Ready::Status).then(|| machine.greeting().scratch.join(format!("auth-{number}")));
-        let threads = match plan.cpus.auth.len() {
+        let cores = match plan.cpus.auth.len() {
             0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
             pinned => pinned.max(1),
         };
-        let operator = Operator::default();
+        let (threads, operator) = (plan.auth.threads.unwrap_or(cores), plan.auth.operator());
         let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status.clone() };
-        let setting = Setting { folder: &place, listen, cores: threads, threads, operator: &operator, task };
+        let setting = Setting { folder: &place, listen, cores, threads, operator: &operator, task };
+        let text = driver.configuration(&setting);
         if !driver.file.is_empty() {
-            machine.write(&folder.join(driver.file), &driver.configuration(&setting)).map_err(&refused)?;
+            machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
             write_zone(machine, driver.name, &place.join(ZONE_FILE), plan, aaaa)?;
         }
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
-        let auth = Auth { process, status };
+        let configuration = Configuration { command: words, file: driver.file.into(), text };
+        let auth = Auth { process, status, listen, configuration };
         let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
         wait_until_ready(driver.name, &mut || auth.is_ready(machine, listen), &ended, &auth.process)?;
         Ok(auth)
@@ -187,6 +191,16 @@ impl Auth {
     pub fn process(&self) -> &Running {
         &self.process
     }
+
+    /// Where it listens.
+    pub fn listens_on(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// What it was told.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
 }
 
 /// A DUT, running.
@@ -200,6 +214,7 @@ pub struct Dut {
     place: Place,
     /// The CPUs that its host has.
     existing: BTreeSet<usize>,
+    configuration: Configuration,
 }
 
 impl Dut {
@@ -221,9 +236,9 @@ impl Dut {
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
         let operator = dut.operator();
-        let task = Translate { upstream: world.auth_address, prefix: plan.trial.prefix };
-        let setting =
-            Setting { folder: &place, listen: world.dut_address, cores, threads: cores, operator: &operator, task };
+        let task = Translate { upstream: world.auth_address(dut.family), prefix: plan.trial.prefix };
+        let threads = dut.threads.unwrap_or(cores);
+        let setting = Setting { folder: &place, listen: world.dut_address, cores, threads, operator: &operator, task };
         let text = driver.configuration(&setting);
         if !text.is_empty() {
             machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
@@ -242,7 +257,8 @@ impl Dut {
         let shared = world.sharing(plan, confined);
         let place = Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
         let existing = world.topology.cpus();
-        let mut started = Dut { cpu_ids: vec![process.id()], process, stop, place, existing };
+        let configuration = Configuration { command: words, file: driver.file.into(), text };
+        let mut started = Dut { cpu_ids: vec![process.id()], process, stop, place, existing, configuration };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
@@ -289,6 +305,11 @@ impl Dut {
     /// If its host is gone.
     pub fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids)
+    }
+
+    /// What it was told.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
     /// The CPUs that it is confined to; none: any.
@@ -392,7 +413,7 @@ pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError>
     version(
         machine,
         driver,
-        &Operator::default(),
+        &plan.auth.operator(),
         &program(machine, driver.name, driver, plan.auth.program.as_deref())?,
     )
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::archive::{Archive, ArchiveError, write_whole};
@@ -10,7 +10,7 @@ use crate::host::{HostError, Machine, agent_here, over_ssh};
 use crate::interruption::Interruption;
 use crate::lab::{self, Host, LabError};
 use crate::place::{Neighbour, Sharing};
-use crate::plan::{self, Plan, SshHost};
+use crate::plan::{self, Family, Plan, SshHost};
 use crate::point::Conditions;
 use crate::ports;
 use crate::topology::Topology;
@@ -43,10 +43,8 @@ pub struct World {
     pub auth: Machine,
     /// Where the DUT is asked.
     pub dut_address: SocketAddr,
-    /// Where the DUT asks AuthDNS.
-    pub auth_address: SocketAddr,
-    /// Where the Measurer asks AuthDNS in self-tests.
-    pub self_test_address: SocketAddr,
+    /// Where AuthDNS is asked.
+    auth_addresses: AuthAddresses,
     /// The CPUs of the DUT's host; none where it does not say.
     pub topology: Topology,
     /// Whether the ports of DUT and AuthDNS are ours to choose.
@@ -120,11 +118,11 @@ impl World {
             }
             _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
         };
-        let [dut_address, auth_address, self_test_address] = addresses;
+        let (dut_address, auth_addresses) = addresses;
         let loopback = plan.topology == plan::Topology::Loopback;
         let topology = dut.topology()?;
         let _lab = put_up;
-        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, topology, loopback, _lab })
+        Ok(World { tester, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
     }
 
     /// The CPUs of the DUT at a point: those of the plan, or else as many of its host as the point has cores. None: the plan names
@@ -159,35 +157,67 @@ impl World {
         .collect()
     }
 
+    /// Where a DUT asks AuthDNS.
+    pub fn auth_address(&self, family: Option<Family>) -> SocketAddr {
+        of_family(&self.auth_addresses.by_dut, family)
+    }
+
+    /// Where the Measurer asks AuthDNS in self-tests.
+    pub fn self_test_address(&self, family: Option<Family>) -> SocketAddr {
+        of_family(&self.auth_addresses.by_tester, family)
+    }
+
     /// Takes other ports where they are ours to choose; nothing may run on the old ones.
     ///
     /// # Errors
     /// If there is no free port.
     pub fn change_ports(&mut self) -> Result<(), WorldError> {
         if self.loopback {
-            [self.dut_address, self.auth_address, self.self_test_address] = on_loopback()?;
+            (self.dut_address, self.auth_addresses) = on_loopback()?;
         }
         Ok(())
     }
 }
 
-/// Where the DUT is asked, where it asks AuthDNS, and where the Measurer asks AuthDNS in self-tests.
-fn addresses(plan: &Plan) -> Result<[SocketAddr; 3], WorldError> {
+/// Where AuthDNS is asked: the address that is taken where a plan does not say which, first; never none.
+struct AuthAddresses {
+    by_dut: Vec<SocketAddr>,
+    by_tester: Vec<SocketAddr>,
+}
+
+/// The address of a family, or else the first one. A plan whose family has none is refused when it is read.
+fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
+    let of = addresses.iter().find(|address| family.is_none_or(|family| Family::of(**address) == family));
+    *of.unwrap_or(&addresses[0])
+}
+
+/// Where the DUT is asked, and where AuthDNS is.
+fn addresses(plan: &Plan) -> Result<(SocketAddr, AuthAddresses), WorldError> {
     let address = |text: &str| text.parse().expect("a constant");
     Ok(match (&plan.ssh, plan.topology) {
         (Some(ssh), plan::Topology::Ssh) => {
             let a = &ssh.addresses;
-            [a.dut, a.auth, a.self_test.unwrap_or(a.auth)]
+            (a.dut, AuthAddresses { by_dut: vec![a.auth], by_tester: vec![a.self_test.unwrap_or(a.auth)] })
         }
-        (_, plan::Topology::Lab) => ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address),
+        (_, plan::Topology::Lab) => {
+            let by_dut = ["198.18.0.2:53", "[2001:2:0:2::2]:53"].map(address).into();
+            let by_tester = ["198.18.1.2:53", "[2001:2:1::2]:53"].map(address).into();
+            (address("[2001:2::1]:53"), AuthAddresses { by_dut, by_tester })
+        }
         _ => on_loopback()?,
     })
 }
 
 /// As [`addresses`], on ports of loopback that are free.
-fn on_loopback() -> Result<[SocketAddr; 3], WorldError> {
-    let auth = ports::free(Ipv4Addr::LOCALHOST.into()).map_err(WorldError::Port)?;
-    Ok([ports::free(Ipv6Addr::LOCALHOST.into()).map_err(WorldError::Port)?, auth, auth])
+fn on_loopback() -> Result<(SocketAddr, AuthAddresses), WorldError> {
+    let free = |ip: IpAddr| ports::free(ip).map_err(WorldError::Port);
+    let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
+    let mut dut = free(Ipv6Addr::LOCALHOST.into())?;
+    while dut == ipv6 {
+        // Nobody is bound to the one that was drawn first.
+        dut = free(Ipv6Addr::LOCALHOST.into())?;
+    }
+    Ok((dut, AuthAddresses { by_dut: vec![ipv4, ipv6], by_tester: vec![ipv4, ipv6] }))
 }
 
 #[cfg(test)]

@@ -212,6 +212,7 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         }
         mishaps(&mut out, run);
         let _ = writeln!(out, "<div class=\"words\">{}</div>", tables::environment(run).html());
+        configurations(&mut out, run);
         let plan = toml::to_string(&run.results.plan).unwrap_or_default();
         let _ = writeln!(
             out,
@@ -222,6 +223,18 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
     }
     out.push_str("</body></html>\n");
     out
+}
+
+/// What each server was told, to be repeated by anybody.
+fn configurations(out: &mut String, run: &Run) {
+    for told in &run.results.configurations {
+        let c = &told.configuration;
+        let _ = write!(out, "<h3>Configuration of {}</h3><pre>{}", escape(&told.server), escape(&c.command.join(" ")));
+        if !c.text.is_empty() {
+            let _ = write!(out, "\n\n{}:\n{}", escape(&c.file), escape(&c.text));
+        }
+        out.push_str("</pre>\n");
+    }
 }
 
 fn mishaps(out: &mut String, run: &Run) {
