@@ -51,6 +51,15 @@ pub enum Neighbour {
     Auth,
 }
 
+impl Neighbour {
+    fn in_words(self) -> &'static str {
+        match self {
+            Neighbour::Tester => "the tester",
+            Neighbour::Auth => "AuthDNS",
+        }
+    }
+}
+
 impl Place {
     /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was seen of them.
     pub fn confined_to(&self) -> Option<usize> {
@@ -76,13 +85,11 @@ impl Place {
                 format!("{}, {how}", told.map_or("threads by its own choice".into(), threads))
             }
         };
-        for Sharing { with, cpus } in &self.shared {
-            let with = match with {
-                Neighbour::Tester => "the tester",
-                Neighbour::Auth => "AuthDNS",
-            };
+        for group in self.shared.chunk_by(|a, b| a.cpus == b.cpus) {
+            let cpus = &group[0].cpus;
             let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-            text += &format!(", shares {noun} {} with {with}", cpu_ranges(cpus));
+            let with: Vec<&str> = group.iter().map(|sharing| sharing.with.in_words()).collect();
+            text += &format!(", shares {noun} {} with {}", cpu_ranges(cpus), with.join(" and "));
         }
         text
     }
@@ -152,6 +159,8 @@ mod tests {
         assert_eq!(place.in_words(), "2, shares CPU 0 with the tester");
         place.shared.push(Sharing { with: Neighbour::Auth, cpus: set(&[0, 1]) });
         assert_eq!(place.in_words(), "2, shares CPU 0 with the tester, shares CPUs 0-1 with AuthDNS");
+        place.shared[0].cpus = set(&[0, 1]);
+        assert_eq!(place.in_words(), "2, shares CPUs 0-1 with the tester and AuthDNS");
     }
 
     #[test]

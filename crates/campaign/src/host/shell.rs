@@ -75,6 +75,15 @@ impl ShellLink {
         }
     }
 
+    /// On which CPUs the threads of processes, with all that descend from them, may run.
+    fn threads(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
+        let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
+        let folders = family(stats.lines(), ids).into_iter().map(|pid| format!("/proc/{pid}/task/*/status"));
+        let files = folders.collect::<Vec<_>>().join(" ");
+        let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
+        Ok(Reply::Threads(allowed(lines.lines())))
+    }
+
     /// Runs a script that must succeed.
     fn must(&mut self, script: &str) -> Result<Result<String, Reply>, PipeError> {
         let (status, text) = self.run(&format!("{{ {script}; }} 2>&1"))?;
@@ -134,13 +143,7 @@ impl Link for ShellLink {
                 let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
                 return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
             }
-            Request::Threads { ids } => {
-                let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
-                let folders = family(stats.lines(), ids).into_iter().map(|pid| format!("/proc/{pid}/task/*/status"));
-                let files = folders.collect::<Vec<_>>().join(" ");
-                let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
-                return Ok(Reply::Threads(allowed(lines.lines())));
-            }
+            Request::Threads { ids } => return self.threads(ids),
             Request::Stop { id } => {
                 let others = format!("started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)");
                 (format!("end {id}; wait {id} 2>/dev/null; {others}; :"), |_| Reply::Done)
