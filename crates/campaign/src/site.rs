@@ -430,11 +430,28 @@ fn version<T: Task>(
         return Ok("unknown".into());
     }
     let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
-    Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
+    Ok(version_line(&printed, driver.name).unwrap_or_else(|| "unknown".into()))
 }
 
-/// The first line with a number in it of what a server prints; PowerDNS has time and process id in front.
-fn version_line(printed: &str) -> Option<String> {
+/// The first line with a number in it of what a server prints, from its name on: PowerDNS has the time in front.
+fn version_line(printed: &str, name: &str) -> Option<String> {
     let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
-    Some(plain_line(line.rsplit("] ").next().unwrap_or(line).trim(), VERSION))
+    Some(plain_line(line[line.find(name).unwrap_or(0)..].trim(), VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_begin_with_the_servers_name_where_they_have_it() {
+        for (printed, name, expected) in [
+            ("Nov 22 14:25:00 PowerDNS Recursor 4.8.8 (C) 2001\nmore", "PowerDNS", "PowerDNS Recursor 4.8.8 (C) 2001"),
+            ("Version 1.17.1\n\nConfigure line: x", "Unbound", "Version 1.17.1"),
+            ("hello\nBIND 9.18.49 (Extended)\n", "BIND", "BIND 9.18.49 (Extended)"),
+        ] {
+            assert_eq!(version_line(printed, name).as_deref(), Some(expected));
+        }
+        assert_eq!(version_line("no number\n", "x"), None);
+    }
 }
