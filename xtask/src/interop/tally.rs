@@ -7,9 +7,22 @@ use anyhow::Result;
 /// Names of the tests that must pass where CI runs as root on Debian, one a line.
 const REQUIRED: &str = include_str!("../../required-tests.txt");
 
+/// Before the name of a test that CI cannot run.
+const OPTIONAL: &str = "optional ";
+
+fn listed() -> impl Iterator<Item = &'static str> {
+    REQUIRED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
 /// The tests that must pass in CI.
 pub(super) fn required() -> impl Iterator<Item = &'static str> {
-    REQUIRED.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    listed().filter(|line| !line.starts_with(OPTIONAL))
+}
+
+/// The tests that need what CI cannot install.
+#[cfg(test)]
+pub(super) fn optional() -> impl Iterator<Item = &'static str> {
+    listed().filter_map(|line| line.strip_prefix(OPTIONAL))
 }
 
 /// This machine cannot run the test: why.

@@ -1,5 +1,6 @@
-//! Against what machines of one, two and four NUMA nodes print: this project's own virtual machine, two sockets of eight cores
-//! with two threads each whose numbers go from socket to socket in turn, and four nodes of four cores of which one is offline.
+//! One node: recorded on a virtual machine of two CPUs. Two and four nodes: written by hand in the kernel's form, two sockets of
+//! eight cores with two threads each whose numbers go from socket to socket in turn, and four nodes of four cores of which one is
+//! offline.
 
 use super::*;
 
