@@ -201,6 +201,11 @@ fn efficiency(dut: &DutResult) -> Table {
     table
 }
 
+/// What is told of the trials' counters.
+type Statistic = (&'static str, fn(&Summary) -> f64);
+
+const STATISTICS: [Statistic; 3] = [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
+
 /// Page allocations by node: rows as in the paper, three for each place.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     let all: Vec<&ConstantRateResult> = dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
@@ -224,9 +229,7 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
         table.header.push("hit and miss".into());
     }
     for at in all {
-        let statistics: [(&str, fn(&Summary) -> f64); 3] =
-            [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
-        for (statistic, get) in statistics {
+        for (statistic, get) in STATISTICS {
             let cores = super::search::column(&at.place, at.found.place.as_ref(), at.found.missing.as_ref());
             let mut row = vec![cores, statistic.to_owned()];
             let cell = |node: &Option<usize>, which: fn(&NodeResult) -> &Summary| {
