@@ -136,10 +136,12 @@ impl Measure for AtRates {
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
         for dut in &run.results.duts {
-            let mut rates: Vec<Qps> = dut.constant_rates.iter().map(|at| at.rate).collect();
+            // Of one trial there is no smallest and no largest.
+            let is_repeated = |at: &&ConstantRateResult| at.found.numa.first().is_none_or(|node| node.hit.n > 1);
+            let mut rates: Vec<Qps> = dut.constant_rates.iter().filter(is_repeated).map(|at| at.rate).collect();
             rates.sort_unstable();
             rates.dedup();
-            all.extend((!rates.is_empty()).then(|| efficiency(dut)));
+            all.extend((!dut.constant_rates.is_empty()).then(|| efficiency(dut)));
             all.extend(rates.iter().filter_map(|&rate| memory(dut, rate)));
         }
         all
