@@ -1,15 +1,15 @@
 //! Whatever a client sends, dns64d's reply is well-formed and no longer than the client allows.
 #![no_main]
 
-use dns64::resolver::ttl::TtlLimits;
-use dns64::translation::policy::Policy;
-use dns64::walk::walk;
+use dns64bench_fuzz::{CLIENT, Server, assert_well_formed};
 use libfuzzer_sys::fuzz_target;
-use wire::view::Message;
 
 fuzz_target!(|query: &[u8]| {
-    let Some(reply) = walk(query, false, &Policy::default(), &TtlLimits::default(), |_| None) else { return };
-    assert!(reply.len() <= 1232);
-    let message = Message::new(&reply).expect("a header");
-    assert!(message.is_response() && reply[..2] == query[..2]);
+    let server = Server::new(0, false);
+    for over_tcp in [false, true] {
+        let Some(reply) = server.at(0).reply(query, CLIENT, over_tcp, |_| None) else { return };
+        assert!(reply.len() <= if over_tcp { 65_535 } else { 1232 });
+        assert!(reply[..2] == query[..2], "another id");
+        assert_well_formed(&reply);
+    }
 });

@@ -18,5 +18,7 @@ pub mod harden;
 pub mod name;
 pub mod resolver;
 pub mod server;
+#[cfg(test)]
+mod testing;
 pub mod translation;
 pub mod walk;

@@ -118,6 +118,12 @@ const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
 
+impl std::fmt::Debug for KeyBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.to_key().fmt(f)
+    }
+}
+
 impl KeyBuf {
     /// The key of a question; `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
     #[inline]
@@ -135,6 +141,12 @@ impl KeyBuf {
     #[inline]
     pub fn octets(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Name, type and class as in a question section.
+    pub fn question(&self) -> &[u8] {
+        let octets = self.octets();
+        &octets[..octets.len() - 1]
     }
 
     /// The key to keep.
@@ -172,6 +184,14 @@ impl Key {
     /// Octets of it.
     pub fn size(&self) -> usize {
         self.0.len()
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let flags = [(self.dnssec_ok(), " DO"), (self.checking_disabled(), " CD")];
+        write!(f, "{} type {}", text(self.name()), self.qtype())?;
+        flags.iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, flag)| f.write_str(flag))
     }
 }
 

@@ -1,84 +1,90 @@
-//! The whole way of one query, without server, cache and clock: upstreams are a function. Property tests and fuzzers walk it,
-//! and whoever wants DNS64 as a library.
+//! The whole way of one query without the server: the client side, the decision and the cache are those that serve clients, and
+//! upstreams are a function. Property tests and fuzzers walk it, and whoever wants DNS64 as a library.
 //!
 //! ```text
-//! bytes ─► query ─► local ─► decide::next ─► ask(question) ─► answer ─┐
-//!                                 ▲      └─► reply ─► bytes              │
-//!                                 └──────────────────────────────────────┘
+//! bytes ─► Received ─► Inquiry::step ─► cache, or ask(question) ─► Answer ─┐
+//!                        ▲      └─► write ─► bytes                         │
+//!                        └─────────────────────────────────────────────────┘
 //! ```
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use wire::view::CLASS_IN;
+use method::units::Nanos;
 
-use crate::client::query::{Query, Received};
-use crate::client::reply::{Form, write_refusal};
+use crate::client::cookies::Cookies;
+use crate::client::inquiry::{Inquiry, Step};
+use crate::client::query::Received;
+use crate::client::reply::write_refusal;
+use crate::config::Settings;
 use crate::name::KeyBuf;
 use crate::resolver::answer::{Answer, Unusable};
+use crate::resolver::cache::{Cache, Found};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
-use crate::resolver::ttl::TtlLimits;
-use crate::translation::decide::{self, Next};
-use crate::translation::local::{self, Local};
-use crate::translation::policy::Policy;
 
-/// The reply to a datagram (or to a message of a TCP stream); `None` if it gets none. `ask` is given the question section of
-/// each question that must be asked upstream, and returns the message that answers it, or `None` for a timeout.
-pub fn walk(
-    bytes: &[u8],
-    over_tcp: bool,
-    policy: &Policy,
-    limits: &TtlLimits,
-    mut ask: impl FnMut(&[u8]) -> Option<Vec<u8>>,
-) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    match Received::read(bytes) {
-        Received::Ignored => return None,
-        Received::Error { rcode, question, edns } => write_refusal(&mut out, bytes, rcode, question, edns),
-        Received::Query(query) => answer(&query, over_tcp, policy, limits, &mut ask, &mut out),
-    }
-    Some(out)
+/// What queries are answered with.
+pub struct Walk<'a> {
+    /// Policies, forward rules and TTL limits.
+    pub settings: &'a Settings,
+    /// Answers to earlier questions.
+    pub cache: &'a Cache,
+    /// The server's cookies.
+    pub cookies: &'a Cookies,
+    /// The time, from any fixed beginning.
+    pub now: Nanos,
 }
 
-fn answer(
-    query: &Query<'_>,
-    over_tcp: bool,
-    policy: &Policy,
-    limits: &TtlLimits,
-    ask: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>,
-    out: &mut Vec<u8>,
-) {
-    let form = Form::new(query, over_tcp, None);
-    let mut question = query.to_question();
-    let mut alias = None;
-    if query.qclass == CLASS_IN {
-        match local::look(&query.name, query.qtype, policy) {
-            Local::No => {}
-            Local::Alias(target) => {
-                question.name = target;
-                alias = Some(target);
+impl Walk<'_> {
+    /// The reply to a datagram (or to a message of a TCP stream); `None` if it gets none. `ask` is given each question (with type,
+    /// class, DO and CD) that must be asked upstream, and returns the message that answers it, or `None` if nobody does.
+    pub fn reply(
+        &self,
+        bytes: &[u8],
+        client: IpAddr,
+        over_tcp: bool,
+        mut ask: impl FnMut(&KeyBuf) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let query = match Received::read(bytes) {
+            Received::Ignored => return None,
+            Received::Error { rcode, question, edns } => {
+                write_refusal(&mut out, bytes, rcode, question, edns);
+                return Some(out);
             }
-            Local::Answer(local) => return form.write_local(out, &local),
-        }
-    }
-    let mut known = Vec::new();
-    loop {
-        match decide::next(&question, policy, policy.mode, &known) {
-            Next::Reply(reply) => return form.write(out, &reply, &known, policy, alias.as_ref(), false),
-            Next::Ask(name, qtype) => {
-                let key = KeyBuf::new(&name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled);
-                let key = key.to_key();
-                known.push(outcome(ask(key.question()), key.question(), limits));
+            Received::Query(query) => query,
+        };
+        let policy = self.settings.policy(client);
+        let mut inquiry = Inquiry::begin(&query, client, over_tcp, self.cookies.answer(&query, client), policy);
+        let rules = self.settings.rules(policy, inquiry.name());
+        loop {
+            match inquiry.step(&rules) {
+                Step::Reply(reply) => {
+                    inquiry.write(&mut out, &reply, &rules);
+                    return Some(out);
+                }
+                Step::Ask(key) => inquiry.learn(match self.cache.get(key.octets(), self.now, &self.settings.ttl) {
+                    Found::Usable(kept) => Outcome::Answered(kept),
+                    Found::Failed(failure) => Outcome::Failed(failure),
+                    Found::Missing => self.keep(&key, ask(&key)),
+                }),
             }
         }
     }
-}
 
-fn outcome(message: Option<Vec<u8>>, question: &[u8], limits: &TtlLimits) -> Outcome {
-    let Some(message) = message else { return Outcome::Failed(Failure::Timeout) };
-    match Answer::parse(&message, question, limits) {
-        Ok(answer) => Outcome::Answered(Kept { answer: Arc::new(answer), age: 0, stale: false }),
-        Err(Unusable::AliasLoop) => Outcome::Failed(Failure::AliasLoop),
-        // The server goes on listening for a better one until the time is over.
-        Err(_) => Outcome::Failed(Failure::Timeout),
+    /// What becomes of an upstream's message, which the cache keeps.
+    fn keep(&self, key: &KeyBuf, message: Option<Vec<u8>>) -> Outcome {
+        let parsed = message.map(|message| Answer::parse(&message, key.question(), &self.settings.ttl));
+        let failure = match parsed {
+            Some(Ok(answer)) => {
+                let answer = Arc::new(answer);
+                self.cache.put(key.to_key(), Arc::clone(&answer), self.now);
+                return Outcome::Answered(Kept { answer, age: 0, stale: false });
+            }
+            Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
+            // The server goes on listening for a better one until the time is over.
+            Some(Err(_)) | None => Failure::Timeout,
+        };
+        self.cache.put_failure(key.to_key(), failure, self.now);
+        Outcome::Failed(failure)
     }
 }

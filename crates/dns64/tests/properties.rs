@@ -1,14 +1,19 @@
 //! Whatever comes in, from clients or from upstreams: no panic, and no reply that the client cannot take.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dns64::resolver::ttl::TtlLimits;
-use dns64::translation::policy::Policy;
+use dns64::client::cookies::Cookies;
+use dns64::config::Settings;
+use dns64::name::KeyBuf;
+use dns64::resolver::cache::Cache;
 use dns64::translation::prefix::Prefix;
-use dns64::walk::walk;
+use dns64::walk::Walk;
 use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, Ttl};
 use domain::rdata::{A, Aaaa, Cname};
+use method::units::Nanos;
 use proptest::prelude::*;
 use wire::view::Message as View;
 
@@ -34,6 +39,26 @@ fn query(qtype: Rtype, edns: Option<u16>, dnssec_ok: bool) -> Vec<u8> {
 fn name(text: &str) -> Name<Vec<u8>> {
     text.parse().unwrap()
 }
+
+/// The settings of a server with these keys of `[dns64]`, and what follows that table.
+fn settings(dns64: &str, more: &str) -> Settings {
+    let text = format!("[dns64]\n{dns64}\n{more}\n[[upstream]]\naddress = '192.0.2.1'\n");
+    Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
+}
+
+/// The reply of a server that knows nothing yet.
+fn walk(
+    settings: &Settings,
+    bytes: &[u8],
+    over_tcp: bool,
+    mut ask: impl FnMut(&[u8]) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
+    let (cache, cookies) = (Cache::new(0), Cookies::new());
+    let walk = Walk { settings, cache: &cache, cookies: &cookies, now: Nanos(0) };
+    walk.reply(bytes, CLIENT, over_tcp, |key: &KeyBuf| ask(key.question()))
+}
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What an upstream says to a question: aliases, then so many addresses.
 #[derive(Clone, Debug)]
@@ -88,7 +113,7 @@ fn no_answer_then_nxdomain_is_nxdomain() {
         let is_a = question.ends_with(&[0, 1, 0, 1]);
         is_a.then(|| reply_of(&Said { rcode: 3, aliases: 0, addresses: 0, aaaa_too: false, ttl: 0 }, question))
     };
-    let reply = walk(&query(Rtype::AAAA, None, false), false, &Policy::default(), &TtlLimits::default(), ask).unwrap();
+    let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), false, ask).unwrap();
     assert_eq!(View::new(&reply).unwrap().rcode(), 3);
 }
 
@@ -106,20 +131,27 @@ fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn policy() -> impl Strategy<Value = Policy> {
-    (any::<bool>(), any::<bool>()).prop_map(|(break_dnssec, exclude_all)| {
-        let mut policy = Policy { break_dnssec, ..Policy::default() };
-        if exclude_all {
-            policy.exclude.push("::/0".parse().unwrap());
-        }
-        policy
-    })
+/// Settings of all kinds: whom signatures do not matter to, who excludes everything, whose domain has a mode of its own.
+fn any_settings() -> impl Strategy<Value = Settings> {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(break_dnssec, exclude, nodata_only, group)| {
+            let exclude = if exclude { "exclude = ['::/0']" } else { "" };
+            let mode = if nodata_only { "[[forward]]\ndomain = 'example'\nmode = 'nodata-only'" } else { "" };
+            let prefixes = "prefixes = [{ prefix = '2001:db8:64::/96' }, { prefix = '2001:db8:96::/64' }]";
+            let group = if group {
+                format!("[[group]]\nclients = ['127.0.0.0/8']\ndns64 = {{ {prefixes} }}")
+            } else {
+                String::new()
+            };
+            settings(&format!("break-dnssec = {break_dnssec}\n{exclude}"), &format!("{mode}\n{group}"))
+        },
+    )
 }
 
 proptest! {
     #[test]
     fn any_client_bytes_get_a_small_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        if let Some(reply) = walk(&bytes, false, &Policy::default(), &TtlLimits::default(), |_| None) {
+        if let Some(reply) = walk(&settings("", ""), &bytes, false, |_| None) {
             check(&reply, 1232)?;
         }
     }
@@ -133,7 +165,7 @@ proptest! {
         let ask = |question: &[u8]| {
             Some(reply_of(&Said { rcode: 0, aliases: 1, addresses: 100, aaaa_too: false, ttl: 60 }, question))
         };
-        if let Some(reply) = walk(&bytes, false, &Policy::default(), &TtlLimits::default(), ask) {
+        if let Some(reply) = walk(&settings("", ""), &bytes, false, ask) {
             check(&reply, 1232)?;
         }
     }
@@ -141,7 +173,7 @@ proptest! {
     #[test]
     fn any_upstream_bytes_make_a_fitting_reply(
         said in said(), noise in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
-        edns in prop::option::of(0u16..5000), dnssec_ok: bool, policy in policy(), cut in 0usize..40,
+        edns in prop::option::of(0u16..5000), dnssec_ok: bool, settings in any_settings(), cut in 0usize..40,
         silent in prop::sample::subsequence(vec![1u8, 28], 0..2),
     ) {
         let limit = edns.map_or(512, |size| usize::from(size).clamp(512, 1232));
@@ -159,9 +191,9 @@ proptest! {
             Some(bytes)
         };
         for qtype in [Rtype::AAAA, Rtype::A, Rtype::TXT, Rtype::ANY] {
-            let reply = walk(&query(qtype, edns, dnssec_ok), false, &policy, &TtlLimits::default(), ask).unwrap();
+            let reply = walk(&settings, &query(qtype, edns, dnssec_ok), false, ask).unwrap();
             check(&reply, limit)?;
-            check(&walk(&query(qtype, edns, dnssec_ok), true, &policy, &TtlLimits::default(), ask).unwrap(), 65_535)?;
+            check(&walk(&settings, &query(qtype, edns, dnssec_ok), true, ask).unwrap(), 65_535)?;
         }
     }
 
@@ -173,11 +205,34 @@ proptest! {
             let aliases = if question.starts_with(b"\x04host") { aliases } else { 0 };
             Some(reply_of(&Said { rcode: 0, aliases, addresses, aaaa_too: false, ttl: 60 }, question))
         };
-        let reply = walk(&query(Rtype::AAAA, None, false), true, &Policy::default(), &TtlLimits::default(), ask).unwrap();
+        let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), true, ask).unwrap();
         let message = Message::from_octets(&reply[..]).unwrap();
         let made: Vec<Ipv6Addr> = message.answer().unwrap().limit_to::<Aaaa>().map(|r| r.unwrap().data().addr()).collect();
         let embedded: Vec<_> = made.iter().map(|&a| Prefix::WELL_KNOWN.extract(a)).collect();
         let expected: Vec<_> = (0..addresses).map(|n| Some(Ipv4Addr::new(8, 8, 4, n))).collect();
         prop_assert_eq!(embedded, expected);
+    }
+
+    /// What the cache has is not asked for again, and gives the same answer; nothing in it makes a reply too long.
+    #[test]
+    fn a_second_query_is_answered_from_the_cache(said in said(), settings in any_settings(), later in 0u64..100_000) {
+        let (cache, cookies) = (Cache::new(1), Cookies::new());
+        let asked = AtomicUsize::new(0);
+        let ask = |key: &KeyBuf| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Some(reply_of(&said, key.question()))
+        };
+        let bytes = query(Rtype::AAAA, None, false);
+        let mut walk = Walk { settings: &settings, cache: &cache, cookies: &cookies, now: Nanos(0) };
+        let first = walk.reply(&bytes, CLIENT, false, ask).unwrap();
+        let needed = asked.swap(0, Ordering::Relaxed);
+        let second = walk.reply(&bytes, CLIENT, false, ask).unwrap();
+        // What has no TTL is asked for again.
+        prop_assert!(asked.swap(0, Ordering::Relaxed) <= needed);
+        prop_assert_eq!(&first, &second);
+        walk.now = Nanos(Nanos::SECOND.0 * later);
+        let third = walk.reply(&bytes, CLIENT, false, ask).unwrap();
+        check(&third, 512)?;
+        prop_assert_eq!(View::new(&first).unwrap().rcode(), View::new(&third).unwrap().rcode());
     }
 }

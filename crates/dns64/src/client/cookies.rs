@@ -14,17 +14,24 @@ const OLDEST: u32 = 3_600;
 const AHEAD: u32 = 300;
 
 /// The secret that our cookies are made with; new at every start.
-pub(crate) struct Cookies {
+pub struct Cookies {
     secret: [u8; 16],
 }
 
+impl Default for Cookies {
+    fn default() -> Cookies {
+        Cookies::new()
+    }
+}
+
 impl Cookies {
-    pub(crate) fn new() -> Cookies {
+    /// Cookies with a new secret.
+    pub fn new() -> Cookies {
         Cookies { secret: rand::random() }
     }
 
     /// The cookie option for the reply to a query that has one.
-    pub(crate) fn answer(&self, query: &Query<'_>, client: IpAddr) -> Option<[u8; COOKIE_LEN]> {
+    pub fn answer(&self, query: &Query<'_>, client: IpAddr) -> Option<[u8; COOKIE_LEN]> {
         let cookie = query.edns?.cookie?;
         let ours = StandardServerCookie::calculate(cookie.client, Serial(now()), client, &self.secret);
         let mut option = [0; COOKIE_LEN];
@@ -34,7 +41,7 @@ impl Cookies {
     }
 
     /// Whether the query has a cookie of ours for its source address, which is thereby no forged one.
-    pub(crate) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
+    pub fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
         let Some(cookie) = query.edns.and_then(|edns| edns.cookie) else { return false };
         let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else { return false };
         let age = now().wrapping_sub(ours.timestamp().into_int());

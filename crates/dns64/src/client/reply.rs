@@ -17,7 +17,7 @@ use crate::resolver::answer::{ReadRecord, rcode, readable};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{Reply, addresses};
 use crate::translation::local::{self, LocalAnswer};
-use crate::translation::policy::Policy;
+use crate::translation::policy::{Policy, Rules};
 
 /// Extended DNS errors (RFC 8914 and its registry).
 pub mod ede {
@@ -32,9 +32,9 @@ pub mod ede {
 /// Length of the cookie option's data: the client's 8 octets and our 16.
 pub const COOKIE_LEN: usize = 24;
 
-/// What every reply to a client has in common.
+/// What every reply to a client has in common, whatever it says.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub struct ReplyFrame {
     /// Its id.
     pub id: u16,
     /// Its question section, in its letter case.
@@ -53,15 +53,15 @@ pub struct Form {
     pub cookie: Option<[u8; COOKIE_LEN]>,
 }
 
-impl Form {
-    /// The form for a reply to `query`; over TCP everything fits.
-    pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> Form {
+impl ReplyFrame {
+    /// The frame for a reply to `query`; over TCP a reply may be as long as a message can be.
+    pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
         let limit = match (over_tcp, query.edns) {
             (true, _) => usize::from(u16::MAX),
             (false, Some(edns)) => edns.size.min(MAX_UDP),
             (false, None) => MIN_UDP,
         };
-        Form {
+        ReplyFrame {
             id: query.id,
             question: query.question.into(),
             recursion_desired: query.recursion_desired,
@@ -73,46 +73,33 @@ impl Form {
         }
     }
 
-    /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name that the client's name is a CNAME of,
-    /// by a decision of [`crate::translation::local::look`]. `trust_ad`: pass on the upstream's AD.
+    /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name that the client's name is a
+    /// CNAME of, by a decision of [`crate::translation::local::look`]. `stale`: the time of an answer that it leans on is over.
     pub fn write(
         &self,
         out: &mut Vec<u8>,
-        reply: &Reply,
-        known: &[Outcome],
-        policy: &Policy,
+        reply: &Reply<'_>,
+        rules: &Rules<'_>,
         alias: Option<&LowerName>,
-        trust_ad: bool,
+        stale: bool,
     ) {
         let start = out.len();
-        let stale = known.iter().any(|outcome| matches!(outcome, Outcome::Answered(kept) if kept.stale));
-        let mut ede = stale.then_some(ede::STALE_ANSWER);
+        let ede = self.extended_error(reply, stale);
         match *reply {
-            Reply::Error { rcode, failure } => {
-                self.write_header(out, rcode, false);
-                ede = match failure {
-                    Some(Failure::Timeout) => Some(ede::NO_REACHABLE_AUTHORITY),
-                    Some(Failure::AliasLoop | Failure::Overload) => None,
-                    None => Some(ede::NETWORK_ERROR).filter(|_| rcode == rcode::SERVFAIL),
-                };
+            Reply::Local(answer) => self.write_local(out, answer),
+            Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
+            Reply::Pass { aliases: [], last, strip: false, .. } if alias.is_none() => {
+                let ad = rules.trust_ad && self.dnssec_ok && last.answer.is_authentic();
+                self.write_copy(out, last, ad);
             }
-            Reply::Pass { count: 1, strip: false, .. } if alias.is_none() => {
-                let kept = answered(&known[0]);
-                let ad = trust_ad && self.dnssec_ok && kept.answer.is_authentic();
-                self.write_copy(out, kept, ad);
-            }
-            Reply::Synthesize { aaaa: 1, count: 2, ttl_limit, .. }
-                if !has_aliases(&known[0]) && is_bare(&known[1]) && alias.is_none() =>
+            Reply::Synthesize { aliases, a, ttl_limit, .. }
+                if alias.is_none() && is_bare(a) && !aliases.iter().any(has_aliases) =>
             {
-                ede = ede.or(Some(ede::SYNTHESIZED));
-                self.write_synthesized(out, answered(&known[1]), policy, ttl_limit);
+                self.write_synthesized(out, a, rules.policy, ttl_limit);
             }
             _ => {
-                if matches!(reply, Reply::Synthesize { .. }) {
-                    ede = ede.or(Some(ede::SYNTHESIZED));
-                }
                 // It fails only where something exceeds what a message can hold.
-                if self.compose(out, reply, known, policy, alias).is_none() {
+                if self.compose(out, reply, rules.policy, alias).is_none() {
                     out.truncate(start);
                     self.write_header(out, rcode::SERVFAIL, false);
                 }
@@ -121,8 +108,20 @@ impl Form {
         self.finish(out, start, ede);
     }
 
-    /// Writes an answer that needed no upstream.
-    pub fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer) {
+    /// What the extended error says about a reply (RFC 8914).
+    fn extended_error(&self, reply: &Reply<'_>, stale: bool) -> Option<u16> {
+        match *reply {
+            Reply::Error { failure: Some(Failure::Timeout), .. } => Some(ede::NO_REACHABLE_AUTHORITY),
+            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } => None,
+            Reply::Error { failure: None, rcode } => Some(ede::NETWORK_ERROR).filter(|_| rcode == rcode::SERVFAIL),
+            _ if stale => Some(ede::STALE_ANSWER),
+            Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
+            Reply::Pass { .. } | Reply::Empty { .. } | Reply::Local(_) => None,
+        }
+    }
+
+    /// An answer that needed no upstream.
+    fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer) {
         let start = out.len();
         self.write_header(out, answer.rcode, false);
         for record in &answer.records {
@@ -133,7 +132,6 @@ impl Form {
             count(out, start, NSCOUNT);
             put_record(out, zone, rtype::SOA, local::SOA_TTL, &local::soa_data());
         }
-        self.finish(out, start, None);
     }
 
     /// Writes a reply that is only an error, with the extended error `ede`.
@@ -202,14 +200,7 @@ impl Form {
     }
 
     /// The general way: aliases in order, then data or denial, names compressed anew.
-    fn compose(
-        &self,
-        out: &mut Vec<u8>,
-        reply: &Reply,
-        known: &[Outcome],
-        policy: &Policy,
-        alias: Option<&LowerName>,
-    ) -> Option<()> {
+    fn compose(&self, out: &mut Vec<u8>, reply: &Reply<'_>, policy: &Policy, alias: Option<&LowerName>) -> Option<()> {
         let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(MAX_UDP))).ok()?;
         builder.header_mut().set_id(self.id);
         let name_end = self.question.len() - 4;
@@ -222,42 +213,23 @@ impl Form {
             let target = Name::from_octets(target.wire()).ok()?;
             answer.push(Record::new(name, Class::IN, Ttl::from_secs(local::ALIAS_TTL), Cname::new(target))).ok()?;
         }
-        let (code, last) = match *reply {
-            Reply::Pass { count, strip, .. } => {
-                push_all_aliases(&mut answer, &known[..count - 1])?;
-                let last = answered(&known[count - 1]);
-                for record in section(last, Section::Answer)? {
-                    let hidden = match record.data() {
-                        AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
-                        // Signed as a whole, it is no longer whole.
-                        AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
-                        _ => false,
-                    };
-                    if !hidden {
-                        answer.push(aged(record, last)).ok()?;
-                    }
-                }
-                (last.answer.rcode(), last)
+        let last = match *reply {
+            Reply::Pass { aliases, last, strip, .. } => {
+                push_all_aliases(&mut answer, aliases)?;
+                push_stripped(&mut answer, last, policy, strip)?;
+                last
             }
-            Reply::Synthesize { count, ttl_limit, .. } => {
-                push_all_aliases(&mut answer, &known[..count])?;
-                let a = answered(&known[count - 1]);
-                let ttl = Ttl::from_secs(synthetic_ttl(a, ttl_limit));
-                let target = a.answer.target();
-                let owner = Name::from_octets(target.wire()).ok()?;
-                let mut made = HashSet::new();
-                for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
-                    if made.insert(v6) {
-                        answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
-                    }
-                }
-                (rcode::NOERROR, a)
+            Reply::Synthesize { aliases, a, ttl_limit, .. } => {
+                push_all_aliases(&mut answer, aliases)?;
+                push_aliases(&mut answer, a)?;
+                push_synthesized(&mut answer, a, policy, ttl_limit)?;
+                a
             }
             Reply::Empty { aliases, authority, .. } => {
-                push_all_aliases(&mut answer, &known[..aliases])?;
-                (rcode::NOERROR, answered(&known[authority]))
+                push_all_aliases(&mut answer, aliases)?;
+                authority
             }
-            Reply::Error { .. } => return None,
+            Reply::Error { .. } | Reply::Local(_) => return None,
         };
         // RFC 6147 §5.4: of the answer to the last question.
         let mut authority = answer.authority();
@@ -266,7 +238,7 @@ impl Form {
         push_section(&mut additional, last, Section::Additional)?;
         let start = out.len();
         out.extend(additional.finish().into_target());
-        out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
+        out[start + 2..start + 4].copy_from_slice(&self.flags(reply.rcode(), false));
         // Compression may have given the question another form only if it were longer than the client's.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
@@ -391,28 +363,14 @@ fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
 
-fn answered(outcome: &Outcome) -> &Kept {
-    answered_or_skip(outcome).expect("the answer that gives a reply its data is one; a failure has Reply::Error")
-}
-
-fn answered_or_skip(outcome: &Outcome) -> Option<&Kept> {
-    match outcome {
-        Outcome::Answered(kept) => Some(kept),
-        Outcome::Failed(_) => None,
-    }
-}
-
 /// Whether there is nothing but data of the name that was asked for.
-fn is_bare(outcome: &Outcome) -> bool {
-    let has_only_data = |kept: &Kept| {
-        let view = kept.answer.view();
-        view.nscount() == 0 && view.arcount() == 0
-    };
-    !has_aliases(outcome) && answered_or_skip(outcome).is_some_and(has_only_data)
+fn is_bare(kept: &Kept) -> bool {
+    let view = kept.answer.view();
+    view.nscount() == 0 && view.arcount() == 0 && !kept.answer.has_aliases()
 }
 
 fn has_aliases(outcome: &Outcome) -> bool {
-    answered_or_skip(outcome).is_some_and(|kept| kept.answer.has_aliases())
+    outcome.kept().is_some_and(|kept| kept.answer.has_aliases())
 }
 
 type Compressed = StaticCompressor<Vec<u8>>;
@@ -446,7 +404,37 @@ fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
 
 /// The aliases of all answers; the AAAA question may have got none where the A question did.
 fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, known: &[Outcome]) -> Option<()> {
-    known.iter().filter_map(answered_or_skip).try_for_each(|kept| push_aliases(answer, kept))
+    known.iter().filter_map(Outcome::kept).try_for_each(|kept| push_aliases(answer, kept))
+}
+
+/// The whole answer section, but without excluded AAAA records if `strip`.
+fn push_stripped(answer: &mut AnswerBuilder<Compressed>, kept: &Kept, policy: &Policy, strip: bool) -> Option<()> {
+    for record in section(kept, Section::Answer)? {
+        let hidden = match record.data() {
+            AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
+            // Signed as a whole, it is no longer whole.
+            AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
+            _ => false,
+        };
+        if !hidden {
+            answer.push(aged(record, kept)).ok()?;
+        }
+    }
+    Some(())
+}
+
+/// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).
+fn push_synthesized(answer: &mut AnswerBuilder<Compressed>, a: &Kept, policy: &Policy, limit: u32) -> Option<()> {
+    let ttl = Ttl::from_secs(synthetic_ttl(a, limit));
+    let target = a.answer.target();
+    let owner = Name::from_octets(target.wire()).ok()?;
+    let mut made = HashSet::new();
+    for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
+        if made.insert(v6) {
+            answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
+        }
+    }
+    Some(())
 }
 
 fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<()> {

@@ -9,7 +9,7 @@ use toml::Spanned;
 use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
 use crate::name::LowerName;
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::policy::{Mode, Policy};
+use crate::translation::policy::{Mode, Policy, Rules};
 
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,13 @@ impl Settings {
     pub fn route(&self, name: &LowerName) -> usize {
         let last = self.routes.len() - 1;
         self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last)
+    }
+
+    /// What applies to a query for `name` of a client with this policy.
+    #[inline]
+    pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
+        let mode = self.routes[self.route(name)].mode.unwrap_or(policy.mode);
+        Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
     /// The effective configuration as a file would have it.

@@ -24,6 +24,17 @@ pub enum Outcome {
     Failed(Failure),
 }
 
+impl Outcome {
+    /// The answer, if there is one.
+    #[inline]
+    pub fn kept(&self) -> Option<&Kept> {
+        match self {
+            Outcome::Answered(kept) => Some(kept),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
+
 /// An answer and when it came.
 #[derive(Clone, Debug)]
 pub struct Kept {

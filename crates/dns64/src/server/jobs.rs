@@ -6,10 +6,7 @@ use method::units::Nanos;
 use net::batch::Peer;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::client::reply::Form;
-use crate::name::LowerName;
-use crate::resolver::outcome::Outcome;
-use crate::translation::decide::Question;
+use crate::client::inquiry::Inquiry;
 
 /// Whom the reply goes to.
 #[derive(Clone)]
@@ -37,17 +34,6 @@ impl Client {
 /// A client query that has not been answered yet.
 pub(super) struct Job {
     pub(super) client: Client,
-    pub(super) form: Form,
-    pub(super) question: Question,
-    /// The name that the client's is a CNAME of (reverse tree of a prefix); `question` asks for that one then.
-    pub(super) alias: bool,
+    pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
-    /// What is known so far, in the order in which it was asked for.
-    pub(super) known: Vec<Outcome>,
-}
-
-impl Job {
-    pub(super) fn alias_target(&self) -> Option<&LowerName> {
-        self.alias.then_some(&self.question.name)
-    }
 }

@@ -23,7 +23,7 @@ use net::socket::Endpoint;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slab::Slab;
-use wire::view::{CLASS_IN, Message, rtype};
+use wire::view::{Message, rtype};
 
 use super::fetches::Fetches;
 use super::jobs::{Client, Job};
@@ -32,15 +32,15 @@ use super::room::Room;
 use super::timers::Timers;
 use super::upstreams::{FIRST_TOKEN, MOST_IDS, SocketId, Upstreams};
 use super::{Message as Inbox, Shared};
+use crate::client::inquiry::{Inquiry, Step};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{Form, ede, write_refusal};
+use crate::client::reply::{ReplyFrame, ede, write_refusal};
 use crate::config::{Overload, Settings};
-use crate::name::{KeyBuf, LowerName};
+use crate::name::KeyBuf;
 use crate::resolver::answer::rcode;
 use crate::resolver::cache::Found;
 use crate::resolver::outcome::{Failure, Outcome};
-use crate::translation::decide::{self, Next, Question, Reason, Reply, Withheld};
-use crate::translation::local::{self, Local};
+use crate::translation::decide::{Reason, Reply, Withheld};
 
 /// Batches that are read from one socket before the others have their turn.
 const BATCHES: usize = 4;
@@ -252,29 +252,14 @@ impl Worker {
     fn on_good_query(&mut self, client: Client, query: &Query<'_>) {
         self.metrics().count_query(client.is_tcp(), query.qtype);
         let ip = client.ip();
-        let form = Form::new(query, client.is_tcp(), self.shared.cookies.answer(query, ip));
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
-        let mut question = query.to_question();
-        let local = if query.qclass == CLASS_IN { local::look(&query.name, query.qtype, policy) } else { Local::No };
-        let alias = match local {
-            Local::No => false,
-            Local::Alias(target) => {
-                question.name = target;
-                true
-            }
-            Local::Answer(answer) => {
-                self.metrics().count(Count::Local);
-                self.metrics().count_rcode(u16::from(answer.rcode));
-                return self.reply(&client, |out| form.write_local(out, &answer));
-            }
-        };
-        if query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
+        let cookie = self.shared.cookies.answer(query, ip);
+        let inquiry = Inquiry::begin(query, ip, client.is_tcp(), cookie, policy);
+        if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
             self.metrics().count(Count::WithheldCd);
         }
-        let arrived = self.now;
-        let job = Job { client, form, question, alias, arrived, known: Vec::with_capacity(2) };
-        self.advance(job);
+        self.advance(Job { client, inquiry, arrived: self.now });
     }
 
     /// A client that must not ask: REFUSED, if it has asked at all.
@@ -282,9 +267,9 @@ impl Worker {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
             Received::Query(query) => {
-                let form = Form::new(&query, client.is_tcp(), None);
+                let frame = ReplyFrame::new(&query, client.is_tcp(), None);
                 self.metrics().count_rcode(u16::from(rcode::REFUSED));
-                self.reply(client, |out| form.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
+                self.reply(client, |out| frame.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
             }
             _ => self.reply(client, |_| {}),
         }
@@ -299,8 +284,8 @@ impl Worker {
             && self.settings.allows(ip)
             && self.shared.cookies.proves(&query, ip)
         {
-            let form = Form::new(&query, false, self.shared.cookies.answer(&query, ip));
-            self.reply(client, |out| form.write_truncated(out));
+            let frame = ReplyFrame::new(&query, false, self.shared.cookies.answer(&query, ip));
+            self.reply(client, |out| frame.write_truncated(out));
         }
     }
 
@@ -309,44 +294,33 @@ impl Worker {
     /// Takes a client query as far as what is known allows: to its reply, or to the next question that it waits for.
     fn advance(&mut self, mut job: Job) {
         let settings = Arc::clone(&self.settings);
-        let policy = settings.policy(job.client.ip());
-        let mode = settings.routes[settings.route(&job.question.name)].mode.unwrap_or(policy.mode);
+        let rules = settings.rules(settings.policy(job.inquiry.client()), job.inquiry.name());
         loop {
-            match decide::next(&job.question, policy, mode, &job.known) {
-                Next::Reply(reply) => {
-                    self.count_reply(&reply, &job.known);
-                    let trust_ad = settings.config.forwarding.trust_ad;
-                    let Job { client, form, known, .. } = &job;
-                    return self.reply(client, |out| {
-                        form.write(out, &reply, known, policy, job.alias_target(), trust_ad);
-                    });
+            match job.inquiry.step(&rules) {
+                Step::Reply(reply) => {
+                    self.count_reply(&job.inquiry, &reply);
+                    let Job { client, inquiry, .. } = &job;
+                    return self.reply(client, |out| inquiry.write(out, &reply, &rules));
                 }
-                Next::Ask(name, qtype) => {
-                    let key = self.key(&job, &name, qtype);
-                    match self.shared.cache.get(key.octets(), self.now, &settings.ttl) {
-                        Found::Usable(kept) => {
-                            self.metrics().count(Count::CacheHit);
-                            job.known.push(Outcome::Answered(kept));
-                        }
-                        Found::Failed(failure) => {
-                            self.metrics().count(Count::CacheHit);
-                            job.known.push(Outcome::Failed(failure));
-                        }
-                        Found::Missing => {
-                            self.metrics().count(Count::CacheMiss);
-                            match self.wait_for(job, &key) {
-                                Some(back) => job = back,
-                                None => return,
-                            }
+                Step::Ask(key) => match self.shared.cache.get(key.octets(), self.now, &settings.ttl) {
+                    Found::Usable(kept) => {
+                        self.metrics().count(Count::CacheHit);
+                        job.inquiry.learn(Outcome::Answered(kept));
+                    }
+                    Found::Failed(failure) => {
+                        self.metrics().count(Count::CacheHit);
+                        job.inquiry.learn(Outcome::Failed(failure));
+                    }
+                    Found::Missing => {
+                        self.metrics().count(Count::CacheMiss);
+                        match self.wait_for(job, &key) {
+                            Some(back) => job = back,
+                            None => return,
                         }
                     }
-                }
+                },
             }
         }
-    }
-
-    fn key(&self, job: &Job, name: &LowerName, qtype: u16) -> KeyBuf {
-        KeyBuf::new(name, qtype, job.question.qclass, job.question.dnssec_ok, job.question.checking_disabled)
     }
 
     /// Whether the first question of one more query may be in flight.
@@ -362,12 +336,12 @@ impl Worker {
     fn wait_for(&mut self, mut job: Job, key: &KeyBuf) -> Option<Job> {
         if self.now.since(job.arrived) > PATIENCE {
             // No timeout: nobody has been asked, and nothing may be made up for records that may exist.
-            job.known = vec![Outcome::Failed(Failure::Overload)];
+            job.inquiry.give_up(Failure::Overload);
             return Some(job);
         }
         let limits = self.settings.config.limits;
         let in_flight = self.fetches.find(key.octets());
-        let first = job.known.is_empty();
+        let first = job.inquiry.is_new();
         // A query for which something has been asked gets the rest as well: else that were for nothing.
         let no_room = self.jobs.len() >= limits.in_flight || first && in_flight.is_none() && !self.may_ask_more();
         if no_room {
@@ -375,14 +349,10 @@ impl Worker {
             if limits.overload == Overload::Drop && !job.client.is_tcp() {
                 return None;
             }
-            job.known = vec![Outcome::Failed(Failure::Overload)];
+            job.inquiry.give_up(Failure::Overload);
             return Some(job);
         }
-        let parallel = first && {
-            let policy = self.settings.policy(job.client.ip());
-            policy.parallel && job.question.may_translate(policy)
-        };
-        let a_key = parallel.then(|| self.key(&job, &job.question.name, rtype::A));
+        let a_key = job.inquiry.companion(self.settings.policy(job.inquiry.client()));
         let index = self.jobs.insert(job);
         let fetch = match in_flight {
             Some(fetch) => {
@@ -393,7 +363,7 @@ impl Worker {
                 Ok(fetch) => fetch,
                 Err(kept) => {
                     let mut job = self.jobs.remove(index);
-                    job.known.push(Outcome::Answered(kept));
+                    job.inquiry.learn(Outcome::Answered(kept));
                     return Some(job);
                 }
             },
@@ -465,40 +435,28 @@ impl Worker {
         }
     }
 
-    fn count_reply(&self, reply: &Reply, known: &[Outcome]) {
+    fn count_reply(&self, inquiry: &Inquiry, reply: &Reply<'_>) {
         let metrics = self.metrics();
-        let (code, withheld) = match *reply {
-            Reply::Pass { count, strip, withheld } => {
-                if strip {
-                    metrics.count(Count::Stripped);
-                }
-                let code = match &known[count - 1] {
-                    Outcome::Answered(kept) => kept.answer.rcode(),
-                    Outcome::Failed(_) => rcode::SERVFAIL,
-                };
-                (code, withheld)
-            }
-            Reply::Synthesize { reason, .. } => {
-                metrics.count(match reason {
-                    Reason::NoData => Count::SynthesizedNodata,
-                    Reason::Rcode => Count::SynthesizedRcode,
-                    Reason::Timeout => Count::SynthesizedTimeout,
-                    Reason::Excluded => Count::SynthesizedExcluded,
-                });
-                (rcode::NOERROR, None)
-            }
-            Reply::Empty { withheld, .. } => (rcode::NOERROR, withheld),
-            Reply::Error { rcode, .. } => (rcode, None),
-        };
-        match withheld {
+        match *reply {
+            Reply::Pass { strip: true, .. } => metrics.count(Count::Stripped),
+            Reply::Synthesize { reason, .. } => metrics.count(match reason {
+                Reason::NoData => Count::SynthesizedNodata,
+                Reason::Rcode => Count::SynthesizedRcode,
+                Reason::Timeout => Count::SynthesizedTimeout,
+                Reason::Excluded => Count::SynthesizedExcluded,
+            }),
+            Reply::Local(_) => metrics.count(Count::Local),
+            Reply::Pass { .. } | Reply::Empty { .. } | Reply::Error { .. } => {}
+        }
+        match reply.withheld() {
             Some(Withheld::Unmapped) => metrics.count(Count::WithheldUnmapped),
             Some(Withheld::Signed) => metrics.count(Count::WithheldSigned),
             None => {}
         }
-        if known.iter().any(|outcome| matches!(outcome, Outcome::Answered(kept) if kept.stale)) {
+        if inquiry.is_stale() {
             metrics.count(Count::StaleServed);
         }
-        self.metrics().count_rcode(u16::from(code));
+        metrics.count_rcode(u16::from(reply.rcode()));
     }
 }
 

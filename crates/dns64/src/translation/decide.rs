@@ -12,13 +12,12 @@
 //!
 //! [`next`] is called anew with all answers known so far; it holds no state of its own.
 
-use std::sync::Arc;
-
 use wire::view::{CLASS_IN, rtype};
 
 use crate::name::LowerName;
 use crate::resolver::answer::{Answer, Kind, MAX_ALIASES, rcode};
-use crate::resolver::outcome::{Failure, Outcome};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::translation::local::LocalAnswer;
 
 use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
@@ -40,16 +39,16 @@ pub struct Question {
 }
 
 /// What is to be done next.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "lives on the stack for one query; a box would be an allocation per query"
 )]
-pub enum Next {
+pub enum Next<'a> {
     /// Ask upstream for this name and type.
     Ask(LowerName, u16),
     /// Reply.
-    Reply(Reply),
+    Reply(Reply<'a>),
 }
 
 /// Why A records were asked for.
@@ -74,36 +73,39 @@ pub enum Withheld {
     Signed,
 }
 
-/// A reply, made from the answers with the given numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Aliases of all but the last of the first `count` answers, and the last one whole.
+/// A reply, made from answers that it borrows. `aliases` are answers of which only the aliases are repeated, in order; failures
+/// among them give nothing.
+#[derive(Clone, Debug)]
+pub enum Reply<'a> {
+    /// The aliases, and the last answer whole.
     Pass {
-        /// How many.
-        count: usize,
-        /// Leave out excluded AAAA records.
+        /// Answers whose aliases lead to the last one.
+        aliases: &'a [Outcome],
+        /// The answer that is passed on.
+        last: &'a Kept,
+        /// Whether excluded AAAA records are left out.
         strip: bool,
-        /// If A records were there and not used.
+        /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
-    /// Aliases of all answers; for each A record of the last a AAAA record.
+    /// The aliases, those of `a`, and for each A record of `a` a AAAA record for each prefix that carries it.
     Synthesize {
-        /// How many answers are to the AAAA question; the others are to the A question.
-        aaaa: usize,
-        /// How many answers in all.
-        count: usize,
-        /// TTL limit of the new records, seconds (item 16).
+        /// The answers before the one with the A records, to both questions.
+        aliases: &'a [Outcome],
+        /// The answer with the A records.
+        a: &'a Kept,
+        /// The highest TTL of the new records, seconds (RFC 6147 §5.1.7).
         ttl_limit: u32,
-        /// Why.
+        /// Why A records were asked for.
         reason: Reason,
     },
-    /// Aliases of the first `aliases` answers and no data, with the authority section of answer `authority`.
+    /// The aliases and no data.
     Empty {
-        /// How many answers give their aliases.
-        aliases: usize,
-        /// Whose authority section it gets.
-        authority: usize,
-        /// If A records were there and not used.
+        /// Answers whose aliases are repeated.
+        aliases: &'a [Outcome],
+        /// The answer whose authority section is repeated.
+        authority: &'a Kept,
+        /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
     /// Nothing but an RCODE.
@@ -113,6 +115,28 @@ pub enum Reply {
         /// Why, if it is not an upstream's own.
         failure: Option<Failure>,
     },
+    /// An answer that needed no upstream.
+    Local(&'a LocalAnswer),
+}
+
+impl Reply<'_> {
+    /// The RCODE that the client sees.
+    pub fn rcode(&self) -> u8 {
+        match self {
+            Reply::Pass { last, .. } => last.answer.rcode(),
+            Reply::Synthesize { .. } | Reply::Empty { .. } => rcode::NOERROR,
+            Reply::Error { rcode, .. } => *rcode,
+            Reply::Local(answer) => answer.rcode,
+        }
+    }
+
+    /// Why A records that were there have not been used.
+    pub fn withheld(&self) -> Option<Withheld> {
+        match self {
+            Reply::Pass { withheld, .. } | Reply::Empty { withheld, .. } => *withheld,
+            Reply::Synthesize { .. } | Reply::Error { .. } | Reply::Local(_) => None,
+        }
+    }
 }
 
 impl Question {
@@ -126,40 +150,28 @@ impl Question {
     }
 }
 
-/// Decides what comes after the answers in `known`.
-pub fn next(question: &Question, policy: &Policy, mode: Mode, known: &[Outcome]) -> Next {
+/// Decides what comes after the answers in `known`, which are in the order in which they were asked for. `mode`: when A records
+/// are asked for.
+pub fn next<'a>(question: &Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
     if !question.may_translate(policy) {
         return match known.first() {
             None => Next::Ask(question.name, question.qtype),
-            Some(outcome) => Next::Reply(pass_or_fail(outcome, 1)),
+            Some(outcome) => Next::Reply(as_it_is(&[], outcome)),
         };
     }
-    let aaaa = match follow(question.name, known) {
+    let aaaa = match follow(question.name, known, 0) {
         Followed::Ask(name) => return Next::Ask(name, rtype::AAAA),
         Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
         Followed::End(chain) => chain,
     };
-    let reason = match aaaa.kind() {
-        Some(Kind::NxDomain) => return Next::Reply(pass(aaaa.count)),
-        Some(Kind::Data) => match excluded(policy, aaaa.answer()) {
-            Excluded::None => return Next::Reply(pass(aaaa.count)),
-            Excluded::Some => {
-                return Next::Reply(Reply::Pass { count: aaaa.count, strip: true, withheld: None });
-            }
-            Excluded::All => Reason::Excluded,
-        },
-        Some(Kind::NoData | Kind::Unfinished) => Reason::NoData,
-        Some(Kind::Failed) => Reason::Rcode,
-        None => match aaaa.last {
-            Outcome::Failed(Failure::Timeout) => Reason::Timeout,
-            Outcome::Failed(failure) => return Next::Reply(error(*failure)),
-            Outcome::Answered(_) => unreachable!("an answer has a kind"),
-        },
+    let reason = match reason(policy, &aaaa) {
+        Ok(reason) => reason,
+        Err(reply) => return Next::Reply(reply),
     };
     if mode == Mode::NodataOnly && matches!(reason, Reason::Rcode | Reason::Timeout) {
-        return Next::Reply(pass_or_fail(aaaa.last, aaaa.count));
+        return Next::Reply(as_it_is(aaaa.before, aaaa.last));
     }
-    let a = match follow(aaaa.end, &known[aaaa.count..]) {
+    let a = match follow(aaaa.end, known, aaaa.before.len() + 1) {
         Followed::Ask(name) => return Next::Ask(name, rtype::A),
         Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
         Followed::End(chain) => chain,
@@ -167,33 +179,54 @@ pub fn next(question: &Question, policy: &Policy, mode: Mode, known: &[Outcome])
     Next::Reply(conclude(question, policy, reason, &aaaa, &a))
 }
 
-/// The reply when both questions have been answered (item 7: based on what came of the A question).
-fn conclude(question: &Question, policy: &Policy, reason: Reason, aaaa: &Chain<'_>, a: &Chain<'_>) -> Reply {
-    let count = aaaa.count + a.count;
-    // What the client would have got without DNS64.
-    let denial = |withheld| match reason {
-        Reason::NoData => Reply::Pass { count: aaaa.count, strip: false, withheld },
-        Reason::Excluded => Reply::Empty { aliases: aaaa.count, authority: count - 1, withheld },
-        Reason::Rcode | Reason::Timeout => pass_or_fail(aaaa.last, aaaa.count),
+/// Why A records are to be asked for after this end of the AAAA question, or the reply if they are not (RFC 6147 §5.1.1 to §5.1.4).
+fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
+    let kept = match aaaa.last {
+        Outcome::Failed(Failure::Timeout) => return Ok(Reason::Timeout),
+        Outcome::Failed(failure) => return Err(error(*failure)),
+        Outcome::Answered(kept) => kept,
     };
-    match a.kind() {
-        Some(Kind::Data) => {
-            let signed = a.answer().is_signed() || aaaa.kind().is_some() && aaaa.answer().is_signed();
+    let pass = |strip| Reply::Pass { aliases: aaaa.before, last: kept, strip, withheld: None };
+    match kept.answer.kind() {
+        Kind::NxDomain => Err(pass(false)),
+        Kind::Data => match excluded(policy, &kept.answer) {
+            Excluded::None => Err(pass(false)),
+            Excluded::Some => Err(pass(true)),
+            Excluded::All => Ok(Reason::Excluded),
+        },
+        Kind::NoData | Kind::Unfinished => Ok(Reason::NoData),
+        Kind::Failed => Ok(Reason::Rcode),
+    }
+}
+
+/// The reply when both questions have been answered: based on what came of the A question (RFC 6147 §5.1.6).
+fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Chain<'a>, a: &Chain<'a>) -> Reply<'a> {
+    let found = match a.last {
+        Outcome::Failed(failure) => return error(*failure),
+        Outcome::Answered(kept) => kept,
+    };
+    // What the client would have got without DNS64.
+    let denial = |withheld| match (reason, aaaa.last) {
+        (Reason::NoData, Outcome::Answered(last)) => Reply::Pass { aliases: aaaa.before, last, strip: false, withheld },
+        (Reason::Excluded, _) => Reply::Empty { aliases: aaaa.with_last, authority: found, withheld },
+        _ => as_it_is(aaaa.before, aaaa.last),
+    };
+    match found.answer.kind() {
+        Kind::Data => {
+            let denied = aaaa.last.kept();
+            let signed = found.answer.is_signed() || denied.is_some_and(|kept| kept.answer.is_signed());
             if question.dnssec_ok && signed && !policy.break_dnssec {
                 return denial(Some(Withheld::Signed));
             }
-            if !addresses(a.answer()).any(|v4| policy.embed(v4).next().is_some()) {
+            if !addresses(&found.answer).any(|v4| policy.embed(v4).next().is_some()) {
                 return denial(Some(Withheld::Unmapped));
             }
-            let soa = match aaaa.last {
-                Outcome::Answered(kept) => kept.answer.negative_ttl().map(|ttl| kept.left(ttl)),
-                Outcome::Failed(_) => None,
-            };
-            Reply::Synthesize { aaaa: aaaa.count, count, ttl_limit: soa.unwrap_or(TTL_WITHOUT_SOA), reason }
+            let soa = denied.and_then(|kept| kept.answer.negative_ttl().map(|ttl| kept.left(ttl)));
+            let ttl_limit = soa.unwrap_or(TTL_WITHOUT_SOA);
+            Reply::Synthesize { aliases: a.before, a: found, ttl_limit, reason }
         }
-        Some(Kind::NoData | Kind::Unfinished) => denial(None),
-        Some(Kind::NxDomain) => pass(count),
-        Some(Kind::Failed) | None => pass_or_fail(a.last, count),
+        Kind::NoData | Kind::Unfinished => denial(None),
+        Kind::NxDomain | Kind::Failed => as_it_is(a.before, a.last),
     }
 }
 
@@ -207,21 +240,17 @@ pub fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + 
 }
 
 /// The reply for what is no loss of DNS64's: the answers, or the error.
-fn pass_or_fail(last: &Outcome, count: usize) -> Reply {
+fn as_it_is<'a>(aliases: &'a [Outcome], last: &'a Outcome) -> Reply<'a> {
     match last {
         Outcome::Answered(kept) if kept.answer.kind() == Kind::Failed => {
             Reply::Error { rcode: kept.answer.rcode(), failure: None }
         }
-        Outcome::Answered(_) => pass(count),
+        Outcome::Answered(last) => Reply::Pass { aliases, last, strip: false, withheld: None },
         Outcome::Failed(failure) => error(*failure),
     }
 }
 
-fn pass(count: usize) -> Reply {
-    Reply::Pass { count, strip: false, withheld: None }
-}
-
-fn error(failure: Failure) -> Reply {
+fn error(failure: Failure) -> Reply<'static> {
     Reply::Error { rcode: rcode::SERVFAIL, failure: Some(failure) }
 }
 
@@ -248,26 +277,13 @@ fn excluded(policy: &Policy, answer: &Answer) -> Excluded {
 
 /// Answers to one question, from alias to alias.
 struct Chain<'a> {
-    count: usize,
+    /// All answers before the last one, those to an earlier question among them.
+    before: &'a [Outcome],
+    /// `before` and the last one.
+    with_last: &'a [Outcome],
     last: &'a Outcome,
-    /// The name at which they end.
+    /// The name at which the aliases end.
     end: LowerName,
-}
-
-impl Chain<'_> {
-    fn kind(&self) -> Option<Kind> {
-        match self.last {
-            Outcome::Answered(kept) => Some(kept.answer.kind()),
-            Outcome::Failed(_) => None,
-        }
-    }
-
-    fn answer(&self) -> &Arc<Answer> {
-        match self.last {
-            Outcome::Answered(kept) => &kept.answer,
-            Outcome::Failed(_) => unreachable!("only asked of a chain whose kind() is known"),
-        }
-    }
 }
 
 enum Followed<'a> {
@@ -278,26 +294,26 @@ enum Followed<'a> {
     End(Chain<'a>),
 }
 
-/// Follows what upstreams did not (item 8).
-fn follow(start: LowerName, known: &[Outcome]) -> Followed<'_> {
+/// Follows the aliases that upstreams did not follow (RFC 6147 §5.1.5), from answer number `first` on.
+fn follow(start: LowerName, known: &[Outcome], first: usize) -> Followed<'_> {
     let mut name = start;
     let mut asked = Vec::new();
-    for (i, outcome) in known.iter().enumerate() {
-        let target = match outcome {
-            Outcome::Answered(kept) => kept.answer.target(),
-            Outcome::Failed(_) => name,
+    for (i, last) in known.iter().enumerate().skip(first) {
+        let end = match last.kept() {
+            Some(kept) => kept.answer.target(),
+            None => name,
         };
-        let chain = Chain { count: i + 1, last: outcome, end: target };
-        match chain.kind() {
-            Some(Kind::Unfinished) => {
-                asked.push(name);
-                if asked.contains(&target) || asked.len() > MAX_ALIASES {
-                    return Followed::Endless;
-                }
-                name = target;
-            }
-            _ => return Followed::End(chain),
+        if last.kept().is_none_or(|kept| kept.answer.kind() != Kind::Unfinished) {
+            return Followed::End(Chain { before: &known[..i], with_last: &known[..=i], last, end });
         }
+        asked.push(name);
+        if asked.contains(&end) || asked.len() > MAX_ALIASES {
+            return Followed::Endless;
+        }
+        name = end;
     }
     Followed::Ask(name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,17 @@ pub struct Policy {
     pub parallel: bool,
 }
 
+/// What applies to one query of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// What the client's group gets.
+    pub policy: &'a Policy,
+    /// When A records are asked for: as the name's forward rule says, or else the policy.
+    pub mode: Mode,
+    /// Whether the upstream's AD is passed on.
+    pub trust_ad: bool,
+}
+
 impl Policy {
     /// Whether this group gets synthesized records at all.
     #[inline]

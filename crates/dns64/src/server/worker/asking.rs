@@ -340,7 +340,7 @@ impl Worker {
     pub(super) fn resume(&mut self, waiters: impl IntoIterator<Item = usize>, outcome: &Outcome) {
         for index in waiters {
             let mut job = self.jobs.remove(index);
-            job.known.push(outcome.clone());
+            job.inquiry.learn(outcome.clone());
             self.advance(job);
         }
     }

@@ -1,0 +1,146 @@
+//! One query of a client, from its question to its reply: what it waits for next, and what it gets.
+//!
+//! ```text
+//! begin ─► step ─► Ask(question) ─► somebody finds out ─► learn ─┐
+//!           ▲  └─► Reply ─► write                                │
+//!           └────────────────────────────────────────────────────┘
+//! ```
+//!
+//! There are no sockets, no clock and no cache here: the server asks and waits in its own way, [`crate::walk`] in another.
+
+use std::net::IpAddr;
+
+use wire::view::{CLASS_IN, rtype};
+
+use crate::client::query::Query;
+use crate::client::reply::{COOKIE_LEN, ReplyFrame};
+use crate::name::{KeyBuf, LowerName};
+use crate::resolver::outcome::{Failure, Outcome};
+use crate::translation::decide::{self, Next, Question, Reply};
+use crate::translation::local::{self, Local, LocalAnswer};
+use crate::translation::policy::{Policy, Rules};
+
+/// A query that has not been answered yet.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    client: IpAddr,
+    frame: ReplyFrame,
+    /// What is asked; for a name in the reverse tree of a prefix the question for the name that it is a CNAME of.
+    question: Question,
+    /// Whether the question is for another name than the client's.
+    alias: bool,
+    local: Option<Box<LocalAnswer>>,
+    /// What is known so far, in the order in which it was asked for.
+    known: Vec<Outcome>,
+}
+
+/// What comes next for a query.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one query; a box would be an allocation per query"
+)]
+pub enum Step<'a> {
+    /// The answer to this question is needed: [`Inquiry::learn`] takes it.
+    Ask(KeyBuf),
+    /// This is the reply: [`Inquiry::write`] writes it.
+    Reply(Reply<'a>),
+}
+
+impl Inquiry {
+    /// Begins with a client's query. `cookie` is the cookie option for its reply.
+    pub fn begin(
+        query: &Query<'_>,
+        client: IpAddr,
+        over_tcp: bool,
+        cookie: Option<[u8; COOKIE_LEN]>,
+        policy: &Policy,
+    ) -> Inquiry {
+        let mut inquiry = Inquiry {
+            client,
+            frame: ReplyFrame::new(query, over_tcp, cookie),
+            question: query.to_question(),
+            alias: false,
+            local: None,
+            known: Vec::new(),
+        };
+        if query.qclass == CLASS_IN {
+            match local::look(&query.name, query.qtype, policy) {
+                Local::No => {}
+                Local::Alias(target) => {
+                    inquiry.question.name = target;
+                    inquiry.alias = true;
+                }
+                Local::Answer(answer) => inquiry.local = Some(Box::new(answer)),
+            }
+        }
+        inquiry
+    }
+
+    /// The client's address.
+    pub fn client(&self) -> IpAddr {
+        self.client
+    }
+
+    /// The name that upstreams are asked for first; it decides about the route.
+    pub fn name(&self) -> &LowerName {
+        &self.question.name
+    }
+
+    /// Whether it needs no upstream.
+    pub fn is_local(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// Whether no question has been answered for it yet.
+    pub fn is_new(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Whether an answer that it leans on is served though its time is over (RFC 8767).
+    pub fn is_stale(&self) -> bool {
+        self.known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
+    }
+
+    /// What comes next, by all that is known.
+    #[inline]
+    pub fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
+        if let Some(answer) = &self.local {
+            return Step::Reply(Reply::Local(answer));
+        }
+        match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
+            Next::Ask(name, qtype) => Step::Ask(self.key(&name, qtype)),
+            Next::Reply(reply) => Step::Reply(reply),
+        }
+    }
+
+    /// The question that may be asked together with the first one (RFC 6147 §5.1.8), if the policy wants that.
+    pub fn companion(&self, policy: &Policy) -> Option<KeyBuf> {
+        let wanted = self.is_new() && policy.parallel && self.question.may_translate(policy);
+        wanted.then(|| self.key(&self.question.name, rtype::A))
+    }
+
+    /// Takes what became of the question that [`Inquiry::step`] gave last.
+    pub fn learn(&mut self, outcome: Outcome) {
+        if self.known.is_empty() {
+            self.known.reserve_exact(2);
+        }
+        self.known.push(outcome);
+    }
+
+    /// Ends it with a failure, whatever is known: nothing is made up for records that may exist.
+    pub fn give_up(&mut self, failure: Failure) {
+        self.known = vec![Outcome::Failed(failure)];
+    }
+
+    /// Writes the reply that [`Inquiry::step`] gave.
+    pub fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
+        let alias = self.alias.then_some(&self.question.name);
+        self.frame.write(out, reply, rules, alias, self.is_stale());
+    }
+
+    fn key(&self, name: &LowerName, qtype: u16) -> KeyBuf {
+        let question = &self.question;
+        KeyBuf::new(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)
+    }
+}

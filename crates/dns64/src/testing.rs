@@ -1,0 +1,129 @@
+//! Answers of upstreams for tests, put together octet by octet: nothing here leans on the code that reads them.
+
+use std::sync::Arc;
+
+use wire::view::rtype;
+
+use crate::name::LowerName;
+use crate::resolver::answer::{Answer, Unusable};
+use crate::resolver::outcome::{Kept, Outcome};
+use crate::resolver::ttl::TtlLimits;
+
+/// The answer, authority or additional section, by its place among the header's counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer = 6,
+    Authority = 8,
+    Additional = 10,
+}
+
+/// A message of an upstream in the making; names are written out in full.
+#[derive(Clone)]
+pub(crate) struct Said {
+    question: Vec<u8>,
+    flags: [u8; 2],
+    records: Vec<(Section, Vec<u8>)>,
+}
+
+/// An answer without records to a question of class IN.
+pub(crate) fn said(name: &str, qtype: u16) -> Said {
+    let question = [wire(name), qtype.to_be_bytes().into(), vec![0, 1]].concat();
+    Said { question, flags: [0x81, 0x80], records: Vec::new() }
+}
+
+/// A name in wire format.
+pub(crate) fn wire(name: &str) -> Vec<u8> {
+    name.parse::<LowerName>().unwrap().wire().to_vec()
+}
+
+/// The octets of a record of class IN.
+pub(crate) fn record(owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+    let mut octets = owner.to_vec();
+    octets.extend(rtype.to_be_bytes());
+    octets.extend([0, 1]);
+    octets.extend(ttl.to_be_bytes());
+    octets.extend((data.len() as u16).to_be_bytes());
+    octets.extend(data);
+    octets
+}
+
+impl Said {
+    pub(crate) fn with(mut self, section: Section, record: Vec<u8>) -> Said {
+        self.records.push((section, record));
+        self
+    }
+
+    pub(crate) fn answer(self, owner: &str, rtype: u16, ttl: u32, data: &[u8]) -> Said {
+        self.with(Section::Answer, record(&wire(owner), rtype, ttl, data))
+    }
+
+    pub(crate) fn a(self, owner: &str, ttl: u32, address: &str) -> Said {
+        let address: std::net::Ipv4Addr = address.parse().unwrap();
+        self.answer(owner, rtype::A, ttl, &address.octets())
+    }
+
+    pub(crate) fn aaaa(self, owner: &str, ttl: u32, address: &str) -> Said {
+        let address: std::net::Ipv6Addr = address.parse().unwrap();
+        self.answer(owner, rtype::AAAA, ttl, &address.octets())
+    }
+
+    pub(crate) fn cname(self, owner: &str, ttl: u32, target: &str) -> Said {
+        self.answer(owner, rtype::CNAME, ttl, &wire(target))
+    }
+
+    /// A signature over the records of type `covered` at `owner`.
+    pub(crate) fn rrsig(self, owner: &str, covered: u16) -> Said {
+        let mut data = covered.to_be_bytes().to_vec();
+        data.extend([15, 1, 0, 0, 1, 44, 0, 0, 0, 2, 0, 0, 0, 1, 0, 7]);
+        data.extend(wire("test"));
+        data.extend([0; 64]);
+        self.answer(owner, rtype::RRSIG, 300, &data)
+    }
+
+    pub(crate) fn soa(self, zone: &str, ttl: u32, minimum: u32) -> Said {
+        let mut data = [wire("ns.test"), wire("hostmaster.test")].concat();
+        for number in [1, 2, 3, 4, minimum] {
+            data.extend(u32::to_be_bytes(number));
+        }
+        self.with(Section::Authority, record(&wire(zone), rtype::SOA, ttl, &data))
+    }
+
+    /// "No such data", with a SOA of the given TTL and MINIMUM 300.
+    pub(crate) fn nodata(self, ttl: u32) -> Said {
+        self.soa("test", ttl, 300)
+    }
+
+    pub(crate) fn rcode(mut self, code: u8) -> Said {
+        self.flags[1] = self.flags[1] & 0xf0 | code;
+        self
+    }
+
+    pub(crate) fn question(&self) -> &[u8] {
+        &self.question
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut message = vec![0, 0, self.flags[0], self.flags[1], 0, 1, 0, 0, 0, 0, 0, 0];
+        message.extend(&self.question);
+        for section in [Section::Answer, Section::Authority, Section::Additional] {
+            for (_, record) in self.records.iter().filter(|(at, _)| *at == section) {
+                message.extend(record);
+                message[section as usize + 1] += 1;
+            }
+        }
+        message
+    }
+
+    pub(crate) fn parse(&self) -> Result<Answer, Unusable> {
+        Answer::parse(&self.bytes(), &self.question, &TtlLimits::default())
+    }
+
+    /// As the cache gives it back, `age` seconds later.
+    pub(crate) fn aged(&self, age: u32) -> Outcome {
+        Outcome::Answered(Kept { answer: Arc::new(self.parse().unwrap()), age, stale: false })
+    }
+
+    pub(crate) fn kept(&self) -> Outcome {
+        self.aged(0)
+    }
+}

@@ -1,0 +1,241 @@
+//! The decision by the sections of RFC 6147, case by case.
+
+use wire::view::rtype::{A, AAAA, ANY};
+
+use super::*;
+use crate::testing::{Said, said};
+
+/// One case: what is known of `a.test`, and what is to be done.
+struct Case {
+    name: &'static str,
+    policy: Policy,
+    mode: Mode,
+    question: Question,
+    known: Vec<Outcome>,
+}
+
+/// A AAAA query for `a.test` in the default configuration.
+fn case(name: &'static str) -> Case {
+    let question = Question {
+        name: "a.test".parse().unwrap(),
+        qtype: AAAA,
+        qclass: CLASS_IN,
+        dnssec_ok: false,
+        checking_disabled: false,
+        recursion_desired: true,
+    };
+    Case { name, policy: Policy::default(), mode: Mode::Strict, question, known: Vec::new() }
+}
+
+impl Case {
+    fn asked(mut self, change: impl Fn(&mut Question)) -> Case {
+        change(&mut self.question);
+        self
+    }
+    fn policy(mut self, change: impl Fn(&mut Policy)) -> Case {
+        change(&mut self.policy);
+        self
+    }
+    fn mode(mut self, mode: Mode) -> Case {
+        self.mode = mode;
+        self
+    }
+    fn known(mut self, said: &Said) -> Case {
+        self.known.push(said.kept());
+        self
+    }
+    fn aged(mut self, said: &Said, age: u32) -> Case {
+        self.known.push(said.aged(age));
+        self
+    }
+    fn failed(mut self, failure: Failure) -> Case {
+        self.known.push(Outcome::Failed(failure));
+        self
+    }
+
+    /// Says what is to be done, in words that a table can hold: answers by their numbers.
+    fn becomes(&self, expected: &str) {
+        let number = |kept: &Kept| {
+            let same = |outcome: &Outcome| outcome.kept().is_some_and(|other| std::ptr::eq(kept, other));
+            self.known.iter().position(same).expect("an answer that is known")
+        };
+        let withheld = |withheld: Option<Withheld>| withheld.map(|why| format!(", {why:?}")).unwrap_or_default();
+        let next = next(&self.question, &self.policy, self.mode, &self.known);
+        let shown = match next {
+            Next::Ask(name, qtype) => format!("ask {name:?} {qtype}"),
+            Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
+                let strip = if strip { " stripped" } else { "" };
+                format!("pass {}{strip} after {}{}", number(last), aliases.len(), withheld(why))
+            }
+            Next::Reply(Reply::Synthesize { aliases, a, ttl_limit, reason }) => {
+                format!("synthesize {} after {}, {reason:?}, {ttl_limit} s", number(a), aliases.len())
+            }
+            Next::Reply(Reply::Empty { aliases, authority, withheld: why }) => {
+                format!("empty after {}, authority of {}{}", aliases.len(), number(authority), withheld(why))
+            }
+            Next::Reply(Reply::Error { rcode, failure }) => format!("error {rcode} {failure:?}"),
+            Next::Reply(Reply::Local(_)) => "local".into(),
+        };
+        assert_eq!(shown, expected, "{}", self.name);
+    }
+}
+
+fn nodata() -> Said {
+    said("a.test", AAAA).nodata(120)
+}
+
+fn real() -> Said {
+    said("a.test", AAAA).aaaa("a.test", 60, "2001:db8::1")
+}
+
+fn mapped() -> Said {
+    said("a.test", AAAA).aaaa("a.test", 60, "::ffff:192.0.2.1")
+}
+
+fn address() -> Said {
+    said("a.test", A).a("a.test", 60, "8.8.8.8")
+}
+
+fn servfail(qtype: u16) -> Said {
+    said("a.test", qtype).rcode(2)
+}
+
+#[test]
+fn rfc6147_5_only_aaaa_of_class_in_without_cd() {
+    case("AAAA").becomes("ask a.test. 28");
+    for (name, change) in [
+        ("A", (|q| q.qtype = A) as fn(&mut Question)),
+        ("ANY", |q| q.qtype = ANY),
+        ("class CH", |q| q.qclass = 3),
+        ("CD", |q| q.checking_disabled = true),
+    ] {
+        let asked = case(name).asked(change);
+        let first = format!("ask a.test. {}", asked.question.qtype);
+        asked.becomes(&first);
+        case(name).asked(change).known(&nodata()).becomes("pass 0 after 0");
+        case(name).asked(change).known(&servfail(AAAA)).becomes("error 2 None");
+        case(name).asked(change).failed(Failure::Timeout).becomes("error 2 Some(Timeout)");
+    }
+    case("no prefix").policy(|p| p.mappings.clear()).known(&nodata()).becomes("pass 0 after 0");
+    let only_recursive = case("RD=0").policy(|p| p.recursive_only = true).asked(|q| q.recursion_desired = false);
+    only_recursive.known(&nodata()).becomes("pass 0 after 0");
+}
+
+#[test]
+fn rfc6147_5_1_1_real_aaaa_records_are_passed_on() {
+    case("AAAA").known(&real()).becomes("pass 0 after 0");
+}
+
+#[test]
+fn rfc6147_5_1_2_errors_are_no_data_but_nxdomain_is_the_answer() {
+    case("NXDOMAIN").known(&nodata().rcode(3)).becomes("pass 0 after 0");
+    for code in [1, 2, 4, 5] {
+        case("error").known(&said("a.test", AAAA).rcode(code)).becomes("ask a.test. 1");
+    }
+    let both = case("SERVFAIL, then A").known(&servfail(AAAA)).known(&address());
+    both.becomes("synthesize 1 after 1, Rcode, 600 s");
+    case("nodata-only").mode(Mode::NodataOnly).known(&servfail(AAAA)).becomes("error 2 None");
+}
+
+#[test]
+fn rfc6147_5_1_3_silence_is_no_data() {
+    case("timeout").failed(Failure::Timeout).becomes("ask a.test. 1");
+    case("timeout, A").failed(Failure::Timeout).known(&address()).becomes("synthesize 1 after 1, Timeout, 600 s");
+    case("nodata-only").mode(Mode::NodataOnly).failed(Failure::Timeout).becomes("error 2 Some(Timeout)");
+    for failure in [Failure::Overload, Failure::AliasLoop] {
+        case("ours").failed(failure).becomes(&format!("error 2 Some({failure:?})"));
+    }
+}
+
+#[test]
+fn rfc6147_5_1_4_excluded_records_are_none() {
+    case("all").known(&mapped()).becomes("ask a.test. 1");
+    let mixed = mapped().aaaa("a.test", 60, "2001:db8::1");
+    case("mixed").known(&mixed).becomes("pass 0 stripped after 0");
+    case("A").known(&mapped()).known(&address()).becomes("synthesize 1 after 1, Excluded, 600 s");
+    let empty = case("no A").known(&mapped()).known(&said("a.test", A).nodata(60));
+    empty.becomes("empty after 1, authority of 1");
+}
+
+#[test]
+fn rfc6147_5_1_5_aliases_are_followed_to_their_end() {
+    let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
+    case("open end").known(&alias).becomes("ask b.test. 28");
+    let end = said("b.test", AAAA).nodata(60);
+    case("A of the end").known(&alias).known(&end).becomes("ask b.test. 1");
+    let a = said("b.test", A).a("b.test", 60, "8.8.8.8");
+    case("made").known(&alias).known(&end).known(&a).becomes("synthesize 2 after 2, NoData, 60 s");
+    case("real").known(&alias).known(&said("b.test", AAAA).aaaa("b.test", 1, "2001:db8::1")).becomes("pass 1 after 1");
+    let back = said("b.test", AAAA).cname("b.test", 60, "a.test");
+    case("loop").known(&alias).known(&back).becomes("error 2 Some(AliasLoop)");
+    let other = said("a.test", A).cname("a.test", 60, "c.test");
+    case("A has aliases of its own").known(&nodata()).known(&other).becomes("ask c.test. 1");
+    let known = case("and their end").known(&nodata()).known(&other);
+    known.known(&said("c.test", A).a("c.test", 60, "8.8.8.8")).becomes("synthesize 2 after 2, NoData, 120 s");
+}
+
+#[test]
+fn rfc6147_5_1_5_endless_aliases_end() {
+    let mut endless = case("endless");
+    for n in 0..=MAX_ALIASES {
+        let owner = if n == 0 { "a.test".into() } else { format!("a{n}.test") };
+        endless = endless.known(&said(&owner, AAAA).cname(&owner, 60, &format!("a{}.test", n + 1)));
+    }
+    endless.becomes("error 2 Some(AliasLoop)");
+}
+
+#[test]
+fn rfc6147_5_1_6_the_reply_is_based_on_the_a_answer() {
+    case("no data").known(&nodata()).becomes("ask a.test. 1");
+    case("no data, no A").known(&nodata()).known(&said("a.test", A).nodata(9)).becomes("pass 0 after 0");
+    case("no data, A fails").known(&nodata()).known(&servfail(A)).becomes("error 2 None");
+    case("no data, A silent").known(&nodata()).failed(Failure::Timeout).becomes("error 2 Some(Timeout)");
+    let gone = said("a.test", A).nodata(9).rcode(3);
+    case("no data, then NXDOMAIN").known(&nodata()).known(&gone).becomes("pass 1 after 1");
+    case("SERVFAIL, no A").known(&servfail(AAAA)).known(&said("a.test", A).nodata(9)).becomes("error 2 None");
+    case("refused, no A")
+        .known(&said("a.test", AAAA).rcode(5))
+        .known(&said("a.test", A).nodata(9))
+        .becomes("error 5 None");
+    case("silence, no A").failed(Failure::Timeout).known(&said("a.test", A).nodata(9)).becomes("error 2 Some(Timeout)");
+    case("silence, NXDOMAIN").failed(Failure::Timeout).known(&gone).becomes("pass 1 after 1");
+}
+
+#[test]
+fn rfc6147_5_1_7_the_ttl_is_bound_by_the_soa() {
+    case("SOA").known(&nodata()).known(&address()).becomes("synthesize 1 after 1, NoData, 120 s");
+    case("MINIMUM")
+        .known(&said("a.test", AAAA).nodata(9_000))
+        .known(&address())
+        .becomes("synthesize 1 after 1, NoData, 300 s");
+    case("no SOA").known(&said("a.test", AAAA)).known(&address()).becomes("synthesize 1 after 1, NoData, 600 s");
+    case("aged").aged(&nodata(), 50).known(&address()).becomes("synthesize 1 after 1, NoData, 70 s");
+}
+
+#[test]
+fn rfc6147_5_5_signed_answers_are_not_changed_for_those_who_check() {
+    let signed = address().rrsig("a.test", A);
+    let who_checks = |name| case(name).asked(|q| q.dnssec_ok = true);
+    who_checks("signed A").known(&nodata()).known(&signed).becomes("pass 0 after 0, Signed");
+    let denial = nodata().rrsig("a.test", AAAA);
+    who_checks("signed denial").known(&denial).known(&address()).becomes("pass 0 after 0, Signed");
+    who_checks("unsigned").known(&nodata()).known(&address()).becomes("synthesize 1 after 1, NoData, 120 s");
+    who_checks("break-dnssec")
+        .policy(|p| p.break_dnssec = true)
+        .known(&nodata())
+        .known(&signed)
+        .becomes("synthesize 1 after 1, NoData, 120 s");
+    case("DO=0").known(&nodata()).known(&signed).becomes("synthesize 1 after 1, NoData, 120 s");
+}
+
+#[test]
+fn rfc6052_3_1_addresses_without_a_prefix_are_not_mapped() {
+    let private = said("a.test", A).a("a.test", 60, "10.0.0.1");
+    case("private").known(&nodata()).known(&private).becomes("pass 0 after 0, Unmapped");
+    case("one of two")
+        .known(&nodata())
+        .known(&private.a("a.test", 60, "8.8.8.8"))
+        .becomes("synthesize 1 after 1, NoData, 120 s");
+    let excluded = case("excluded").known(&mapped()).known(&said("a.test", A).a("a.test", 60, "10.0.0.1"));
+    excluded.becomes("empty after 1, authority of 1, Unmapped");
+}
