@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::str::FromStr;
 
 use domain::base::Name;
-use wire::view::{Malformed, Message};
 
 /// The longest name (RFC 1035 §2.3.4), with its root label.
 pub const MAX_NAME: usize = 255;
@@ -28,18 +27,6 @@ impl LowerName {
         // Length octets are below 64, so this changes letters of labels only.
         name.bytes[..wire.len()].make_ascii_lowercase();
         name
-    }
-
-    /// The name at `offset` of a message, compression undone.
-    ///
-    /// # Errors
-    /// If there is no name.
-    pub fn at(message: &Message<'_>, offset: usize) -> Result<LowerName, Malformed> {
-        let mut name = LowerName { bytes: [0; MAX_NAME], len: 0 };
-        let len = message.copy_name(offset, &mut name.bytes)?;
-        name.len = len as u8;
-        name.bytes[..len].make_ascii_lowercase();
-        Ok(name)
     }
 
     /// The octets.
@@ -91,6 +78,11 @@ pub fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         };
         Some(name)
     })
+}
+
+/// Whether `name` is `ancestor` or below it, letter case aside.
+pub fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
+    ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
 }
 
 /// The labels of a name, without the root's.

@@ -8,6 +8,8 @@ use method::units::Nanos;
 use rand::Rng;
 use slab::Slab;
 use smallvec::SmallVec;
+use wire::edns::{UDP_PAYLOAD, put_opt};
+use wire::rcode::Rcode;
 
 use crate::config::Settings;
 use crate::name::{Key, LowerName};
@@ -158,8 +160,7 @@ impl Fetch {
         out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
-            let size = (crate::client::query::MAX_UDP as u16).to_be_bytes();
-            out.extend([0, 0, 41, size[0], size[1], 0, 0, u8::from(self.key.dnssec_ok()) << 7, 0, 0, 0]);
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
         }
     }
 }

@@ -12,6 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::resolver::cache::Cache;
@@ -198,14 +199,14 @@ impl WorkerMetrics {
     }
 
     /// Counts a reply to a client by RCODE.
-    pub fn count_rcode(&self, code: u16) {
+    pub fn count_rcode(&self, code: Rcode) {
         self.count(match code {
-            0 => Count::Noerror,
-            1 => Count::Formerr,
-            2 => Count::Servfail,
-            3 => Count::Nxdomain,
-            4 => Count::Notimp,
-            5 => Count::Refused,
+            Rcode::NOERROR => Count::Noerror,
+            Rcode::FORMERR => Count::Formerr,
+            Rcode::SERVFAIL => Count::Servfail,
+            Rcode::NXDOMAIN => Count::Nxdomain,
+            Rcode::NOTIMP => Count::Notimp,
+            Rcode::REFUSED => Count::Refused,
             _ => Count::OtherRcode,
         });
     }

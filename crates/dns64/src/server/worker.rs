@@ -23,6 +23,8 @@ use net::socket::Endpoint;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slab::Slab;
+use wire::edns::ede;
+use wire::rcode::Rcode;
 use wire::view::{Message, rtype};
 
 use super::fetches::Fetches;
@@ -34,10 +36,9 @@ use super::upstreams::{FIRST_TOKEN, MOST_IDS, SocketId, Upstreams};
 use super::{Message as Inbox, Shared};
 use crate::client::inquiry::{Inquiry, Step};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{ReplyFrame, ede, write_refusal};
+use crate::client::reply::{ReplyFrame, write_refusal};
 use crate::config::{Overload, Settings};
 use crate::name::KeyBuf;
-use crate::resolver::answer::rcode;
 use crate::resolver::cache::Found;
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::translation::decide::{Reason, Reply, Withheld};
@@ -268,8 +269,8 @@ impl Worker {
         match Received::read(bytes) {
             Received::Query(query) => {
                 let frame = ReplyFrame::new(&query, client.is_tcp(), None);
-                self.metrics().count_rcode(u16::from(rcode::REFUSED));
-                self.reply(client, |out| frame.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
+                self.metrics().count_rcode(Rcode::REFUSED);
+                self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
             }
             _ => self.reply(client, |_| {}),
         }
@@ -456,7 +457,7 @@ impl Worker {
         if inquiry.is_stale() {
             metrics.count(Count::StaleServed);
         }
-        metrics.count_rcode(u16::from(reply.rcode()));
+        metrics.count_rcode(reply.rcode());
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use method::units::Nanos;
 use net::batch::{BATCH, ReceiveBatch, Wait};
 use net::clock;
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
@@ -16,7 +17,7 @@ use super::super::timers::LEAST_DELAY;
 use super::super::upstreams::{LEAST_RTO, SocketId, is_ours};
 use super::{BATCHES, Worker};
 use crate::name::{Key, KeyBuf, LowerName};
-use crate::resolver::answer::{Answer, Kind, Unusable, rcode};
+use crate::resolver::answer::{Answer, Kind, Unusable};
 use crate::resolver::cache::Found;
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 
@@ -171,7 +172,7 @@ impl Worker {
         let same = question.is_some_and(|question| fetch.has_sent(question));
         let code = message.rcode();
         // Servers that cannot read a query may leave its question out.
-        let unread = message.qdcount() == 0 && matches!(code, rcode::FORMERR | rcode::NOTIMP);
+        let unread = message.qdcount() == 0 && matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
         if !(message.qdcount() == 1 && same || unread) {
             return self.metrics().count(Count::UpstreamStray);
         }
@@ -183,12 +184,12 @@ impl Worker {
         let server = self.upstreams.server(at.server);
         if let Some(attempt) = sent {
             let rtt = now.since(attempt.sent);
-            server.answered(rtt, !matches!(code, rcode::NOERROR | rcode::NXDOMAIN));
+            server.answered(rtt, !matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN));
             self.room.answered(now);
             self.shared.metrics.worker(self.number).rtt(rtt);
         }
-        let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);
-        if plain && !had_edns && matches!(code, rcode::NOERROR | rcode::NXDOMAIN) {
+        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
+        if plain && !had_edns && matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN) {
             server.found_plain(now);
         }
         if message.is_truncated() {
