@@ -20,6 +20,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
+use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message};
@@ -190,6 +191,14 @@ impl Answer {
     /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's before others.
     pub fn extended_error(&self) -> Option<u16> {
         self.extended_error
+    }
+    /// Whether the upstream has rejected what it found because of its signatures, or for the lack of them, and says so (RFC 8914).
+    pub fn is_rejected(&self) -> bool {
+        self.rcode() == Rcode::SERVFAIL && self.extended_error.is_some_and(ede::is_validation_failure)
+    }
+    /// Whether the upstream has failed without saying why.
+    pub fn is_unexplained(&self) -> bool {
+        self.rcode() == Rcode::SERVFAIL && self.extended_error.is_none()
     }
     /// Whether it has signatures.
     pub fn is_signed(&self) -> bool {

@@ -155,9 +155,10 @@ impl Fetch {
 
     /// Writes the query for it (items 31, 32: an id of its own, EDNS of this hop).
     pub(super) fn write_query(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
-        let cd = u8::from(self.key.checking_disabled()) << 4;
+        // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7); it is of use to clients only if they are told so.
+        let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
         out.extend(id.to_be_bytes());
-        out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+        out.extend([0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
             put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);

@@ -40,7 +40,7 @@ use crate::client::reply::{ReplyFrame, write_refusal};
 use crate::config::{Overload, Settings};
 use crate::name::KeyBuf;
 use crate::resolver::cache::Found;
-use crate::resolver::outcome::{Failure, Outcome};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{Reason, Reply, Withheld};
 
 /// Batches that are read from one socket before the others have their turn.
@@ -313,6 +313,11 @@ impl Worker {
                         job.inquiry.learn(Outcome::Failed(failure));
                     }
                     Found::Missing => {
+                        if let Some(kept) = self.stale_at_once(&job, &key) {
+                            self.metrics().count(Count::CacheHit);
+                            job.inquiry.learn(Outcome::Answered(kept));
+                            continue;
+                        }
                         self.metrics().count(Count::CacheMiss);
                         match self.wait_for(job, &key) {
                             Some(back) => job = back,
@@ -322,6 +327,13 @@ impl Worker {
                 },
             }
         }
+    }
+
+    /// A stale answer to a further question of a query that has waited for upstreams in vain: waiting once more would be too long
+    /// for a client (RFC 8767 §5).
+    fn stale_at_once(&self, job: &Job, key: &KeyBuf) -> Option<Kept> {
+        let in_vain = self.settings.ttl.stale.is_some() && job.inquiry.has_waited_in_vain();
+        in_vain.then(|| self.shared.cache.revive(&key.to_key(), self.now, &self.settings.ttl, None)).flatten()
     }
 
     /// Whether the first question of one more query may be in flight.

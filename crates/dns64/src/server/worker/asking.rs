@@ -38,7 +38,7 @@ impl Worker {
             return Err(kept);
         }
         let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(forwarding.timeout);
+        let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route(&LowerName::of_wire(key.name()));
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
@@ -323,7 +323,7 @@ impl Worker {
     /// What becomes of an answer or of its absence, the cache considered.
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = self.shared.cache.revive(&key, self.now, &self.settings.ttl) {
+        if failed && let Some(stale) = self.shared.cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
@@ -335,7 +335,7 @@ impl Worker {
             (None, _) => return Outcome::Failed(failure),
         };
         self.shared.cache.put(key, Arc::clone(&answer), self.now);
-        Outcome::Answered(Kept { answer, age: 0, stale: false })
+        Outcome::Answered(Kept::fresh(answer))
     }
 
     pub(super) fn resume(&mut self, waiters: impl IntoIterator<Item = usize>, outcome: &Outcome) {
