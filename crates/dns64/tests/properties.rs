@@ -114,7 +114,7 @@ fn no_answer_then_nxdomain_is_nxdomain() {
         is_a.then(|| reply_of(&Said { rcode: 3, aliases: 0, addresses: 0, aaaa_too: false, ttl: 0 }, question))
     };
     let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), false, ask).unwrap();
-    assert_eq!(View::new(&reply).unwrap().rcode(), 3);
+    assert_eq!(View::new(&reply).unwrap().rcode().in_header(), 3);
 }
 
 /// Records parse to the end, the id is the query's, and over UDP it is no longer than the client allows.

@@ -8,26 +8,19 @@ use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder, StaticC
 use domain::base::name::Name;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
+use wire::edns::ede;
+use wire::edns::{LEAST_PAYLOAD, OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::client::query::{MAX_UDP, MIN_UDP, Query};
+use crate::client::query::Query;
 use crate::name::LowerName;
-use crate::resolver::answer::{ReadRecord, rcode, readable};
+use crate::resolver::answer::{ReadRecord, readable};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{Reply, addresses};
 use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
-
-/// Extended DNS errors (RFC 8914 and its registry).
-pub mod ede {
-    #![allow(missing_docs)]
-    pub const STALE_ANSWER: u16 = 3;
-    pub const PROHIBITED: u16 = 18;
-    pub const NO_REACHABLE_AUTHORITY: u16 = 22;
-    pub const NETWORK_ERROR: u16 = 23;
-    pub const SYNTHESIZED: u16 = 29;
-}
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
 pub const COOKIE_LEN: usize = 24;
@@ -58,8 +51,8 @@ impl ReplyFrame {
     pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
         let limit = match (over_tcp, query.edns) {
             (true, _) => usize::from(u16::MAX),
-            (false, Some(edns)) => edns.size.min(MAX_UDP),
-            (false, None) => MIN_UDP,
+            (false, Some(edns)) => edns.size.min(UDP_PAYLOAD),
+            (false, None) => LEAST_PAYLOAD,
         };
         ReplyFrame {
             id: query.id,
@@ -93,7 +86,7 @@ impl ReplyFrame {
                 self.write_copy(out, last, ad);
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. }
-                if alias.is_none() && is_bare(a) && !aliases.iter().any(has_aliases) =>
+                if alias.is_none() && a.answer.is_bare() && !aliases.iter().any(has_aliases) =>
             {
                 self.write_synthesized(out, a, rules.policy, ttl_limit);
             }
@@ -101,7 +94,7 @@ impl ReplyFrame {
                 // It fails only where something exceeds what a message can hold.
                 if self.compose(out, reply, rules.policy, alias).is_none() {
                     out.truncate(start);
-                    self.write_header(out, rcode::SERVFAIL, false);
+                    self.write_header(out, Rcode::SERVFAIL, false);
                 }
             }
         }
@@ -113,7 +106,7 @@ impl ReplyFrame {
         match *reply {
             Reply::Error { failure: Some(Failure::Timeout), .. } => Some(ede::NO_REACHABLE_AUTHORITY),
             Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } => None,
-            Reply::Error { failure: None, rcode } => Some(ede::NETWORK_ERROR).filter(|_| rcode == rcode::SERVFAIL),
+            Reply::Error { failure: None, rcode } => Some(ede::NETWORK_ERROR).filter(|_| rcode == Rcode::SERVFAIL),
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
             Reply::Pass { .. } | Reply::Empty { .. } | Reply::Local(_) => None,
@@ -135,7 +128,7 @@ impl ReplyFrame {
     }
 
     /// Writes a reply that is only an error, with the extended error `ede`.
-    pub fn write_error(&self, out: &mut Vec<u8>, code: u8, ede: Option<u16>) {
+    pub fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
         let start = out.len();
         self.write_header(out, code, false);
         self.finish(out, start, ede);
@@ -144,21 +137,21 @@ impl ReplyFrame {
     /// Writes a reply that only says that TCP has a better one.
     pub fn write_truncated(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        self.write_header(out, rcode::NOERROR, false);
+        self.write_header(out, Rcode::NOERROR, false);
         out[start + 2] |= TC;
         self.finish(out, start, None);
     }
 
-    fn write_header(&self, out: &mut Vec<u8>, code: u8, ad: bool) {
+    fn write_header(&self, out: &mut Vec<u8>, code: Rcode, ad: bool) {
         out.extend(self.id.to_be_bytes());
         out.extend(self.flags(code, ad));
         out.extend([0, 1, 0, 0, 0, 0, 0, 0]);
         out.extend(&*self.question);
     }
 
-    fn flags(&self, code: u8, ad: bool) -> [u8; 2] {
+    fn flags(&self, code: Rcode, ad: bool) -> [u8; 2] {
         let rd = u8::from(self.recursion_desired);
-        [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code]
+        [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code.in_header()]
     }
 
     /// The upstream's message with our header, the client's question, and what is left of the TTLs.
@@ -166,25 +159,24 @@ impl ReplyFrame {
         let start = out.len();
         let answer = &*kept.answer;
         self.write_header(out, answer.rcode(), ad);
-        out[start + ANCOUNT..start + HEADER_LEN].copy_from_slice(&answer.bytes()[ANCOUNT..HEADER_LEN]);
-        out.extend(&answer.bytes()[answer.records_at()..]);
+        out[start + ANCOUNT..start + HEADER_LEN].copy_from_slice(&answer.message()[ANCOUNT..HEADER_LEN]);
+        out.extend(&answer.message()[answer.records_at()..]);
         if kept.age == 0 && !kept.stale {
             return;
         }
-        let view = answer.view();
-        for record in view.all_records(answer.records_at()).flatten() {
-            let at = start + record.data_at - 6;
-            out[at..at + 4].copy_from_slice(&kept.left(record.ttl).to_be_bytes());
+        for place in answer.ttl_places() {
+            let left = kept.left(answer.ttl_at(place));
+            out[start + place..start + place + 4].copy_from_slice(&left.to_be_bytes());
         }
     }
 
     /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL for all (item 16).
     fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, policy: &Policy, ttl_limit: u32) {
         let start = out.len();
-        self.write_header(out, rcode::NOERROR, false);
+        self.write_header(out, Rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit);
         let records_at = out.len();
-        let few = a.answer.view().ancount() <= FEW;
+        let few = a.answer.answer_count() <= FEW;
         let mut seen = HashSet::new();
         for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
             let is_new = if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) };
@@ -201,7 +193,7 @@ impl ReplyFrame {
 
     /// The general way: aliases in order, then data or denial, names compressed anew.
     fn compose(&self, out: &mut Vec<u8>, reply: &Reply<'_>, policy: &Policy, alias: Option<&LowerName>) -> Option<()> {
-        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(MAX_UDP))).ok()?;
+        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(UDP_PAYLOAD))).ok()?;
         builder.header_mut().set_id(self.id);
         let name_end = self.question.len() - 4;
         let name = Name::from_octets(&self.question[..name_end]).ok()?;
@@ -250,21 +242,21 @@ impl ReplyFrame {
         let mut options = Vec::new();
         if self.edns {
             if let Some(cookie) = &self.cookie {
-                options.extend([0, 10, 0, COOKIE_LEN as u8]);
+                put_option_header(&mut options, option::COOKIE, COOKIE_LEN);
                 options.extend(cookie);
             }
             if let Some(code) = ede {
-                options.extend([0, 15, 0, 2]);
+                put_option_header(&mut options, option::EXTENDED_ERROR, 2);
                 options.extend(code.to_be_bytes());
             }
         }
-        let opt_len = if self.edns { 11 + options.len() } else { 0 };
+        let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
         if out.len() - start + opt_len > self.limit {
             self.cut(out, start, self.limit.saturating_sub(opt_len));
         }
         if self.edns {
             count(out, start, ARCOUNT);
-            put_opt(out, 0, self.dnssec_ok, &options);
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.dnssec_ok, &options);
         }
     }
 
@@ -301,15 +293,15 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
 /// for those that speak it.
-pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: u16, question: &[u8], edns: bool) {
+pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
     let start = out.len();
     out.extend(&received[..2]);
     // The opcode and RD of the query.
-    out.extend([QR | received[2] & 0x79, code as u8 & 0xf, 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
+    out.extend([QR | received[2] & 0x79, code.in_header(), 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
     out.extend(question);
     if edns {
         count(out, start, ARCOUNT);
-        put_opt(out, (code >> 4) as u8, false, &[]);
+        put_opt(out, UDP_PAYLOAD as u16, code, false, &[]);
     }
 }
 
@@ -338,19 +330,11 @@ fn put_record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]
     out.extend(data);
 }
 
-fn put_opt(out: &mut Vec<u8>, extended_rcode: u8, dnssec_ok: bool, options: &[u8]) {
-    out.extend([0, 0, rtype::OPT as u8]);
-    out.extend((MAX_UDP as u16).to_be_bytes());
-    out.extend([extended_rcode, 0, u8::from(dnssec_ok) << 7, 0]);
-    out.extend((options.len() as u16).to_be_bytes());
-    out.extend(options);
-}
-
 /// Octets of a synthesized record: pointer, type, class, TTL, length, address.
 const AAAA_LEN: usize = 28;
 
 /// Records that are compared one by one; more need a table.
-const FEW: u16 = 32;
+const FEW: usize = 32;
 
 /// Whether one of the synthesized records in `records` has this address.
 fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
@@ -361,12 +345,6 @@ fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
 fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
-}
-
-/// Whether there is nothing but data of the name that was asked for.
-fn is_bare(kept: &Kept) -> bool {
-    let view = kept.answer.view();
-    view.nscount() == 0 && view.arcount() == 0 && !kept.answer.has_aliases()
 }
 
 fn has_aliases(outcome: &Outcome) -> bool {
@@ -383,7 +361,7 @@ enum Section {
 }
 
 fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
-    let message = DomainMessage::from_slice(kept.answer.bytes()).ok()?;
+    let message = DomainMessage::from_slice(kept.answer.message()).ok()?;
     let records = match which {
         Section::Answer => message.answer(),
         Section::Authority => message.authority(),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::ids::WorkerId;
@@ -176,14 +177,14 @@ impl WorkerMetrics {
     }
 
     /// Counts a reply to a client by RCODE.
-    pub fn count_rcode(&self, code: u16) {
+    pub fn count_rcode(&self, code: Rcode) {
         self.count(match code {
-            0 => Count::Noerror,
-            1 => Count::Formerr,
-            2 => Count::Servfail,
-            3 => Count::Nxdomain,
-            4 => Count::Notimp,
-            5 => Count::Refused,
+            Rcode::NOERROR => Count::Noerror,
+            Rcode::FORMERR => Count::Formerr,
+            Rcode::SERVFAIL => Count::Servfail,
+            Rcode::NXDOMAIN => Count::Nxdomain,
+            Rcode::NOTIMP => Count::Notimp,
+            Rcode::REFUSED => Count::Refused,
             _ => Count::OtherRcode,
         });
     }

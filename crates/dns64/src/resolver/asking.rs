@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use method::units::Nanos;
-use wire::template::HEADER_LEN;
 
 use super::Resolver;
 use super::answer::{Answer, Kind};
@@ -135,7 +134,7 @@ impl<O: Outside> Resolver<O> {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
         let edns = udp.plain != Some(number) && self.upstreams.server(number).uses_edns(self.now);
-        let mut query = Vec::with_capacity(HEADER_LEN + fetch.query.key().question().len() + 11);
+        let mut query = Vec::with_capacity(fetch.query.len());
         fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
         // Where there is another server, it must have time left for it.
         let left = fetch.deadline.since(self.now);

@@ -21,16 +21,15 @@ use std::sync::Arc;
 use method::units::Nanos;
 use rand::Rng;
 use smallvec::SmallVec;
-use wire::view::rtype;
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, put_opt};
+use wire::rcode::Rcode;
+use wire::template::HEADER_LEN;
 
 use super::answer::Answer;
 use super::upstreams::ports::Expected;
 use super::waiter::Waiters;
 use crate::ids::{RouteId, ServerId};
 use crate::name::Key;
-
-/// UDP payload that we offer upstreams, octets (dnsflagday.net/2020).
-const UDP_SIZE: u16 = 1232;
 
 /// A question in flight.
 pub(super) struct Fetch {
@@ -209,6 +208,11 @@ impl UpstreamQuery {
         }
     }
 
+    /// The most octets of the query.
+    pub(super) fn len(&self) -> usize {
+        HEADER_LEN + self.key.question().len() + OPT_LEN
+    }
+
     /// Writes the query: an id of its own, EDNS of this hop (RFC 6891 §6.1.1).
     pub(super) fn write(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
         let cd = u8::from(self.key.checking_disabled()) << 4;
@@ -216,9 +220,7 @@ impl UpstreamQuery {
         out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
-            let size = UDP_SIZE.to_be_bytes();
-            let dnssec_ok = u8::from(self.key.dnssec_ok()) << 7;
-            out.extend([0, 0, rtype::OPT as u8, size[0], size[1], 0, 0, dnssec_ok, 0, 0, 0]);
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
         }
     }
 }

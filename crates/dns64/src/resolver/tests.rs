@@ -194,13 +194,13 @@ impl Test {
     }
 
     /// What the one waiter of the one question that is over is told: an RCODE and a number of records, or why not.
-    fn outcome(&mut self) -> Option<Result<(u8, u16), Failure>> {
+    fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
         let landed = self.resolver.next_landed()?;
         assert!(landed.waiters[..] == [JOB] && self.resolver.next_landed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
         Some(match landed.outcome {
-            Outcome::Answered(kept) => Ok((kept.answer.rcode(), kept.answer.view().ancount())),
+            Outcome::Answered(kept) => Ok((kept.answer.rcode().in_header(), kept.answer.answers().count())),
             Outcome::Failed(failure) => Err(failure),
         })
     }

@@ -10,6 +10,8 @@
 use std::sync::Arc;
 
 use method::units::Nanos;
+use wire::edns::ede;
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use super::jobs::{Client, Job, Jobs};
@@ -18,12 +20,11 @@ use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{ReplyFrame, ede, write_refusal};
+use crate::client::reply::{ReplyFrame, write_refusal};
 use crate::config::{Overload, Settings};
 use crate::ids::WorkerId;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::resolver::Resolver;
-use crate::resolver::answer::rcode;
 use crate::resolver::outcome::Failure;
 use crate::resolver::waiter::{Asked, Demand, Denial, Landed, Waiter};
 use crate::translation::decide::{Reason, Reply, Withheld};
@@ -122,8 +123,8 @@ impl Frontend {
         match Received::read(bytes) {
             Received::Query(query) => {
                 let frame = ReplyFrame::new(&query, client.is_tcp(), None);
-                self.metrics().count_rcode(u16::from(rcode::REFUSED));
-                self.reply(client, |out| frame.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
+                self.metrics().count_rcode(Rcode::REFUSED);
+                self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
             }
             _ => self.reply(client, |_| {}),
         }
@@ -212,6 +213,6 @@ impl Frontend {
         if inquiry.is_stale() {
             metrics.count(Count::StaleServed);
         }
-        metrics.count_rcode(u16::from(reply.rcode()));
+        metrics.count_rcode(reply.rcode());
     }
 }

@@ -12,10 +12,11 @@
 //!
 //! [`next`] is called anew with all answers known so far; it holds no state of its own.
 
+use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::name::LowerName;
-use crate::resolver::answer::{Answer, Kind, MAX_ALIASES, rcode};
+use crate::resolver::answer::{Answer, Kind, MAX_ALIASES};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::local::LocalAnswer;
 
@@ -111,7 +112,7 @@ pub enum Reply<'a> {
     /// Nothing but an RCODE.
     Error {
         /// The RCODE.
-        rcode: u8,
+        rcode: Rcode,
         /// Why, if it is not an upstream's own.
         failure: Option<Failure>,
     },
@@ -121,10 +122,10 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// The RCODE that the client sees.
-    pub fn rcode(&self) -> u8 {
+    pub fn rcode(&self) -> Rcode {
         match self {
             Reply::Pass { last, .. } => last.answer.rcode(),
-            Reply::Synthesize { .. } | Reply::Empty { .. } => rcode::NOERROR,
+            Reply::Synthesize { .. } | Reply::Empty { .. } => Rcode::NOERROR,
             Reply::Error { rcode, .. } => *rcode,
             Reply::Local(answer) => answer.rcode,
         }
@@ -251,7 +252,7 @@ fn as_it_is<'a>(aliases: &'a [Outcome], last: &'a Outcome) -> Reply<'a> {
 }
 
 fn error(failure: Failure) -> Reply<'static> {
-    Reply::Error { rcode: rcode::SERVFAIL, failure: Some(failure) }
+    Reply::Error { rcode: Rcode::SERVFAIL, failure: Some(failure) }
 }
 
 enum Excluded {

@@ -2,10 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
-use crate::resolver::answer::rcode;
 use crate::translation::policy::{IPV4ONLY, Policy};
 
 /// `ipv4only.arpa`.
@@ -32,8 +32,8 @@ pub struct LocalRecord {
 /// An answer that needs no upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAnswer {
-    /// RCODE.
-    pub rcode: u8,
+    /// The RCODE.
+    pub rcode: Rcode,
     /// Records of the name that was asked for.
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
@@ -71,7 +71,7 @@ pub fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
 /// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below it.
 fn ipv4only(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     if name.wire() != IPV4ONLY_ARPA {
-        return Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, IPV4ONLY_ARPA));
+        return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, IPV4ONLY_ARPA));
     }
     let record = |rtype, data| LocalRecord { rtype, ttl: IPV4ONLY_TTL, data };
     let a = || IPV4ONLY.iter().map(|v4| record(rtype::A, v4.octets().to_vec()));
@@ -102,13 +102,13 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
 }
 
 impl LocalAnswer {
-    fn negative(rcode: u8, zone: &[u8]) -> LocalAnswer {
+    fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
         LocalAnswer { rcode, records: Vec::new(), zone: Some(zone.to_vec()) }
     }
 
     fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
         let zone = records.is_empty().then(|| zone.to_vec());
-        LocalAnswer { rcode: rcode::NOERROR, records, zone }
+        LocalAnswer { rcode: Rcode::NOERROR, records, zone }
     }
 }
 
@@ -139,10 +139,10 @@ fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     let Some(first) = policy.mappings.iter().find(ours) else { return Local::No };
     let zone = ip6_arpa(first.prefix().network(), u32::from(first.prefix().len()) / 4);
     if !well_formed {
-        return Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone));
+        return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
     }
     if nibbles < 32 {
-        return Local::Answer(LocalAnswer::negative(rcode::NOERROR, &zone));
+        return Local::Answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
     }
     let embedded = policy
         .mappings
@@ -150,7 +150,7 @@ fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
         .filter(ours)
         .find_map(|mapping| mapping.prefix().extract(address).filter(|&v4| mapping.carries(v4)));
     match embedded {
-        None => Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone)),
+        None => Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone)),
         // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
         Some(v4) if IPV4ONLY.contains(&v4) => {
             let mut answer = ipv4only_pointer(qtype, name);
@@ -221,7 +221,7 @@ mod tests {
         (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
     }
 
-    fn negative(local: &Local) -> Option<u8> {
+    fn negative(local: &Local) -> Option<Rcode> {
         match local {
             Local::Answer(answer) if answer.records.is_empty() && answer.zone.is_some() => Some(answer.rcode),
             _ => None,
@@ -248,24 +248,24 @@ mod tests {
     fn item_22_what_is_no_address_under_the_prefix() {
         let policy = policy("64:ff9b::/96");
         let good = reverse_name("64:ff9b::8.8.8.8");
-        assert_eq!(negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "33 nibbles");
-        assert_eq!(negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "letter z");
-        assert_eq!(negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)), Some(rcode::NXDOMAIN));
-        assert_eq!(negative(&ask(&good[2..], rtype::PTR, &policy)), Some(rcode::NOERROR), "an empty node");
+        assert_eq!(negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "33 nibbles");
+        assert_eq!(negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "letter z");
+        assert_eq!(negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN));
+        assert_eq!(negative(&ask(&good[2..], rtype::PTR, &policy)), Some(Rcode::NOERROR), "an empty node");
         let zone = reverse_name("64:ff9b::")[16..].to_owned();
-        assert_eq!(negative(&ask(&zone, rtype::PTR, &policy)), Some(rcode::NOERROR), "the prefix itself");
+        assert_eq!(negative(&ask(&zone, rtype::PTR, &policy)), Some(Rcode::NOERROR), "the prefix itself");
         assert_eq!(ask(&zone[2..], rtype::PTR, &policy), Local::No, "above the prefix");
         assert_eq!(ask(&reverse_name("2001:db8::1"), rtype::PTR, &policy), Local::No);
         assert_eq!(ask("z.ip6.arpa", rtype::PTR, &policy), Local::No);
         let private = reverse_name("64:ff9b::10.0.0.1");
-        assert_eq!(negative(&ask(&private, rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "an address that has no AAAA");
+        assert_eq!(negative(&ask(&private, rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "an address that has no AAAA");
     }
 
     #[test]
     fn item_22_a_wrong_suffix_is_no_address() {
         let policy = policy("2001:db8::/32");
         let address = reverse_name("2001:db8:808:808::1");
-        assert_eq!(negative(&ask(&address, rtype::PTR, &policy)), Some(rcode::NXDOMAIN));
+        assert_eq!(negative(&ask(&address, rtype::PTR, &policy)), Some(Rcode::NXDOMAIN));
     }
 
     #[test]
@@ -279,8 +279,8 @@ mod tests {
         let aaaa: Vec<Ipv6Addr> =
             data(rtype::AAAA).into_iter().map(|d| <[u8; 16]>::try_from(d).unwrap().into()).collect();
         assert_eq!(aaaa, ["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"].map(|a| a.parse::<Ipv6Addr>().unwrap()));
-        assert_eq!(negative(&ask("ipv4only.arpa", 15, &policy)), Some(rcode::NOERROR));
-        assert_eq!(negative(&ask("x.ipv4only.arpa", rtype::A, &policy)), Some(rcode::NXDOMAIN));
+        assert_eq!(negative(&ask("ipv4only.arpa", 15, &policy)), Some(Rcode::NOERROR));
+        assert_eq!(negative(&ask("x.ipv4only.arpa", rtype::A, &policy)), Some(Rcode::NXDOMAIN));
         assert_eq!(ask("ipv4only.arpa", rtype::DS, &policy), Local::No);
         for name in ["170.0.0.192.in-addr.arpa".to_owned(), reverse_name("2001:db8:64::c000:ab")] {
             match ask(&name, rtype::PTR, &policy) {

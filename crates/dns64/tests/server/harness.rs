@@ -17,7 +17,7 @@ use domain::base::message_builder::{AnswerBuilder, TreeCompressor};
 use domain::base::name::{Name, ToName};
 use domain::base::record::ComposeRecord;
 use domain::base::{Message, MessageBuilder, Record, Serial, Ttl};
-use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Rrsig, Soa};
+use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Rrsig, Soa};
 
 /// How long a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(6);
@@ -132,6 +132,11 @@ impl Reply {
             seconds(minimum),
         );
         self.authority.push(record(zone, ttl, AllRecordData::Soa(data)));
+        self
+    }
+
+    pub(crate) fn ns(mut self, zone: &str, ttl: u32, server: &str) -> Reply {
+        self.authority.push(record(zone, ttl, AllRecordData::Ns(Ns::new(name(server)))));
         self
     }
 
