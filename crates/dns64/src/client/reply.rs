@@ -9,7 +9,7 @@ use domain::base::name::Name;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
 use wire::edns::ede;
-use wire::edns::{LEAST_PAYLOAD, OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
@@ -21,6 +21,7 @@ use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{Reply, addresses};
 use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
+use crate::transport::Transport;
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
 pub const COOKIE_LEN: usize = 24;
@@ -47,13 +48,9 @@ pub struct ReplyFrame {
 }
 
 impl ReplyFrame {
-    /// The frame for a reply to `query`; over TCP a reply may be as long as a message can be.
-    pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
-        let limit = match (over_tcp, query.edns) {
-            (true, _) => usize::from(u16::MAX),
-            (false, Some(edns)) => edns.size.min(UDP_PAYLOAD),
-            (false, None) => LEAST_PAYLOAD,
-        };
+    /// The frame for a reply to `query`, which came over `transport`.
+    pub fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
+        let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
             question: query.question.into(),

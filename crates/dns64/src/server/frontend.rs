@@ -14,7 +14,7 @@ use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
-use super::jobs::{Client, Job, Jobs};
+use super::jobs::{Job, Jobs};
 use super::network::Network;
 use super::replies::Replies;
 use super::shared::Shared;
@@ -28,6 +28,8 @@ use crate::resolver::Resolver;
 use crate::resolver::outcome::Failure;
 use crate::resolver::waiter::{Asked, Demand, Denial, Landed, Waiter};
 use crate::translation::decide::{Reason, Reply, Withheld};
+use crate::transport::Transport;
+use crate::transport::client::Client;
 
 /// The half of a worker that clients see.
 pub(super) struct Frontend {
@@ -83,7 +85,7 @@ impl Frontend {
     /// A datagram, or a message of a connection.
     pub(super) fn on_query(&mut self, resolver: &mut Resolver<Network>, client: Client, bytes: &[u8]) {
         let limits = self.settings.config.limits;
-        let admitted = client.is_tcp()
+        let admitted = client.transport().is_proven()
             || self.shared.limiter.admits(client.ip(), self.now, limits.client_rate, limits.client_burst);
         if !admitted {
             return self.limit(&client, bytes);
@@ -105,12 +107,12 @@ impl Frontend {
     }
 
     fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: Client, query: &Query<'_>) {
-        self.metrics().count_query(client.is_tcp(), query.qtype);
+        self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
         let cookie = self.shared.cookies.answer(query, ip);
-        let inquiry = Inquiry::begin(query, ip, client.is_tcp(), cookie, policy);
+        let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
             self.metrics().count(Count::WithheldCd);
         }
@@ -122,7 +124,7 @@ impl Frontend {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
             Received::Query(query) => {
-                let frame = ReplyFrame::new(&query, client.is_tcp(), None);
+                let frame = ReplyFrame::new(&query, client.transport(), None);
                 self.metrics().count_rcode(Rcode::REFUSED);
                 self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
             }
@@ -139,7 +141,7 @@ impl Frontend {
             && self.settings.allows(ip)
             && self.shared.cookies.proves(&query, ip)
         {
-            let frame = ReplyFrame::new(&query, false, self.shared.cookies.answer(&query, ip));
+            let frame = ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
             self.reply(client, |out| frame.write_truncated(out));
         }
     }
@@ -173,7 +175,7 @@ impl Frontend {
                 Asked::Denied(Denial::TooLate) => job.inquiry.give_up(Failure::Overload),
                 Asked::Denied(Denial::NoRoom) => {
                     self.metrics().count(Count::Overload);
-                    if settings.config.limits.overload == Overload::Drop && !job.client.is_tcp() {
+                    if settings.config.limits.overload == Overload::Drop && job.client.transport() == Transport::Udp {
                         return;
                     }
                     job.inquiry.give_up(Failure::Overload);
