@@ -1,6 +1,7 @@
 //! Whatever upstreams answer to the AAAA and the A question, the reply is well-formed and no longer than the client allows.
 #![no_main]
 
+use dns64::transport::Transport;
 use dns64bench_fuzz::{CLIENT, Server, assert_well_formed};
 use libfuzzer_sys::fuzz_target;
 
@@ -25,7 +26,7 @@ fuzz_target!(|said: (u8, [u8; 6], Vec<u8>, [u8; 6], Vec<u8>)| {
         Some(message)
     };
     let server = Server::new(0, false);
-    let reply = server.at(0).reply(QUERY, CLIENT, false, ask).expect("a query gets a reply");
+    let reply = server.at(0).reply(QUERY, CLIENT, Transport::Udp, ask).expect("a query gets a reply");
     assert!(reply.len() <= 512);
     assert_well_formed(&reply);
 });

@@ -19,6 +19,7 @@ use crate::resolver::outcome::{Failure, Outcome};
 use crate::translation::decide::{self, Next, Question, Reply};
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
+use crate::transport::Transport;
 
 /// A query that has not been answered yet.
 #[derive(Clone, Debug)]
@@ -52,13 +53,13 @@ impl Inquiry {
     pub fn begin(
         query: &Query<'_>,
         client: IpAddr,
-        over_tcp: bool,
+        transport: Transport,
         cookie: Option<[u8; COOKIE_LEN]>,
         policy: &Policy,
     ) -> Inquiry {
         let mut inquiry = Inquiry {
             client,
-            frame: ReplyFrame::new(query, over_tcp, cookie),
+            frame: ReplyFrame::new(query, transport, cookie),
             question: query.to_question(),
             alias: false,
             local: None,

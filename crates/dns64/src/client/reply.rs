@@ -11,7 +11,7 @@ use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
 use smallvec::{SmallVec, smallvec};
 use wire::edns::ede;
-use wire::edns::{LEAST_PAYLOAD, OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
@@ -23,6 +23,7 @@ use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Reply, Way, Withheld, addresses};
 use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
+use crate::transport::Transport;
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
 pub const COOKIE_LEN: usize = 24;
@@ -42,8 +43,8 @@ pub struct ReplyFrame {
     pub dnssec_ok: bool,
     /// Whether AD means something to the client: it has set DO or AD (RFC 6840 §5.7, §5.8).
     pub wants_authentic: bool,
-    /// Whether it came over TCP: there is no other way for a reply that is too long.
-    pub over_tcp: bool,
+    /// How the query came.
+    pub transport: Transport,
     /// Whether it speaks EDNS; only then the reply may.
     pub edns: bool,
     /// The most octets that it takes.
@@ -53,13 +54,9 @@ pub struct ReplyFrame {
 }
 
 impl ReplyFrame {
-    /// The frame for a reply to `query`; over TCP a reply may be as long as a message can be.
-    pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
-        let limit = match (over_tcp, query.edns) {
-            (true, _) => usize::from(u16::MAX),
-            (false, Some(edns)) => edns.size.min(UDP_PAYLOAD),
-            (false, None) => LEAST_PAYLOAD,
-        };
+    /// The frame for a reply to `query`, which came over `transport`.
+    pub fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
+        let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
             question: query.question.into(),
@@ -67,7 +64,7 @@ impl ReplyFrame {
             checking_disabled: query.checking_disabled,
             dnssec_ok: query.dnssec_ok(),
             wants_authentic: query.dnssec_ok() || query.authentic_data,
-            over_tcp,
+            transport,
             edns: query.edns.is_some(),
             limit,
             cookie,
@@ -273,7 +270,7 @@ impl ReplyFrame {
                 options.extend(error.to_be_bytes());
             }
         }
-        if self.over_tcp && out.len() - start + OPT_LEN + options.len() > self.limit {
+        if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
             // The answer is worth more than what explains it.
             options.clear();
         }
@@ -299,8 +296,8 @@ impl ReplyFrame {
             // Who validates may need signatures from there; who got no data needs the SOA.
             Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
             // A negative answer over TCP is of use without its SOA too.
-            Some((answer, _)) if answer <= room && self.over_tcp => (answer, NSCOUNT),
-            _ if self.over_tcp => {
+            Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
+            _ if !self.transport.truncates() => {
                 out[start + 3] = out[start + 3] & 0xf0 | Rcode::SERVFAIL.in_header();
                 (records_at, ANCOUNT)
             }

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use toml::Spanned;
 
 use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
+use crate::ids::RouteId;
 use crate::name::LowerName;
 use crate::resolver::ttl::TtlLimits;
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
@@ -102,15 +103,15 @@ impl Settings {
 
     /// The number of the route for a name.
     #[inline]
-    pub fn route(&self, name: &LowerName) -> usize {
+    pub fn route(&self, name: &LowerName) -> RouteId {
         let last = self.routes.len() - 1;
-        self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last)
+        RouteId(self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last))
     }
 
     /// What applies to a query for `name` of a client with this policy.
     #[inline]
     pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
-        let mode = self.routes[self.route(name)].mode.unwrap_or(policy.mode);
+        let mode = self.routes[self.route(name).0].mode.unwrap_or(policy.mode);
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
@@ -415,7 +416,7 @@ mod tests {
              [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
         )
         .unwrap();
-        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap())];
+        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap()).0];
         assert_eq!(route("www.Example.org").upstreams, [1]);
         assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
         assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);

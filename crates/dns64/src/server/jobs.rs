@@ -1,39 +1,80 @@
-//! Client queries, from their arrival to their reply.
-
-use std::net::IpAddr;
+//! Client queries that wait for upstreams, from their arrival to their reply.
 
 use method::units::Nanos;
-use net::batch::Peer;
-use tokio::sync::mpsc::UnboundedSender;
+use slab::Slab;
 
 use crate::client::inquiry::Inquiry;
-
-/// Whom the reply goes to.
-#[derive(Clone)]
-pub(super) enum Client {
-    /// A datagram's source, and the number of the endpoint that it came to.
-    Udp(usize, Peer),
-    /// A connection: it gets one message for each query, empty if there is no reply.
-    Tcp(IpAddr, UnboundedSender<Vec<u8>>),
-}
-
-impl Client {
-    /// Its address; an IPv4 client of a socket for both families is one of IPv4.
-    pub(super) fn ip(&self) -> IpAddr {
-        match self {
-            Client::Udp(_, peer) => peer.address.ip().to_canonical(),
-            Client::Tcp(ip, _) => *ip,
-        }
-    }
-
-    pub(super) fn is_tcp(&self) -> bool {
-        matches!(self, Client::Tcp(..))
-    }
-}
+use crate::ids::JobId;
+use crate::transport::client::Client;
 
 /// A client query that has not been answered yet.
 pub(super) struct Job {
     pub(super) client: Client,
     pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
+}
+
+/// The client queries that wait.
+#[derive(Default)]
+pub(super) struct Jobs {
+    slab: Slab<(u32, Job)>,
+    /// Of the next one.
+    serial: u32,
+}
+
+impl Jobs {
+    /// The number that the next job will have.
+    #[inline]
+    pub(super) fn next_id(&self) -> JobId {
+        JobId { place: self.slab.vacant_key(), serial: self.serial }
+    }
+
+    /// Lets a job wait, under [`next_id`](Jobs::next_id).
+    #[inline]
+    pub(super) fn insert(&mut self, job: Job) {
+        self.slab.insert((self.serial, job));
+        self.serial = self.serial.wrapping_add(1);
+    }
+
+    /// Takes a job out that waits no more.
+    #[inline]
+    pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
+        self.slab.get(id.place).filter(|(serial, _)| *serial == id.serial)?;
+        Some(self.slab.remove(id.place).1)
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::query::Received;
+    use crate::translation::policy::Policy;
+    use crate::transport::Transport;
+
+    fn job() -> Job {
+        let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x1c\0\x01";
+        let Received::Query(query) = Received::read(query) else { panic!("a query") };
+        let (reply, _) = tokio::sync::mpsc::unbounded_channel();
+        let ip = [127, 0, 0, 1].into();
+        let inquiry = Inquiry::begin(&query, ip, Transport::Tcp, None, &Policy::default());
+        Job { client: Client::Stream(Transport::Tcp, ip, reply), inquiry, arrived: Nanos(0) }
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_has_another_number() {
+        let mut jobs = Jobs::default();
+        let first = jobs.next_id();
+        jobs.insert(job());
+        assert!(jobs.remove(first).is_some() && jobs.remove(first).is_none());
+        let second = jobs.next_id();
+        jobs.insert(job());
+        assert!(second.place == first.place && second != first);
+        assert!(jobs.remove(first).is_none() && jobs.len() == 1);
+        assert!(jobs.remove(second).is_some() && jobs.len() == 0);
+    }
 }

@@ -5,21 +5,20 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
-pub(crate) mod fetches;
-mod flights;
+mod frontend;
 mod jobs;
-pub mod metrics;
-mod room;
+mod mail;
+mod network;
+mod replies;
+mod shared;
 mod tcp;
-mod timers;
-mod upstreams;
 mod worker;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 
 use arc_swap::ArcSwap;
@@ -27,64 +26,24 @@ use method::units::CpuId;
 use net::affinity::pin_to;
 use net::poller::Alarm;
 use net::socket::Endpoint;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
-use crate::name::Key;
+use crate::ids::WorkerId;
+use crate::metrics::{self, Metrics};
+use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use crate::resolver::outcome::Outcome;
-use fetches::FetchId;
-use flights::Flights;
-use metrics::Metrics;
-use tcp::TcpFailure;
+use crate::resolver::flights::Flights;
+use crate::transport::Transport;
+use mail::{Mail, Mailbox};
+use shared::Shared;
 use worker::Worker;
-
-/// What a worker is told by others.
-enum Message {
-    /// A query that came over TCP.
-    TcpQuery { bytes: Vec<u8>, from: IpAddr, reply: UnboundedSender<Vec<u8>> },
-    /// What came of a question to an upstream over TCP.
-    TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
-    /// What came of a question that another worker asked.
-    Landed(Key, Outcome),
-}
-
-/// Where a worker is told.
-struct Mailbox {
-    sender: Sender<Message>,
-    alarm: Arc<Alarm>,
-}
-
-impl Mailbox {
-    fn post(&self, message: Message) {
-        // The worker has ended: so does everything.
-        if self.sender.send(message).is_ok() {
-            self.alarm.ring();
-        }
-    }
-}
 
 /// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a query): 20 000 queries. What
 /// waits for seconds is asked again, or elsewhere, and would be answered for nothing.
 const CLIENT_BUFFER: usize = 8 << 20;
-
-/// What all threads share.
-struct Shared {
-    settings: ArcSwap<Settings>,
-    cache: Arc<Cache>,
-    flights: Flights,
-    limiter: Limiter,
-    cookies: Cookies,
-    metrics: Metrics,
-    mailboxes: Vec<Mailbox>,
-    tcp_questions: UnboundedSender<tcp::TcpQuestion>,
-    /// No new queries are taken.
-    stopping: AtomicBool,
-    /// The workers have ended.
-    ended: AtomicBool,
-}
 
 /// Why the server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +54,16 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// "UDP", "TCP" or "HTTP".
-        transport: &'static str,
+        /// Over which clients were to be served.
+        transport: Transport,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The address of the metrics cannot be used.
+    #[error("cannot serve metrics at {address}: {source}")]
+    ListenMetrics {
+        /// The address.
+        address: SocketAddr,
         /// What the system says.
         source: io::Error,
     },
@@ -161,7 +128,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         return Err(ServerError::NoAddress);
     }
     if let Some(address) = bound.settings.config.metrics.listen {
-        let at = |source| ServerError::Listen { address, transport: "HTTP", source };
+        let at = |source| ServerError::ListenMetrics { address, source };
         let listener = tcp_listener(address).map_err(at)?;
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
@@ -178,12 +145,12 @@ fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
 impl BoundServer {
     fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
         let at = |transport| move |source| ServerError::Listen { address, transport, source };
-        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at("UDP"))?;
-        let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at(Transport::Udp))?;
+        let bound = endpoints[0].local_address().map_err(at(Transport::Udp))?;
         for endpoint in &endpoints {
-            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at("UDP"))?;
+            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at(Transport::Udp))?;
         }
-        self.listeners.push(tcp_listener(bound).map_err(at("TCP"))?);
+        self.listeners.push(tcp_listener(bound).map_err(at(Transport::Tcp))?);
         self.hand_out(endpoints);
         self.addresses.push(bound);
         Ok(())
@@ -217,7 +184,7 @@ impl BoundServer {
     pub fn start(self) -> Result<RunningServer, ServerError> {
         let failed = |what| move |source| ServerError::Start { what, source };
         let workers = self.endpoints.len();
-        let mut inboxes: Vec<Receiver<Message>> = Vec::new();
+        let mut inboxes: Vec<Receiver<Mail>> = Vec::new();
         let mut mailboxes = Vec::new();
         for _ in 0..workers {
             let (sender, inbox) = channel();
@@ -227,11 +194,13 @@ impl BoundServer {
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
         let shared = Arc::new(Shared {
-            cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-            flights: Flights::new(workers),
+            common: Common {
+                cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
+                flights: Arc::new(Flights::new(workers)),
+                metrics: Metrics::new(workers),
+            },
             limiter: Limiter::new(),
             cookies: Cookies::new(),
-            metrics: Metrics::new(workers),
             mailboxes,
             tcp_questions,
             stopping: AtomicBool::new(false),
@@ -247,7 +216,7 @@ impl BoundServer {
         };
         for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
             let counts_drops = number == 0 || !self.adopted;
-            let worker = Worker::new(number, Arc::clone(&shared), endpoints, counts_drops, inbox);
+            let worker = Worker::new(WorkerId(number), Arc::clone(&shared), endpoints, counts_drops, inbox);
             let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -292,12 +261,12 @@ impl RunningServer {
 
     /// Its counters.
     pub fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
+        self.shared.metrics()
     }
 
     /// Its counters as Prometheus reads them.
     pub fn metrics_text(&self) -> String {
-        self.shared.metrics.to_text(&self.shared.cache)
+        metrics::to_text(self.metrics(), &self.shared.common.cache)
     }
 
     /// Replaces the configuration: all of it at once, for every query that comes after. Addresses, threads, CPUs, user, cache

@@ -361,7 +361,9 @@ pub(crate) struct Server {
 
 /// A server in front of `upstreams`, with more lines of configuration: those before the first table come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
-    let running = bind(settings(upstreams, configuration), Activated::default()).unwrap().start().unwrap();
+    // The kernel gives any free UDP port, and somebody may have the TCP port of that number.
+    let bound = (0..50).find_map(|_| bind(settings(upstreams, configuration), Activated::default()).ok());
+    let running = bound.expect("a port that is free for UDP and TCP").start().unwrap();
     let address = running.addresses()[0];
     Server { running, address }
 }

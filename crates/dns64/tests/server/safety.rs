@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use dns64::server::metrics::Count;
+use dns64::metrics::Count;
 use domain::base::iana::{Rcode, Rtype};
 use rand::RngExt;
 

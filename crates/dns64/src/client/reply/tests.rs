@@ -21,7 +21,7 @@ fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
 }
 
 /// The reply to a query, all of whose questions have these answers.
-fn reply(query: &[u8], over_tcp: bool, trust_ad: bool, known: &[Outcome]) -> Vec<u8> {
+fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) -> Vec<u8> {
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
     let policy = Policy::default();
     let rules = Rules { policy: &policy, mode: Mode::Strict, trust_ad };
@@ -31,7 +31,7 @@ fn reply(query: &[u8], over_tcp: bool, trust_ad: bool, known: &[Outcome]) -> Vec
     };
     let mut out = b"before".to_vec();
     let stale = known.iter().filter_map(Outcome::kept).any(|kept| kept.stale);
-    ReplyFrame::new(&query, over_tcp, None).write(&mut out, &reply, &rules, None, stale);
+    ReplyFrame::new(&query, transport, None).write(&mut out, &reply, &rules, None, stale);
     out.split_off(6)
 }
 
@@ -62,7 +62,7 @@ const RD: [u8; 2] = [1, 0];
 
 #[test]
 fn an_answer_is_copied_with_the_clients_letters_and_less_ttl() {
-    let got = reply(&query(RD, None), false, false, &[real().aged(20)]);
+    let got = reply(&query(RD, None), Transport::Udp, false, &[real().aged(20)]);
     assert_eq!(got[..4], [0x12, 0x34, 0x81, 0x80], "the client's id; QR, RD, RA");
     assert_eq!(got[HEADER_LEN..HEADER_LEN + 8], *b"\x01A\x04test\0");
     assert_eq!(records(&got), [(AAAA, 40)]);
@@ -72,7 +72,7 @@ fn an_answer_is_copied_with_the_clients_letters_and_less_ttl() {
 fn ad_is_for_those_who_want_it_and_answers_passed_through() {
     let mut authentic = real();
     authentic.set_authentic();
-    let is_set = |query: &[u8], trust, known: &[Outcome]| reply(query, false, trust, known)[3] & 0x20 != 0;
+    let is_set = |query: &[u8], trust, known: &[Outcome]| reply(query, Transport::Udp, trust, known)[3] & 0x20 != 0;
     let known = [authentic.kept()];
     assert!(is_set(&query([1, 0x20], None), true, &known), "AD, no EDNS (RFC 6840 section 5.7)");
     assert!(is_set(&query(RD, Some((1232, true))), true, &known), "DO");
@@ -89,16 +89,16 @@ fn ad_is_for_those_who_want_it_and_answers_passed_through() {
 #[test]
 fn synthesized_records_have_one_ttl_and_their_aliases() {
     let a = said("a.test", A).a("a.test", 300, "8.8.8.8").a("a.test", 90, "8.8.4.4");
-    let got = reply(&query(RD, Some((1232, false))), false, false, &[nodata().kept(), a.kept()]);
+    let got = reply(&query(RD, Some((1232, false))), Transport::Udp, false, &[nodata().kept(), a.kept()]);
     assert_eq!((records(&got), errors(&got)), (vec![(AAAA, 90), (AAAA, 90)], vec![ede::SYNTHESIZED]));
     let alias = said("a.test", A).cname("a.test", 30, "b.test").a("b.test", 300, "8.8.8.8");
-    let got = reply(&query(RD, None), false, false, &[nodata().kept(), alias.kept()]);
+    let got = reply(&query(RD, None), Transport::Udp, false, &[nodata().kept(), alias.kept()]);
     assert_eq!(records(&got), [(CNAME, 30), (AAAA, 120)]);
 }
 
 #[test]
 fn extended_errors_say_what_is_known() {
-    let of = |known: &[Outcome]| errors(&reply(&query(RD, Some((1232, false))), false, false, known));
+    let of = |known: &[Outcome]| errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known));
     assert_eq!(
         of(&[Outcome::Failed(Failure::Timeout), Outcome::Failed(Failure::Timeout)]),
         [23, 22],
@@ -118,7 +118,7 @@ fn extended_errors_say_what_is_known() {
 fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
     let excluded = said("a.test", AAAA).aaaa("a.test", 50, "::ffff:192.0.2.1");
     let a = said("a.test", A).a("a.test", 70, "8.8.8.8").rrsig("a.test", A);
-    let got = reply(&query(RD, Some((1232, true))), false, false, &[excluded.aged(10), a.kept()]);
+    let got = reply(&query(RD, Some((1232, true))), Transport::Udp, false, &[excluded.aged(10), a.kept()]);
     assert_eq!((records(&got), errors(&got)), (vec![(SOA, 40)], vec![ede::FILTERED]));
     let view = Message::new(&got).unwrap();
     assert_eq!((view.ancount(), view.nscount(), view.rcode()), (0, 1, Rcode::NOERROR));
@@ -149,19 +149,19 @@ fn over_tcp_a_whole_message_fits() {
     // Header, question, the record's fixed part: the message has 65 535 octets.
     let fixed = HEADER_LEN + 12 + wire("a.test").len() + 10;
     let whole = text(65_535 - fixed);
-    let got = reply(&text_query(None), true, false, &[whole.kept()]);
+    let got = reply(&text_query(None), Transport::Tcp, false, &[whole.kept()]);
     assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 60)]));
     // With EDNS there is no room for OPT: no answer, rather than one that cannot be had.
-    let got = reply(&text_query(Some((1232, false))), true, false, &[whole.kept()]);
+    let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[whole.kept()]);
     let view = Message::new(&got).unwrap();
     assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
     let room_for_opt = text(65_535 - fixed - OPT_LEN);
     let Outcome::Answered(kept) = room_for_opt.kept() else { panic!("an answer") };
     let stale = Outcome::Answered(crate::resolver::outcome::Kept { stale: true, ..kept });
-    let got = reply(&text_query(Some((1232, false))), true, false, &[stale]);
+    let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[stale]);
     assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 30)]), "the answer is worth more than its explanation");
     assert_eq!(errors(&got), [0; 0]);
-    let got = reply(&text_query(None), false, false, &[whole.kept()]);
+    let got = reply(&text_query(None), Transport::Udp, false, &[whole.kept()]);
     assert!(Message::new(&got).unwrap().is_truncated(), "over UDP there is TCP");
 }
 
@@ -171,9 +171,9 @@ fn more_addresses_than_a_message_holds_are_an_error_over_tcp() {
         let [high, low] = n.to_be_bytes();
         said.a("a.test", 60, &format!("8.{high}.{low}.1"))
     });
-    let got = reply(&query(RD, None), true, false, &[nodata().kept(), many.kept()]);
+    let got = reply(&query(RD, None), Transport::Tcp, false, &[nodata().kept(), many.kept()]);
     let view = Message::new(&got).unwrap();
     assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
-    let got = reply(&query(RD, None), false, false, &[nodata().kept(), many.kept()]);
+    let got = reply(&query(RD, None), Transport::Udp, false, &[nodata().kept(), many.kept()]);
     assert!(Message::new(&got).unwrap().is_truncated());
 }

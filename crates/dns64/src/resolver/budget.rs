@@ -1,4 +1,4 @@
-//! How many questions may be in flight: as many as upstreams answer in time (item 42).
+//! How many questions may be in flight: as many as upstreams answer in time.
 //!
 //! More would wait in an upstream's queue until their time is over: it would work for nothing, and nobody would be served.
 
@@ -12,7 +12,7 @@ const SHARE: (u64, u64) = (1, 3);
 
 /// How fast upstreams have answered of late. While they pause it stays as it was: nothing speaks for less.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Budget {
     /// Since when `answers` are counted.
     since: Nanos,
     answers: u64,
@@ -20,7 +20,7 @@ pub(super) struct Room {
     most: u64,
 }
 
-impl Room {
+impl Budget {
     /// A question has been answered.
     #[inline]
     pub(super) fn answered(&mut self, now: Nanos) {
@@ -48,26 +48,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn item_42_as_many_questions_as_are_answered_in_time() {
+    fn as_many_questions_as_are_answered_in_time() {
         let timeout = Nanos::from_millis(1_500);
-        let mut room = Room::default();
+        let mut budget = Budget::default();
         let mut now = Nanos::SECOND;
-        let mut answers = |room: &mut Room, seconds: u64, per_second: u64| {
+        let mut answers = |budget: &mut Budget, seconds: u64, per_second: u64| {
             for _ in 0..seconds * per_second {
                 now = now + Nanos(1_000_000_000 / per_second);
-                room.answered(now);
+                budget.answered(now);
             }
         };
-        assert_eq!(room.questions(timeout), LEAST as usize);
-        answers(&mut room, 3, 50_000);
-        let fast = room.questions(timeout);
+        assert_eq!(budget.questions(timeout), LEAST as usize);
+        answers(&mut budget, 3, 50_000);
+        let fast = budget.questions(timeout);
         assert!((24_500..=25_000).contains(&fast), "{fast}: half a second's worth");
         // Slow: what was is forgotten in time.
-        answers(&mut room, 2, 20_000);
-        assert!((15_000..fast).contains(&room.questions(timeout)));
-        answers(&mut room, 30, 20_000);
-        assert!((9_900..=10_100).contains(&room.questions(timeout)));
-        answers(&mut room, 60, 100);
-        assert_eq!(room.questions(timeout), LEAST as usize);
+        answers(&mut budget, 2, 20_000);
+        assert!((15_000..fast).contains(&budget.questions(timeout)));
+        answers(&mut budget, 30, 20_000);
+        assert!((9_900..=10_100).contains(&budget.questions(timeout)));
+        answers(&mut budget, 60, 100);
+        assert_eq!(budget.questions(timeout), LEAST as usize);
     }
 }

@@ -1,15 +1,16 @@
-//! Which worker asks which question: a question that is in flight is not asked a second time by another worker (item 39).
+//! Which worker asks which question: a question that is in flight is not asked a second time by another worker.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
+use crate::ids::WorkerId;
 use crate::name::Key;
 
 const SHARDS: usize = 64;
 
 /// The questions in flight, each with the workers that wait for it beside the one that asks (a bit per worker).
-pub(super) struct Flights {
+pub(crate) struct Flights {
     shards: Vec<Mutex<HashMap<Key, u64>>>,
     hasher: RandomState,
     /// With a single worker there is nobody to share with.
@@ -17,24 +18,24 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    pub(super) fn new(workers: usize) -> Flights {
+    pub(crate) fn new(workers: usize) -> Flights {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Flights { shards, hasher: RandomState::new(), shared: workers > 1 }
     }
 
     /// Whether there are several workers.
-    pub(super) fn are_shared(&self) -> bool {
+    pub(crate) fn are_shared(&self) -> bool {
         self.shared
     }
 
     /// Whether `worker` should ask; if not, somebody else does, and will tell it.
-    pub(super) fn claim(&self, key: &Key, worker: usize) -> bool {
+    pub(crate) fn claim(&self, key: &Key, worker: WorkerId) -> bool {
         if !self.shared {
             return true;
         }
         let mut shard = self.shard(key);
         if let Some(waiting) = shard.get_mut(key) {
-            *waiting |= 1 << worker;
+            *waiting |= 1 << worker.0;
             return false;
         }
         shard.insert(key.clone(), 0);
@@ -42,13 +43,13 @@ impl Flights {
     }
 
     /// The question has been answered, or not: whom to tell.
-    pub(super) fn land(&self, key: &Key) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn land(&self, key: &Key) -> impl Iterator<Item = WorkerId> + use<> {
         let mut waiting = if self.shared { self.shard(key).remove(key).unwrap_or(0) } else { 0 };
         std::iter::from_fn(move || {
             let worker = waiting.trailing_zeros();
             // Without its lowest bit; none has one without it.
             waiting &= waiting.checked_sub(1)?;
-            Some(worker as usize)
+            Some(WorkerId(worker as usize))
         })
     }
 
@@ -65,13 +66,15 @@ mod tests {
     use crate::name::KeyBuf;
 
     #[test]
-    fn item_39_one_worker_asks_and_the_others_are_told() {
+    fn one_worker_asks_and_the_others_are_told() {
         let flights = Flights::new(3);
         let key = KeyBuf::new(&"a.test".parse().unwrap(), 28, 1, false, false).to_key();
-        assert!(flights.claim(&key, 1));
-        assert!(!flights.claim(&key, 0) && !flights.claim(&key, 2) && !flights.claim(&key, 0));
-        assert_eq!(flights.land(&key).collect::<Vec<_>>(), [0, 2]);
-        assert!(flights.claim(&key, 0));
+        assert!(flights.claim(&key, WorkerId(1)));
+        assert!(
+            !flights.claim(&key, WorkerId(0)) && !flights.claim(&key, WorkerId(2)) && !flights.claim(&key, WorkerId(0))
+        );
+        assert_eq!(flights.land(&key).collect::<Vec<_>>(), [WorkerId(0), WorkerId(2)]);
+        assert!(flights.claim(&key, WorkerId(0)));
         assert_eq!(flights.land(&key).count(), 0);
     }
 }

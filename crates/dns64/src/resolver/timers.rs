@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use method::units::Nanos;
 
-use super::fetches::FetchId;
+use crate::ids::FetchId;
 
 /// The shortest delay.
 pub(super) const LEAST_DELAY: Nanos = DELAYS[0];
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn questions_wait_long_enough_but_not_beyond_their_deadline() {
         let mut timers = Timers::default();
-        let fetch = super::super::fetches::tests::any_id();
+        let fetch = FetchId { index: 0, generation: 0 };
         let mut set = |delay, most| {
             let due = timers.set(fetch, Nanos::SECOND, Nanos::from_millis(delay), Nanos::from_millis(most));
             due.since(Nanos::SECOND).0 / 1_000_000

@@ -1,0 +1,352 @@
+//! What is counted: counters of the workers, each written by one thread and read by anybody, so that counting costs an
+//! ordinary addition and no locked instruction.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use method::units::Nanos;
+use wire::rcode::Rcode;
+use wire::view::rtype;
+
+use crate::ids::WorkerId;
+use crate::transport::Transport;
+
+/// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) family: &'static str,
+    pub(super) help: &'static str,
+    pub(super) label: &'static str,
+    pub(super) value: &'static str,
+}
+
+/// Defines [`Count`]. Each counter stands below its family, with the value of its label beside it, so that neither can be
+/// mistaken for that of another counter.
+macro_rules! counters {
+    ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
+        /// What is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Count {
+            $($(
+                #[doc = concat!("`dns64d_", $family, "_total`, ", $label, " \"", $value, "\": ", $help, ".")]
+                $name,
+            )+)+
+        }
+
+        impl Count {
+            /// All counters, those of one family together.
+            pub(super) const ALL: &[Count] = &[$($(Count::$name,)+)+];
+
+            /// How this counter is exposed.
+            pub(super) const fn row(self) -> Row {
+                match self {
+                    $($(Count::$name => Row { family: $family, help: $help, label: $label, value: $value },)+)+
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    "queries", "Client queries by transport and type; ignored: responses and fragments", "kind" {
+        UdpA "udp_a",
+        UdpAaaa "udp_aaaa",
+        UdpPtr "udp_ptr",
+        UdpOther "udp_other",
+        TcpA "tcp_a",
+        TcpAaaa "tcp_aaaa",
+        TcpPtr "tcp_ptr",
+        TcpOther "tcp_other",
+        Ignored "ignored",
+    }
+    "replies", "Replies to clients by RCODE", "rcode" {
+        Noerror "noerror",
+        Formerr "formerr",
+        Servfail "servfail",
+        Nxdomain "nxdomain",
+        Notimp "notimp",
+        Refused "refused",
+        OtherRcode "other",
+    }
+    "replies_truncated", "UDP replies that did not fit and sent the client to TCP", "" { Truncated "", }
+    "synthesized", "AAAA answers made from A records, by why there were no AAAA records", "reason" {
+        SynthesizedNodata "nodata",
+        SynthesizedRcode "rcode",
+        SynthesizedTimeout "timeout",
+        SynthesizedExcluded "excluded",
+    }
+    "not_synthesized", "AAAA queries left alone though they might have been translated, by reason", "reason" {
+        WithheldUnmapped "unmapped",
+        WithheldSigned "signed",
+        WithheldCd "cd",
+    }
+    "excluded_stripped", "AAAA answers of which excluded records were left out", "" { Stripped "", }
+    "local_answers", "Answers without an upstream: ipv4only.arpa and the prefixes' reverse trees", "" { Local "", }
+    "denied", "Client queries not served, by reason", "reason" {
+        AclRefused "acl",
+        RateLimited "rate",
+        Overload "overload",
+    }
+    "queries_dropped_by_kernel",
+    "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
+        SocketDrops "",
+    }
+    "replies_not_sent", "Replies that the kernel refused to send", "" { SendRefused "", }
+    "tcp_connections_refused", "TCP connections of clients that were closed at once, by reason", "reason" {
+        TcpRefusedAcl "acl",
+        TcpRefusedLimit "limit",
+    }
+    "cache_lookups", "Questions looked up in the cache", "result" {
+        CacheHit "hit",
+        CacheMiss "miss",
+    }
+    "stale_answers", "Answers served after their time because upstreams failed", "" { StaleServed "", }
+    "collapsed", "Questions that waited for the same question already in flight", "" { Collapsed "", }
+    "upstream_queries", "Queries to upstreams by transport", "transport" {
+        UpstreamUdp "udp",
+        UpstreamTcp "tcp",
+    }
+    "upstream_retries",
+    "Questions for the same upstream again; withheld: times that it was too much, as too few were answered", "result" {
+        RetrySent "sent",
+        RetryWithheld "withheld",
+    }
+    "upstream_results", "What came of them; stray: no question of ours", "result" {
+        UpstreamAnswer "answer",
+        UpstreamTimeout "timeout",
+        UpstreamUnreachable "unreachable",
+        UpstreamStray "stray",
+        UpstreamMalformed "malformed",
+    }
+}
+
+/// Number of counters.
+const COUNTS: usize = Count::ALL.len();
+
+/// Upper bounds of the RTT histogram's buckets, seconds.
+pub(super) const RTT_BOUNDS: [f64; 12] =
+    [0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, f64::INFINITY];
+
+/// Counters of one worker, or of the thread for TCP: written by it alone, read by anybody.
+#[derive(Debug)]
+pub struct WorkerMetrics {
+    counts: [AtomicU64; COUNTS],
+    pub(super) rtt_buckets: [AtomicU64; RTT_BOUNDS.len()],
+    pub(super) rtt_nanos: AtomicU64,
+    /// Client queries that wait for upstreams.
+    pub in_flight: AtomicU64,
+}
+
+impl Default for WorkerMetrics {
+    fn default() -> Self {
+        WorkerMetrics {
+            counts: [const { AtomicU64::new(0) }; COUNTS],
+            rtt_buckets: [const { AtomicU64::new(0) }; RTT_BOUNDS.len()],
+            rtt_nanos: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+        }
+    }
+}
+
+impl WorkerMetrics {
+    /// Counts one.
+    #[inline]
+    pub fn count(&self, what: Count) {
+        self.add(what, 1);
+    }
+
+    /// Counts `n`.
+    #[inline]
+    pub fn add(&self, what: Count, n: u64) {
+        add(&self.counts[what as usize], n);
+    }
+
+    /// Counts a client query by transport and type.
+    pub fn count_query(&self, transport: Transport, qtype: u16) {
+        self.count(match (transport, qtype) {
+            (Transport::Udp, rtype::A) => Count::UdpA,
+            (Transport::Udp, rtype::AAAA) => Count::UdpAaaa,
+            (Transport::Udp, rtype::PTR) => Count::UdpPtr,
+            (Transport::Udp, _) => Count::UdpOther,
+            (Transport::Tcp, rtype::A) => Count::TcpA,
+            (Transport::Tcp, rtype::AAAA) => Count::TcpAaaa,
+            (Transport::Tcp, rtype::PTR) => Count::TcpPtr,
+            (Transport::Tcp, _) => Count::TcpOther,
+        });
+    }
+
+    /// Counts a reply to a client by RCODE.
+    pub fn count_rcode(&self, code: Rcode) {
+        self.count(match code {
+            Rcode::NOERROR => Count::Noerror,
+            Rcode::FORMERR => Count::Formerr,
+            Rcode::SERVFAIL => Count::Servfail,
+            Rcode::NXDOMAIN => Count::Nxdomain,
+            Rcode::NOTIMP => Count::Notimp,
+            Rcode::REFUSED => Count::Refused,
+            _ => Count::OtherRcode,
+        });
+    }
+
+    /// Takes over a counter that somebody else keeps.
+    pub fn set(&self, what: Count, total: u64) {
+        self.counts[what as usize].store(total, Ordering::Relaxed);
+    }
+
+    /// Notes how long an upstream took.
+    #[inline]
+    pub fn rtt(&self, rtt: Nanos) {
+        let seconds = rtt.as_secs_f64();
+        let bucket = RTT_BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(RTT_BOUNDS.len() - 1);
+        add(&self.rtt_buckets[bucket], 1);
+        add(&self.rtt_nanos, rtt.0);
+    }
+
+    /// Reads a counter.
+    pub fn get(&self, what: Count) -> u64 {
+        self.counts[what as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// What one worker knows of one upstream: written by it alone, read by anybody.
+#[derive(Debug)]
+pub struct UpstreamMetrics {
+    address: SocketAddr,
+    asked: AtomicU64,
+    answered: AtomicU64,
+    /// Of all answers together.
+    rtt_nanos: AtomicU64,
+    failures: AtomicU64,
+    down: AtomicBool,
+}
+
+impl UpstreamMetrics {
+    /// Nothing is known of it yet.
+    pub fn new(address: SocketAddr) -> UpstreamMetrics {
+        let [asked, answered, rtt_nanos, failures] = [const { AtomicU64::new(0) }; 4];
+        UpstreamMetrics { address, asked, answered, rtt_nanos, failures, down: AtomicBool::new(false) }
+    }
+
+    /// Counts a query over UDP.
+    #[inline]
+    pub fn asked(&self) {
+        add(&self.asked, 1);
+    }
+
+    /// Counts an answer over UDP, be it an error, that came after `rtt`.
+    #[inline]
+    pub fn answered(&self, rtt: Nanos) {
+        add(&self.answered, 1);
+        add(&self.rtt_nanos, rtt.0);
+    }
+
+    /// Counts that it did not answer in time, or could not be reached.
+    pub fn failed(&self) {
+        add(&self.failures, 1);
+    }
+
+    /// Notes whether it has failed so often that it is taken for dead.
+    #[inline]
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::Relaxed);
+    }
+}
+
+/// Adds to a counter that has one writer, so that no locked instruction is needed.
+#[inline]
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
+/// One upstream, all workers together.
+#[derive(Clone, Copy, Default)]
+pub(super) struct UpstreamSum {
+    pub(super) asked: u64,
+    pub(super) answered: u64,
+    pub(super) rtt_nanos: u64,
+    pub(super) failures: u64,
+    pub(super) down: u64,
+}
+
+impl UpstreamSum {
+    fn add(&mut self, of_worker: &UpstreamMetrics) {
+        self.asked += of_worker.asked.load(Ordering::Relaxed);
+        self.answered += of_worker.answered.load(Ordering::Relaxed);
+        self.rtt_nanos += of_worker.rtt_nanos.load(Ordering::Relaxed);
+        self.failures += of_worker.failures.load(Ordering::Relaxed);
+        self.down += u64::from(of_worker.down.load(Ordering::Relaxed));
+    }
+}
+
+/// The counters of all workers.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Those of the thread for TCP are the last.
+    pub(super) workers: Arc<[WorkerMetrics]>,
+    /// For each worker, in no order, the upstreams that it has been configured with since the process began.
+    upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
+}
+
+impl Metrics {
+    /// Counters for so many workers, and for TCP.
+    pub fn new(workers: usize) -> Metrics {
+        let workers = (0..=workers).map(|_| WorkerMetrics::default()).collect();
+        Metrics { workers, upstreams: Arc::default() }
+    }
+
+    /// A worker's own counters of an upstream that is new to it.
+    pub fn add_upstream(&self, address: SocketAddr) -> Arc<UpstreamMetrics> {
+        let metrics = Arc::new(UpstreamMetrics::new(address));
+        self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
+        metrics
+    }
+
+    /// Upstreams by address, all workers together.
+    pub(super) fn upstreams(&self) -> BTreeMap<SocketAddr, UpstreamSum> {
+        let mut sums = BTreeMap::<_, UpstreamSum>::new();
+        for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
+            sums.entry(of_worker.address).or_default().add(of_worker);
+        }
+        sums
+    }
+
+    /// Those of one worker.
+    #[inline]
+    pub fn worker(&self, id: WorkerId) -> &WorkerMetrics {
+        &self.workers[id.0]
+    }
+
+    /// Those of the thread for TCP.
+    pub fn tcp(&self) -> &WorkerMetrics {
+        &self.workers[self.workers.len() - 1]
+    }
+
+    /// A counter, all workers together.
+    pub fn total(&self, what: Count) -> u64 {
+        self.workers.iter().map(|worker| worker.get(what)).sum()
+    }
+
+    /// Client queries that wait for upstreams now.
+    pub fn in_flight(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.in_flight.load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_has_a_place_and_a_name_of_its_own() {
+        for (place, count) in Count::ALL.iter().enumerate() {
+            assert_eq!(*count as usize, place);
+            let row = count.row();
+            assert_eq!(row.label.is_empty(), row.value.is_empty(), "{row:?}");
+            let same =
+                Count::ALL.iter().filter(|other| (other.row().family, other.row().value) == (row.family, row.value));
+            assert_eq!(same.count(), 1, "{row:?}");
+        }
+    }
+}

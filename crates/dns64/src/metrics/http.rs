@@ -1,0 +1,85 @@
+//! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the thread for TCP.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::counters::Metrics;
+use super::prometheus::to_text;
+use crate::resolver::cache::Cache;
+
+/// The longest request that is read, octets, and how long it is waited for.
+const LONGEST_REQUEST: usize = 4_096;
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait when no connection can be accepted: the process is out of file descriptors, most likely.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Answers requests for ever, one for each connection.
+pub(crate) async fn serve(listener: TcpListener, metrics: Metrics, cache: Arc<Cache>) {
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let (metrics, cache) = (metrics.clone(), Arc::clone(&cache));
+        spawn_local(async move {
+            let serve = async {
+                let request = read_request(&mut stream).await?;
+                stream.write_all(&response(&request, || to_text(&metrics, &cache))).await?;
+                stream.shutdown().await
+            };
+            // Prometheus will come again.
+            let _ = timeout(PATIENCE, serve).await;
+        });
+    }
+}
+
+/// The first line of a request; its headers say nothing that matters here.
+async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(LONGEST_REQUEST);
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        if bytes.len() >= LONGEST_REQUEST || stream.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).lines().next().unwrap_or_default().to_owned())
+}
+
+fn response(request: &str, text: impl FnOnce() -> String) -> Vec<u8> {
+    let (status, body) = match request.split(' ').collect::<Vec<_>>()[..] {
+        ["GET", "/metrics", ..] => ("200 OK", text()),
+        ["GET", ..] => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
+    };
+    let kind = if status.starts_with("200") {
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    } else {
+        "text/plain; charset=utf-8"
+    };
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_get_metrics_gets_metrics() {
+        let of = |request: &str| String::from_utf8(response(request, || "a 1\n".into())).unwrap();
+        let good = of("GET /metrics HTTP/1.1");
+        assert!(
+            good.starts_with("HTTP/1.1 200 OK\r\n")
+                && good.ends_with("Content-Length: 4\r\nConnection: close\r\n\r\na 1\n")
+        );
+        assert!(of("GET / HTTP/1.1").starts_with("HTTP/1.1 404 "));
+        assert!(of("POST /metrics HTTP/1.1").starts_with("HTTP/1.1 405 "));
+        assert!(of("").starts_with("HTTP/1.1 405 "));
+    }
+}

@@ -1,0 +1,12 @@
+//! What the server says of itself: counters, the text that Prometheus reads, and the listener where it fetches that.
+//!
+//! ```text
+//! workers, TCP ─► counters ─► prometheus ─► http ─► Prometheus
+//! ```
+
+mod counters;
+pub(crate) mod http;
+mod prometheus;
+
+pub use counters::{Count, Metrics, UpstreamMetrics, WorkerMetrics};
+pub use prometheus::to_text;

@@ -1,0 +1,156 @@
+//! The counters as Prometheus reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use method::units::Nanos;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::counters::{Count, Metrics, RTT_BOUNDS, Row, UpstreamSum, WorkerMetrics};
+use crate::resolver::cache::Cache;
+
+/// All counters, and what the cache holds, in the OpenMetrics text format.
+pub fn to_text(metrics: &Metrics, cache: &Arc<Cache>) -> String {
+    let mut registry = Registry::with_prefix("dns64d");
+    registry.register_collector(Box::new(Snapshot { metrics: metrics.clone(), cache: Arc::clone(cache) }));
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+struct Snapshot {
+    metrics: Metrics,
+    cache: Arc<Cache>,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Snapshot")
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for family in Count::ALL.chunk_by(|a, b| a.row().family == b.row().family) {
+            let Row { family: name, help, label, .. } = family[0].row();
+            let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for count in family {
+                let sum = self.metrics.total(*count);
+                if label.is_empty() {
+                    described.encode_counter::<NoLabelSet, u64, f64>(&sum, None)?;
+                } else {
+                    ConstCounter::new(sum).encode(described.encode_family(&[(label, count.row().value)])?)?;
+                }
+            }
+        }
+        let gauges = [
+            ("in_flight", "Client queries that wait for upstreams", self.metrics.in_flight()),
+            ("cache_entries", "Answers in the cache", self.cache.len() as u64),
+            ("cache_bytes", "Memory for them, estimated", self.cache.weight()),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        self.encode_upstreams(&mut encoder)?;
+        let sum = |of: &dyn Fn(&WorkerMetrics) -> u64| self.metrics.workers.iter().map(of).sum::<u64>();
+        let buckets: Vec<(f64, u64)> = RTT_BOUNDS
+            .iter()
+            .enumerate()
+            .map(|(i, &bound)| (bound, sum(&|w| w.rtt_buckets[i].load(Ordering::Relaxed))))
+            .collect();
+        let seconds = Nanos(sum(&|w| w.rtt_nanos.load(Ordering::Relaxed))).as_secs_f64();
+        let count = buckets.iter().map(|(_, n)| n).sum();
+        let name = "upstream_rtt_seconds";
+        let mut described =
+            encoder.encode_descriptor(name, "Time until an upstream answered", None, MetricType::Histogram)?;
+        described.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    }
+}
+
+impl Snapshot {
+    /// What is known of each upstream.
+    fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let upstreams: Vec<(String, UpstreamSum)> =
+            self.metrics.upstreams().into_iter().map(|(address, sum)| (address.to_string(), sum)).collect();
+        type Counter = (&'static str, &'static str, fn(&UpstreamSum) -> f64);
+        let counters: [Counter; 4] = [
+            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| sum.asked as f64),
+            ("upstream_server_answers", "What it answered of them, errors included", |sum| sum.answered as f64),
+            ("upstream_server_answer_seconds", "How long these answers took, all together", |sum| {
+                Nanos(sum.rtt_nanos).as_secs_f64()
+            }),
+            (
+                "upstream_server_failures",
+                "Times that it did not answer in time (0.2 to 0.8 s over UDP) or could not be reached, TCP included",
+                |sum| sum.failures as f64,
+            ),
+        ];
+        for (name, help, value) in counters {
+            let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (address, sum) in &upstreams {
+                ConstCounter::new(value(sum)).encode(described.encode_family(&[("upstream", address.as_str())])?)?;
+            }
+        }
+        let help = "Workers that take it for dead: three failures in a row and no answer since";
+        let mut described = encoder.encode_descriptor("upstream_server_down", help, None, MetricType::Gauge)?;
+        for (address, sum) in &upstreams {
+            let down = ConstGauge::new(i64::try_from(sum.down).unwrap_or(i64::MAX));
+            down.encode(described.encode_family(&[("upstream", address.as_str())])?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::WorkerId;
+
+    #[test]
+    fn prometheus_gets_every_counter() {
+        let metrics = Metrics::new(2);
+        metrics.worker(WorkerId(0)).add(Count::UdpAaaa, 3);
+        metrics.worker(WorkerId(1)).count(Count::UdpAaaa);
+        metrics.worker(WorkerId(1)).count(Count::UpstreamMalformed);
+        metrics.tcp().count(Count::TcpRefusedAcl);
+        metrics.worker(WorkerId(1)).rtt(Nanos::from_millis(2));
+        let [near, far] = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
+        for address in [near, near, far] {
+            let upstream = metrics.add_upstream(address);
+            upstream.asked();
+            if address == near {
+                upstream.answered(Nanos::from_millis(2));
+            } else {
+                upstream.failed();
+                upstream.set_down(true);
+            }
+        }
+        let text = to_text(&metrics, &Arc::new(Cache::new(1)));
+        for line in [
+            "dns64d_queries_total{kind=\"udp_aaaa\"} 4",
+            "dns64d_upstream_results_total{result=\"malformed\"} 1",
+            "dns64d_replies_truncated_total 0",
+            "dns64d_tcp_connections_refused_total{reason=\"acl\"} 1",
+            "dns64d_tcp_connections_refused_total{reason=\"limit\"} 0",
+            "dns64d_in_flight 0",
+            "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2.0",
+            "dns64d_upstream_server_answers_total{upstream=\"192.0.2.1:53\"} 2.0",
+            "dns64d_upstream_server_answer_seconds_total{upstream=\"192.0.2.1:53\"} 0.004",
+            "dns64d_upstream_server_failures_total{upstream=\"[2001:db8::1]:53\"} 1.0",
+            "dns64d_upstream_server_down{upstream=\"192.0.2.1:53\"} 0",
+            "dns64d_upstream_server_down{upstream=\"[2001:db8::1]:53\"} 1",
+            "dns64d_upstream_rtt_seconds_count 1",
+            "dns64d_upstream_rtt_seconds_bucket{le=\"0.003\"} 1",
+            "dns64d_upstream_rtt_seconds_bucket{le=\"+Inf\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+    }
+}

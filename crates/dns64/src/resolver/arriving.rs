@@ -1,0 +1,147 @@
+//! What is taken for an answer, and what is done about it.
+
+use std::sync::Arc;
+
+use wire::rcode::Rcode;
+use wire::template::HEADER_LEN;
+use wire::view::{Message, rtype};
+
+use super::Resolver;
+use super::answer::{Answer, Kind, Unusable};
+use super::fetch::State;
+use super::outcome::{Failure, Outcome};
+use super::outside::{Outside, TcpFailure};
+use super::upstreams::ports::{Expected, PortId};
+use super::waiter::Landed;
+use crate::ids::FetchId;
+use crate::metrics::Count;
+use crate::name::Key;
+
+impl<O: Outside> Resolver<O> {
+    /// A datagram has come from the server of a port; the kernel has checked address and port. It is taken for an answer if its
+    /// id is expected there, and it repeats the question that was sent (RFC 5452 §9.1).
+    pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) {
+        let message = Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
+        let at = |message: &Message<'_>| Expected { port, id: message.id() };
+        let expected = message.and_then(|message| self.outside.expects(at(&message)));
+        let (Some(message), Some(id)) = (message, expected) else {
+            return self.metrics().count(Count::UpstreamStray);
+        };
+        let Some(fetch) = self.fetches.get(id) else { return };
+        let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
+        let same = question.is_some_and(|question| fetch.query.has_sent(question));
+        let code = message.rcode();
+        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
+        // Servers that cannot read a query may leave its question out.
+        let unread = message.qdcount() == 0 && disliked;
+        if !(message.qdcount() == 1 && same || unread) {
+            return self.metrics().count(Count::UpstreamStray);
+        }
+        let Some(udp) = fetch.state.udp() else { return };
+        let sent = udp.sent(at(&message));
+        let had_edns = sent.is_some_and(|attempt| attempt.edns);
+        let plain = udp.plain == Some(port.server);
+        let is_error = !matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN);
+        let server = self.upstreams.server(port.server);
+        if let Some(attempt) = sent {
+            let rtt = self.now.since(attempt.sent);
+            server.answered(rtt, is_error);
+            self.budget.answered(self.now);
+            self.common.metrics.worker(self.worker).rtt(rtt);
+        }
+        if plain && !had_edns && !is_error {
+            server.found_plain(self.now);
+        }
+        if message.is_truncated() {
+            return self.ask_over_tcp(id, port.server);
+        }
+        if disliked && had_edns && plain {
+            // It has been asked without EDNS as well, and that answer decides.
+            return;
+        }
+        if disliked && had_edns && !speaks_edns(&message) {
+            // It may be older than EDNS (RFC 6891 §6.2.2), or dislike the question: without EDNS it will show.
+            udp.ask_without_edns(port.server);
+            return self.attempt_at(id, port.server);
+        }
+        if unread {
+            self.metrics().count(Count::UpstreamMalformed);
+        }
+        if unread || !self.on_answer(id, bytes) {
+            // Another upstream decides, or the timer: the right answer may still come.
+            self.attempt_elsewhere(id);
+        }
+    }
+
+    /// What has come of a question over TCP.
+    pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
+        let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp()) else { return };
+        let usable = match message {
+            Ok(bytes) => self.on_answer(id, &bytes),
+            Err(TcpFailure::NoRoom) => false,
+            Err(TcpFailure::NoAnswer) => {
+                self.upstreams.server(server).failed(self.now, "no answer over TCP");
+                false
+            }
+        };
+        if !usable && !self.attempt_elsewhere(id) {
+            self.land(id, None, Failure::Timeout);
+        }
+    }
+
+    /// Another worker tells what came of a question that this one waits for. One that has waited too long may have begun to ask
+    /// for itself, and goes on.
+    pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
+        let Some(id) = self.fetches.find(key.octets()) else { return };
+        let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
+        if waits && let Some(fetch) = self.fetches.remove(id) {
+            self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
+        }
+    }
+
+    /// Something that repeats the right question: whether it is an answer.
+    fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
+        let Some(fetch) = self.fetches.get(id) else { return true };
+        let metrics = self.common.metrics.worker(self.worker);
+        match Answer::parse(bytes, fetch.query.key().question(), &self.settings.ttl) {
+            Ok(answer) => {
+                metrics.count(Count::UpstreamAnswer);
+                let answer = Arc::new(answer);
+                let is_final = answer.kind() != Kind::Failed || answer.is_rejected();
+                if is_final || !self.does_somebody_better(id, &answer) {
+                    self.land(id, Some(answer), Failure::Timeout);
+                }
+                true
+            }
+            Err(Unusable::AliasLoop) => {
+                self.land(id, None, Failure::AliasLoop);
+                true
+            }
+            Err(Unusable::Malformed | Unusable::OtherQuestion) => {
+                metrics.count(Count::UpstreamMalformed);
+                false
+            }
+        }
+    }
+
+    /// An upstream answers with an error: whether another one is asked, over TCP already or from now on. The error is kept until
+    /// then.
+    fn does_somebody_better(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
+        let Some(fetch) = self.fetches.get(id) else { return false };
+        let over_tcp = matches!(fetch.state, State::Tcp(_));
+        let Some(udp) = fetch.state.udp() else { return false };
+        let another = over_tcp || self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+        if another {
+            udp.fallback = Some(Arc::clone(error));
+            self.attempt(id);
+        }
+        another
+    }
+}
+
+/// Whether a message has an EDNS part.
+fn speaks_edns(message: &Message<'_>) -> bool {
+    let Ok(at) = message.skip_name(HEADER_LEN).map(|end| end + 4) else { return false };
+    let at = if message.qdcount() == 0 { HEADER_LEN } else { at };
+    message.all_records(at).flatten().any(|record| record.rtype == rtype::OPT)
+}

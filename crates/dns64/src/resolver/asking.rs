@@ -1,0 +1,227 @@
+//! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is given up.
+
+use std::sync::Arc;
+
+use method::units::Nanos;
+
+use super::Resolver;
+use super::answer::{Answer, Kind};
+use super::cache::Found;
+use super::fetch::{Attempt, Fetch, State, Udp};
+use super::outcome::{Failure, Kept, Outcome};
+use super::outside::{Outside, TcpQuestion};
+use super::timers::LEAST_DELAY;
+use super::upstreams::LEAST_RTO;
+use super::upstreams::ports::{PortId, is_ours};
+use super::waiter::Landed;
+use crate::ids::{FetchId, ServerId};
+use crate::metrics::Count;
+use crate::name::{Key, KeyBuf, LowerName};
+
+/// How much longer than the asking worker another one waits for its word.
+const GRACE: Nanos = Nanos::from_millis(100);
+
+impl<O: Outside> Resolver<O> {
+    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, it
+    /// is there at once.
+    pub(super) fn begin(&mut self, question: &KeyBuf) -> Result<FetchId, Kept> {
+        let key = question.to_key();
+        let mine = self.common.flights.claim(&key, self.worker);
+        if mine
+            && self.common.flights.are_shared()
+            && let Found::Usable(kept) = self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
+        {
+            self.tell_others(&key, &Outcome::Answered(kept.clone()));
+            return Err(kept);
+        }
+        let forwarding = self.settings.config.forwarding;
+        let timeout = Nanos::from(self.settings.timeout());
+        let route = self.settings.route(&LowerName::of_wire(key.name()));
+        let random_case = forwarding.randomize_case.then_some(&mut self.rng);
+        let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
+        let state = if mine { State::Udp(Udp::default()) } else { State::Elsewhere };
+        let id = self.fetches.insert(Fetch::new(key, route, deadline, state, random_case));
+        if mine {
+            self.attempt(id);
+        } else {
+            self.wait_until_deadline(id);
+        }
+        Ok(id)
+    }
+
+    /// Tells the workers that wait for this one's question.
+    fn tell_others(&mut self, key: &Key, outcome: &Outcome) {
+        for worker in self.common.flights.land(key) {
+            self.outside.tell(worker, key.clone(), outcome.clone());
+        }
+    }
+
+    /// Asks the next upstream, over UDP.
+    pub(super) fn attempt(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        let State::Udp(udp) = &fetch.state else { return };
+        let server = self.upstreams.choose(fetch.route, &udp.tried, self.now, &mut self.rng);
+        self.attempt_at(id, server);
+    }
+
+    /// Asks this upstream, over UDP.
+    pub(super) fn attempt_at(&mut self, id: FetchId, number: ServerId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        let State::Udp(udp) = &mut fetch.state else { return };
+        let server = self.upstreams.server(number);
+        let left = fetch.deadline.since(self.now);
+        let again = udp.has_asked(number);
+        if again && left < LEAST_RTO {
+            // An answer would come too late, most likely.
+            return self.wait_until_deadline(id);
+        }
+        if again && !server.take_retry(self.now) {
+            self.common.metrics.worker(self.worker).count(Count::RetryWithheld);
+            if udp.fallback.is_some() {
+                return self.land(id, None, Failure::Timeout);
+            }
+            fetch.due = self.timers.set(id, self.now, server.patience(), left);
+            return;
+        }
+        udp.try_server(number);
+        let edns = udp.plain != Some(number) && server.uses_edns(self.now);
+        let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
+        let query = &fetch.query;
+        match self.outside.ask(number, id, &mut self.rng, |id, out| query.write(id, edns, out)) {
+            Ok(at) => {
+                udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
+                server.asked();
+                let metrics = self.common.metrics.worker(self.worker);
+                metrics.count(Count::UpstreamUdp);
+                if again {
+                    metrics.count(Count::RetrySent);
+                }
+            }
+            Err(error) => {
+                self.common.metrics.worker(self.worker).count(Count::UpstreamUnreachable);
+                if !is_ours(&error) {
+                    server.failed(self.now, &error.to_string());
+                }
+                if self.upstreams.has_another(fetch.route, &udp.tried, self.now) {
+                    return self.attempt(id);
+                }
+            }
+        }
+        fetch.due = self.timers.set(id, self.now, doubled, left);
+    }
+
+    /// Leaves a question alone until its time is over: somebody else works on it.
+    fn wait_until_deadline(&mut self, id: FetchId) {
+        if let Some(fetch) = self.fetches.get(id) {
+            let left = fetch.deadline.since(self.now);
+            fetch.due = self.timers.set(id, self.now, left, left);
+        }
+    }
+
+    /// Asks another upstream that is up and has not been asked yet; false if there is none, or no time left.
+    pub(super) fn attempt_elsewhere(&mut self, id: FetchId) -> bool {
+        let Some(fetch) = self.fetches.get(id) else { return false };
+        let State::Udp(udp) = &fetch.state else { return false };
+        let another = self.now < fetch.deadline && self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+        if another {
+            self.attempt(id);
+        }
+        another
+    }
+
+    /// Asks over TCP the server whose answer was truncated, unless one is being asked over TCP.
+    pub(super) fn ask_over_tcp(&mut self, id: FetchId, number: ServerId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        let State::Udp(udp) = &mut fetch.state else { return };
+        let edns = udp.plain != Some(number) && self.upstreams.server(number).uses_edns(self.now);
+        let mut query = Vec::with_capacity(fetch.query.len());
+        fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
+        // Where there is another server, it must have time left for it.
+        let left = fetch.deadline.since(self.now);
+        let another = self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+        let timeout = if another { Nanos(left.0 / 2) } else { left };
+        let address = self.upstreams.server(number).address();
+        fetch.state.go_over_to_tcp(number);
+        self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
+        let (worker, timeout) = (self.worker, timeout.into());
+        self.outside.ask_over_tcp(TcpQuestion { worker, fetch: id, address, query, timeout });
+        self.wait_until_deadline(id);
+    }
+
+    /// A port's host says that nobody listens there: others are asked at once, where there are others.
+    pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
+        self.metrics().count(Count::UpstreamUnreachable);
+        self.upstreams.server(port.server).failed(self.now, &error.to_string());
+        for id in self.outside.waiting_on(port) {
+            let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else { continue };
+            // That these were not answered is known, and counted, by now.
+            for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
+                attempt.expired = true;
+            }
+            self.attempt_elsewhere(id);
+        }
+    }
+
+    /// The time of a question has come, unless something else has happened since its timer was set.
+    pub(super) fn on_timer(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        if self.now < fetch.due {
+            return;
+        }
+        let over = self.now + LEAST_DELAY >= fetch.deadline;
+        let State::Udp(udp) = &mut fetch.state else {
+            return if over { self.land(id, None, Failure::Timeout) } else { self.wait_until_deadline(id) };
+        };
+        let mut hopeless = false;
+        if let Some(last) = udp.attempts.last_mut() {
+            let number = last.at.port.server;
+            let server = self.upstreams.server(number);
+            // Once for each time that it was asked.
+            if !std::mem::replace(&mut last.expired, true) {
+                self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
+                server.failed(self.now, "no answer in time");
+            }
+            // An error is at hand, and the server that might do better does not answer.
+            let silent = udp.times(number) > 1 || server.is_left_alone(self.now);
+            hopeless =
+                udp.fallback.is_some() && silent && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+        }
+        if over || hopeless { self.land(id, None, Failure::Timeout) } else { self.attempt(id) }
+    }
+
+    /// A question is over: its answer is kept, other workers are told, and those who waited will be.
+    pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
+        let Some(fetch) = self.fetches.remove(id) else { return };
+        for attempt in fetch.state.attempts() {
+            self.outside.forget(attempt.at);
+        }
+        let elsewhere = matches!(fetch.state, State::Elsewhere);
+        let answer = answer.or(fetch.state.into_fallback());
+        let key = fetch.query.into_key();
+        let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
+        let outcome = self.outcome(key, answer, failure, elsewhere);
+        if let Some(key) = told {
+            self.tell_others(&key, &outcome);
+        }
+        self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
+    }
+
+    /// What becomes of an answer or of its absence, the cache considered.
+    fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
+        let cache = &self.common.cache;
+        let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
+        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
+            return Outcome::Answered(stale);
+        }
+        let answer = match (answer, failure) {
+            (Some(answer), _) => answer,
+            (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
+                cache.put_failure(key, failure, self.now);
+                return Outcome::Failed(failure);
+            }
+            (None, _) => return Outcome::Failed(failure),
+        };
+        cache.put(key, Arc::clone(&answer), self.now);
+        Outcome::Answered(Kept::fresh(answer))
+    }
+}

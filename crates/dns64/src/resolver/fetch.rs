@@ -1,0 +1,318 @@
+//! A question in flight, from the first upstream that is asked to its end, as a state machine.
+//!
+//! ```text
+//!            another worker asks it already
+//!   begun ────────────────────────────────────► Elsewhere ── that worker's word ──────────────────┐
+//!     │                                             │                                             │
+//!     │ nobody does                                 └── deadline, a moment after that worker's ───┤
+//!     ▼                                                                                           ▼
+//!    Udp ── answer; an error and nobody left to ask; deadline ────────────────────────────────► landed
+//!    │ ▲ └─ asked again or elsewhere: no answer in time, an error, not usable, unreachable        ▲
+//!    │ │                                                                                          │
+//!    │ └──────────────── no answer, and another server is left ───────────────┐                   │
+//!    └── an answer is truncated ──► Tcp ─── answer; deadline; no answer and nobody left ──────────┘
+//! ```
+//!
+//! What was asked over UDP may still be answered while a server is asked over TCP: a whole answer lands the question, an error
+//! waits for what comes over TCP.
+
+use std::sync::Arc;
+
+use method::units::Nanos;
+use rand::Rng;
+use smallvec::SmallVec;
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, put_opt};
+use wire::rcode::Rcode;
+use wire::template::HEADER_LEN;
+
+use super::answer::Answer;
+use super::upstreams::ports::Expected;
+use super::waiter::Waiters;
+use crate::ids::{RouteId, ServerId};
+use crate::name::{Key, is_question};
+
+/// A question in flight.
+pub(super) struct Fetch {
+    pub(super) query: UpstreamQuery,
+    pub(super) route: RouteId,
+    /// When it is over, whatever has come until then.
+    pub(super) deadline: Nanos,
+    /// When it is looked at next; timers that ring earlier were set before something else happened.
+    pub(super) due: Nanos,
+    pub(super) waiters: Waiters,
+    pub(super) state: State,
+}
+
+/// Where a question in flight is on its way.
+pub(super) enum State {
+    /// Another worker asks; this one only waits for its word.
+    Elsewhere,
+    /// Servers are asked over UDP.
+    Udp(Udp),
+    /// One server is asked over TCP.
+    Tcp(Tcp),
+}
+
+/// Servers are asked over UDP.
+#[derive(Default)]
+pub(super) struct Udp {
+    /// Each time that it was sent, the last one last.
+    pub(super) attempts: SmallVec<[Attempt; 1]>,
+    /// The servers that have been asked, each once.
+    pub(super) tried: SmallVec<[ServerId; 1]>,
+    /// The server that did not like the question with EDNS; it is asked without from then on.
+    pub(super) plain: Option<ServerId>,
+    /// An error that a server answered, should the others do no better.
+    pub(super) fallback: Option<Arc<Answer>>,
+}
+
+/// One server is asked over TCP.
+pub(super) struct Tcp {
+    pub(super) server: ServerId,
+    /// What has been done over UDP, where it goes on if that server does not answer.
+    pub(super) before: Udp,
+}
+
+/// One time that a question was sent over UDP.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    pub(super) at: Expected,
+    pub(super) sent: Nanos,
+    /// Whether with EDNS.
+    pub(super) edns: bool,
+    /// It was not answered in time.
+    pub(super) expired: bool,
+}
+
+impl Fetch {
+    /// A question that has not been asked yet. `random_case` draws its letter case, where that is to be random.
+    pub(super) fn new(
+        key: Key,
+        route: RouteId,
+        deadline: Nanos,
+        state: State,
+        random_case: Option<&mut impl Rng>,
+    ) -> Fetch {
+        let query = UpstreamQuery::new(key, random_case);
+        Fetch { query, route, deadline, due: deadline, waiters: Waiters::new(), state }
+    }
+}
+
+impl State {
+    /// What has been done over UDP, until now or before TCP.
+    pub(super) fn udp(&mut self) -> Option<&mut Udp> {
+        match self {
+            State::Elsewhere => None,
+            State::Udp(udp) => Some(udp),
+            State::Tcp(tcp) => Some(&mut tcp.before),
+        }
+    }
+
+    /// The attempts of which answers are expected.
+    pub(super) fn attempts(&self) -> &[Attempt] {
+        match self {
+            State::Elsewhere => &[],
+            State::Udp(udp) => &udp.attempts,
+            State::Tcp(tcp) => &tcp.before.attempts,
+        }
+    }
+
+    /// From UDP to TCP, with `server`. Nothing changes in another state: false.
+    pub(super) fn go_over_to_tcp(&mut self, server: ServerId) -> bool {
+        let State::Udp(udp) = self else { return false };
+        *self = State::Tcp(Tcp { server, before: std::mem::take(udp) });
+        true
+    }
+
+    /// From TCP back to UDP. Returns the server that was asked; none in another state.
+    pub(super) fn return_to_udp(&mut self) -> Option<ServerId> {
+        let State::Tcp(tcp) = self else { return None };
+        let server = tcp.server;
+        *self = State::Udp(std::mem::take(&mut tcp.before));
+        Some(server)
+    }
+
+    /// The error that is at hand when nobody does better.
+    pub(super) fn into_fallback(self) -> Option<Arc<Answer>> {
+        match self {
+            State::Elsewhere => None,
+            State::Udp(udp) => udp.fallback,
+            State::Tcp(tcp) => tcp.before.fallback,
+        }
+    }
+}
+
+impl Udp {
+    /// Whether a server has been sent the question, with or without an answer, since it was last said to be fresh.
+    pub(super) fn has_asked(&self, server: ServerId) -> bool {
+        self.tried.contains(&server) && self.attempts.iter().any(|attempt| attempt.at.port.server == server)
+    }
+
+    /// How often a server has been sent the question.
+    pub(super) fn times(&self, server: ServerId) -> usize {
+        self.attempts.iter().filter(|attempt| attempt.at.port.server == server).count()
+    }
+
+    /// The attempt that an answer there is to.
+    pub(super) fn sent(&self, at: Expected) -> Option<Attempt> {
+        self.attempts.iter().find(|attempt| attempt.at == at).copied()
+    }
+
+    /// The server is asked, as one that has been tried.
+    pub(super) fn try_server(&mut self, server: ServerId) {
+        if !self.tried.contains(&server) {
+            self.tried.push(server);
+        }
+    }
+
+    /// The server rejected the question for its EDNS: it counts as fresh, and is asked without.
+    pub(super) fn ask_without_edns(&mut self, server: ServerId) {
+        self.plain = Some(server);
+        self.tried.retain(|tried| *tried != server);
+    }
+}
+
+/// A question as upstreams are asked it.
+pub(super) struct UpstreamQuery {
+    key: Key,
+    /// The question section as it is sent, if that is in random letter case.
+    random_case: Option<Box<[u8]>>,
+}
+
+impl UpstreamQuery {
+    fn new(key: Key, random_case: Option<&mut impl Rng>) -> UpstreamQuery {
+        let random_case = random_case.map(|rng| {
+            let mut question: Box<[u8]> = key.question().into();
+            randomize_case(&mut question, key.name().len(), rng);
+            question
+        });
+        UpstreamQuery { key, random_case }
+    }
+
+    /// What is asked.
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What was asked.
+    pub(super) fn into_key(self) -> Key {
+        self.key
+    }
+
+    /// Whether this is the question section that was sent; letter by letter if its case is random.
+    #[inline]
+    pub(super) fn has_sent(&self, question: &[u8]) -> bool {
+        match &self.random_case {
+            Some(sent) => *question == **sent,
+            None => is_question(question, self.key.question()),
+        }
+    }
+
+    /// The most octets of the query.
+    pub(super) fn len(&self) -> usize {
+        HEADER_LEN + self.key.question().len() + OPT_LEN
+    }
+
+    /// Writes the query: an id of its own, EDNS of this hop (RFC 6891 §6.1.1).
+    pub(super) fn write(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
+        // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7).
+        let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
+        out.extend(id.to_be_bytes());
+        out.extend([0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+        out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
+        if edns {
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
+        }
+    }
+}
+
+/// Random letter case for the letters of a name (draft-vixie-dnsext-dns0x20).
+fn randomize_case(question: &mut [u8], name_len: usize, rng: &mut impl Rng) {
+    for octet in &mut question[..name_len] {
+        if octet.is_ascii_lowercase() && rng.next_u32() & 1 == 1 {
+            octet.make_ascii_uppercase();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::KeyBuf;
+    use crate::resolver::upstreams::ports::PortId;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    fn key(name: &str, dnssec_ok: bool) -> Key {
+        KeyBuf::new(&name.parse().unwrap(), 28, 1, dnssec_ok, true).to_key()
+    }
+
+    fn attempt(server: u16, id: u16) -> Attempt {
+        let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
+        Attempt { at, sent: Nanos::SECOND, edns: true, expired: false }
+    }
+
+    #[test]
+    fn tcp_keeps_what_was_done_over_udp_and_goes_back_to_it() {
+        let mut state = State::Udp(Udp::default());
+        let udp = state.udp().unwrap();
+        udp.try_server(ServerId(3));
+        udp.try_server(ServerId(3));
+        udp.attempts.push(attempt(3, 9));
+        assert!(udp.has_asked(ServerId(3)) && udp.tried.len() == 1 && udp.times(ServerId(3)) == 1);
+        assert!(state.return_to_udp().is_none());
+        assert!(state.go_over_to_tcp(ServerId(3)) && !state.go_over_to_tcp(ServerId(4)));
+        assert_eq!(state.attempts()[0].at.id, 9);
+        assert_eq!(state.return_to_udp(), Some(ServerId(3)));
+        assert!(matches!(&state, State::Udp(udp) if udp.sent(attempt(3, 9).at).is_some()));
+        assert!(state.udp().unwrap().sent(attempt(3, 10).at).is_none());
+    }
+
+    #[test]
+    fn who_waits_for_another_worker_has_asked_nobody() {
+        let mut state = State::Elsewhere;
+        assert!(state.udp().is_none() && state.attempts().is_empty());
+        assert!(!state.go_over_to_tcp(ServerId(0)) && state.return_to_udp().is_none());
+        assert!(state.into_fallback().is_none());
+    }
+
+    #[test]
+    fn a_server_that_dislikes_edns_counts_as_fresh() {
+        let mut udp = Udp::default();
+        udp.try_server(ServerId(1));
+        udp.attempts.push(attempt(1, 1));
+        udp.ask_without_edns(ServerId(1));
+        assert!(!udp.has_asked(ServerId(1)) && udp.plain == Some(ServerId(1)) && udp.times(ServerId(1)) == 1);
+    }
+
+    #[test]
+    fn a_query_says_what_is_asked_and_what_may_come_back() {
+        let query = UpstreamQuery::new(key("a.test", true), None::<&mut StdRng>);
+        let mut out = Vec::new();
+        query.write(0x1234, true, &mut out);
+        let question = b"\x01a\x04test\0\0\x1c\0\x01";
+        assert_eq!(out[..12], [0x12, 0x34, 0x01, 0x30, 0, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(out[12..12 + question.len()], *question);
+        assert_eq!(out[12 + question.len()..], [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]);
+        out.clear();
+        query.write(0x1234, false, &mut out);
+        assert_eq!((out.len(), out[11]), (12 + question.len(), 0));
+        let https = UpstreamQuery::new(
+            KeyBuf::new(&"a.test".parse().unwrap(), 65, 1, false, false).to_key(),
+            None::<&mut StdRng>,
+        );
+        assert!(https.has_sent(b"\x01A\x04test\0\0A\0\x01") && !https.has_sent(b"\x01a\x04test\0\0a\0\x01"), "type 97");
+        assert!(query.has_sent(b"\x01A\x04TEST\0\0\x1c\0\x01") && !query.has_sent(b"\x01b\x04test\0\0\x1c\0\x01"));
+    }
+
+    #[test]
+    fn random_letter_case_must_come_back_as_it_was_sent() {
+        let name = "abcdefghijklmnopqrstuvwxyz.test";
+        let query = UpstreamQuery::new(key(name, false), Some(&mut StdRng::seed_from_u64(1)));
+        let mut out = Vec::new();
+        query.write(0, false, &mut out);
+        let sent = &out[12..];
+        assert!(query.has_sent(sent) && !query.has_sent(&sent.to_ascii_lowercase()));
+        assert!(sent.eq_ignore_ascii_case(query.key().question()));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the resolver does to the world: it sends questions, and tells other workers. The server does it with sockets and
+//! mailboxes; tests note down what was done.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+
+use super::outcome::Outcome;
+use super::upstreams::ports::{Expected, PortId};
+use crate::ids::{FetchId, ServerId, WorkerId};
+use crate::name::Key;
+
+/// A question that an upstream is to be asked over TCP.
+#[derive(Debug)]
+pub(crate) struct TcpQuestion {
+    /// Who gets the answer.
+    pub(crate) worker: WorkerId,
+    pub(crate) fetch: FetchId,
+    /// Where to ask.
+    pub(crate) address: SocketAddr,
+    /// The query, without the two octets of its length.
+    pub(crate) query: Vec<u8>,
+    /// How long it may take, connecting included.
+    pub(crate) timeout: Duration,
+}
+
+/// Why a question to an upstream got no answer over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcpFailure {
+    /// The upstream did not answer.
+    NoAnswer,
+    /// It was not asked: too many questions were under way.
+    NoRoom,
+}
+
+/// The world, as far as a resolver changes it.
+pub(crate) trait Outside {
+    /// Takes over the servers of a new configuration, by their numbers, each with the number of source ports that it may have.
+    fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>);
+
+    /// Asks over UDP; `write` writes the query with the id that it is given.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    fn ask(
+        &mut self,
+        server: ServerId,
+        fetch: FetchId,
+        rng: &mut StdRng,
+        write: impl FnOnce(u16, &mut Vec<u8>),
+    ) -> io::Result<Expected>;
+
+    /// The question that is expected to be answered there.
+    fn expects(&self, at: Expected) -> Option<FetchId>;
+
+    /// Nothing more is expected there.
+    fn forget(&mut self, at: Expected);
+
+    /// The questions that expect answers on a port.
+    fn waiting_on(&self, port: PortId) -> Vec<FetchId>;
+
+    /// Asks over TCP. What comes of it is told to [`Resolver::on_tcp`](super::Resolver::on_tcp).
+    fn ask_over_tcp(&mut self, question: TcpQuestion);
+
+    /// Tells another worker what came of a question that it waits for.
+    fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome);
+}

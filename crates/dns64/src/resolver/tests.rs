@@ -1,0 +1,576 @@
+//! The resolver without sockets, on a clock that the test moves: each state of a fetch, and every way from one to the next.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::outside::{TcpFailure, TcpQuestion};
+use super::upstreams::ports::{Expected, PortId};
+use super::waiter::Waiter;
+use super::*;
+use crate::ids::{FetchId, JobId, ServerId};
+use crate::name::Key;
+use crate::resolver::outcome::Failure;
+use wire::view::Message;
+
+/// A query that was sent over UDP.
+#[derive(Clone)]
+struct Sent {
+    at: Expected,
+    query: Vec<u8>,
+}
+
+impl Sent {
+    fn server(&self) -> u16 {
+        self.at.port.server.0
+    }
+
+    fn has_edns(&self) -> bool {
+        self.query[11] == 1
+    }
+
+    /// An answer with this RCODE, and an A record for each of `addresses`.
+    fn answer(&self, code: u8, addresses: &[[u8; 4]]) -> Vec<u8> {
+        let mut answer = self.query.clone();
+        let end = 12 + question_len(&answer);
+        answer.truncate(end);
+        answer[2] |= 0x80;
+        answer[3] |= 0x80 | code;
+        answer[7] = addresses.len() as u8;
+        answer[11] = 0;
+        for address in addresses {
+            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+            answer.extend(address);
+        }
+        answer
+    }
+
+    fn truncated(&self) -> Vec<u8> {
+        let mut answer = self.answer(0, &[]);
+        answer[2] |= 0x02;
+        answer
+    }
+}
+
+fn question_len(message: &[u8]) -> usize {
+    Message::new(message).unwrap().skip_name(12).unwrap() + 4 - 12
+}
+
+/// Notes down what the resolver does.
+#[derive(Default)]
+struct Notes {
+    /// What has not been looked at by the test.
+    sent: Vec<Sent>,
+    tcp: Vec<TcpQuestion>,
+    told: Vec<(WorkerId, Key)>,
+    expected: HashMap<Expected, FetchId>,
+    next_id: u16,
+    /// Servers to which nothing can be sent, and why.
+    refuses: HashMap<u16, io::ErrorKind>,
+}
+
+impl Outside for Notes {
+    fn configure(&mut self, _: impl Iterator<Item = (SocketAddr, u16)>) {}
+
+    fn ask(
+        &mut self,
+        server: ServerId,
+        fetch: FetchId,
+        _: &mut StdRng,
+        write: impl FnOnce(u16, &mut Vec<u8>),
+    ) -> io::Result<Expected> {
+        if let Some(&kind) = self.refuses.get(&server.0) {
+            return Err(kind.into());
+        }
+        self.next_id += 1;
+        let at = Expected { port: PortId { server, number: 0 }, id: self.next_id };
+        let mut query = Vec::new();
+        write(at.id, &mut query);
+        self.sent.push(Sent { at, query });
+        self.expected.insert(at, fetch);
+        Ok(at)
+    }
+
+    fn expects(&self, at: Expected) -> Option<FetchId> {
+        self.expected.get(&at).copied()
+    }
+
+    fn forget(&mut self, at: Expected) {
+        self.expected.remove(&at);
+    }
+
+    fn waiting_on(&self, port: PortId) -> Vec<FetchId> {
+        self.expected.iter().filter(|(at, _)| at.port == port).map(|(_, id)| *id).collect()
+    }
+
+    fn ask_over_tcp(&mut self, question: TcpQuestion) {
+        self.tcp.push(question);
+    }
+
+    fn tell(&mut self, worker: WorkerId, key: Key, _: Outcome) {
+        self.told.push((worker, key));
+    }
+}
+
+/// A resolver with so many upstreams.
+struct Test {
+    resolver: Resolver<Notes>,
+    now: Nanos,
+}
+
+const JOB: Waiter = Waiter::Job(JobId { place: 7, serial: 7 });
+
+fn settings(upstreams: u16, more: &str) -> Arc<Settings> {
+    let upstream = |n| format!("[[upstream]]\naddress = '127.0.0.1'\nport = {}\n", 1 + n);
+    let text = (0..upstreams).map(upstream).fold(more.to_owned(), |text, upstream| text + &upstream);
+    Arc::new(Settings::from_text(&text, Path::new("test.toml")).unwrap())
+}
+
+fn common(workers: usize) -> Common {
+    let cache = Arc::new(Cache::new(1));
+    Common { cache, flights: Arc::new(Flights::new(workers)), metrics: Metrics::new(workers) }
+}
+
+fn key(name: &str) -> KeyBuf {
+    KeyBuf::new(&name.parse().unwrap(), 1, 1, false, false)
+}
+
+impl Test {
+    fn new(upstreams: u16) -> Test {
+        Test::with(upstreams, "", WorkerId(0), common(1))
+    }
+
+    fn with(upstreams: u16, more: &str, worker: WorkerId, common: Common) -> Test {
+        let mut resolver = Resolver::new(worker, settings(upstreams, more), common, Notes::default());
+        resolver.rng = StdRng::seed_from_u64(1);
+        let mut test = Test { resolver, now: Nanos(100 * Nanos::SECOND.0) };
+        test.pass(0);
+        test
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, ms: u64) {
+        let until = self.now + Nanos::from_millis(ms);
+        while let Some(due) = self.resolver.next_due().filter(|due| *due <= until) {
+            self.now = self.now.max(due);
+            self.resolver.set_now(self.now);
+            self.resolver.on_time();
+        }
+        self.now = until;
+        self.resolver.set_now(until);
+    }
+
+    fn ask(&mut self, name: &str) -> Asked {
+        let demand = Demand { waiter: JOB, since: self.now, first: true, in_vain: false, may_wait: true };
+        self.resolver.ask(&key(name), demand)
+    }
+
+    /// Asks what is not known; returns what was sent for it.
+    fn begin(&mut self, name: &str) -> Vec<Sent> {
+        self.sent();
+        assert!(matches!(self.ask(name), Asked::Waiting));
+        self.sent()
+    }
+
+    fn sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.resolver.outside.sent)
+    }
+
+    /// The one query that was sent.
+    fn one(&mut self) -> Sent {
+        let sent = self.sent();
+        assert_eq!(sent.len(), 1);
+        sent[0].clone()
+    }
+
+    fn answer(&mut self, sent: &Sent, bytes: &[u8]) {
+        self.resolver.on_datagram(sent.at.port, bytes);
+    }
+
+    fn tcp(&mut self) -> TcpQuestion {
+        assert_eq!(self.resolver.outside.tcp.len(), 1);
+        self.resolver.outside.tcp.remove(0)
+    }
+
+    /// What the one waiter of the one question that is over is told: an RCODE and a number of records, or why not.
+    fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
+        let landed = self.resolver.next_landed()?;
+        assert!(landed.waiters[..] == [JOB] && self.resolver.next_landed().is_none());
+        assert_eq!(self.resolver.fetches.len(), 0);
+        assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
+        Some(match landed.outcome {
+            Outcome::Answered(kept) => Ok((kept.answer.rcode().in_header(), kept.answer.answers().count())),
+            Outcome::Failed(failure) => Err(failure),
+        })
+    }
+
+    fn count(&self, what: Count) -> u64 {
+        self.resolver.common.metrics.total(what)
+    }
+}
+
+#[test]
+fn udp_an_answer_lands_and_is_kept() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    assert!(sent.has_edns() && test.resolver.next_due().is_some());
+    test.pass(5);
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
+    test.pass(61_000);
+    assert_eq!(test.begin("a.test").len(), 1, "its time is over");
+}
+
+#[test]
+fn udp_all_who_ask_the_same_wait_for_one_answer() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    assert!(test.begin("a.test").is_empty() && test.begin("A.Test").is_empty());
+    test.answer(&sent, &sent.answer(3, &[]));
+    let landed = test.resolver.next_landed().unwrap();
+    assert!(landed.waiters.len() == 3 && test.resolver.next_landed().is_none());
+}
+
+#[test]
+fn udp_only_what_was_asked_is_answered() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    let good = sent.answer(0, &[[192, 0, 2, 1]]);
+    let mut other_id = good.clone();
+    other_id[1] ^= 1;
+    let mut other_name = good.clone();
+    other_name[13] = b'b';
+    let mut query = good.clone();
+    query[2] &= 0x7f;
+    for wrong in [&other_id, &other_name, &query, &good[..11].to_vec(), &Vec::new()] {
+        test.answer(&sent, wrong);
+    }
+    let elsewhere = PortId { server: ServerId(0), number: 1 };
+    test.resolver.on_datagram(elsewhere, &good);
+    assert_eq!((test.outcome(), test.count(Count::UpstreamStray)), (None, 6));
+    let mut malformed = good.clone();
+    malformed[7] = 2;
+    test.answer(&sent, &malformed);
+    assert_eq!((test.outcome(), test.count(Count::UpstreamMalformed)), (None, 1));
+    test.answer(&sent, &good);
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+}
+
+#[test]
+fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
+    let mut test = Test::new(1);
+    assert_eq!(test.begin("a.test").len(), 1);
+    test.pass(399);
+    assert!(test.sent().is_empty());
+    test.pass(1);
+    let again = test.one();
+    // A late answer to the first would do as well; here it is the second that is answered.
+    test.pass(10);
+    test.answer(&again, &again.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+
+    assert_eq!(test.begin("b.test").len(), 1);
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+    assert!(matches!(test.ask("b.test"), Asked::Known(Outcome::Failed(Failure::Timeout))), "it is remembered");
+    test.pass(5_000);
+    assert_eq!(test.begin("b.test").len(), 1, "for failure-ttl");
+}
+
+#[test]
+fn udp_no_more_is_asked_again_than_the_retries_allow() {
+    let mut test = Test::new(1);
+    for n in 0..1_500 {
+        test.begin(&format!("n{n}.test"));
+    }
+    test.pass(1_600);
+    let again = test.sent().len();
+    assert!((1_000..=1_170).contains(&again), "{again}");
+    assert_eq!(test.count(Count::RetrySent), again as u64);
+    assert!(test.count(Count::RetryWithheld) > 0);
+}
+
+#[test]
+fn udp_another_server_is_asked_when_one_says_nothing() {
+    let mut test = Test::new(2);
+    let first = test.begin("a.test").remove(0);
+    test.pass(400);
+    let second = test.one();
+    assert_ne!(first.server(), second.server());
+    test.answer(&first, &first.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))), "an answer that is late is one");
+}
+
+#[test]
+fn udp_an_error_is_the_answer_only_if_nobody_does_better() {
+    let mut test = Test::new(2);
+    let first = test.begin("a.test").remove(0);
+    test.answer(&first, &first.answer(2, &[]));
+    let second = test.one();
+    assert_ne!(first.server(), second.server());
+    test.answer(&second, &second.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+
+    let first = test.begin("b.test").remove(0);
+    test.answer(&first, &first.answer(2, &[]));
+    let second = test.one();
+    test.answer(&second, &second.answer(5, &[]));
+    assert_eq!(test.outcome(), Some(Ok((5, 0))));
+
+    // The other one says nothing, twice: the error is at hand.
+    let first = test.begin("c.test").remove(0);
+    test.answer(&first, &first.answer(2, &[]));
+    assert_eq!(test.sent().len(), 1);
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Ok((2, 0))));
+}
+
+#[test]
+fn udp_a_server_that_dislikes_edns_is_asked_without() {
+    let mut test = Test::new(1);
+    let with = test.begin("a.test").remove(0);
+    test.answer(&with, &with.answer(1, &[]));
+    let without = test.one();
+    assert!(with.has_edns() && !without.has_edns());
+    // What it says to the first once more decides nothing.
+    test.answer(&with, &with.answer(1, &[]));
+    assert!(test.sent().is_empty() && test.outcome().is_none());
+    test.answer(&without, &without.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    assert!(!test.begin("b.test")[0].has_edns(), "it is remembered");
+    test.pass(600_000);
+    assert!(test.begin("c.test")[0].has_edns(), "for ten minutes");
+}
+
+#[test]
+fn udp_who_disliked_the_question_itself_keeps_its_edns() {
+    let mut test = Test::new(1);
+    let with = test.begin("a.test").remove(0);
+    test.answer(&with, &with.answer(1, &[]));
+    let without = test.one();
+    test.answer(&without, &without.answer(1, &[]));
+    assert_eq!(test.outcome(), Some(Ok((1, 0))));
+    assert!(test.begin("b.test")[0].has_edns());
+}
+
+#[test]
+fn udp_an_unreachable_server_is_left_for_another_at_once() {
+    let mut test = Test::new(2);
+    let first = test.begin("a.test").remove(0);
+    test.resolver.on_unreachable(first.at.port, &io::ErrorKind::ConnectionRefused.into());
+    let second = test.one();
+    assert_ne!(first.server(), second.server());
+    assert_eq!(test.count(Count::UpstreamUnreachable), 1);
+    test.answer(&second, &second.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
+    // A server that cannot even be sent to.
+    test.resolver.outside.refuses = HashMap::from([(second.server(), io::ErrorKind::NetworkUnreachable)]);
+    for n in 0..50 {
+        let sent = test.begin(&format!("n{n}.test"));
+        assert!(sent.len() == 1 && sent[0].server() == first.server());
+    }
+}
+
+#[test]
+fn udp_a_question_that_cannot_be_sent_is_tried_again_until_its_time_is_over() {
+    let mut test = Test::new(1);
+    test.resolver.outside.refuses = HashMap::from([(0, io::ErrorKind::QuotaExceeded)]);
+    assert!(test.begin("a.test").is_empty());
+    test.pass(400);
+    test.resolver.outside.refuses.clear();
+    test.pass(400);
+    assert_eq!(test.sent().len(), 1);
+    test.pass(900);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+}
+
+#[test]
+fn udp_an_alias_loop_is_a_failure_that_is_remembered() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    let mut looped = sent.answer(0, &[]);
+    looped[7] = 1;
+    looped.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 2, 0xc0, 12]);
+    test.answer(&sent, &looped);
+    assert_eq!(test.outcome(), Some(Err(Failure::AliasLoop)));
+    assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::AliasLoop))));
+}
+
+#[test]
+fn tcp_a_truncated_answer_is_asked_for_again() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.truncated());
+    test.answer(&sent, &sent.truncated());
+    let question = test.tcp();
+    assert_eq!((question.address.port(), question.worker), (1, WorkerId(0)));
+    assert_eq!(question.timeout, std::time::Duration::from_millis(1_700));
+    // No timer asks again over UDP.
+    test.pass(800);
+    assert!(test.sent().is_empty() && test.resolver.outside.tcp.is_empty());
+    test.resolver.on_tcp(question.fetch, Ok(sent.answer(0, &[[192, 0, 2, 1], [192, 0, 2, 2]])));
+    assert_eq!(test.outcome(), Some(Ok((0, 2))));
+    // What comes when it is over says nothing.
+    test.resolver.on_tcp(question.fetch, Err(TcpFailure::NoAnswer));
+    assert_eq!(test.outcome(), None);
+}
+
+#[test]
+fn tcp_a_server_that_does_not_answer_is_left_for_another() {
+    for answer in [Err(TcpFailure::NoAnswer), Err(TcpFailure::NoRoom), Ok(vec![0; 40])] {
+        let mut test = Test::new(2);
+        let first = test.begin("a.test").remove(0);
+        test.answer(&first, &first.truncated());
+        let question = test.tcp();
+        assert_eq!(question.timeout, std::time::Duration::from_millis(850), "the other one needs time as well");
+        test.resolver.on_tcp(question.fetch, answer.clone());
+        let second = test.one();
+        assert_ne!(first.server(), second.server());
+        test.answer(&second, &second.truncated());
+        let question = test.tcp();
+        test.resolver.on_tcp(question.fetch, answer);
+        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)), "nobody is left");
+    }
+}
+
+#[test]
+fn tcp_an_error_over_udp_waits_for_what_comes_over_tcp() {
+    let mut test = Test::new(2);
+    let first = test.begin("a.test").remove(0);
+    test.pass(400);
+    let second = test.one();
+    test.answer(&first, &first.truncated());
+    let question = test.tcp();
+    test.answer(&second, &second.answer(2, &[]));
+    assert_eq!(test.outcome(), None);
+    test.resolver.on_tcp(question.fetch, Ok(first.answer(0, &[[192, 0, 2, 1]])));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+}
+
+#[test]
+fn tcp_ends_at_the_deadline() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.truncated());
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+}
+
+#[test]
+fn elsewhere_one_worker_asks_and_tells_the_other() {
+    let common = common(2);
+    let mut asks = Test::with(1, "", WorkerId(0), common.clone());
+    let mut waits = Test::with(1, "", WorkerId(1), common);
+    let sent = asks.begin("a.test").remove(0);
+    assert!(waits.begin("a.test").is_empty());
+    asks.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    let landed = asks.resolver.next_landed().unwrap();
+    let (worker, told) = asks.resolver.outside.told.remove(0);
+    assert_eq!(worker, WorkerId(1));
+    waits.resolver.on_elsewhere(&told, landed.outcome.clone());
+    assert_eq!(waits.outcome(), Some(Ok((0, 1))));
+    // Who waits no more is not disturbed.
+    waits.resolver.on_elsewhere(&told, landed.outcome);
+    assert_eq!(waits.outcome(), None);
+}
+
+#[test]
+fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
+    let common = common(2);
+    let mut asks = Test::with(1, "", WorkerId(0), common.clone());
+    let mut waits = Test::with(1, "", WorkerId(1), common);
+    asks.begin("a.test");
+    assert!(waits.begin("a.test").is_empty());
+    waits.pass(1_700);
+    assert_eq!(waits.outcome(), None);
+    waits.pass(100);
+    assert_eq!(waits.outcome(), Some(Err(Failure::Timeout)));
+    // It knows only that it was not told: that is no failure to remember.
+    assert!(matches!(waits.ask("a.test"), Asked::Waiting));
+}
+
+#[test]
+fn a_query_that_is_old_or_one_too_many_is_denied() {
+    let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
+    let late =
+        Demand { waiter: JOB, since: Nanos(test.now.0 - 2 * PATIENCE.0), first: false, in_vain: false, may_wait: true };
+    assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
+    let full = Demand { since: test.now, may_wait: false, ..late };
+    assert!(matches!(test.resolver.ask(&key("a.test"), full), Asked::Denied(Denial::NoRoom)));
+    for n in 0..4 {
+        assert_eq!(test.begin(&format!("n{n}.test")).len(), 1);
+    }
+    assert!(matches!(test.ask("n4.test"), Asked::Denied(Denial::NoRoom)));
+    assert!(matches!(test.ask("n3.test"), Asked::Waiting), "what is asked already costs nothing");
+    let further = Demand { waiter: JOB, since: test.now, first: false, in_vain: false, may_wait: true };
+    assert!(matches!(test.resolver.ask(&key("n4.test"), further), Asked::Waiting));
+}
+
+#[test]
+fn what_is_asked_ahead_is_found_in_the_cache() {
+    let mut test = Test::new(1);
+    test.resolver.ask_ahead(&key("a.test"));
+    let sent = test.one();
+    test.resolver.ask_ahead(&key("a.test"));
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    test.resolver.ask_ahead(&key("a.test"));
+    assert!(test.sent().is_empty());
+    assert!(test.resolver.next_landed().unwrap().waiters.is_empty());
+    assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
+}
+
+#[test]
+fn an_answer_whose_time_is_over_is_served_when_nobody_answers() {
+    let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    test.pass(120_000);
+    test.begin("a.test");
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+}
+
+#[test]
+fn another_configuration_asks_other_servers_and_keeps_what_is_in_flight() {
+    let mut test = Test::new(2);
+    let first = test.begin("a.test").remove(0);
+    // Routes of the old configuration are numbers of the new one, or of none.
+    test.resolver.take_settings(settings(1, "[[forward]]\ndomain = 'corp.test'\n"));
+    test.pass(400);
+    test.answer(&first, &first.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    test.sent();
+    for n in 0..20 {
+        assert_eq!(test.begin(&format!("n{n}.corp.test"))[0].server(), 0);
+    }
+}
+
+#[test]
+fn udp_what_validation_rejects_is_final() {
+    let mut test = Test::new(2);
+    let sent = test.begin("a.test").remove(0);
+    let mut rejected = sent.answer(2, &[]);
+    rejected[11] += 1;
+    wire::edns::put_opt(&mut rejected, 1232, wire::rcode::Rcode::NOERROR, false, &[0, 15, 0, 2, 0, 6]);
+    test.answer(&sent, &rejected);
+    assert_eq!(test.outcome(), Some(Ok((2, 0))));
+    assert!(test.sent().is_empty(), "who does not validate is not asked");
+}
+
+#[test]
+fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
+    let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    test.pass(61_000);
+    let demand = Demand { waiter: JOB, since: test.now, first: false, in_vain: true, may_wait: true };
+    match test.resolver.ask(&key("a.test"), demand) {
+        Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
+        other => panic!("{other:?}"),
+    }
+    assert!(test.sent().is_empty());
+}

@@ -1,0 +1,125 @@
+//! Which upstream is asked next.
+//!
+//! Of the upstreams of a route that are not left alone and that have not been asked this question yet, those share the load
+//! by weight that are no more than 20 ms slower than the fastest. One question in 64 goes to any of them by weight alone, so
+//! that one that has become fast again is noticed. One that has never been asked counts as the fastest.
+//!
+//! Where none is left of these, any that has not been asked this question is, the one first that has been left alone longest.
+//! Where all have been asked, one is asked again: one that is not left alone and may be asked again before others.
+
+use method::units::Nanos;
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt};
+use smallvec::SmallVec;
+
+use crate::ids::ServerId;
+
+/// Upstreams that are slower than the best by no more than this share its load.
+const LIKE_SPEED: Nanos = Nanos::from_millis(20);
+/// One question in so many goes to any upstream that is up.
+const EXPLORE: u32 = 64;
+
+/// How an upstream stands when one is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) server: ServerId,
+    /// Its share, at least 1.
+    pub(super) weight: u32,
+    /// Its smoothed round-trip time.
+    pub(super) speed: Nanos,
+    /// Until when it is left alone.
+    pub(super) down_until: Nanos,
+    /// Whether it may be asked a question for the second time.
+    pub(super) may_ask_again: bool,
+}
+
+/// The upstream to ask next, among those of a route, of which there is one at the least; `tried` have been asked already.
+///
+/// # Panics
+/// If `route` is empty.
+pub(super) fn choose(route: &[Standing], tried: &[ServerId], now: Nanos, rng: &mut StdRng) -> ServerId {
+    let fresh = |standing: &&Standing| !tried.contains(&standing.server);
+    let up: SmallVec<[&Standing; 8]> =
+        route.iter().filter(fresh).filter(|standing| standing.down_until <= now).collect();
+    let Some(best) = up.iter().map(|standing| standing.speed).min() else {
+        return last_resort(route, tried, now);
+    };
+    let any = rng.random_ratio(1, EXPLORE);
+    by_weight(up.into_iter().filter(|standing| any || standing.speed <= best + LIKE_SPEED), rng)
+}
+
+/// One of these by chance, as their weights have it.
+fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) -> ServerId {
+    let among: SmallVec<[&Standing; 8]> = among.collect();
+    let mut ticket = rng.random_range(0..among.iter().map(|standing| u64::from(standing.weight)).sum::<u64>());
+    for standing in &among {
+        match ticket.checked_sub(u64::from(standing.weight)) {
+            Some(left) => ticket = left,
+            None => return standing.server,
+        }
+    }
+    unreachable!("the ticket is less than the sum of all weights")
+}
+
+/// Nobody is left who is up and has not been asked.
+fn last_resort(route: &[Standing], tried: &[ServerId], now: Nanos) -> ServerId {
+    let by_rank = |standing: &&Standing| (standing.down_until.max(now), !standing.may_ask_again);
+    let fresh = route.iter().filter(|standing| !tried.contains(&standing.server)).min_by_key(by_rank);
+    fresh.or_else(|| route.iter().min_by_key(by_rank)).expect("a route has an upstream").server
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    const NOW: Nanos = Nanos::SECOND;
+
+    /// Weight, milliseconds of speed, seconds until which it is left alone, whether it may be asked again.
+    fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Standing> {
+        let standing = |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Standing {
+            server: ServerId(i as u16),
+            weight,
+            speed: Nanos::from_millis(ms),
+            down_until: Nanos(down * Nanos::SECOND.0),
+            may_ask_again,
+        };
+        servers.iter().enumerate().map(standing).collect()
+    }
+
+    fn shares(route: &[Standing], tried: &[u16], times: usize) -> Vec<usize> {
+        let mut rng = StdRng::seed_from_u64(1);
+        let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
+        let mut shares = vec![0; route.len()];
+        for _ in 0..times {
+            shares[choose(route, &tried, NOW, &mut rng).place()] += 1;
+        }
+        shares
+    }
+
+    #[test]
+    fn like_servers_share_the_load_by_weight_and_slow_ones_are_only_explored() {
+        let route = route(&[(1, 1, 0, true), (3, 15, 0, true), (1_000, 100, 0, true)]);
+        let chosen = shares(&route, &[], 64_000);
+        assert!((2.8..3.2).contains(&(chosen[1] as f64 / chosen[0] as f64)), "{chosen:?}");
+        // One in 64 goes by weight alone.
+        assert!((900..1100).contains(&chosen[2]), "{chosen:?}");
+    }
+
+    #[test]
+    fn who_is_chosen_without_chance() {
+        let (up, down, longer) = ((1, 1, 0, true), (1, 1, 2, true), (1, 1, 3, true));
+        let spent = (1, 1, 0, false);
+        for (what, servers, tried, chosen) in [
+            ("one that is up before one that is left alone", vec![down, up], vec![], 1),
+            ("one that has not been asked before one that has", vec![up, up], vec![0], 1),
+            ("one that is left alone before one that has been asked", vec![up, down], vec![0], 1),
+            ("of those left alone the one whose time is over first", vec![longer, down], vec![], 1),
+            ("of those asked one that may be asked again", vec![spent, up], vec![0, 1], 1),
+            ("of those asked one that is up, though it may not be asked again", vec![down, spent], vec![0, 1], 1),
+            ("the only one there is", vec![spent], vec![0], 0),
+        ] {
+            assert_eq!(shares(&route(&servers), &tried, 50)[chosen], 50, "{what}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! How an upstream does: how fast it answers, and whether it answers at all.
+//!
+//! The round-trip time is smoothed as RFC 6298 §2 has it. Three failures in a row, without an answer in between, make an
+//! upstream dead: it is left alone for a second, then one question finds out whether it is back. Each time that it is not, it
+//! is left alone for twice as long, up to half a minute. One answer makes it alive again, whatever was before.
+//!
+//! ```text
+//!            failure, failure, failure               its time is over
+//!   alive ──────────────────────────────► left alone ────────────────► one question probes
+//!     ▲                                       ▲                            │         │
+//!     │                                       └── no answer, time doubled ─┘         │
+//!     └──────────────────────────── any answer ──────────────────────────────────────┘
+//! ```
+
+use method::units::Nanos;
+
+/// How long an upstream is taken to need before it has answered once.
+const FIRST_RTO: Nanos = Nanos::from_millis(400);
+/// The shortest wait for an answer, however fast the upstream is: one that is merely busy for a moment must not be asked
+/// everything twice.
+pub(crate) const LEAST_RTO: Nanos = Nanos::from_millis(200);
+/// The longest wait for an answer before the question is asked again.
+const MOST_RTO: Nanos = Nanos::from_millis(800);
+/// Failures in a row after which an upstream is dead.
+pub(super) const FAILURES: u32 = 3;
+/// How long a dead upstream is left alone, at first and at the most.
+const FIRST_BACKOFF: Nanos = Nanos::SECOND;
+const MOST_BACKOFF: Nanos = Nanos::from_millis(30_000);
+/// How long a question that probes a dead upstream keeps others away from it.
+const PROBE: Nanos = Nanos::SECOND;
+/// The log says at most once in this time that an upstream does not answer.
+const TELL_AGAIN: Nanos = Nanos::from_millis(10_000);
+
+/// What is known of one upstream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Health {
+    /// Smoothed round-trip time and its variation; none before the first answer.
+    smoothed: Option<(Nanos, Nanos)>,
+    /// Failures since the last answer.
+    failures: u32,
+    backoff: Nanos,
+    down_until: Nanos,
+    /// It was down, and one question is under way that finds out whether it still is.
+    probed: bool,
+    /// When the log last said that it is left alone, and whether it has said since that it is back.
+    told: Option<Nanos>,
+    told_back: bool,
+}
+
+/// What the log should say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The upstream is left alone from now on.
+    LeftAlone,
+    /// The upstream answers again.
+    Back,
+}
+
+impl Health {
+    /// Whether it is taken for dead.
+    pub(super) fn is_down(&self) -> bool {
+        self.failures >= FAILURES
+    }
+
+    /// Until when it is left alone; a moment in the past if it is not.
+    pub(super) fn down_until(&self) -> Nanos {
+        self.down_until
+    }
+
+    /// The round-trip time by which it is chosen. One that was never asked is taken for fast, so that it is.
+    pub(super) fn speed(&self) -> Nanos {
+        match self.smoothed {
+            Some((srtt, _)) => srtt,
+            None if self.failures > 0 => FIRST_RTO,
+            None => Nanos(0),
+        }
+    }
+
+    /// How long to wait for an answer before asking again: longer than RFC 6298 has it, as the round-trip time of an upstream
+    /// that gets more than it can answer grows from question to question.
+    pub(super) fn patience(&self) -> Nanos {
+        let Some((srtt, var)) = self.smoothed else { return FIRST_RTO };
+        Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
+    }
+
+    /// It is about to be asked. If it was down, others keep away until it is known whether it is back.
+    pub(super) fn chosen(&mut self, now: Nanos) {
+        if self.is_down() {
+            self.down_until = now + PROBE;
+            self.probed = true;
+        }
+    }
+
+    /// It answered after `rtt`, be it an error, which is no reason to prefer it.
+    pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<News> {
+        let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
+        let (srtt, var) = match self.smoothed {
+            None => (rtt.0, rtt.0 / 2),
+            Some((srtt, var)) => ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4),
+        };
+        let news = (self.is_down() && !self.told_back).then_some(News::Back);
+        let told_back = self.told_back || news.is_some();
+        *self = Health { smoothed: Some((Nanos(srtt), Nanos(var))), told: self.told, told_back, ..Health::default() };
+        news
+    }
+
+    /// It did not answer, or could not be reached.
+    pub(super) fn failed(&mut self, now: Nanos) -> Option<News> {
+        self.failures = self.failures.saturating_add(1);
+        let counts = self.down_until <= now || std::mem::take(&mut self.probed);
+        if !self.is_down() || !counts {
+            return None;
+        }
+        self.backoff = Nanos((self.backoff.0 * 2).clamp(FIRST_BACKOFF.0, MOST_BACKOFF.0));
+        self.down_until = now + self.backoff;
+        if self.failures > FAILURES || self.told.is_some_and(|told| now.since(told) <= TELL_AGAIN) {
+            return None;
+        }
+        (self.told, self.told_back) = (Some(now), false);
+        Some(News::LeftAlone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Nanos {
+        Nanos(Nanos::SECOND.0 + Nanos::from_millis(ms).0)
+    }
+
+    #[test]
+    fn patience_follows_the_round_trip_time_within_its_limits() {
+        let mut health = Health::default();
+        assert_eq!((health.patience(), health.speed()), (FIRST_RTO, Nanos(0)));
+        for (rtt, least, most) in [(1, 200, 200), (100, 400, 400), (2_000, 800, 800)] {
+            let mut health = Health::default();
+            health.answered(Nanos::from_millis(rtt), false);
+            let patience = health.patience();
+            assert!((Nanos::from_millis(least)..=Nanos::from_millis(most)).contains(&patience), "{rtt}: {patience:?}");
+        }
+        health.answered(Nanos::from_millis(1), true);
+        assert_eq!(health.speed(), FIRST_RTO, "an error is no reason to prefer it");
+    }
+
+    #[test]
+    fn a_dead_upstream_is_left_alone_for_longer_each_time_and_forgiven_at_once() {
+        let mut health = Health::default();
+        assert_eq!([health.failed(at(0)), health.failed(at(1))], [None, None]);
+        assert!(!health.is_down());
+        assert_eq!(health.failed(at(2)), Some(News::LeftAlone));
+        let mut expected = 1_000;
+        let mut now = 2;
+        for _ in 0..8 {
+            assert_eq!(health.down_until(), at(now + expected));
+            // What was asked before, and fails now, says nothing new.
+            assert_eq!(health.failed(at(now + 1)), None);
+            assert_eq!(health.down_until(), at(now + expected));
+            now += expected;
+            health.chosen(at(now));
+            assert_eq!(health.down_until(), at(now + 1_000), "one question at a time");
+            now += 400;
+            assert_eq!(health.failed(at(now)), None);
+            expected = (2 * expected).min(30_000);
+        }
+        assert_eq!(health.answered(Nanos::from_millis(5), false), Some(News::Back));
+        assert!(!health.is_down() && health.down_until() == Nanos(0));
+        assert_eq!(health.answered(Nanos::from_millis(5), false), None);
+    }
+
+    #[test]
+    fn the_log_does_not_hear_of_each_of_many_deaths() {
+        let mut health = Health::default();
+        let mut told = 0;
+        for ms in (0..9_000).step_by(100) {
+            told += usize::from((0..3).any(|_| health.failed(at(ms)) == Some(News::LeftAlone)));
+            health.answered(Nanos::from_millis(5), false);
+        }
+        assert_eq!(told, 1);
+    }
+}

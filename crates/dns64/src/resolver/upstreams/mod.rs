@@ -1,0 +1,203 @@
+//! The servers that are asked: which there are, and what one worker knows of each.
+//!
+//! ```text
+//! settings ─► Upstreams ─► choice: who is asked next ◄── health: is it up, is it fast
+//!                  │                                 ◄── retries: may it be asked again
+//!                  └─► Server: health, retries, edns
+//! ports: the sockets towards them, with the ids that are in use
+//! ```
+//!
+//! All but `ports` is without sockets and without a clock of its own.
+
+mod choice;
+mod edns;
+mod health;
+pub(crate) mod ports;
+mod retries;
+mod server;
+
+use method::units::Nanos;
+use rand::rngs::StdRng;
+use smallvec::SmallVec;
+
+use crate::config::Settings;
+use crate::ids::{RouteId, ServerId};
+use crate::metrics::Metrics;
+use choice::Standing;
+pub(super) use health::LEAST_RTO;
+use server::Server;
+
+/// A server of a route.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    server: ServerId,
+    weight: u32,
+}
+
+/// All upstreams. Numbers stay when the configuration is read again; servers that are no longer in it are not asked.
+#[derive(Default)]
+pub(super) struct Upstreams {
+    servers: Vec<Server>,
+    /// The servers of each route of the settings.
+    routes: Vec<Vec<Member>>,
+}
+
+impl Upstreams {
+    /// Takes over a new configuration; what is known of servers that stay stays.
+    pub(super) fn configure(&mut self, settings: &Settings, metrics: &Metrics) {
+        let members: Vec<Member> = settings
+            .upstreams
+            .iter()
+            .map(|upstream| {
+                let known = self.servers.iter().position(|server| server.address() == upstream.address);
+                let place = known.unwrap_or_else(|| {
+                    self.servers.push(Server::new(upstream.address, metrics.add_upstream(upstream.address)));
+                    self.servers.len() - 1
+                });
+                Member { server: ServerId(place as u16), weight: upstream.weight }
+            })
+            .collect();
+        for (place, server) in self.servers.iter_mut().enumerate() {
+            server.set_configured(members.iter().any(|member| member.server.place() == place));
+        }
+        let route = |numbers: &Vec<usize>| numbers.iter().map(|&number| members[number]).collect();
+        self.routes = settings.routes.iter().map(|of| route(&of.upstreams)).collect();
+    }
+
+    /// What is known of a server.
+    #[inline]
+    pub(super) fn server(&mut self, id: ServerId) -> &mut Server {
+        &mut self.servers[id.place()]
+    }
+
+    /// All servers that there have been, by their numbers.
+    pub(super) fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The server to ask next, among those of `route`.
+    pub(super) fn choose(&mut self, route: RouteId, tried: &[ServerId], now: Nanos, rng: &mut StdRng) -> ServerId {
+        let members = &self.routes[route.0];
+        if let [only] = members[..] {
+            return only.server;
+        }
+        let standings: SmallVec<[Standing; 8]> = members
+            .iter()
+            .map(|member| {
+                let server = &self.servers[member.server.place()];
+                Standing {
+                    server: member.server,
+                    weight: member.weight,
+                    speed: server.health().speed(),
+                    down_until: server.health().down_until(),
+                    may_ask_again: server.may_be_asked_again(now),
+                }
+            })
+            .collect();
+        let chosen = choice::choose(&standings, tried, now, rng);
+        if !self.server(chosen).is_left_alone(now) {
+            self.server(chosen).chosen(now);
+        }
+        chosen
+    }
+
+    /// Whether the route has a server that has not been tried and is not left alone.
+    pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
+        let is_up = |member: &Member| !self.servers[member.server.place()].is_left_alone(now);
+        self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::metrics::to_text;
+    use crate::resolver::cache::Cache;
+    use rand::SeedableRng;
+
+    const MAIN: RouteId = RouteId(0);
+
+    /// Settings with upstreams on 127.0.0.1, at these ports.
+    fn settings(ports: &[u16]) -> Settings {
+        let upstream = |port| format!("[[upstream]]\naddress = '127.0.0.1'\nport = {port}\n");
+        let text: String = ports.iter().map(upstream).collect();
+        Settings::from_text(&text, Path::new("test.toml")).unwrap()
+    }
+
+    fn upstreams(ports: &[u16], metrics: &Metrics) -> Upstreams {
+        let mut upstreams = Upstreams::default();
+        upstreams.configure(&settings(ports), metrics);
+        upstreams
+    }
+
+    #[test]
+    fn a_dead_server_is_probed_less_and_less_often() {
+        let mut upstreams = upstreams(&[1, 2], &Metrics::new(1));
+        let mut rng = StdRng::seed_from_u64(1);
+        upstreams.server(ServerId(0)).answered(Nanos::from_millis(1), false);
+        let mut probes = 0;
+        for ms in (0..60_000).step_by(10) {
+            let now = Nanos::SECOND + Nanos::from_millis(ms);
+            if upstreams.choose(MAIN, &[], now, &mut rng) == ServerId(1) {
+                probes += 1;
+                upstreams.server(ServerId(1)).failed(now + Nanos::from_millis(400), "silent");
+            }
+        }
+        // Three to find out, then after 1, 2, 4, 8, 16 and 30 s (by chance a little later each).
+        assert!((4..=10).contains(&probes), "{probes}");
+    }
+
+    #[test]
+    fn of_servers_that_have_been_asked_one_that_may_be_asked_again_is() {
+        let mut upstreams = upstreams(&[1, 2], &Metrics::new(1));
+        let mut rng = StdRng::seed_from_u64(1);
+        let both = [ServerId(0), ServerId(1)];
+        while upstreams.server(ServerId(0)).take_retry(Nanos::SECOND) {}
+        assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(1));
+        // One that is left alone is not.
+        for _ in 0..health::FAILURES {
+            upstreams.server(ServerId(1)).failed(Nanos::SECOND, "silent");
+        }
+        assert_eq!(upstreams.choose(MAIN, &both, Nanos::SECOND, &mut rng), ServerId(0));
+        assert!(!upstreams.has_another(MAIN, &[ServerId(0)], Nanos::SECOND));
+        assert!(upstreams.has_another(MAIN, &[], Nanos::SECOND));
+    }
+
+    #[test]
+    fn numbers_stay_when_the_configuration_is_read_again() {
+        let metrics = Metrics::new(1);
+        let mut upstreams = upstreams(&[1, 2], &metrics);
+        upstreams.server(ServerId(1)).answered(Nanos::from_millis(7), false);
+        upstreams.configure(&settings(&[2, 3]), &metrics);
+        assert_eq!(upstreams.server(ServerId(1)).health().speed(), Nanos::from_millis(7));
+        let configured: Vec<bool> = upstreams.servers().iter().map(Server::is_configured).collect();
+        assert_eq!(configured, [false, true, true]);
+        let mut rng = StdRng::seed_from_u64(1);
+        assert!((0..100).all(|_| upstreams.choose(MAIN, &[], Nanos::SECOND, &mut rng) != ServerId(0)));
+    }
+
+    #[test]
+    fn metrics_show_a_dead_server_as_long_as_it_is_configured() {
+        let metrics = Metrics::new(1);
+        let mut upstreams = upstreams(&[1], &metrics);
+        let shown = |down: u8| {
+            let text = to_text(&metrics, &Arc::new(Cache::new(1)));
+            let line = format!("dns64d_upstream_server_down{{upstream=\"127.0.0.1:1\"}} {down}");
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        };
+        shown(0);
+        (0..health::FAILURES).for_each(|_| upstreams.server(ServerId(0)).failed(Nanos::SECOND, "silent"));
+        shown(1);
+        upstreams.configure(&settings(&[1, 2]), &metrics);
+        shown(1);
+        upstreams.configure(&settings(&[2]), &metrics);
+        shown(0);
+        upstreams.configure(&settings(&[1]), &metrics);
+        shown(1);
+        upstreams.server(ServerId(0)).answered(Nanos::from_millis(1), false);
+        shown(0);
+    }
+}

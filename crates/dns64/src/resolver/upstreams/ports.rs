@@ -1,0 +1,379 @@
+//! The sockets towards the upstreams, and the ids that are in use on each.
+//!
+//! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number of source ports, which the
+//! kernel draws at random; each question gets one of them and a random id. The questions of one turn of the worker share a
+//! port, so that they leave with one system call. At most half of a port's ids are in use at once, so that a free one is found
+//! by guessing. After 10 000 questions a port is closed and another one takes its place, once nothing is expected on it.
+//!
+//! ```text
+//! server ─► port ─► id ─► question        a port:  opened ─► used 10 000 times ─► nothing expected ─► closed
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+
+use net::poller::Poller;
+use net::queue::{Flushed, SendQueue};
+use net::socket::Endpoint;
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt};
+use rustc_hash::FxHashMap;
+
+use crate::ids::{FetchId, ServerId};
+
+/// Questions that a source port is used for before another takes its place.
+const USES: u32 = 10_000;
+/// Ids of a source port that may be in use: half of them, so that a free one is found by guessing.
+pub(crate) const MOST_IDS: usize = 32_768;
+/// How often a random port is drawn in the hope of one that need not be looked for.
+const DRAWS: usize = 8;
+
+/// Names a source port: its server and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PortId {
+    pub(crate) server: ServerId,
+    pub(crate) number: u16,
+}
+
+/// Where an answer is expected: on a port, under an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Expected {
+    pub(crate) port: PortId,
+    pub(crate) id: u16,
+}
+
+/// Poller tokens below this are not upstream sockets.
+pub(crate) const FIRST_TOKEN: usize = 1 << 16;
+
+impl PortId {
+    fn token(self) -> usize {
+        FIRST_TOKEN + (usize::from(self.server.0) << 16 | usize::from(self.number))
+    }
+
+    /// The port whose socket the poller reports as `token`.
+    pub(crate) fn of_token(token: usize) -> Option<PortId> {
+        let bits = token.checked_sub(FIRST_TOKEN)?;
+        Some(PortId { server: ServerId((bits >> 16) as u16), number: bits as u16 })
+    }
+}
+
+/// A source port.
+struct Port {
+    endpoint: Endpoint,
+    /// The questions that it waits for.
+    ids: FxHashMap<u16, FetchId>,
+    used: u32,
+}
+
+impl Port {
+    fn has_room(&self) -> bool {
+        self.ids.len() < MOST_IDS
+    }
+
+    /// Whether nothing is expected on it.
+    fn is_done(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Whether it has been used long enough.
+    fn is_worn(&self) -> bool {
+        self.used >= USES
+    }
+}
+
+/// The ports towards one server.
+struct ServerPorts {
+    address: SocketAddr,
+    /// The source ports, and beyond `allowed` those of an older configuration until what they expect has come.
+    ports: Vec<Option<Port>>,
+    /// How many source ports may be used; none if the server is no longer in the configuration.
+    allowed: usize,
+    queue: SendQueue,
+    /// The port of this turn: its questions leave together, with ids of their own.
+    turn: Option<usize>,
+}
+
+/// The ports towards all servers.
+#[derive(Default)]
+pub(crate) struct Ports {
+    servers: Vec<ServerPorts>,
+}
+
+impl Ports {
+    /// Takes over a new configuration: for each server by its number where it is, and how many source ports it may have. Ports
+    /// that are too many are closed when nothing is expected on them.
+    pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>) {
+        for (place, (address, allowed)) in servers.enumerate() {
+            if place == self.servers.len() {
+                self.servers.push(ServerPorts::new(address));
+            }
+            self.servers[place].allow(usize::from(allowed));
+        }
+    }
+
+    /// Queues a question for a server, written by `write` with the id that it is given. It leaves with the next
+    /// [`flush`](Ports::flush), or before.
+    ///
+    /// # Errors
+    /// If there is no route to the server, no file descriptor left, or no id free on any source port ([`is_ours`]).
+    #[inline]
+    pub(crate) fn ask(
+        &mut self,
+        server: ServerId,
+        fetch: FetchId,
+        poller: &Poller,
+        rng: &mut StdRng,
+        write: impl FnOnce(u16, &mut Vec<u8>),
+    ) -> io::Result<Expected> {
+        self.servers[server.place()].ask(server, fetch, poller, rng, write)
+    }
+
+    /// The socket of a port, while it is open.
+    #[inline]
+    pub(crate) fn endpoint(&self, port: PortId) -> Option<&Endpoint> {
+        self.port(port).map(|port| &port.endpoint)
+    }
+
+    /// The question that an answer with this id on this port would be to.
+    #[inline]
+    pub(crate) fn expects(&self, at: Expected) -> Option<FetchId> {
+        self.port(at.port)?.ids.get(&at.id).copied()
+    }
+
+    /// The questions that wait on a port.
+    pub(crate) fn waiting_on(&self, port: PortId) -> Vec<FetchId> {
+        self.port(port).map(|port| port.ids.values().copied().collect()).unwrap_or_default()
+    }
+
+    /// Nothing more is expected there.
+    #[inline]
+    pub(crate) fn forget(&mut self, at: Expected) {
+        let number = usize::from(at.port.number);
+        let Some(server) = self.servers.get_mut(at.port.server.place()) else { return };
+        if let Some(port) = server.ports.get_mut(number).and_then(Option::as_mut) {
+            port.ids.remove(&at.id);
+            server.close_if_done(number);
+        }
+    }
+
+    /// Sends the questions of this turn. Returns the ports on which the kernel refused some: an ICMP message has come for
+    /// what was sent there before.
+    pub(crate) fn flush(&mut self) -> Vec<PortId> {
+        let mut refused = Vec::new();
+        for (place, server) in self.servers.iter_mut().enumerate() {
+            let flushed = server.flush();
+            let Some(number) = server.turn.take() else { continue };
+            server.close_if_done(number);
+            if flushed.unreachable {
+                refused.push(PortId { server: ServerId(place as u16), number: number as u16 });
+            }
+        }
+        refused
+    }
+
+    fn port(&self, port: PortId) -> Option<&Port> {
+        self.servers.get(port.server.place())?.ports.get(usize::from(port.number))?.as_ref()
+    }
+}
+
+/// Whether a question could not be sent for a reason that is no fault of the server or of the way to it.
+pub(crate) fn is_ours(error: &io::Error) -> bool {
+    let out_of_room = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.kind() == io::ErrorKind::QuotaExceeded || error.raw_os_error().is_some_and(|code| out_of_room.contains(&code))
+}
+
+impl ServerPorts {
+    fn new(address: SocketAddr) -> ServerPorts {
+        ServerPorts { address, ports: Vec::new(), allowed: 0, queue: SendQueue::new(), turn: None }
+    }
+
+    fn allow(&mut self, allowed: usize) {
+        self.allowed = allowed;
+        let ports = self.ports.len().max(allowed);
+        self.ports.resize_with(ports, || None);
+        for number in allowed..self.ports.len() {
+            self.close_if_done(number);
+        }
+    }
+
+    fn ask(
+        &mut self,
+        server: ServerId,
+        fetch: FetchId,
+        poller: &Poller,
+        rng: &mut StdRng,
+        write: impl FnOnce(u16, &mut Vec<u8>),
+    ) -> io::Result<Expected> {
+        if self.queue.is_full() {
+            self.flush();
+        }
+        let number = match self.turn {
+            Some(number) => number,
+            None => self.draw(server, poller, rng)?,
+        };
+        self.turn = Some(number);
+        let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // Half of the ids are free: `draw` sees to it, and the end of this function.
+        let id = loop {
+            let id = rng.next_u32() as u16;
+            if !port.ids.contains_key(&id) {
+                break id;
+            }
+        };
+        port.ids.insert(id, fetch);
+        port.used += 1;
+        let full = !port.has_room();
+        self.queue.push(None, |out| write(id, out));
+        if full {
+            self.flush();
+            self.turn = None;
+        }
+        Ok(Expected { port: PortId { server, number: number as u16 }, id })
+    }
+
+    /// A random source port. One that is worn is replaced as soon as nothing is expected on it.
+    fn draw(&mut self, server: ServerId, poller: &Poller, rng: &mut StdRng) -> io::Result<usize> {
+        let allowed = self.allowed.max(1).min(self.ports.len());
+        let is_good =
+            |port: &Option<Port>| port.as_ref().is_none_or(|port| !port.is_worn() && port.has_room() || port.is_done());
+        let mut number = rng.random_range(0..allowed);
+        for _ in 0..DRAWS {
+            if is_good(&self.ports[number]) {
+                break;
+            }
+            number = rng.random_range(0..allowed);
+        }
+        if self.ports[number].as_ref().is_none_or(|port| port.is_worn() && port.is_done()) {
+            match self.open(PortId { server, number: number as u16 }, poller) {
+                Ok(()) => return Ok(number),
+                // Out of file descriptors, perhaps: one that is open will do.
+                Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let has_room = |number: usize| self.ports[number].as_ref().is_some_and(Port::has_room);
+        if has_room(number) {
+            return Ok(number);
+        }
+        (0..allowed).find(|&number| has_room(number)).ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
+    }
+
+    /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by the poller.
+    fn open(&mut self, id: PortId, poller: &Poller) -> io::Result<()> {
+        let endpoint = Endpoint::connect(self.address)?;
+        endpoint.use_receive_offload();
+        poller.add(&endpoint, id.token())?;
+        self.ports[usize::from(id.number)] = Some(Port { endpoint, ids: FxHashMap::default(), used: 0 });
+        Ok(())
+    }
+
+    /// Closes a source port that the configuration no longer has, once nothing is expected on it.
+    fn close_if_done(&mut self, number: usize) {
+        let is_extra = number >= self.allowed && self.turn != Some(number);
+        if is_extra && self.ports[number].as_ref().is_some_and(Port::is_done) {
+            self.ports[number] = None;
+        }
+    }
+
+    fn flush(&mut self) -> Flushed {
+        match self.turn.and_then(|number| self.ports[number].as_ref()) {
+            Some(port) => self.queue.flush(&port.endpoint),
+            None => Flushed::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    const SERVER: ServerId = ServerId(0);
+    /// Questions are all alike here.
+    const FETCH: FetchId = FetchId { index: 0, generation: 0 };
+
+    /// Ports towards a server that says nothing.
+    struct Test {
+        silent: std::net::UdpSocket,
+        poller: Poller,
+        rng: StdRng,
+        ports: Ports,
+    }
+
+    impl Test {
+        fn new(allowed: u16) -> Test {
+            let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let (poller, rng) = (Poller::new(8).unwrap(), StdRng::seed_from_u64(1));
+            let mut test = Test { silent, poller, rng, ports: Ports::default() };
+            test.allow(allowed);
+            test
+        }
+
+        fn allow(&mut self, allowed: u16) {
+            self.ports.configure([(self.silent.local_addr().unwrap(), allowed)].into_iter());
+        }
+
+        fn ask(&mut self) -> io::Result<Expected> {
+            let asked = self.ports.ask(SERVER, FETCH, &self.poller, &mut self.rng, |_, out| out.push(0));
+            assert_eq!(self.ports.flush(), []);
+            asked
+        }
+
+        fn open(&self) -> usize {
+            self.ports.servers[0].ports.iter().flatten().count()
+        }
+    }
+
+    #[test]
+    fn a_server_whose_ids_are_all_in_use_refuses() {
+        let mut test = Test::new(2);
+        let asked: Vec<Expected> = (0..2 * MOST_IDS).map(|_| test.ask().unwrap()).collect();
+        let error = test.ask().unwrap_err();
+        assert!(is_ours(&error), "{error}");
+        // What is no longer expected makes room again.
+        assert_eq!(test.ports.expects(asked[0]), Some(FETCH));
+        test.ports.forget(asked[0]);
+        assert_eq!(test.ports.expects(asked[0]), None);
+        assert!(test.ask().is_ok());
+    }
+
+    #[test]
+    fn ports_that_a_configuration_no_longer_has_are_closed_when_they_are_done() {
+        let mut test = Test::new(16);
+        let asked: Vec<Expected> = (0..200).map(|_| test.ask().unwrap()).collect();
+        test.allow(1);
+        assert_eq!(test.open(), 16, "answers are still expected");
+        for at in asked {
+            assert!(test.ports.expects(at).is_some());
+            test.ports.forget(at);
+        }
+        assert_eq!(test.open(), 1);
+    }
+
+    #[test]
+    fn a_port_is_replaced_after_its_questions_when_nothing_is_expected_on_it() {
+        let mut test = Test::new(1);
+        let source = |test: &Test| test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap();
+        let first = test.ask().unwrap();
+        let port = source(&test);
+        for _ in 1..USES {
+            let at = test.ask().unwrap();
+            test.ports.forget(at);
+        }
+        let last = test.ask().unwrap();
+        assert_eq!(source(&test), port, "an answer is still expected");
+        test.ports.forget(first);
+        test.ports.forget(last);
+        test.ask().unwrap();
+        assert_ne!(source(&test), port);
+    }
+
+    #[test]
+    fn tokens_name_ports() {
+        for (server, number) in [(0, 0), (3, 4_095), (u16::MAX, u16::MAX)] {
+            let port = PortId { server: ServerId(server), number };
+            assert_eq!(PortId::of_token(port.token()), Some(port));
+        }
+        assert_eq!(PortId::of_token(FIRST_TOKEN - 1), None);
+    }
+}

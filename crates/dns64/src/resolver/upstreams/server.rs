@@ -1,0 +1,114 @@
+//! One upstream as one worker knows it: its health, its retries, its EDNS, and the counters that show them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use method::units::Nanos;
+
+use super::edns::EdnsMemory;
+use super::health::{Health, News};
+use super::retries::Retries;
+use crate::metrics::UpstreamMetrics;
+
+/// An upstream.
+pub(crate) struct Server {
+    address: SocketAddr,
+    /// Whether the configuration still has it; one that it has not is asked no more.
+    configured: bool,
+    health: Health,
+    retries: Retries,
+    edns: EdnsMemory,
+    metrics: Arc<UpstreamMetrics>,
+}
+
+impl Server {
+    /// Nothing is known of it yet.
+    pub(super) fn new(address: SocketAddr, metrics: Arc<UpstreamMetrics>) -> Server {
+        let (health, retries, edns) = (Health::default(), Retries::default(), EdnsMemory::default());
+        Server { address, configured: true, health, retries, edns, metrics }
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether the configuration has it.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.configured
+    }
+
+    pub(super) fn set_configured(&mut self, configured: bool) {
+        self.configured = configured;
+        self.tell_metrics();
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Whether it has failed so often that it is not asked for a while.
+    pub(crate) fn is_left_alone(&self, now: Nanos) -> bool {
+        now < self.health.down_until()
+    }
+
+    /// How long to wait for its answer before asking again, 0.2 to 0.8 s.
+    pub(crate) fn patience(&self) -> Nanos {
+        self.health.patience()
+    }
+
+    /// It is the one that is asked next.
+    pub(super) fn chosen(&mut self, now: Nanos) {
+        self.health.chosen(now);
+    }
+
+    /// Whether it has been asked as much again as it may.
+    pub(super) fn may_be_asked_again(&self, now: Nanos) -> bool {
+        self.retries.are_left(now)
+    }
+
+    /// Whether one more question may be asked again, which is counted as done.
+    pub(crate) fn take_retry(&mut self, now: Nanos) -> bool {
+        self.retries.take(now)
+    }
+
+    /// Whether it is to be asked with EDNS.
+    pub(crate) fn uses_edns(&self, now: Nanos) -> bool {
+        self.edns.is_used(now)
+    }
+
+    /// It has answered without EDNS what it did not answer with EDNS.
+    pub(crate) fn found_plain(&mut self, now: Nanos) {
+        self.edns.found_plain(now);
+    }
+
+    /// It was asked a question over UDP.
+    #[inline]
+    pub(crate) fn asked(&self) {
+        self.metrics.asked();
+    }
+
+    /// It answered after `rtt`, be it an error, which is no reason to prefer it.
+    pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) {
+        self.retries.answered();
+        self.metrics.answered(rtt);
+        if self.health.answered(rtt, is_error) == Some(News::Back) {
+            tracing::info!("upstream {} answers again", self.address);
+        }
+        self.tell_metrics();
+    }
+
+    /// It did not answer, or could not be reached.
+    pub(crate) fn failed(&mut self, now: Nanos, why: &str) {
+        self.metrics.failed();
+        if self.health.failed(now) == Some(News::LeftAlone) {
+            tracing::warn!("upstream {} is left alone for a while: {why}", self.address);
+        }
+        self.tell_metrics();
+    }
+
+    /// Shows whether it is taken for dead; one that is no longer in the configuration is not.
+    fn tell_metrics(&self) {
+        self.metrics.set_down(self.configured && self.health.is_down());
+    }
+}

@@ -1,0 +1,64 @@
+//! Who waits for a question, and what they are told.
+
+use method::units::Nanos;
+use smallvec::SmallVec;
+
+use super::outcome::Outcome;
+use crate::ids::JobId;
+
+/// Who waits for a question. What else is to wait, a validation for example, gets a variant here; the resolver hands waiters
+/// back as it got them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A client query.
+    Job(JobId),
+}
+
+/// Those who wait for one question: one, nearly always.
+pub(crate) type Waiters = SmallVec<[Waiter; 1]>;
+
+/// Who asks, and how urgent it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// Who is told.
+    pub(crate) waiter: Waiter,
+    /// When the query came for which this is asked.
+    pub(crate) since: Nanos,
+    /// Whether nothing has been asked for that query yet. A query for which something has been asked gets the rest as well:
+    /// else that were for nothing.
+    pub(crate) first: bool,
+    /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
+    /// and a stale answer will do at once.
+    pub(crate) in_vain: bool,
+    /// Whether the waiter has room to wait.
+    pub(crate) may_wait: bool,
+}
+
+/// The reply to a demand.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// It is known, or known to be unknown: nobody waits.
+    Known(Outcome),
+    /// The waiter will be told.
+    Waiting,
+    /// Nobody has been asked, and nobody waits.
+    Denied(Denial),
+}
+
+/// Why a question is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denial {
+    /// The query is so old that its client is about to ask again.
+    TooLate,
+    /// As much is in flight as may be.
+    NoRoom,
+}
+
+/// A question that is over.
+#[derive(Debug)]
+pub(crate) struct Landed {
+    /// Who waited, in the order in which they came.
+    pub(crate) waiters: Waiters,
+    /// What came of it.
+    pub(crate) outcome: Outcome,
+}

@@ -1,0 +1,221 @@
+//! Client queries: who may ask, what is answered at once, what the decision wants to know, and the reply.
+//!
+//! ```text
+//! on_query ─► limiter, access ─► Inquiry::begin ─► advance ─► step ─► reply ─► Replies
+//!                                                     ▲        │ ask
+//!                                                     │        ▼
+//!                                                   resume ◄─ Resolver, jobs
+//! ```
+
+use std::sync::Arc;
+
+use method::units::Nanos;
+use wire::edns::ede;
+use wire::rcode::Rcode;
+use wire::view::rtype;
+
+use super::jobs::{Job, Jobs};
+use super::network::Network;
+use super::replies::Replies;
+use super::shared::Shared;
+use crate::client::inquiry::{Inquiry, Step};
+use crate::client::query::{Query, Received};
+use crate::client::reply::{ReplyFrame, write_refusal};
+use crate::config::{Overload, Settings};
+use crate::ids::WorkerId;
+use crate::metrics::{Count, WorkerMetrics};
+use crate::resolver::Resolver;
+use crate::resolver::outcome::Failure;
+use crate::resolver::waiter::{Asked, Demand, Denial, Landed, Waiter};
+use crate::translation::decide::{Reason, Reply, Withheld};
+use crate::transport::Transport;
+use crate::transport::client::Client;
+
+/// The half of a worker that clients see.
+pub(super) struct Frontend {
+    worker: WorkerId,
+    shared: Arc<Shared>,
+    settings: Arc<Settings>,
+    replies: Replies,
+    jobs: Jobs,
+    now: Nanos,
+}
+
+impl Frontend {
+    /// Nobody has asked yet.
+    pub(super) fn new(worker: WorkerId, shared: Arc<Shared>, settings: Arc<Settings>, replies: Replies) -> Frontend {
+        Frontend { worker, shared, settings, replies, jobs: Jobs::default(), now: Nanos(0) }
+    }
+
+    /// Takes over another configuration, for every query that comes after, and for the rest of those that wait.
+    pub(super) fn take_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
+    }
+
+    /// Tells it what time it is.
+    #[inline]
+    pub(super) fn set_now(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// What goes to clients.
+    pub(super) fn replies(&self) -> &Replies {
+        &self.replies
+    }
+
+    /// How many client queries wait for upstreams.
+    pub(super) fn waiting(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Sends the replies of this turn.
+    pub(super) fn flush(&mut self) {
+        self.replies.flush(self.shared.metrics().worker(self.worker));
+    }
+
+    fn metrics(&self) -> &WorkerMetrics {
+        self.shared.metrics().worker(self.worker)
+    }
+
+    #[inline]
+    fn reply(&mut self, client: &Client, write: impl FnOnce(&mut Vec<u8>)) {
+        self.replies.send(client, self.shared.metrics().worker(self.worker), write);
+    }
+
+    /// A datagram, or a message of a connection.
+    pub(super) fn on_query(&mut self, resolver: &mut Resolver<Network>, client: Client, bytes: &[u8]) {
+        let limits = self.settings.config.limits;
+        let admitted = client.transport().is_proven()
+            || self.shared.limiter.admits(client.ip(), self.now, limits.client_rate, limits.client_burst);
+        if !admitted {
+            return self.limit(&client, bytes);
+        }
+        if !self.settings.allows(client.ip()) {
+            return self.refuse(&client, bytes);
+        }
+        match Received::read(bytes) {
+            Received::Query(query) => self.on_good_query(resolver, client, &query),
+            Received::Error { rcode, question, edns } => {
+                self.metrics().count_rcode(rcode);
+                self.reply(&client, |out| write_refusal(out, bytes, rcode, question, edns));
+            }
+            Received::Ignored => {
+                self.metrics().count(Count::Ignored);
+                self.reply(&client, |_| {});
+            }
+        }
+    }
+
+    fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: Client, query: &Query<'_>) {
+        self.metrics().count_query(client.transport(), query.qtype);
+        let ip = client.ip();
+        let settings = Arc::clone(&self.settings);
+        let policy = settings.policy(ip);
+        let cookie = self.shared.cookies.answer(query, ip);
+        let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
+        if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
+            self.metrics().count(Count::WithheldCd);
+        }
+        self.advance(resolver, Job { client, inquiry, arrived: self.now });
+    }
+
+    /// A client that must not ask: REFUSED, if it has asked at all.
+    fn refuse(&mut self, client: &Client, bytes: &[u8]) {
+        self.metrics().count(Count::AclRefused);
+        match Received::read(bytes) {
+            Received::Query(query) => {
+                let frame = ReplyFrame::new(&query, client.transport(), None);
+                self.metrics().count_rcode(Rcode::REFUSED);
+                self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
+            }
+            _ => self.reply(client, |_| {}),
+        }
+    }
+
+    /// A client that asks too much. One that has proved its address (RFC 7873) is sent to TCP; others, whose address may be
+    /// forged, get nothing.
+    fn limit(&mut self, client: &Client, bytes: &[u8]) {
+        self.metrics().count(Count::RateLimited);
+        let ip = client.ip();
+        if let Received::Query(query) = Received::read(bytes)
+            && self.settings.allows(ip)
+            && self.shared.cookies.proves(&query, ip)
+        {
+            let frame = ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
+            self.reply(client, |out| frame.write_truncated(out));
+        }
+    }
+
+    /// Takes a client query as far as what is known allows: to its reply, or to the next question that it waits for.
+    fn advance(&mut self, resolver: &mut Resolver<Network>, mut job: Job) {
+        let settings = Arc::clone(&self.settings);
+        let rules = settings.rules(settings.policy(job.inquiry.client()), job.inquiry.name());
+        loop {
+            let key = match job.inquiry.step(&rules) {
+                Step::Ask(key) => key,
+                Step::Reply(reply) => {
+                    self.count_reply(&job.inquiry, &reply);
+                    let Job { client, inquiry, .. } = &job;
+                    return self.reply(client, |out| inquiry.write(out, &reply, &rules));
+                }
+            };
+            let demand = Demand {
+                waiter: Waiter::Job(self.jobs.next_id()),
+                since: job.arrived,
+                first: job.inquiry.is_new(),
+                in_vain: job.inquiry.has_waited_in_vain(),
+                may_wait: self.jobs.len() < settings.config.limits.in_flight,
+            };
+            match resolver.ask(&key, demand) {
+                Asked::Known(outcome) => job.inquiry.learn(outcome),
+                Asked::Waiting => {
+                    let companion = job.inquiry.companion(rules.policy);
+                    self.jobs.insert(job);
+                    return companion.into_iter().for_each(|key| resolver.ask_ahead(&key));
+                }
+                Asked::Denied(Denial::TooLate) => job.inquiry.give_up(Failure::Overload),
+                Asked::Denied(Denial::NoRoom) => {
+                    self.metrics().count(Count::Overload);
+                    if settings.config.limits.overload == Overload::Drop && job.client.transport() == Transport::Udp {
+                        return;
+                    }
+                    job.inquiry.give_up(Failure::Overload);
+                }
+            }
+        }
+    }
+
+    /// A question is over: those who waited for it go on.
+    pub(super) fn resume(&mut self, resolver: &mut Resolver<Network>, landed: Landed) {
+        for waiter in landed.waiters {
+            let Waiter::Job(id) = waiter;
+            let Some(mut job) = self.jobs.remove(id) else { continue };
+            job.inquiry.learn(landed.outcome.clone());
+            self.advance(resolver, job);
+        }
+    }
+
+    fn count_reply(&self, inquiry: &Inquiry, reply: &Reply<'_>) {
+        let metrics = self.metrics();
+        match *reply {
+            Reply::Pass { strip: true, .. } => metrics.count(Count::Stripped),
+            Reply::Synthesize { reason, .. } => metrics.count(match reason {
+                Reason::NoData => Count::SynthesizedNodata,
+                Reason::Rcode => Count::SynthesizedRcode,
+                Reason::Timeout => Count::SynthesizedTimeout,
+                Reason::Excluded => Count::SynthesizedExcluded,
+            }),
+            Reply::Local(_) => metrics.count(Count::Local),
+            Reply::Pass { .. } | Reply::Empty { .. } | Reply::Error { .. } => {}
+        }
+        match reply.withheld() {
+            Some(Withheld::Unmapped) => metrics.count(Count::WithheldUnmapped),
+            Some(Withheld::Signed) => metrics.count(Count::WithheldSigned),
+            None => {}
+        }
+        if inquiry.is_stale() {
+            metrics.count(Count::StaleServed);
+        }
+        metrics.count_rcode(reply.rcode());
+    }
+}

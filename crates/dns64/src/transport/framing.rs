@@ -1,0 +1,68 @@
+//! DNS messages on a stream: two octets of length, then the message (RFC 1035 §4.2.2).
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Reads the next message.
+///
+/// # Errors
+/// If the stream ends or fails, or the message is not whole after `patience`.
+pub(crate) async fn read_message(reader: &mut (impl AsyncRead + Unpin), patience: Duration) -> io::Result<Vec<u8>> {
+    let read = async {
+        let len = reader.read_u16().await?;
+        let mut bytes = vec![0; usize::from(len)];
+        reader.read_exact(&mut bytes).await?;
+        Ok(bytes)
+    };
+    timeout(patience, read).await?
+}
+
+/// Writes a message, its length in the same segment (RFC 7766 §8).
+///
+/// # Errors
+/// If the stream fails, or the message is longer than 65 535 octets.
+pub(crate) async fn write_message(writer: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Result<()> {
+    let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
+    let mut framed = Vec::with_capacity(2 + message.len());
+    framed.extend(len.to_be_bytes());
+    framed.extend(message);
+    writer.write_all(&framed).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_a_stream<T>(test: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
+    }
+
+    #[test]
+    fn what_is_written_is_read_message_by_message() {
+        on_a_stream(async {
+            let (mut near, mut far) = tokio::io::duplex(64 << 10);
+            for message in [&b"one"[..], b"", &[7; 40_000]] {
+                write_message(&mut near, message).await.unwrap();
+                assert_eq!(read_message(&mut far, Duration::from_secs(5)).await.unwrap(), message);
+            }
+            let too_long = write_message(&mut near, &[0; 65_536]).await.unwrap_err();
+            assert_eq!(too_long.kind(), io::ErrorKind::InvalidData);
+        });
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_is_an_error() {
+        on_a_stream(async {
+            let (mut near, mut far) = tokio::io::duplex(64);
+            near.write_all(&[0, 5, 1, 2]).await.unwrap();
+            let incomplete = read_message(&mut far, Duration::from_millis(1)).await.unwrap_err();
+            assert_eq!(incomplete.kind(), io::ErrorKind::TimedOut);
+            near.write_all(&[0, 5, 1]).await.unwrap();
+            drop(near);
+            assert!(read_message(&mut far, Duration::from_secs(5)).await.is_err());
+        });
+    }
+}
