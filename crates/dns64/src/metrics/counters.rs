@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::ids::WorkerId;
+use crate::transport::Transport;
 
 /// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,28 +164,28 @@ impl WorkerMetrics {
     }
 
     /// Counts a client query by transport and type.
-    pub fn count_query(&self, tcp: bool, qtype: u16) {
-        self.count(match (tcp, qtype) {
-            (false, rtype::A) => Count::UdpA,
-            (false, rtype::AAAA) => Count::UdpAaaa,
-            (false, rtype::PTR) => Count::UdpPtr,
-            (false, _) => Count::UdpOther,
-            (true, rtype::A) => Count::TcpA,
-            (true, rtype::AAAA) => Count::TcpAaaa,
-            (true, rtype::PTR) => Count::TcpPtr,
-            (true, _) => Count::TcpOther,
+    pub fn count_query(&self, transport: Transport, qtype: u16) {
+        self.count(match (transport, qtype) {
+            (Transport::Udp, rtype::A) => Count::UdpA,
+            (Transport::Udp, rtype::AAAA) => Count::UdpAaaa,
+            (Transport::Udp, rtype::PTR) => Count::UdpPtr,
+            (Transport::Udp, _) => Count::UdpOther,
+            (Transport::Tcp, rtype::A) => Count::TcpA,
+            (Transport::Tcp, rtype::AAAA) => Count::TcpAaaa,
+            (Transport::Tcp, rtype::PTR) => Count::TcpPtr,
+            (Transport::Tcp, _) => Count::TcpOther,
         });
     }
 
     /// Counts a reply to a client by RCODE.
-    pub fn count_rcode(&self, code: u16) {
+    pub fn count_rcode(&self, code: Rcode) {
         self.count(match code {
-            0 => Count::Noerror,
-            1 => Count::Formerr,
-            2 => Count::Servfail,
-            3 => Count::Nxdomain,
-            4 => Count::Notimp,
-            5 => Count::Refused,
+            Rcode::NOERROR => Count::Noerror,
+            Rcode::FORMERR => Count::Formerr,
+            Rcode::SERVFAIL => Count::Servfail,
+            Rcode::NXDOMAIN => Count::Nxdomain,
+            Rcode::NOTIMP => Count::Notimp,
+            Rcode::REFUSED => Count::Refused,
             _ => Count::OtherRcode,
         });
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, Kind, Unusable, rcode};
+use super::answer::{Answer, Kind, Unusable};
 use super::fetch::State;
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
@@ -30,7 +31,7 @@ impl<O: Outside> Resolver<O> {
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
         let same = question.is_some_and(|question| fetch.query.has_sent(question));
         let code = message.rcode();
-        let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);
+        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
         // Servers that cannot read a query may leave its question out.
         let unread = message.qdcount() == 0 && disliked;
         if !(message.qdcount() == 1 && same || unread) {
@@ -40,7 +41,7 @@ impl<O: Outside> Resolver<O> {
         let sent = udp.sent(at(&message));
         let had_edns = sent.is_some_and(|attempt| attempt.edns);
         let plain = udp.plain == Some(port.server);
-        let is_error = !matches!(code, rcode::NOERROR | rcode::NXDOMAIN);
+        let is_error = !matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN);
         let server = self.upstreams.server(port.server);
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
@@ -106,7 +107,8 @@ impl<O: Outside> Resolver<O> {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);
-                if answer.kind() != Kind::Failed || !self.does_somebody_better(id, &answer) {
+                let is_final = answer.kind() != Kind::Failed || answer.is_rejected();
+                if is_final || !self.does_somebody_better(id, &answer) {
                     self.land(id, Some(answer), Failure::Timeout);
                 }
                 true

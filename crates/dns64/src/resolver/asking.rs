@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use method::units::Nanos;
-use wire::template::HEADER_LEN;
 
 use super::Resolver;
 use super::answer::{Answer, Kind};
@@ -36,7 +35,7 @@ impl<O: Outside> Resolver<O> {
             return Err(kept);
         }
         let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(forwarding.timeout);
+        let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route(&LowerName::of_wire(key.name()));
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
@@ -135,7 +134,7 @@ impl<O: Outside> Resolver<O> {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
         let edns = udp.plain != Some(number) && self.upstreams.server(number).uses_edns(self.now);
-        let mut query = Vec::with_capacity(HEADER_LEN + fetch.query.key().question().len() + 11);
+        let mut query = Vec::with_capacity(fetch.query.len());
         fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
         // Where there is another server, it must have time left for it.
         let left = fetch.deadline.since(self.now);
@@ -211,7 +210,7 @@ impl<O: Outside> Resolver<O> {
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl) {
+        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
@@ -223,6 +222,6 @@ impl<O: Outside> Resolver<O> {
             (None, _) => return Outcome::Failed(failure),
         };
         cache.put(key, Arc::clone(&answer), self.now);
-        Outcome::Answered(Kept { answer, age: 0, stale: false })
+        Outcome::Answered(Kept::fresh(answer))
     }
 }

@@ -10,23 +10,26 @@
 use std::sync::Arc;
 
 use method::units::Nanos;
+use wire::edns::ede;
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
-use super::jobs::{Client, Job, Jobs};
+use super::jobs::{Job, Jobs};
 use super::network::Network;
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{ReplyFrame, ede, write_refusal};
+use crate::client::reply::{ReplyFrame, write_refusal};
 use crate::config::{Overload, Settings};
 use crate::ids::WorkerId;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::resolver::Resolver;
-use crate::resolver::answer::rcode;
 use crate::resolver::outcome::Failure;
 use crate::resolver::waiter::{Asked, Demand, Denial, Landed, Waiter};
 use crate::translation::decide::{Reason, Reply, Withheld};
+use crate::transport::Transport;
+use crate::transport::client::Client;
 
 /// The half of a worker that clients see.
 pub(super) struct Frontend {
@@ -82,7 +85,7 @@ impl Frontend {
     /// A datagram, or a message of a connection.
     pub(super) fn on_query(&mut self, resolver: &mut Resolver<Network>, client: Client, bytes: &[u8]) {
         let limits = self.settings.config.limits;
-        let admitted = client.is_tcp()
+        let admitted = client.transport().is_proven()
             || self.shared.limiter.admits(client.ip(), self.now, limits.client_rate, limits.client_burst);
         if !admitted {
             return self.limit(&client, bytes);
@@ -104,12 +107,12 @@ impl Frontend {
     }
 
     fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: Client, query: &Query<'_>) {
-        self.metrics().count_query(client.is_tcp(), query.qtype);
+        self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
         let cookie = self.shared.cookies.answer(query, ip);
-        let inquiry = Inquiry::begin(query, ip, client.is_tcp(), cookie, policy);
+        let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
             self.metrics().count(Count::WithheldCd);
         }
@@ -121,9 +124,9 @@ impl Frontend {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
             Received::Query(query) => {
-                let frame = ReplyFrame::new(&query, client.is_tcp(), None);
-                self.metrics().count_rcode(u16::from(rcode::REFUSED));
-                self.reply(client, |out| frame.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
+                let frame = ReplyFrame::new(&query, client.transport(), None);
+                self.metrics().count_rcode(Rcode::REFUSED);
+                self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
             }
             _ => self.reply(client, |_| {}),
         }
@@ -138,7 +141,7 @@ impl Frontend {
             && self.settings.allows(ip)
             && self.shared.cookies.proves(&query, ip)
         {
-            let frame = ReplyFrame::new(&query, false, self.shared.cookies.answer(&query, ip));
+            let frame = ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
             self.reply(client, |out| frame.write_truncated(out));
         }
     }
@@ -160,6 +163,7 @@ impl Frontend {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,
                 first: job.inquiry.is_new(),
+                in_vain: job.inquiry.has_waited_in_vain(),
                 may_wait: self.jobs.len() < settings.config.limits.in_flight,
             };
             match resolver.ask(&key, demand) {
@@ -172,7 +176,7 @@ impl Frontend {
                 Asked::Denied(Denial::TooLate) => job.inquiry.give_up(Failure::Overload),
                 Asked::Denied(Denial::NoRoom) => {
                     self.metrics().count(Count::Overload);
-                    if settings.config.limits.overload == Overload::Drop && !job.client.is_tcp() {
+                    if settings.config.limits.overload == Overload::Drop && job.client.transport() == Transport::Udp {
                         return;
                     }
                     job.inquiry.give_up(Failure::Overload);
@@ -212,6 +216,6 @@ impl Frontend {
         if inquiry.is_stale() {
             metrics.count(Count::StaleServed);
         }
-        metrics.count_rcode(u16::from(reply.rcode()));
+        metrics.count_rcode(reply.rcode());
     }
 }

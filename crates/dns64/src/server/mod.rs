@@ -36,6 +36,7 @@ use crate::metrics::{self, Metrics};
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
 use crate::resolver::flights::Flights;
+use crate::transport::Transport;
 use mail::{Mail, Mailbox};
 use shared::Shared;
 use worker::Worker;
@@ -53,8 +54,16 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// "UDP", "TCP" or "HTTP".
-        transport: &'static str,
+        /// Over which clients were to be served.
+        transport: Transport,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The address of the metrics cannot be used.
+    #[error("cannot serve metrics at {address}: {source}")]
+    ListenMetrics {
+        /// The address.
+        address: SocketAddr,
         /// What the system says.
         source: io::Error,
     },
@@ -119,7 +128,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         return Err(ServerError::NoAddress);
     }
     if let Some(address) = bound.settings.config.metrics.listen {
-        let at = |source| ServerError::Listen { address, transport: "HTTP", source };
+        let at = |source| ServerError::ListenMetrics { address, source };
         let listener = tcp_listener(address).map_err(at)?;
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
@@ -136,12 +145,12 @@ fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
 impl BoundServer {
     fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
         let at = |transport| move |source| ServerError::Listen { address, transport, source };
-        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at("UDP"))?;
-        let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at(Transport::Udp))?;
+        let bound = endpoints[0].local_address().map_err(at(Transport::Udp))?;
         for endpoint in &endpoints {
-            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at("UDP"))?;
+            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at(Transport::Udp))?;
         }
-        self.listeners.push(tcp_listener(bound).map_err(at("TCP"))?);
+        self.listeners.push(tcp_listener(bound).map_err(at(Transport::Tcp))?);
         self.hand_out(endpoints);
         self.addresses.push(bound);
         Ok(())

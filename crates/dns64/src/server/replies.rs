@@ -5,8 +5,8 @@ use net::queue::SendQueue;
 use net::socket::Endpoint;
 use wire::view::Message;
 
-use super::jobs::Client;
 use crate::metrics::{Count, WorkerMetrics};
+use crate::transport::client::Client;
 
 /// A worker's sockets towards clients, and the replies that wait on each.
 pub(super) struct Replies {
@@ -45,7 +45,7 @@ impl Replies {
                     metrics.count(Count::Truncated);
                 }
             }
-            Client::Tcp(_, connection) => {
+            Client::Stream(_, _, connection) => {
                 let mut message = Vec::new();
                 write(&mut message);
                 // The client may have gone.

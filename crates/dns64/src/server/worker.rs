@@ -19,7 +19,6 @@ use net::poller::Poller;
 use net::socket::Endpoint;
 
 use super::frontend::Frontend;
-use super::jobs::Client;
 use super::mail::Mail;
 use super::network::Network;
 use super::replies::Replies;
@@ -29,6 +28,7 @@ use crate::ids::WorkerId;
 use crate::metrics::{Count, WorkerMetrics};
 use crate::resolver::Resolver;
 use crate::resolver::upstreams::ports::{FIRST_TOKEN, PortId};
+use crate::transport::client::Client;
 
 /// Batches that are read from one socket before the others have their turn.
 const BATCHES: usize = 4;
@@ -205,9 +205,7 @@ impl Worker {
         self.shared.mailboxes[self.id.0].alarm.reset();
         while let Ok(mail) = self.inbox.try_recv() {
             match mail {
-                Mail::TcpQuery { bytes, from, reply } => {
-                    self.frontend.on_query(&mut self.resolver, Client::Tcp(from, reply), &bytes);
-                }
+                Mail::Query { bytes, client } => self.frontend.on_query(&mut self.resolver, client, &bytes),
                 Mail::TcpAnswer { fetch, message } => self.resolver.on_tcp(fetch, message),
                 Mail::Landed(key, outcome) => self.resolver.on_elsewhere(&key, outcome),
             }

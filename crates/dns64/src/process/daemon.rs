@@ -11,8 +11,8 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::harden;
 use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
-use crate::harden;
 use crate::server::{Activated, RunningServer, bind};
 
 /// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
