@@ -88,7 +88,10 @@ counters! {
         AclRefused "acl",
         RateLimited "rate",
         Overload "overload",
+        ClientShare "client-share",
+        DeadBranch "dead-branch",
     }
+    "defects", "Panics that cost one query's work; each is in the log with its question", "" { Defect "", }
     "queries_dropped_by_kernel",
     "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
         SocketDrops "",

@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 
 use super::harden;
 use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
+use crate::guard;
 use crate::server::{Activated, RunningServer, bind};
 
 /// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
@@ -71,13 +72,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// A panic of any thread is a defect, and ends the process, so that whoever watches it starts it anew: a server of which a worker
-/// is missing would leave the clients of that worker's sockets without an answer.
+/// A panic that nobody has caught, or one too many of those that a worker has caught, ends the process, so that whoever watches
+/// over it starts it anew: a server of which a worker is missing would leave the clients of that worker's sockets without an
+/// answer.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::exit(PANICKED);
+        if !guard::is_caught(panic) {
+            report(panic);
+            std::process::exit(PANICKED);
+        }
     }));
 }
 
@@ -169,4 +173,39 @@ fn start_log(log: LogKeys) {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not a test, but what the test below starts as a process of its own.
+    #[test]
+    fn a_process_whose_thread_panics() {
+        let Ok(how) = std::env::var("DNS64D_TEST_PANIC") else { return };
+        end_on_panic();
+        let thread = std::thread::spawn(move || {
+            guard::guard_thread(|| {
+                assert!(guard::catch(|| panic!("one query's work")).is_err());
+                assert!(how == "caught", "nobody catches this");
+            });
+        });
+        let _ = thread.join();
+        std::process::exit(7);
+    }
+
+    #[test]
+    fn a_panic_that_is_caught_is_survived_and_another_ends_the_process() {
+        for (how, status, said) in [("caught", 7, false), ("not caught", PANICKED, true)] {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "process::daemon::tests::a_process_whose_thread_panics", "--nocapture"])
+                .env("DNS64D_TEST_PANIC", how)
+                .output()
+                .unwrap();
+            assert_eq!(child.status.code(), Some(status), "{how}: {child:?}");
+            let stderr = String::from_utf8_lossy(&child.stderr);
+            assert_eq!(stderr.contains("nobody catches this"), said, "{stderr}");
+            assert!(!stderr.contains("one query's work"), "who catches it says it");
+        }
+    }
 }

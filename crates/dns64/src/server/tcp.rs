@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::mail::Mail;
 use super::shared::Shared;
+use crate::guard::catch_async;
 use crate::metrics::{self, Count};
 use crate::resolver::outside::TcpQuestion;
 use crate::transport::Transport;
@@ -111,7 +112,11 @@ async fn accept(
                 let client = Client::Stream(Transport::Tcp, ip, reply);
                 shared.mailboxes[worker].post(Mail::Query { bytes, client });
             };
-            stream::serve(stream, bounds, stopping, hand_on).await;
+            let served = catch_async(stream::serve(stream, bounds, stopping, hand_on)).await;
+            if let Err(panic) = served {
+                shared.metrics().tcp().count(Count::Defect);
+                tracing::error!("a defect of dns64d cost {ip} a connection: {panic}");
+            }
             drop(place);
         });
     }
