@@ -92,7 +92,7 @@ impl<O: Outside> Resolver<O> {
         let edns = udp.plain != Some(number) && server.uses_edns(self.now);
         let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
         let query = &fetch.query;
-        match self.outside.ask(number, id, &mut self.rng, |id, out| query.write(id, edns, out)) {
+        match self.outside.ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out)) {
             Ok(at) => {
                 udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
                 server.asked();

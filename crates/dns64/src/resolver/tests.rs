@@ -77,6 +77,7 @@ impl Outside for Notes {
         &mut self,
         server: ServerId,
         fetch: FetchId,
+        _: Nanos,
         _: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {

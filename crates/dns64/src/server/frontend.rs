@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use method::units::Nanos;
-use wire::edns::ede;
+use wire::edns::{LEAST_PAYLOAD, ede};
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
@@ -19,10 +19,10 @@ use super::network::Network;
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
-use crate::client::limiter::network;
+use crate::client::limiter::{network, wide_network};
 use crate::client::query::{Query, Received};
 use crate::client::reply::{ReplyFrame, write_refusal};
-use crate::config::{Overload, Settings};
+use crate::config::{LimitKeys, Overload, Settings};
 use crate::ids::{JobId, WorkerId};
 use crate::metrics::{Count, WorkerMetrics};
 use crate::resolver::Resolver;
@@ -31,6 +31,10 @@ use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
 use crate::translation::decide::{Reason, Reply, Withheld};
 use crate::transport::Transport;
 use crate::transport::client::Client;
+
+/// Replies over UDP that are longer, octets, are for clients whose address is proven, and a few others: no client without EDNS
+/// gets a longer one, and what is no longer amplifies little.
+const LARGE: usize = LEAST_PAYLOAD;
 
 /// The half of a worker that clients see.
 pub(super) struct Frontend {
@@ -51,6 +55,11 @@ impl Frontend {
     /// Takes over another configuration, for every query that comes after, and for the rest of those that wait.
     pub(super) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
+    }
+
+    /// The configuration that it follows.
+    pub(super) fn settings(&self) -> &Arc<Settings> {
+        &self.settings
     }
 
     /// Tells it what time it is.
@@ -117,7 +126,15 @@ impl Frontend {
         if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
             self.metrics().count(Count::WithheldCd);
         }
-        self.advance(resolver, &mut Some(Job { client: client.clone(), inquiry, arrived: self.now }));
+        self.advance(
+            resolver,
+            &mut Some(Job {
+                client: client.clone(),
+                inquiry,
+                arrived: self.now,
+                cookie: query.edns.and_then(|edns| edns.cookie),
+            }),
+        );
     }
 
     /// A client that must not ask: REFUSED, if it has asked at all.
@@ -162,8 +179,17 @@ impl Frontend {
                 Step::Ask(key) => key,
                 Step::Reply(reply) => {
                     self.count_reply(&job.inquiry, &reply);
-                    let Job { client, inquiry, .. } = &*job;
-                    return self.reply(client, |out| inquiry.write(out, &reply, &rules));
+                    let (shared, job, now) = (&*self.shared, &*job, self.now);
+                    let metrics = shared.metrics().worker(self.worker);
+                    return self.replies.send(&job.client, metrics, |out| {
+                        let start = out.len();
+                        job.inquiry.write(out, &reply, &rules);
+                        if out.len() - start > LARGE && !may_get_large(shared, job, &settings.config.limits, now) {
+                            metrics.count(Count::LargeWithheld);
+                            out.truncate(start);
+                            job.inquiry.write_truncated(out);
+                        }
+                    });
                 }
             };
             let demand = Demand {
@@ -257,4 +283,13 @@ impl Frontend {
         }
         metrics.count_rcode(reply.rcode());
     }
+}
+
+/// Whether a client gets a reply that is longer than any without EDNS: its address is proven, or not too many have gone to its
+/// network, whose hosts may be flooded by whoever forges their addresses.
+fn may_get_large(shared: &Shared, job: &Job, limits: &LimitKeys, now: Nanos) -> bool {
+    let ip = job.client.ip();
+    job.client.transport().is_proven()
+        || job.cookie.is_some_and(|cookie| shared.cookies.is_ours(&cookie, ip))
+        || shared.large_replies.admits_network(wide_network(ip), now, limits.large_reply_rate, limits.large_reply_burst)
 }

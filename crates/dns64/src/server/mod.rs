@@ -202,6 +202,7 @@ impl BoundServer {
                 metrics: Metrics::new(workers),
             },
             limiter: Limiter::new(),
+            large_replies: Limiter::new(),
             cookies: Cookies::new(),
             mailboxes,
             tcp_questions,

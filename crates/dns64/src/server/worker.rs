@@ -16,36 +16,31 @@ use std::time::Duration;
 use method::units::Nanos;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
-use net::poller::Poller;
 use net::socket::Endpoint;
 
 use super::defects::Defects;
 use super::frontend::Frontend;
 use super::mail::Mail;
-use super::network::Network;
+use super::network::{INBOX, Network};
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::query;
-use crate::config::Settings;
 use crate::guard::{self, Panic};
 use crate::ids::WorkerId;
 use crate::name::text;
 use crate::resolver::Resolver;
-use crate::resolver::upstreams::ports::{FIRST_TOKEN, PortId};
+use crate::resolver::upstreams::ports::PortId;
 use crate::resolver::waiter::Waiter;
 use crate::transport::client::Client;
 
 /// Batches that are read from one socket before the others have their turn.
 const BATCHES: usize = 4;
-/// Tokens of the poller: client endpoints from 0 on, then this, then upstream ports.
-const INBOX: usize = FIRST_TOKEN - 1;
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker {
     id: WorkerId,
     shared: Arc<Shared>,
-    settings: Arc<Settings>,
     inbox: Receiver<Mail>,
     frontend: Frontend,
     resolver: Resolver<Network>,
@@ -65,21 +60,14 @@ impl Worker {
         counts_drops: bool,
         inbox: Receiver<Mail>,
     ) -> std::io::Result<Worker> {
-        let poller = Poller::new(256)?;
-        for (token, endpoint) in endpoints.iter().enumerate() {
-            endpoint.use_receive_offload();
-            poller.add(endpoint, token)?;
-        }
-        poller.add(&*shared.mailboxes[id.0].alarm, INBOX)?;
         let settings = shared.settings.load_full();
-        let network = Network::new(poller, Arc::clone(&shared));
+        let network = Network::new(id, Arc::clone(&shared), &endpoints)?;
         let replies = Replies::new(endpoints, counts_drops);
         Ok(Worker {
             id,
             frontend: Frontend::new(id, Arc::clone(&shared), Arc::clone(&settings), replies),
-            resolver: Resolver::new(id, Arc::clone(&settings), shared.common.clone(), network),
+            resolver: Resolver::new(id, settings, shared.common.clone(), network),
             shared,
-            settings,
             inbox,
             defects: Defects::default(),
             now: clock::now(),
@@ -141,8 +129,7 @@ impl Worker {
     /// Looks whether the configuration has been replaced.
     fn take_settings(&mut self) {
         let current = self.shared.settings.load();
-        if !Arc::ptr_eq(&current, &self.settings) {
-            self.settings = Arc::clone(&current);
+        if !Arc::ptr_eq(&current, self.frontend.settings()) {
             self.resolver.take_settings(Arc::clone(&current));
             self.frontend.take_settings(Arc::clone(&current));
         }
@@ -177,8 +164,8 @@ impl Worker {
         while let Some(landed) = self.resolver.next_landed() {
             for Waiter::Job(id) in landed.waiters {
                 let Worker { frontend, resolver, .. } = self;
-                let mut job = frontend.take(id);
                 resolver.begin_work();
+                let mut job = frontend.take(id);
                 if let Err(panic) = guard::catch(|| frontend.resume(resolver, &mut job, landed.outcome.clone())) {
                     let name = job.as_ref().map(|job| text(job.inquiry.name().wire()));
                     let _ = guard::catch(|| job.into_iter().for_each(|job| frontend.fail(job)));

@@ -349,7 +349,9 @@ pub(crate) struct Server {
 
 /// A server in front of `upstreams`, with more lines of configuration: those before the first table come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
-    let running = bind(settings(upstreams, configuration), Activated::default()).unwrap().start().unwrap();
+    // The kernel may give the UDP port of somebody else's TCP: try again.
+    let bound = (0..50).find_map(|_| bind(settings(upstreams, configuration), Activated::default()).ok());
+    let running = bound.expect("a free port").start().unwrap();
     let address = running.addresses()[0];
     Server { running, address }
 }
