@@ -6,6 +6,7 @@
 //!
 //! `dns64d.example.toml` in the repository's `dist` explains every key to users; this module is its other half.
 
+mod networks;
 mod settings;
 
 use std::net::{IpAddr, SocketAddr};
@@ -131,6 +132,7 @@ pub struct TranslationKeys {
     pub prefixes: Option<Vec<PrefixKeys>>,
     /// AAAA records that count as none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "networks::optional")]
     pub exclude: Option<Vec<Ipv6Net>>,
     /// When A records are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +180,7 @@ struct RawPrefixKeys {
     prefix: Prefix,
     #[serde(default = "no_suffix")]
     suffix: std::net::Ipv6Addr,
-    #[serde(default = "all_of_ipv4")]
+    #[serde(default = "all_of_ipv4", deserialize_with = "networks::all")]
     ranges: Vec<Ipv4Net>,
     #[serde(default)]
     allow_non_global: bool,
@@ -223,6 +225,7 @@ impl PrefixKeys {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupKeys {
     /// Addresses of its clients.
+    #[serde(deserialize_with = "networks::all")]
     pub clients: Vec<IpNet>,
     /// What differs from `[dns64]`.
     #[serde(default)]
@@ -234,6 +237,7 @@ pub struct GroupKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AccessKeys {
     /// Clients that are answered; others get REFUSED.
+    #[serde(deserialize_with = "networks::all")]
     pub allow: Vec<IpNet>,
     /// Needed to allow everybody.
     pub open_resolver: bool,
@@ -356,7 +360,7 @@ pub struct ForwardingKeys {
     pub source_ports: u16,
     /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,
-    /// Pass on the upstreams' AD to clients with DO.
+    /// Pass on the upstreams' AD to clients with DO or AD.
     pub trust_ad: bool,
 }
 

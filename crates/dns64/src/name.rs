@@ -85,6 +85,13 @@ pub fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
     ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
 }
 
+/// Whether two question sections ask the same. Letter case matters in no name; type and class are numbers, and have no letters.
+#[inline]
+pub fn is_question(said: &[u8], asked: &[u8]) -> bool {
+    let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else { return false };
+    said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
+}
+
 /// The labels of a name, without the root's.
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     ancestors(wire)

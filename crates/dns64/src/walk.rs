@@ -79,7 +79,7 @@ impl Walk<'_> {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);
                 self.cache.put(key.to_key(), Arc::clone(&answer), self.now);
-                return Outcome::Answered(Kept { answer, age: 0, stale: false });
+                return Outcome::Answered(Kept::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
             // The server goes on listening for a better one until the time is over.

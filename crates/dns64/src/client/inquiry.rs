@@ -103,6 +103,15 @@ impl Inquiry {
         self.known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
     }
 
+    /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to do.
+    pub fn has_waited_in_vain(&self) -> bool {
+        let in_vain = |outcome: &Outcome| match outcome {
+            Outcome::Answered(kept) => kept.stale,
+            Outcome::Failed(failure) => *failure == Failure::Timeout,
+        };
+        self.known.iter().any(in_vain)
+    }
+
     /// What comes next, by all that is known.
     #[inline]
     pub fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
@@ -111,6 +120,10 @@ impl Inquiry {
         }
         match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
             Next::Ask(name, qtype) => Step::Ask(self.key(&name, qtype)),
+            Next::Probe(name) => {
+                let Question { qclass, dnssec_ok, .. } = self.question;
+                Step::Ask(KeyBuf::new(&name, rtype::AAAA, qclass, dnssec_ok, true))
+            }
             Next::Reply(reply) => Step::Reply(reply),
         }
     }

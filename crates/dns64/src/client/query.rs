@@ -53,6 +53,8 @@ pub struct Query<'a> {
     pub recursion_desired: bool,
     /// CD.
     pub checking_disabled: bool,
+    /// AD: the client wants to know whether the answer is authentic, without its signatures (RFC 6840 §5.7).
+    pub authentic_data: bool,
     /// EDNS, if it has any.
     pub edns: Option<Edns>,
 }
@@ -121,6 +123,7 @@ impl<'a> Received<'a> {
             qclass,
             recursion_desired: bytes[2] & 0x01 != 0,
             checking_disabled: bytes[3] & 0x10 != 0,
+            authentic_data: bytes[3] & 0x20 != 0,
             edns,
         })
     }

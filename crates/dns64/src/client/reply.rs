@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder, StaticCompressor};
+use domain::base::message_builder::{AnswerBuilder, AuthorityBuilder, RecordSectionBuilder, StaticCompressor};
 use domain::base::name::Name;
+use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
+use smallvec::{SmallVec, smallvec};
 use wire::edns::ede;
 use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
 use wire::rcode::Rcode;
@@ -17,8 +19,8 @@ use wire::view::{CLASS_IN, Message, rtype};
 use crate::client::query::Query;
 use crate::name::LowerName;
 use crate::resolver::answer::{ReadRecord, readable};
-use crate::resolver::outcome::{Failure, Kept, Outcome};
-use crate::translation::decide::{Reply, addresses};
+use crate::resolver::outcome::{Failure, Kept};
+use crate::translation::decide::{Reply, Way, Withheld, addresses};
 use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
@@ -39,6 +41,10 @@ pub struct ReplyFrame {
     pub checking_disabled: bool,
     /// DO.
     pub dnssec_ok: bool,
+    /// Whether AD means something to the client: it has set DO or AD (RFC 6840 §5.7, §5.8).
+    pub wants_authentic: bool,
+    /// How the query came.
+    pub transport: Transport,
     /// Whether it speaks EDNS; only then the reply may.
     pub edns: bool,
     /// The most octets that it takes.
@@ -57,6 +63,8 @@ impl ReplyFrame {
             recursion_desired: query.recursion_desired,
             checking_disabled: query.checking_disabled,
             dnssec_ok: query.dnssec_ok(),
+            wants_authentic: query.dnssec_ok() || query.authentic_data,
+            transport,
             edns: query.edns.is_some(),
             limit,
             cookie,
@@ -74,16 +82,18 @@ impl ReplyFrame {
         stale: bool,
     ) {
         let start = out.len();
-        let ede = self.extended_error(reply, stale);
+        let errors = self.extended_errors(reply, stale);
         match *reply {
             Reply::Local(answer) => self.write_local(out, answer),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
-            Reply::Pass { aliases: [], last, strip: false, .. } if alias.is_none() => {
-                let ad = rules.trust_ad && self.dnssec_ok && last.answer.is_authentic();
+            Reply::Pass { aliases, last, strip: false, .. } if aliases.is_empty() && alias.is_none() => {
+                let ad = rules.trust_ad && self.wants_authentic && last.answer.is_authentic();
                 self.write_copy(out, last, ad);
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. }
-                if alias.is_none() && a.answer.is_bare() && !aliases.iter().any(has_aliases) =>
+                if alias.is_none()
+                    && a.answer.is_bare()
+                    && !aliases.answers().any(|kept| kept.answer.has_aliases()) =>
             {
                 self.write_synthesized(out, a, rules.policy, ttl_limit);
             }
@@ -95,19 +105,23 @@ impl ReplyFrame {
                 }
             }
         }
-        self.finish(out, start, ede);
+        self.finish(out, start, &errors);
     }
 
-    /// What the extended error says about a reply (RFC 8914).
-    fn extended_error(&self, reply: &Reply<'_>, stale: bool) -> Option<u16> {
-        match *reply {
-            Reply::Error { failure: Some(Failure::Timeout), .. } => Some(ede::NO_REACHABLE_AUTHORITY),
-            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } => None,
-            Reply::Error { failure: None, rcode } => Some(ede::NETWORK_ERROR).filter(|_| rcode == Rcode::SERVFAIL),
+    /// What extended errors say about a reply (RFC 8914). Those of upstreams are handed on (§3).
+    fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
+        let own = match *reply {
+            Reply::Error { failure: Some(Failure::Timeout), .. } => {
+                return smallvec![ede::NETWORK_ERROR, ede::NO_REACHABLE_AUTHORITY];
+            }
+            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } | Reply::Local(_) => None,
+            Reply::Error { failure: None, extended_error, .. } => extended_error,
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
-            Reply::Pass { .. } | Reply::Empty { .. } | Reply::Local(_) => None,
-        }
+            Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => Some(ede::FILTERED),
+            Reply::Pass { last, .. } => last.answer.extended_error(),
+        };
+        own.into_iter().collect()
     }
 
     /// An answer that needed no upstream.
@@ -128,7 +142,7 @@ impl ReplyFrame {
     pub fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
         let start = out.len();
         self.write_header(out, code, false);
-        self.finish(out, start, ede);
+        self.finish(out, start, ede.as_slice());
     }
 
     /// Writes a reply that only says that TCP has a better one.
@@ -136,7 +150,7 @@ impl ReplyFrame {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
         out[start + 2] |= TC;
-        self.finish(out, start, None);
+        self.finish(out, start, &[]);
     }
 
     fn write_header(&self, out: &mut Vec<u8>, code: Rcode, ad: bool) {
@@ -214,9 +228,14 @@ impl ReplyFrame {
                 push_synthesized(&mut answer, a, policy, ttl_limit)?;
                 a
             }
-            Reply::Empty { aliases, authority, .. } => {
+            Reply::Empty { aliases, a, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
-                authority
+                if a.answer.negative_ttl().is_none() {
+                    let mut authority = answer.authority();
+                    push_made_up_soa(&mut authority, aliases, a)?;
+                    return self.put_composed(out, authority.additional().finish(), reply.rcode());
+                }
+                a
             }
             Reply::Error { .. } | Reply::Local(_) => return None,
         };
@@ -225,9 +244,13 @@ impl ReplyFrame {
         push_section(&mut authority, last, Section::Authority)?;
         let mut additional = authority.additional();
         push_section(&mut additional, last, Section::Additional)?;
+        self.put_composed(out, additional.finish(), reply.rcode())
+    }
+
+    fn put_composed(&self, out: &mut Vec<u8>, composed: Compressed, code: Rcode) -> Option<()> {
         let start = out.len();
-        out.extend(additional.finish().into_target());
-        out[start + 2..start + 4].copy_from_slice(&self.flags(reply.rcode(), false));
+        out.extend(composed.into_target());
+        out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
         // Compression may have given the question another form only if it were longer than the client's.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
@@ -235,17 +258,21 @@ impl ReplyFrame {
     }
 
     /// Cuts a reply that is too long and appends EDNS.
-    fn finish(&self, out: &mut Vec<u8>, start: usize, ede: Option<u16>) {
+    fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
         let mut options = Vec::new();
         if self.edns {
             if let Some(cookie) = &self.cookie {
                 put_option_header(&mut options, option::COOKIE, COOKIE_LEN);
                 options.extend(cookie);
             }
-            if let Some(code) = ede {
+            for error in errors {
                 put_option_header(&mut options, option::EXTENDED_ERROR, 2);
-                options.extend(code.to_be_bytes());
+                options.extend(error.to_be_bytes());
             }
+        }
+        if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
+            // The answer is worth more than what explains it.
+            options.clear();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
         if out.len() - start + opt_len > self.limit {
@@ -258,7 +285,7 @@ impl ReplyFrame {
     }
 
     /// Makes a reply fit into `room` octets. What is only there besides is left out; TC says that the answer itself is not
-    /// whole, and then nothing of it is there (RFC 2181 §9).
+    /// whole, and then nothing of it is there (RFC 2181 §9). Over TCP, where TC would lead nowhere, that is a SERVFAIL.
     fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
         let records_at = HEADER_LEN + self.question.len();
         let view = Message::new(&out[start..]);
@@ -268,6 +295,12 @@ impl ReplyFrame {
             Some((_, authority)) if authority <= room => (authority, ARCOUNT),
             // Who validates may need signatures from there; who got no data needs the SOA.
             Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
+            // A negative answer over TCP is of use without its SOA too.
+            Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
+            _ if !self.transport.truncates() => {
+                out[start + 3] = out[start + 3] & 0xf0 | Rcode::SERVFAIL.in_header();
+                (records_at, ANCOUNT)
+            }
             _ => {
                 out[start + 2] |= TC;
                 (records_at, ANCOUNT)
@@ -344,10 +377,6 @@ fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
 
-fn has_aliases(outcome: &Outcome) -> bool {
-    outcome.kept().is_some_and(|kept| kept.answer.has_aliases())
-}
-
 type Compressed = StaticCompressor<Vec<u8>>;
 
 #[derive(Clone, Copy)]
@@ -378,8 +407,19 @@ fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
 }
 
 /// The aliases of all answers; the AAAA question may have got none where the A question did.
-fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, known: &[Outcome]) -> Option<()> {
-    known.iter().filter_map(Outcome::kept).try_for_each(|kept| push_aliases(answer, kept))
+fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) -> Option<()> {
+    aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
+}
+
+/// The SOA for "no such data" where upstreams gave none: it lasts as long as the records because of which there are none (RFC 2308
+/// §3).
+fn push_made_up_soa(authority: &mut AuthorityBuilder<Compressed>, aliases: Way<'_>, a: &Kept) -> Option<()> {
+    let lasting = aliases.answers().chain([a]).map(|kept| kept.left(kept.answer.ttl()));
+    let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(local::SOA_TTL));
+    let target = a.answer.target();
+    let owner = Name::from_octets(target.wire()).ok()?;
+    let data = UnknownRecordData::from_octets(Rtype::SOA, local::soa_data()).ok()?;
+    authority.push(Record::new(owner, Class::IN, ttl, data)).ok()
 }
 
 /// The whole answer section, but without excluded AAAA records if `strip`.
@@ -425,3 +465,6 @@ fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<(
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use toml::Spanned;
@@ -13,7 +15,8 @@ use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, Translati
 use crate::ids::RouteId;
 use crate::name::LowerName;
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::policy::{Mode, Policy, Rules};
+use crate::translation::policy::{Mapping, Mode, Policy, Rules};
+use crate::translation::prefix::Prefix;
 
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,13 @@ impl Settings {
         warnings
     }
 
+    /// How long a question to upstreams may take, all attempts together: with stale answers at hand no longer than a client should
+    /// wait for one (RFC 8767 §5: 1.8 s).
+    pub fn timeout(&self) -> Duration {
+        let timeout = self.config.forwarding.timeout;
+        if self.ttl.stale.is_some() { timeout.min(STALE_TIMEOUT) } else { timeout }
+    }
+
     /// The effective configuration as a file would have it.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
@@ -161,6 +171,7 @@ impl Checker<'_> {
             policies.push(policy(&group.dns64, &base));
         }
         let all: Vec<usize> = (0..upstreams.len()).collect();
+        answer_for_all_prefixes(&mut policies);
         let mut routes = Vec::new();
         for forward in &config.forwards {
             let domain: LowerName =
@@ -276,11 +287,27 @@ impl Checker<'_> {
     }
 }
 
+/// Leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
+const STALE_TIMEOUT: Duration = Duration::from_millis(1_750);
+
 /// More than any machine of today needs; a bit of a word each.
 pub const MAX_THREADS: usize = 64;
 
+/// Gives every policy the prefixes of all, and the well-known one: pointers below them are answered whoever asks.
+fn answer_for_all_prefixes(policies: &mut [Policy]) {
+    let mut all: Vec<Mapping> = policies.iter().flat_map(|policy| policy.mappings.iter().cloned()).collect();
+    if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
+        all.push(Mapping::well_known());
+    }
+    let all: Arc<[Mapping]> = all.into();
+    for policy in policies {
+        policy.reverse = Arc::clone(&all);
+    }
+}
+
 fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
     Policy {
+        reverse: Arc::clone(&base.reverse),
         mappings: match &keys.prefixes {
             Some(prefixes) => prefixes.iter().map(PrefixKeys::mapping).collect(),
             None => base.mappings.clone(),
@@ -332,7 +359,6 @@ fn system_upstreams() -> Vec<Upstream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translation::prefix::Prefix;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 
@@ -408,6 +434,35 @@ mod tests {
         assert_eq!(policy("10.2.2.3").mappings[0].prefix().len(), 32);
         assert!(policy("10.2.2.3").break_dnssec);
         assert_eq!(*policy("192.168.0.1").mappings[0].prefix(), Prefix::WELL_KNOWN);
+    }
+
+    #[test]
+    fn a_single_address_needs_no_length() {
+        let settings = read(&format!(
+            "{UPSTREAM}[access]\nallow = ['192.0.2.1', '2001:db8::1', '10.0.0.0/8']\n[dns64]\nexclude = ['2001:db8::7']\n\
+             prefixes = [{{ prefix = '2001:db8:64::/96', ranges = ['192.0.2.9'] }}]\n\
+             [[group]]\nclients = ['10.0.0.1']\ndns64.prefixes = []\n"
+        ))
+        .unwrap();
+        for (client, allowed) in
+            [("192.0.2.1", true), ("192.0.2.2", false), ("2001:db8::1", true), ("2001:db8::2", false)]
+        {
+            assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
+        }
+        let policy = settings.policy("10.0.0.2".parse().unwrap());
+        assert!(policy.excludes("2001:db8::7".parse().unwrap()) && !policy.excludes("2001:db8::8".parse().unwrap()));
+        assert_eq!(policy.embed("192.0.2.9".parse().unwrap()).count(), 1);
+        assert_eq!(policy.embed("192.0.2.8".parse().unwrap()).count(), 0);
+        assert!(!settings.policy("10.0.0.1".parse().unwrap()).translates());
+        let error = refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));
+        assert!(error.contains("line 6") && error.contains("192.0.2.0/24"), "{error}");
+    }
+
+    #[test]
+    fn stale_answers_come_before_a_client_gives_up() {
+        let timeout = |text: &str| read(&format!("{text}{UPSTREAM}")).unwrap().timeout().as_millis();
+        assert_eq!(timeout("[forwarding]\ntimeout = '1900ms'\n"), 1_900);
+        assert_eq!(timeout("[forwarding]\ntimeout = '1900ms'\n[cache]\nserve-stale = '1h'\n"), 1_750);
     }
 
     #[test]

@@ -20,13 +20,14 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
+use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message};
 
 use self::aliases::Aliases;
 use self::survey::Survey;
-use crate::name::LowerName;
+use crate::name::{LowerName, is_question};
 use crate::resolver::ttl::TtlLimits;
 
 pub(crate) use self::rebuild::{ReadRecord, readable};
@@ -106,7 +107,7 @@ impl Answer {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
         let asked = Asked::of(question).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
-        if view.qdcount() != 1 || !message.get(HEADER_LEN..records_at).is_some_and(|said| asked.is_asked_by(said)) {
+        if view.qdcount() != 1 || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question)) {
             return Err(Unusable::OtherQuestion);
         }
         let survey = Survey::of(&view, message, records_at, asked)?;
@@ -190,6 +191,14 @@ impl Answer {
     /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's before others.
     pub fn extended_error(&self) -> Option<u16> {
         self.extended_error
+    }
+    /// Whether the upstream has rejected what it found because of its signatures, or for the lack of them, and says so (RFC 8914).
+    pub fn is_rejected(&self) -> bool {
+        self.rcode() == Rcode::SERVFAIL && self.extended_error.is_some_and(ede::is_validation_failure)
+    }
+    /// Whether the upstream has failed without saying why.
+    pub fn is_unexplained(&self) -> bool {
+        self.rcode() == Rcode::SERVFAIL && self.extended_error.is_none()
     }
     /// Whether it has signatures.
     pub fn is_signed(&self) -> bool {
@@ -282,15 +291,6 @@ impl<'a> Asked<'a> {
     fn of(question: &'a [u8]) -> Option<Asked<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
         Some(Asked { question, qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) })
-    }
-
-    /// Whether a question section is this question: letter case matters in no name, and in type and class there are no letters.
-    #[inline]
-    fn is_asked_by(&self, said: &[u8]) -> bool {
-        let at = self.question.len() - 4;
-        said.len() == self.question.len()
-            && said[at..] == self.question[at..]
-            && said[..at].eq_ignore_ascii_case(&self.question[..at])
     }
 }
 

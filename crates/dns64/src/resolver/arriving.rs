@@ -112,7 +112,8 @@ impl<O: Outside> Resolver<O> {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);
-                if answer.kind() != Kind::Failed || !self.does_somebody_better(id, &answer) {
+                let is_final = answer.kind() != Kind::Failed || answer.is_rejected();
+                if is_final || !self.does_somebody_better(id, &answer) {
                     self.land(id, Some(answer), Failure::Timeout);
                 }
                 true

@@ -38,7 +38,7 @@ impl<O: Outside> Resolver<O> {
             return Err(kept);
         }
         let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(forwarding.timeout);
+        let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route(&LowerName::of_wire(key.name()));
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
@@ -235,7 +235,7 @@ impl<O: Outside> Resolver<O> {
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl) {
+        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
@@ -247,7 +247,7 @@ impl<O: Outside> Resolver<O> {
             (None, _) => return Outcome::Failed(failure),
         };
         cache.put(key, Arc::clone(&answer), self.now);
-        Outcome::Answered(Kept { answer, age: 0, stale: false })
+        Outcome::Answered(Kept::fresh(answer))
     }
 }
 

@@ -42,7 +42,7 @@ use self::budget::Budget;
 use self::cache::{Cache, Found};
 use self::fetches::Fetches;
 use self::flights::Flights;
-use self::outcome::{Failure, Outcome};
+use self::outcome::{Failure, Kept, Outcome};
 use self::outside::Outside;
 use self::timers::Timers;
 use self::upstreams::Upstreams;
@@ -142,10 +142,19 @@ impl<O: Outside> Resolver<O> {
                 Asked::Known(Outcome::Failed(failure))
             }
             Found::Missing => {
+                if let Some(kept) = self.stale_at_once(question, demand) {
+                    self.metrics().count(Count::CacheHit);
+                    return Asked::Known(Outcome::Answered(kept));
+                }
                 self.metrics().count(Count::CacheMiss);
                 self.ask_upstream(question, demand)
             }
         }
+    }
+
+    fn stale_at_once(&self, question: &KeyBuf, demand: Demand) -> Option<Kept> {
+        let wanted = demand.in_vain && self.settings.ttl.stale.is_some();
+        wanted.then(|| self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None)).flatten()
     }
 
     fn ask_upstream(&mut self, question: &KeyBuf, demand: Demand) -> Asked {

@@ -165,7 +165,7 @@ impl Test {
     }
 
     fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, may_wait: true };
+        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false, may_wait: true };
         self.resolver.ask(&key(name), demand)
     }
 
@@ -497,8 +497,14 @@ fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
 #[test]
 fn a_query_that_is_old_or_one_too_many_is_denied() {
     let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
-    let late =
-        Demand { waiter: JOB, client: 1, since: Nanos(test.now.0 - 2 * PATIENCE.0), first: false, may_wait: true };
+    let late = Demand {
+        waiter: JOB,
+        client: 1,
+        since: Nanos(test.now.0 - 2 * PATIENCE.0),
+        first: false,
+        in_vain: false,
+        may_wait: true,
+    };
     assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
     let full = Demand { since: test.now, may_wait: false, ..late };
     assert!(matches!(test.resolver.ask(&key("a.test"), full), Asked::Denied(Denial::NoRoom)));
@@ -507,7 +513,7 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
     }
     assert!(matches!(test.ask("n4.test"), Asked::Denied(Denial::NoRoom)));
     assert!(matches!(test.ask("n3.test"), Asked::Waiting), "what is asked already costs nothing");
-    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, may_wait: true };
+    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, may_wait: true };
     assert!(matches!(test.resolver.ask(&key("n4.test"), further), Asked::Waiting));
 }
 
@@ -556,7 +562,8 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     let mut test = Test::new(1);
     let mut served = 0;
     for n in 0..24_000_u64 {
-        let demand = Demand { waiter: JOB, client: n % 200, since: test.now, first: true, may_wait: true };
+        let demand =
+            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false, may_wait: true };
         let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
         if n % 12 == 0 {
             test.pass(1);
@@ -589,4 +596,31 @@ fn what_was_being_worked_on_can_be_given_up() {
     test.answer(&sent, &sent.answer(0, &[]));
     assert_eq!(test.count(Count::UpstreamStray), 1);
     assert_eq!(test.begin("a.test").len(), 1);
+}
+
+#[test]
+fn udp_what_validation_rejects_is_final() {
+    let mut test = Test::new(2);
+    let sent = test.begin("a.test").remove(0);
+    let mut rejected = sent.answer(2, &[]);
+    rejected[11] += 1;
+    wire::edns::put_opt(&mut rejected, 1232, wire::rcode::Rcode::NOERROR, false, &[0, 15, 0, 2, 0, 6]);
+    test.answer(&sent, &rejected);
+    assert_eq!(test.outcome(), Some(Ok((2, 0))));
+    assert!(test.sent().is_empty(), "who does not validate is not asked");
+}
+
+#[test]
+fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
+    let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    test.pass(61_000);
+    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true, may_wait: true };
+    match test.resolver.ask(&key("a.test"), demand) {
+        Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
+        other => panic!("{other:?}"),
+    }
+    assert!(test.sent().is_empty());
 }

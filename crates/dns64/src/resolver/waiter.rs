@@ -30,6 +30,9 @@ pub(crate) struct Demand {
     /// Whether nothing has been asked for that query yet. A query for which something has been asked gets the rest as well:
     /// else that were for nothing.
     pub(crate) first: bool,
+    /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
+    /// and a stale answer will do at once.
+    pub(crate) in_vain: bool,
     /// Whether the waiter has room to wait.
     pub(crate) may_wait: bool,
 }

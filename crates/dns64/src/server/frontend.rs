@@ -197,6 +197,7 @@ impl Frontend {
                 since: job.arrived,
                 client: network(job.inquiry.client()),
                 first: job.inquiry.is_new(),
+                in_vain: job.inquiry.has_waited_in_vain(),
                 may_wait: self.jobs.len() < settings.config.limits.in_flight,
             };
             match resolver.ask(&key, demand) {

@@ -44,6 +44,15 @@ impl Transport {
         }
     }
 
+    /// Whether a reply that is too long says so with TC, because there is a way that has room for it (RFC 7766 §5).
+    #[inline]
+    pub fn truncates(self) -> bool {
+        match self {
+            Transport::Udp => true,
+            Transport::Tcp => false,
+        }
+    }
+
     /// Its name, for people.
     pub fn label(self) -> &'static str {
         match self {
