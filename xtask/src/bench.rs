@@ -1,15 +1,20 @@
 //! `bench`: ratios from one run, never single rates.
 
+mod against;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use campaign::servers::Auth;
 use serde_json::Value;
 
-use crate::packages::install;
 use crate::process::{self, Server, find, output};
+use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
+
+pub(crate) use against::run as against;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(300);
 /// AuthDNS's address on the self-test link of the lab.
@@ -18,15 +23,20 @@ const AUTH: &str = "198.18.1.2";
 /// The lab, with what runs in it.
 pub(crate) struct Lab {
     pub(crate) program: String,
-    ours: String,
+    pub(crate) ours: String,
     pub(crate) folder: tempfile::TempDir,
 }
 
 impl Lab {
     pub(crate) fn up() -> Result<Lab> {
-        let program = process::dns64bench()?.to_string_lossy().into_owned();
+        let program = process::dns64bench()?;
         process::cargo(&["build", "--release", "--quiet", "-p", "xtask"])?;
-        let ours = Path::new(&program).with_file_name("xtask").to_string_lossy().into_owned();
+        Lab::up_with(&program, &program.with_file_name("xtask"))
+    }
+
+    /// The same with a dns64bench and an xtask that are there already.
+    pub(crate) fn up_with(program: &Path, ours: &Path) -> Result<Lab> {
+        let [program, ours] = [program, ours].map(|path| path.to_string_lossy().into_owned());
         output(&program, &["lab", "up"], LIMIT)?;
         Ok(Lab { program, ours, folder: tempfile::tempdir()? })
     }
@@ -37,7 +47,7 @@ impl Lab {
 
     pub(crate) fn serve(&self, command: &[&str]) -> Result<Server> {
         let server = Server::start(&self.program, &self.exec("auth", command))?;
-        thread::sleep(Duration::from_millis(500));
+        wait_until_listens(&[&[self.program.as_str()], &self.exec("auth", &[])[..]].concat(), 53)?;
         Ok(server)
     }
 
@@ -69,7 +79,6 @@ impl Drop for Lab {
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
-    install();
     let lab = Lab::up()?;
     pacing(&lab)?;
     auth_against_reflector(&lab)?;
@@ -162,10 +171,10 @@ fn auth_against_reflector(lab: &Lab) -> Result<()> {
 /// The highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style sender with one NSD core.
 fn self_test_against_classic(lab: &Lab) -> Result<()> {
     println!("\nSelf-test on this machine's cores (wanted: 3 times)");
-    let Some(nsd) = find("nsd") else {
+    if find("nsd").is_none() {
         println!("SKIPPED: nsd not found");
         return Ok(());
-    };
+    }
     let address = format!("{AUTH}:53");
     let auth = lab.serve(&[&lab.program, "auth", "--listen", &address, "--aaaa-share", "1", "--threads", "1"])?;
     let ours = highest(|rate| {
@@ -188,18 +197,12 @@ fn self_test_against_classic(lab: &Lab) -> Result<()> {
     })?;
     drop(auth);
 
-    let (zone, folder) = (lab.folder.path().join("zone"), lab.folder.path().display());
+    let zone = lab.folder.path().join("zone");
     let zone = zone.to_string_lossy();
     output(&lab.program, &["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &zone], LIMIT)?;
-    let config = format!(
-        "server:\n  server-count: 1\n  ip-address: {AUTH}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
-         database: \"\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/zl\"\n\
-         remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
-    );
-    let file = lab.folder.path().join("nsd.conf");
-    std::fs::write(&file, config)?;
-    let _nsd = lab.serve(&[&nsd.to_string_lossy(), "-d", "-c", &file.to_string_lossy()])?;
-    thread::sleep(Duration::from_secs(1));
+    let nsd = authoritative(Auth::Nsd, &lab.folder.path().join("nsd"), address.parse()?, &zone, &[])?;
+    let _nsd = lab.serve(&nsd.iter().map(String::as_str).collect::<Vec<_>>())?;
+    wait_until_answers(&lab.program, &address, &["--names", "10.0.255.0/24", "--aaaa-share", "1"])?;
     let theirs = highest(|rate| {
         let rate = rate.to_string();
         let answered = output(&lab.program, &lab.exec("tester", &[&lab.ours, "classic", &address, &rate, "2"]), LIMIT)?;

@@ -1,5 +1,7 @@
 //! `bench dns64`: dns64d beside Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one run.
 
+mod against;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,16 +10,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use campaign::servers;
 use method::stats::Summary;
+use net::cpu_time::CpuTimes;
 
 use crate::bench::{LIMIT, Lab};
-use crate::packages::install;
-use crate::process::{CpuTime, Server, find, memory, output};
-use crate::servers::unbound_config;
+use crate::process::{Server, find, memory, output};
+use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers, wait_until_listens};
 
-/// The DUT's and AuthDNS's addresses in the lab.
-const DUT: &str = "2001:2::1";
-const AUTH: &str = "198.18.0.2";
+pub(crate) use against::run as against;
+
+/// The DUT's address in the lab, as dnsperf takes it.
+const DUT_HOST: &str = "2001:2::1";
 /// The DUT's core; tester and AuthDNS share the other one.
 const DUT_CPU: &str = "1";
 const TESTER_CPU: &str = "0";
@@ -28,19 +32,22 @@ const MEMORY_NAMES: u32 = 1_000_000;
 
 /// A server under test.
 struct Dut {
-    name: &'static str,
-    program: &'static str,
-    /// Writes its configuration into the folder and returns its arguments.
-    prepare: fn(&Path) -> Result<Vec<String>>,
+    kind: servers::Dut,
     /// Also measured with a million names.
     for_memory: bool,
 }
 
+impl Dut {
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+}
+
 const DUTS: [Dut; 4] = [
-    Dut { name: "dns64d", program: "dns64d", prepare: dns64d, for_memory: true },
-    Dut { name: "Unbound", program: "unbound", prepare: unbound, for_memory: true },
-    Dut { name: "BIND", program: "named", prepare: bind, for_memory: false },
-    Dut { name: "PowerDNS", program: "pdns_recursor", prepare: powerdns, for_memory: false },
+    Dut { kind: servers::Dut::Dns64d, for_memory: true },
+    Dut { kind: servers::Dut::Unbound, for_memory: true },
+    Dut { kind: servers::Dut::Bind, for_memory: false },
+    Dut { kind: servers::Dut::Powerdns, for_memory: false },
 ];
 
 /// Rounds: every server has its turn in each, so that a change of the machine's mood meets all.
@@ -105,25 +112,24 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 pub(crate) fn run() -> Result<ExitCode> {
-    install();
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
     let mut all: Vec<Figures<'_>> = Vec::new();
     for dut in &DUTS {
-        match program(&lab, dut.program) {
+        match program(&lab, dut) {
             Some(program) => {
                 all.push(Figures { dut, program, rounds: Vec::new(), mebibytes: None, p99_us: Vec::new() });
             }
-            None => println!("SKIPPED {}: {} not found", dut.name, dut.program),
+            None => println!("SKIPPED {}: its program is not found", dut.name()),
         }
     }
     let (mut ceiling, mut stolen) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let before = CpuTime::now()?;
+        let before = CpuTimes::now()?;
         each(&mut all, |figures| throughput(&lab, figures, &names).map(|round| figures.rounds.push(round)));
         ceiling.push(without_lookup(&lab)?);
-        stolen.push(CpuTime::now()?.stolen_since(before));
+        stolen.push(CpuTimes::now()?.stolen_since(&before).all_pct);
     }
     for figures in all.iter_mut().filter(|figures| figures.dut.for_memory) {
         figures.mebibytes = Some(million_names(&lab, figures, &names)?);
@@ -142,7 +148,7 @@ fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) ->
     all.retain_mut(|figures| {
         let measured = measure(figures);
         if let Err(error) = &measured {
-            println!("FAILED {}: {error:#}", figures.dut.name);
+            println!("FAILED {}: {error:#}", figures.dut.name());
         }
         measured.is_ok()
     });
@@ -155,16 +161,15 @@ pub(crate) fn different_names() -> Result<Vec<(&'static str, f64)>> {
     let _auth = serve_auth(&lab)?;
     let mut rates = Vec::new();
     for dut in &DUTS {
-        let Some(program) = program(&lab, dut.program) else { continue };
+        let Some(program) = program(&lab, dut) else { continue };
         let server = start(&lab, dut, &program)?;
-        rates.push((dut.name, dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate));
+        rates.push((dut.name(), dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate));
     }
     Ok(rates)
 }
 
 fn serve_auth(lab: &Lab) -> Result<Server> {
-    let address = format!("{AUTH}:53");
-    lab.serve(&["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"])
+    lab.serve(&["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", AUTH, "--threads", "1"])
 }
 
 /// Query files for dnsperf.
@@ -192,34 +197,24 @@ impl Names {
     }
 }
 
-fn program(lab: &Lab, name: &str) -> Option<PathBuf> {
-    if name == "dns64d" { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
+fn program(lab: &Lab, dut: &Dut) -> Option<PathBuf> {
+    let name = dut.kind.driver().program_name()?;
+    let ours = dut.kind == servers::Dut::Dns64d;
+    if ours { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
 }
 
+/// Starts a server with one thread on the DUT's core, and waits until it answers; some need seconds.
 fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
-    let folder = lab.folder.path().join(dut.program);
-    fs::create_dir_all(&folder)?;
-    let args = (dut.prepare)(&folder)?;
-    let program = program.to_string_lossy();
-    let mut command = vec!["taskset", "-c", DUT_CPU, &program];
-    command.extend(args.iter().map(String::as_str));
+    let words = dut_in_lab(dut.kind, &lab.folder.path().join(dut.name()), program, 1)?;
+    let mut command = vec!["taskset", "-c", DUT_CPU];
+    command.extend(words.iter().map(String::as_str));
     let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
     wait_until_ready(lab)?;
     Ok(server)
 }
 
-/// Servers need a moment, some of them seconds.
 fn wait_until_ready(lab: &Lab) -> Result<()> {
-    let server = format!("[{DUT}]:53");
-    let give_up = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < give_up {
-        let one = ["--server", &server, "--rate", "20", "--duration", "100ms", "--names", "9.0.0.0/24"];
-        if lab.measure_names_without_aaaa(&one)?["valid"].as_u64() > Some(0) {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(200));
-    }
-    anyhow::bail!("it does not answer")
+    wait_until_answers(&lab.program, DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])
 }
 
 /// All clients in turn, first with names that the server has not seen, then with cached ones.
@@ -246,10 +241,9 @@ fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> 
 /// What the clients see of AuthDNS in the DUT's place, which answers without having to look anything up: a server that
 /// answers one by one can hardly show more.
 fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
-    let address = format!("[{DUT}]:53");
-    let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", &address, "--threads", "1"];
+    let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", DUT, "--threads", "1"];
     let server = Server::start(&lab.program, &lab.exec("dut", &[&auth[..], &["--aaaa-share", "1"]].concat()))?;
-    thread::sleep(Duration::from_millis(500));
+    wait_until_listens(&[&[lab.program.as_str()], &lab.exec("dut", &[])[..]].concat(), 53)?;
     let (few, file) = (CACHED_NAMES.to_string(), lab.folder.path().join("cached"));
     let names = ["--names", "11.0.0.0/8", "--count", &few];
     Ok([
@@ -269,7 +263,8 @@ fn million_names(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<f64>
 
 fn dnsperf(lab: &Lab, server: &Server, file: &str, more: &[&str]) -> Result<Load> {
     let args =
-        [&["taskset", "-c", TESTER_CPU, "dnsperf", "-s", DUT, "-d", file, "-q", OUTSTANDING, "-c", "1"], more].concat();
+        [&["taskset", "-c", TESTER_CPU, "dnsperf", "-s", DUT_HOST, "-d", file, "-q", OUTSTANDING, "-c", "1"], more]
+            .concat();
     under_load(server, || {
         let printed = output(&lab.program, &lab.exec("tester", &args), Duration::from_secs(400))?;
         rate_of_dnsperf(&printed)
@@ -283,9 +278,8 @@ fn rate_of_dnsperf(printed: &str) -> Result<f64> {
 
 /// Our own client.
 fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Result<Load> {
-    let address = format!("[{DUT}]:53");
     let program: &str = &lab.program;
-    let args = [program, "closed-loop", "--server", &address, "--outstanding", OUTSTANDING, "--cpus", TESTER_CPU];
+    let args = [program, "closed-loop", "--server", DUT, "--outstanding", OUTSTANDING, "--cpus", TESTER_CPU];
     let args = [&args[..], names, &["--duration", "4s", "--offload", offload, "--json"]].concat();
     under_load(server, || {
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
@@ -315,12 +309,12 @@ fn print_stolen(percent: &[f64]) {
 
 /// Measures all in turn; returns what the host took in each round.
 fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
-    let common = all.iter().find(|f| f.dut.name == "Unbound").map_or(5_000, Figures::half_rate);
+    let common = all.iter().find(|f| f.dut.name() == "Unbound").map_or(5_000, Figures::half_rate);
     let mut stolen = Vec::new();
     for round in 0..LATENCY_ROUNDS {
-        let before = CpuTime::now()?;
+        let before = CpuTimes::now()?;
         each(all, |figures| both_latencies(lab, figures, common, round % 2).map(|p99_us| figures.p99_us.push(p99_us)));
-        stolen.push(CpuTime::now()?.stolen_since(before));
+        stolen.push(CpuTimes::now()?.stolen_since(&before).all_pct);
     }
     Ok(stolen)
 }
@@ -340,8 +334,8 @@ fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -
 /// p99 of the round-trip time in µs at a constant rate, if one in a thousand queries at the most has no valid reply. Queries may
 /// leave 200 µs from their time, so that the sender leaves AuthDNS the core that it shares with it.
 fn latency(lab: &Lab, rate: u64, names: &str) -> Result<Option<f64>> {
-    let (server, rate) = (format!("[{DUT}]:53"), rate.max(1).to_string());
-    let args = ["--server", &server, "--rate", &rate, "--duration", "3s", "--names", names];
+    let rate = rate.max(1).to_string();
+    let args = ["--server", DUT, "--rate", &rate, "--duration", "3s", "--names", names];
     let trial =
         lab.measure_names_without_aaaa(&[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat())?;
     let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
@@ -366,7 +360,7 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]]) {
         for f in all {
             let cells = [0, 1, 2].map(|client| cell(f.load(set, client)));
             let memory = f.mebibytes.filter(|_| set == 0).map_or(String::new(), |m| format!("{m:.0} MiB"));
-            println!("{:<16} {:>17} {:>17} {:>17} {memory:>10}", f.dut.name, cells[0], cells[1], cells[2]);
+            println!("{:<16} {:>17} {:>17} {:>17} {memory:>10}", f.dut.name(), cells[0], cells[1], cells[2]);
         }
     }
     let of = |client: usize, pick: fn(&Load) -> f64| median(ceiling.iter().map(|loads| pick(&loads[client])));
@@ -380,9 +374,9 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]]) {
 /// How many times as fast dns64d is as the best of the `others`: with each client, the least to the greatest of the rounds,
 /// and by each server's highest rate with any client.
 fn ratios(all: &[Figures<'_>], set: usize, whose: &str, wanted: u32, others: fn(&str) -> bool) {
-    let Some(ours) = all.iter().find(|f| f.dut.name == "dns64d") else { return };
+    let Some(ours) = all.iter().find(|f| f.dut.name() == "dns64d") else { return };
     let best = |rate: &dyn Fn(&Figures<'_>) -> f64| {
-        all.iter().filter(|f| others(f.dut.name)).map(rate).fold(f64::MIN_POSITIVE, f64::max)
+        all.iter().filter(|f| others(f.dut.name())).map(rate).fold(f64::MIN_POSITIVE, f64::max)
     };
     println!("{}, dns64d's rate by {whose} (wanted {wanted}):", NAME_SETS[set]);
     for (client, label) in CLIENTS.iter().enumerate() {
@@ -403,13 +397,13 @@ fn print_latency(all: &[Figures<'_>]) {
         for f in all {
             match summary_if_all(f.p99_us.iter().map(|p99| p99[i])) {
                 Some(p99) => {
-                    println!("{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}", f.dut.name, p99.median, p99.min, p99.max);
+                    println!("{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}", f.dut.name(), p99.median, p99.min, p99.max);
                 }
-                None => println!("{:<9} does not answer all {load}", f.dut.name),
+                None => println!("{:<9} does not answer all {load}", f.dut.name()),
             }
         }
     }
-    let get = |name: &str| all.iter().find(|f| f.dut.name == name);
+    let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
     let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else { return };
     println!("dns64d / Unbound in the same round (wanted 1 at the most):");
     for (i, load) in loads.iter().enumerate() {
@@ -423,19 +417,17 @@ fn print_latency(all: &[Figures<'_>]) {
 
 /// dns64d on two cores. This machine may have no more, and then client and AuthDNS take theirs from the same two.
 fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
-    let rate = |threads: &str| -> Result<Load> {
-        let folder = lab.folder.path().join("scale");
-        fs::create_dir_all(&folder)?;
-        let config =
-            written(&folder, "dns64d.toml", &dns64d_config().replace("threads = 1", &format!("threads = {threads}")))?;
+    let rate = |threads: usize| -> Result<Load> {
         let program = Path::new(&lab.program).with_file_name("dns64d");
-        let server = Server::start(&lab.program, &lab.exec("dut", &[&program.to_string_lossy(), "--config", &config]))?;
+        let words = dut_in_lab(servers::Dut::Dns64d, &lab.folder.path().join("scale"), &program, threads)?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let server = Server::start(&lab.program, &lab.exec("dut", &words))?;
         wait_until_ready(lab)?;
         // Ten sockets, so that the kernel can spread them over both workers.
-        let args = ["dnsperf", "-s", DUT, "-d", &names.different, "-q", OUTSTANDING, "-c", "10", "-n", "1"];
+        let args = ["dnsperf", "-s", DUT_HOST, "-d", &names.different, "-q", OUTSTANDING, "-c", "10", "-n", "1"];
         under_load(&server, || rate_of_dnsperf(&output(&lab.program, &lab.exec("tester", &args), LIMIT)?))
     };
-    let (one, two) = (rate("1")?, rate("2")?);
+    let (one, two) = (rate(1)?, rate(2)?);
     let cost = |load: Load| load.cpu * 1e6 / load.rate;
     println!("\nTwo workers, different names, dnsperf with ten sockets");
     for (workers, load) in [("one", one), ("two", two)] {
@@ -451,52 +443,4 @@ fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
         println!("This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would");
     }
     Ok(())
-}
-
-fn dns64d_config() -> String {
-    format!(
-        "listen = ['[{DUT}]:53']\nthreads = 1\n[access]\nallow = ['2001:2::/64']\n[cache]\nmebibytes = 2048\n\
-         [dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n[[upstream]]\naddress = '{AUTH}'\n"
-    )
-}
-
-fn written(folder: &Path, name: &str, text: &str) -> Result<String> {
-    let path = folder.join(name);
-    fs::write(&path, text)?;
-    Ok(path.to_string_lossy().into_owned())
-}
-
-fn dns64d(folder: &Path) -> Result<Vec<String>> {
-    Ok(vec!["--config".into(), written(folder, "dns64d.toml", &dns64d_config())?])
-}
-
-fn unbound(folder: &Path) -> Result<Vec<String>> {
-    // Room for a million names, as the others have.
-    let roomy = unbound_config(folder)
-        .replace("  verbosity: 0\n", "  verbosity: 0\n  msg-cache-size: 1g\n  rrset-cache-size: 2g\n");
-    Ok(vec!["-d".into(), "-c".into(), written(folder, "unbound.conf", &roomy)?])
-}
-
-fn bind(folder: &Path) -> Result<Vec<String>> {
-    let place = folder.display();
-    let config = format!(
-        "options {{ directory \"{place}\"; pid-file none; session-keyfile none; listen-on {{ none; }}; \
-         listen-on-v6 {{ {DUT}; }}; recursion yes; allow-query {{ any; }}; allow-recursion {{ any; }}; \
-         dnssec-validation no; forward only; forwarders {{ {AUTH}; }}; empty-zones-enable no; \
-         max-cache-size 2g; recursive-clients 10000; dns64 64:ff9b::/96 {{ clients {{ any; }}; }}; }};\n\
-         controls {{ }};\nlogging {{ category default {{ null; }}; }};\n"
-    );
-    let config = written(folder, "named.conf", &config)?;
-    Ok(["-f", "-n", "1", "-c", &config].map(str::to_owned).into())
-}
-
-fn powerdns(folder: &Path) -> Result<Vec<String>> {
-    let place = folder.display();
-    let config = format!(
-        "local-address={DUT}\nlocal-port=53\nallow-from=2001:2::/64\nsocket-dir={place}\ndaemon=no\nthreads=1\n\
-         pdns-distributes-queries=no\ndnssec=off\nquiet=yes\nloglevel=0\nforward-zones=dns64perf.test={AUTH}\n\
-         dns64-prefix=64:ff9b::/96\nmax-cache-entries=4000000\nmax-packetcache-entries=2000000\ndont-query=\n"
-    );
-    written(folder, "recursor.conf", &config)?;
-    Ok(vec![format!("--config-dir={place}")])
 }

@@ -1,7 +1,6 @@
 //! `certify`: is what the tester finds the truth? Searches against reference DUTs of known capacity.
 
 use std::process::ExitCode;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -9,6 +8,7 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::process::{self, Server};
+use crate::servers::wait_until_listens;
 
 /// Capacities from 1 k to 100 k queries/s, none of them round for a binary search.
 const CAPACITIES: [u64; 10] = [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
@@ -48,10 +48,11 @@ impl Certify {
     }
 
     fn certify_one(&self, program: &str, capacity: u64) -> Result<Row> {
-        let address = format!("[::1]:{}", process::free_port()?);
+        let port = process::free_port()?;
+        let address = format!("[::1]:{port}");
         let server =
             Server::start(program, &["reference-dut", "--listen", &address, "--capacity", &capacity.to_string()])?;
-        thread::sleep(Duration::from_millis(300));
+        wait_until_listens(&[], port)?;
         let folder = tempfile::tempdir()?;
         let journal = folder.path().join("journal").to_string_lossy().into_owned();
         // The range is the same for all: the tester is told nothing about the truth.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_dns64;
+mod builds;
 mod certify;
 mod interop;
 mod packages;
@@ -9,14 +10,21 @@ mod process;
 mod rivals;
 mod servers;
 mod soak;
+mod timing;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+
+use crate::packages::Consent;
 
 #[derive(Debug, Parser)]
 struct Arguments {
+    /// Install the servers and clients that are measured or tested against: Debian's packages, as root, and CoreDNS by go.
+    /// Without it a terminal is asked, CI=true counts as yes, and otherwise what is missing is listed
+    #[arg(long, global = true)]
+    install: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -36,42 +44,70 @@ enum Command {
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run
+    #[command(args_conflicts_with_subcommands = true)]
     Bench {
-        /// What to compare
-        #[arg(value_enum, default_value_t = Comparison::Tester)]
-        what: Comparison,
+        #[command(flatten)]
+        against: Against,
+        /// What to compare [default: tester]
+        #[command(subcommand)]
+        what: Option<Comparison>,
     },
     /// A null reflector, for `bench`
     #[command(hide = true)]
     Reflect { address: std::net::SocketAddr, cpu: usize },
     /// A dns64perf++-style sender, for `bench`: prints the share that was answered
     #[command(hide = true)]
-    Classic { address: std::net::SocketAddr, rate: u64, seconds: u64 },
+    Classic(rivals::Classic),
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+/// Another build to hold ours against.
+#[derive(Debug, Args)]
+struct Against {
+    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in turn with ours
+    #[arg(long, value_name = "PROGRAM")]
+    against: Option<std::path::PathBuf>,
+    /// With --against: the least ratio ours / theirs; below it the status is 1
+    #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
+    at_least: f64,
+}
+
+#[derive(Debug, Subcommand)]
 enum Comparison {
     /// Pacing, AuthDNS and self-test of dns64bench
-    Tester,
+    Tester(Against),
     /// dns64d beside other DNS64 servers
-    Dns64,
+    Dns64(Against),
+    /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and figures of the paper on it
+    Timing(timing::Timing),
 }
 
 fn main() -> Result<ExitCode> {
-    match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    let consent = Consent::of(arguments.install);
+    match arguments.command {
         Command::Test => {
-            process::cargo(&["test", "--workspace", "--quiet"])?;
-            interop::run("")
+            // First, so that the unit tests find the checkers of the servers.
+            packages::install(consent);
+            process::cargo_with(
+                &["test", "--workspace", "--quiet"],
+                &[("DNS64BENCH_MUST_CHECK", servers::installed())],
+            )?;
+            interop::run("", consent)
         }
-        Command::Interop { part } => interop::run(&part),
+        Command::Interop { part } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),
         Command::Soak(soak) => soak.run(),
-        Command::Bench { what: Comparison::Tester } => bench::run(),
-        Command::Bench { what: Comparison::Dns64 } => bench_dns64::run(),
-        Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
-        Command::Classic { address, rate, seconds } => {
-            println!("{}", rivals::classic(address, rate, seconds)?);
-            Ok(ExitCode::SUCCESS)
+        Command::Bench { against, what } => {
+            packages::install(consent);
+            match what.unwrap_or(Comparison::Tester(against)) {
+                Comparison::Tester(Against { against: Some(other), at_least }) => bench::against(&other, at_least),
+                Comparison::Tester(_) => bench::run(),
+                Comparison::Dns64(Against { against: Some(other), at_least }) => bench_dns64::against(&other, at_least),
+                Comparison::Dns64(_) => bench_dns64::run(),
+                Comparison::Timing(timing) => timing.run(),
+            }
         }
+        Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
+        Command::Classic(classic) => classic.run().map(|()| ExitCode::SUCCESS),
     }
 }

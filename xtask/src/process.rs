@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+pub(crate) use campaign::servers::find;
+
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
@@ -17,7 +19,14 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs cargo in the workspace; an error if it fails.
 pub(crate) fn cargo(args: &[&str]) -> Result<()> {
-    let status = Command::new(env!("CARGO")).args(args).current_dir(root()).status().context("cannot run cargo")?;
+    cargo_with(args, &[])
+}
+
+/// As [`cargo`], with variables in its environment.
+pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, String)]) -> Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(args).current_dir(root()).envs(variables.iter().map(|(name, value)| (name, value)));
+    let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo {} failed", args.join(" "));
     Ok(())
 }
@@ -57,13 +66,6 @@ pub(crate) fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], li
         bail!("{name} {} ended with {:?}\n{}\n{}", args.join(" "), ran.status, ran.stdout, ran.stderr);
     }
     Ok(ran.stdout)
-}
-
-/// Whether a program is on the path (or among the system's own, which users' paths may lack).
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// A server that ends with this value: SIGTERM first, so that it can print what it counted.
@@ -121,30 +123,6 @@ pub(crate) fn memory(pid: u32) -> Result<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     let kib: f64 = line.trim().trim_end_matches(" kB").parse().context("VmRSS")?;
     Ok(kib / 1024.0)
-}
-
-/// Time of all CPUs together since this machine started, in ticks.
-#[derive(Clone, Copy)]
-pub(crate) struct CpuTime {
-    /// What the host of a virtual machine gave to others while there was work here.
-    stolen: u64,
-    all: u64,
-}
-
-impl CpuTime {
-    pub(crate) fn now() -> Result<CpuTime> {
-        let stat = fs::read_to_string("/proc/stat")?;
-        let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("/proc/stat: no cpu")?;
-        // user nice system idle iowait irq softirq steal; guest times are part of user's.
-        let ticks: Vec<u64> = line.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
-        Ok(CpuTime { stolen: *ticks.get(7).context("/proc/stat: no steal")?, all: ticks.iter().sum() })
-    }
-
-    /// The share that was stolen since `before`, in per cent.
-    pub(crate) fn stolen_since(self, before: CpuTime) -> f64 {
-        let all = self.all.saturating_sub(before.all).max(1);
-        self.stolen.saturating_sub(before.stolen) as f64 / all as f64 * 100.0
-    }
 }
 
 /// A UDP port of loopback that was free a moment ago.

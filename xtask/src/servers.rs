@@ -1,15 +1,128 @@
-//! Configurations that benchmarks and tests share.
+//! Other servers, as campaigns drive them (`campaign::servers`), for benchmarks and tests.
 
+use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// Unbound as the papers configure it (peers.md), between tester and auth.
-pub(crate) fn unbound_config(folder: &Path) -> String {
-    let folder = folder.display();
-    format!(
-        "server:\n  interface: 2001:2::1\n  access-control: 2001:2::/64 allow\n  module-config: \"dns64 iterator\"\n  \
-         dns64-prefix: 64:ff9b::/96\n  local-zone: \"test.\" nodefault\n  do-not-query-localhost: no\n  num-threads: 1\n  \
-         username: \"\"\n  chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  use-syslog: no\n  \
-         verbosity: 0\n  outgoing-range: 4096\n  num-queries-per-thread: 4096\n\
-         remote-control:\n  control-enable: no\nforward-zone:\n  name: \"dns64perf.test.\"\n  forward-addr: 198.18.0.2\n"
+use anyhow::{Context, Result, bail};
+use campaign::servers::{Auth, Driver, Dut, Operator, Serve, Setting, Task, Translate};
+use method::units::Share;
+use serde_json::Value;
+
+use crate::process::{find, output, run};
+
+/// The DUT's address in the lab, as the Measurer asks it.
+pub(crate) const DUT: &str = "[2001:2::1]:53";
+/// AuthDNS's address in the lab, as the DUT asks it.
+pub(crate) const AUTH: &str = "198.18.0.2:53";
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Names of the servers whose programs are installed, dns64d's among them, separated by commas.
+pub(crate) fn installed() -> String {
+    let is_there =
+        |program: Option<&str>| program.is_some_and(|program| program == "dns64d" || find(program).is_some());
+    let duts = Dut::ALL.iter().map(|dut| (dut.name(), dut.driver().program_name()));
+    let all = duts.chain(Auth::ALL.iter().map(|auth| (auth.name(), auth.driver().program_name())));
+    let names: Vec<&str> = all.filter(|(_, program)| is_there(*program)).map(|(name, _)| name).collect();
+    names.join(",")
+}
+
+/// The command of a DUT of the lab with so many threads, its configuration in `folder`. `program` is where its program is.
+pub(crate) fn dut_in_lab(dut: Dut, folder: &Path, program: &Path, threads: usize) -> Result<Vec<String>> {
+    let task = Translate { upstream: AUTH.parse()?, prefix: "64:ff9b::/96".parse().map_err(anyhow::Error::msg)? };
+    let operator = Operator::default();
+    prepared(
+        dut.driver(),
+        &Setting { folder, listen: DUT.parse()?, cores: threads, threads, operator: &operator, task },
+        program,
     )
+}
+
+/// The command of an authoritative server with one thread that serves our zone file `zone`, its configuration, with the lines
+/// `extra`, in `folder`.
+pub(crate) fn authoritative(
+    auth: Auth,
+    folder: &Path,
+    listen: SocketAddr,
+    zone: &str,
+    extra: &[&str],
+) -> Result<Vec<String>> {
+    let driver = auth.driver();
+    let name = driver.program_name().context("it has no program")?;
+    let program = find(name).with_context(|| format!("{name} not found"))?;
+    let task = Serve { zone: zone.into(), aaaa: Share::ZERO, status: None };
+    let operator = Operator { extra: extra.iter().map(|&line| line.to_owned()).collect(), ..Operator::default() };
+    prepared(driver, &Setting { folder, listen, cores: 1, threads: 1, operator: &operator, task }, &program)
+}
+
+/// Writes a server's configuration and returns its command.
+fn prepared<T: Task>(driver: &Driver<T>, setting: &Setting<'_, T>, program: &Path) -> Result<Vec<String>> {
+    let file = setting.folder.join(driver.file);
+    fs::create_dir_all(file.parent().unwrap_or(setting.folder))?;
+    fs::write(file, driver.configuration(setting))?;
+    Ok(driver.command(setting, &[program.to_string_lossy().into_owned()]))
+}
+
+/// Waits until a server answers the Measurer in the lab's tester with an answer that it holds for right. `more` says what that
+/// is: names, shares, the prefix.
+pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) -> Result<()> {
+    let measure = ["lab", "exec", "tester", "--", dns64bench, "measure", "--json", "--quiet", "--server", server];
+    let few = ["--rate", "20", "--duration", "100ms", "--timeout", "500ms", "--liveness", "false"];
+    let args = [&measure[..], &few, more].concat();
+    let give_up = Instant::now() + PATIENCE;
+    loop {
+        let ran = run(dns64bench, &args, PATIENCE)?;
+        let trial: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        if trial["valid"].as_u64() > Some(0) {
+            return Ok(());
+        }
+        if Instant::now() > give_up {
+            bail!("{server} does not answer: {}{}", ran.stdout, ran.stderr);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until somebody listens on a UDP port; nobody is asked anything. `within` are the words that lead into a host of the
+/// lab, none for this one.
+pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
+    let give_up = Instant::now() + PATIENCE;
+    let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
+    while !listens(&output(words[0], &words[1..], PATIENCE)?, port) {
+        if Instant::now() > give_up {
+            bail!("nobody listens on UDP port {port}");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Whether a table of the kernel's UDP sockets has one that is bound to a port and is not connected.
+fn listens(table: &str, port: u16) -> bool {
+    let (local, anybody) = (format!(":{port:04X}"), ":0000");
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|field| field.ends_with(&local))
+            && fields.next().is_some_and(|field| field.ends_with(anybody))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_listens_is_seen() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let table = || output("cat", &["/proc/net/udp", "/proc/net/udp6"], PATIENCE).unwrap();
+        assert!(listens(&table(), port));
+        socket.connect("127.0.0.1:9").unwrap();
+        assert!(!listens(&table(), port), "it is somebody's client");
+        drop(socket);
+        assert!(!listens(&table(), port));
+    }
 }

@@ -21,9 +21,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use net::affinity::{allowed_cpus, pin_to};
+use net::cpu_time::CpuTimes;
 use serde_json::Value;
 
-use crate::process::{self, CpuTime, Server, free_port, memory, output};
+use crate::process::{self, Server, free_port, memory, output};
+use crate::servers::wait_until_listens;
 
 /// Malformed datagrams, and clients that go away, per second.
 const MALFORMED: u64 = 2_000;
@@ -89,7 +91,8 @@ impl Soak {
         let dns64d = self.dns64d.clone().unwrap_or_else(|| program.with_file_name("dns64d"));
         let (dns64d, config) = (dns64d.to_string_lossy(), config.to_string_lossy());
         let server = Server::start("taskset", &["-c", &last.0.to_string(), &dns64d, "--config", &config])?;
-        thread::sleep(Duration::from_millis(500));
+        wait_until_listens(&[], auth_port)?;
+        wait_until_listens(&[], port)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = closed_loop(&program, address, 200)?;
@@ -146,8 +149,8 @@ impl Soak {
             last.timeouts - first.timeouts,
             last.overload - first.overload
         );
-        let stolen = samples.windows(2).map(|pair| pair[1].cpu.stolen_since(pair[0].cpu)).fold(0.0, f64::max);
-        let all = last.cpu.stolen_since(first.cpu);
+        let stolen = samples.windows(2).map(|pair| pair[1].cpu.stolen_since(&pair[0].cpu).all_pct).fold(0.0, f64::max);
+        let all = last.cpu.stolen_since(&first.cpu).all_pct;
         println!("the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second");
         let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
         let last = last.memory;
@@ -184,7 +187,7 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
 /// dns64d at one moment: its memory in MiB, and what its metrics say; and this machine's CPU time.
 struct Sample {
     memory: f64,
-    cpu: CpuTime,
+    cpu: CpuTimes,
     asked: u64,
     timeouts: u64,
     overload: u64,
@@ -213,7 +216,7 @@ fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
                 now.in_flight,
                 (now.overload - before.overload) / between,
                 now.memory,
-                now.cpu.stolen_since(before.cpu)
+                now.cpu.stolen_since(&before.cpu).all_pct
             );
         }
         seconds += 1;
@@ -234,7 +237,7 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
     };
     Ok(Sample {
         memory: memory(pid)?,
-        cpu: CpuTime::now()?,
+        cpu: CpuTimes::now()?,
         asked: value("dns64d_upstream_queries_total{transport=\"udp\"}")?,
         timeouts: value("dns64d_upstream_results_total{result=\"timeout\"}")?,
         overload: value("dns64d_denied_total{reason=\"overload\"}")?,

@@ -8,6 +8,7 @@
 //! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
 //! lab                 that the lab was put up for this run, which takes it down
+//! trial.plan.json     the trial that runs, or ran last, as `measure --plan` takes it; trial.json is its result, trial.log its log
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
 //! results.json        made from the journal at the end, and by `report`
 //! ```
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use method::narrow::Length;
 use method::units::Qps;
+use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::SendCost;
 use tester::measurer::result::TrialResult;
@@ -25,6 +27,8 @@ use tester::measurer::result::TrialResult;
 use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
 use crate::journal::{JournalError, Lines};
+use crate::numa::Numa;
+use crate::place::Place;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 
@@ -41,7 +45,14 @@ pub enum Entry {
         /// First line of what it prints.
         text: String,
     },
-    /// The facts of a host other than this one.
+    /// What a server was told when it was first started.
+    Configuration {
+        /// Name of the DUT, or of what plays AuthDNS.
+        server: String,
+        /// The command and the file.
+        told: Configuration,
+    },
+    /// The facts of a host, where it is another one or a namespace of this one.
     Host {
         /// What it is: tester, dut or auth.
         role: String,
@@ -63,6 +74,17 @@ pub enum Entry {
         /// The end of the server's log.
         log: String,
     },
+}
+
+/// What a server is told: it decides what is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The command that starts it.
+    pub command: Vec<String>,
+    /// Name of its configuration file; empty where it has none.
+    pub file: String,
+    /// What is in that file.
+    pub text: String,
 }
 
 /// Which trial.
@@ -91,8 +113,11 @@ pub struct Measured {
     pub dut_end: Option<DutEnd>,
     /// CPU use.
     pub cpu: Cpu,
-    /// Page allocations of all NUMA nodes during the trial, where the kernel counts them.
+    /// Page allocations of the DUT's host during the trial, NUMA node by NUMA node, where the kernel counts them.
     pub numa: Option<Numa>,
+    /// What a hypervisor took.
+    #[serde(default)]
+    pub stolen: StolenFrom,
     /// What speaks against the tester, though the trial was not invalid.
     pub warnings: Vec<String>,
     /// Its records, as a path below the run folder, if the plan wants them.
@@ -126,7 +151,7 @@ impl std::fmt::Display for DutEnd {
     }
 }
 
-/// CPU use during a trial, in cores.
+/// CPU use during a trial, in cores, and on which CPUs that was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// Of the DUT, second by second.
@@ -135,15 +160,20 @@ pub struct Cpu {
     pub auth: f64,
     /// Of the Measurer, on average.
     pub tester: f64,
+    /// Where the DUT ran, as it was seen in the middle of the trial; absent in self-tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
-/// Counters of `/sys/devices/system/node/node*/numastat`, summed, as differences.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Numa {
-    /// Pages allocated on the node that was wanted.
-    pub hit: u64,
-    /// Pages allocated on another one.
-    pub miss: u64,
+/// What a hypervisor took of the CPU time of each host during a trial, where the host tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StolenFrom {
+    /// Of the tester's host.
+    pub tester: Option<Stolen>,
+    /// Of the DUT's host.
+    pub dut: Option<Stolen>,
+    /// Of AuthDNS's host.
+    pub auth: Option<Stolen>,
 }
 
 /// Why a run folder cannot be used.

@@ -1,13 +1,25 @@
 //! What kind of machine this is, and what on it spoils measurements.
 
+mod cpus;
+mod machine;
 mod network;
+mod nic;
+mod tree;
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use net::affinity::allowed_cpus;
+use net::cpu_time::{self, CpuTimes};
+use net::ethtool::interfaces;
+use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use tree::Tree;
+
+/// For how long the load of the CPUs is watched.
+const BUSY: Duration = Duration::from_millis(200);
+/// The name of the second look at the CPUs' times in what a shell prints.
+const LATER: &str = "/proc/stat.later";
 
 /// The facts that belong into every result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,14 +74,48 @@ impl Finding {
 impl Environment {
     /// Looks at this machine. Takes a fifth of a second, for the load of the CPUs.
     pub fn observe() -> Environment {
+        let tree = Tree::here();
+        let before = CpuTimes::now().ok();
+        std::thread::sleep(BUSY);
+        let times = before.zip(CpuTimes::now().ok());
+        let seen = Seen { usable: allowed_cpus().len(), is_root: geteuid().is_root(), times };
+        let mut environment = Environment::of(&tree, env!("CARGO_PKG_VERSION"), &seen);
+        environment.findings.extend(network::findings());
+        environment.findings.extend(match interfaces() {
+            Ok(interfaces) => nic::findings(&tree, &interfaces),
+            Err(error) => vec![finding("interfaces", format!("not known: {error}"))],
+        });
+        environment
+    }
+
+    /// Of a host without this program, from what [`Environment::script`] printed there; `usable` is how many CPUs a process of it
+    /// may use. What takes more than reading files is not among the findings, and one of them says so.
+    pub(crate) fn printed(text: &str, usable: usize, is_root: bool) -> Environment {
+        let tree = Tree::printed(text);
+        let times = tree
+            .read(LATER)
+            .and_then(|later| CpuTimes::parse(&tree.read(cpu_time::FILE)?).zip(CpuTimes::parse(&later)));
+        let mut environment = Environment::of(&tree, "none", &Seen { usable, is_root, times });
+        environment.findings.extend(nic::findings(&tree, &nic::from_files(&tree)));
+        let not = "packet filter, queueing disciplines, offloads, coalescing";
+        environment.findings.push(finding(not, "not looked at: no dns64bench there"));
+        environment
+    }
+
+    /// A script for a POSIX shell, for [`Environment::printed`].
+    pub(crate) fn script() -> String {
+        format!("{}; sleep {}; {}", Tree::script(), BUSY.as_secs_f64(), Tree::script_of(cpu_time::FILE, LATER))
+    }
+
+    fn of(tree: &Tree, dns64bench: &str, seen: &Seen) -> Environment {
         Environment {
-            dns64bench: env!("CARGO_PKG_VERSION").into(),
-            host: read("/proc/sys/kernel/hostname").unwrap_or_default(),
-            kernel: read("/proc/version").unwrap_or_default(),
-            cpu: cpu_model().unwrap_or_else(|| "unknown".into()),
-            cpus: allowed_cpus().len(),
-            memory: memory().unwrap_or(0),
-            findings: findings(),
+            dns64bench: dns64bench.into(),
+            host: tree.read("/proc/sys/kernel/hostname").unwrap_or_default(),
+            kernel: tree.read("/proc/version").unwrap_or_default(),
+            cpu: cpu_model(tree).unwrap_or_else(|| "unknown".into()),
+            cpus: seen.usable,
+            memory: memory(tree).unwrap_or(0),
+            findings: findings(tree, seen),
         }
     }
 
@@ -79,139 +125,110 @@ impl Environment {
     }
 }
 
-fn read(path: impl AsRef<Path>) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+/// What is known of a host besides its files.
+struct Seen {
+    /// CPUs that a process may use.
+    usable: usize,
+    /// Whether that process is root.
+    is_root: bool,
+    /// What the CPUs had done at two moments.
+    times: Option<(CpuTimes, CpuTimes)>,
 }
 
-fn cpu_model() -> Option<String> {
-    let info = read("/proc/cpuinfo")?;
+fn cpu_model(tree: &Tree) -> Option<String> {
+    let info = tree.read("/proc/cpuinfo")?;
     let line = info.lines().find(|l| l.starts_with("model name") || l.starts_with("Model"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn memory() -> Option<u64> {
-    let info = read("/proc/meminfo")?;
+fn memory(tree: &Tree) -> Option<u64> {
+    let info = tree.read("/proc/meminfo")?;
     let kib: u64 = info.lines().find(|l| l.starts_with("MemTotal"))?.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
 }
 
-fn findings() -> Vec<Finding> {
-    let mut all = vec![cores(), smt(), clock_source()];
-    all.extend(governor());
-    all.extend(turbo());
-    all.extend(buffer_limit("rmem_max", "replies that arrive in a bunch are dropped and make trials invalid"));
-    all.extend(buffer_limit("wmem_max", "queries that leave in a bunch have to wait"));
-    all.extend(backlog());
-    all.extend(network::findings());
-    all.extend(virtualized());
-    all.extend(busy());
+fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
+    let mut all = machine::product(tree);
+    all.extend(machine::virtualized(tree));
+    all.extend(cpus::findings(tree, seen.usable));
+    all.extend(seen.times.iter().flat_map(|(before, after)| machine::load(before, after)));
+    all.push(clock_source(tree));
+    let receive = "replies that arrive in a bunch are dropped and make trials invalid";
+    all.extend(buffer_limit(tree, seen.is_root, "rmem_max", receive));
+    all.extend(buffer_limit(tree, seen.is_root, "wmem_max", "queries that leave in a bunch have to wait"));
+    all.extend(backlog(tree));
     all
 }
 
-fn cores() -> Finding {
-    let n = allowed_cpus().len();
-    let why = "Measurer, DUT and AuthDNS share CPUs: results are those of the crowd, not of the DUT";
-    finding("CPUs for this process", n.to_string()).concern_if(n < 4, why, None)
-}
-
-fn smt() -> Finding {
-    let active = read("/sys/devices/system/cpu/smt/active");
-    let why = "two threads on one core slow each other down (seed 001 switches it off)";
-    finding("SMT", if active.as_deref() == Some("1") { "on" } else { "off" }).concern_if(
-        active.as_deref() == Some("1"),
-        why,
-        Some("echo off > /sys/devices/system/cpu/smt/control"),
-    )
-}
-
-fn governor() -> Option<Finding> {
-    let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")?;
-    let bad = governor != "performance";
-    let why = "CPUs change their clock during trials (seed 000 fixes it)";
-    Some(finding("frequency governor", governor).concern_if(bad, why, Some("cpupower frequency-set -g performance")))
-}
-
-fn turbo() -> Option<Finding> {
-    let (on, mend) = match read("/sys/devices/system/cpu/intel_pstate/no_turbo") {
-        Some(no) => (no == "0", "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
-        None => {
-            (read("/sys/devices/system/cpu/cpufreq/boost")? == "1", "echo 0 > /sys/devices/system/cpu/cpufreq/boost")
-        }
-    };
-    let why = "speed depends on temperature and on what other cores do";
-    Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(mend)))
-}
-
-fn buffer_limit(which: &str, why: &str) -> Option<Finding> {
-    let limit: usize = read(format!("/proc/sys/net/core/{which}"))?.parse().ok()?;
+fn buffer_limit(tree: &Tree, is_root: bool, which: &str, why: &str) -> Option<Finding> {
+    let limit: usize = tree.read(format!("/proc/sys/net/core/{which}"))?.parse().ok()?;
     let wanted = net::socket::WANTED_BUFFER;
     let mend = format!("sysctl -w net.core.{which}={wanted}");
     // Root goes beyond the limit (SO_RCVBUFFORCE).
-    let bad = limit < wanted && !nix::unistd::geteuid().is_root();
+    let bad = limit < wanted && !is_root;
     Some(finding(&format!("net.core.{which}"), limit.to_string()).concern_if(bad, why, Some(&mend)))
 }
 
-fn backlog() -> Option<Finding> {
-    let limit: usize = read("/proc/sys/net/core/netdev_max_backlog")?.parse().ok()?;
+fn backlog(tree: &Tree) -> Option<Finding> {
+    let limit: usize = tree.read("/proc/sys/net/core/netdev_max_backlog")?.parse().ok()?;
     let why = "packets over loopback and veth are dropped when more than this wait for a CPU";
     let mend = "sysctl -w net.core.netdev_max_backlog=10000";
     Some(finding("net.core.netdev_max_backlog", limit.to_string()).concern_if(limit < 10_000, why, Some(mend)))
 }
 
-fn clock_source() -> Finding {
-    let source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
+fn clock_source(tree: &Tree) -> Finding {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = tree.read(path).unwrap_or_default();
     let fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&source.as_str());
     let why = "reading the clock takes a system call, for every query";
-    let mend = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource";
-    finding("clock source", source).concern_if(!fast, why, Some(mend))
-}
-
-fn virtualized() -> Option<Finding> {
-    let flags = read("/proc/cpuinfo")?;
-    let virtual_machine =
-        flags.lines().any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
-    let why = "the host may take CPUs away at any time; look at the pacing of each trial";
-    Some(finding("machine", if virtual_machine { "virtual" } else { "physical" }).concern_if(
-        virtual_machine,
-        why,
-        None,
-    ))
-}
-
-/// Share of all CPUs' time that was neither idle nor ours, over a fifth of a second.
-fn busy() -> Option<Finding> {
-    let before = cpu_times()?;
-    std::thread::sleep(Duration::from_millis(200));
-    let after = cpu_times()?;
-    let (busy, total) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
-    let share = busy as f64 / total.max(1) as f64 * 100.0;
-    let why = "something else is running";
-    Some(finding("CPUs busy now", format!("{share:.0} %")).concern_if(share > 15.0, why, Some("top")))
-}
-
-/// Busy and total time of all CPUs in ticks.
-fn cpu_times() -> Option<(u64, u64)> {
-    let stat = read("/proc/stat")?;
-    let times: Vec<u64> = stat.lines().next()?.split_whitespace().skip(1).map(|t| t.parse().unwrap_or(0)).collect();
-    // user nice system idle iowait irq softirq steal; guest times are part of user's.
-    let total: u64 = times.iter().take(8).sum();
-    Some((total - times.get(3)? - times.get(4)?, total))
+    finding("clock source", source).concern_if(!fast, why, Some(&format!("echo tsc > {path}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const EVERYWHERE: [&str; 8] = [
+        "CPUs for this process",
+        "SMT",
+        "NUMA nodes",
+        "CPU time taken by a hypervisor",
+        "clock source",
+        "net.core.rmem_max",
+        "irqbalance",
+        "machine",
+    ];
+
     #[test]
     fn facts_are_found_and_concerns_are_explained() {
         let environment = Environment::observe();
         assert!(environment.kernel.starts_with("Linux"), "{}", environment.kernel);
         assert!(environment.cpus >= 1 && environment.memory > 0);
-        for subject in
-            ["CPUs for this process", "SMT", "clock source", "net.core.rmem_max", "packet filter", "queueing on lo"]
-        {
-            assert!(environment.findings.iter().any(|f| f.subject == subject), "{subject} is missing");
+        for subject in EVERYWHERE.iter().chain(&["packet filter", "queueing on lo"]) {
+            // Kernels on their own hardware may know no nodes or no CPU flags.
+            let may_lack = ["NUMA nodes", "machine"].contains(subject);
+            assert!(may_lack || environment.findings.iter().any(|f| f.subject == *subject), "{subject} is missing");
         }
         assert!(environment.concerns().all(|(_, concern)| !concern.why.is_empty()));
+    }
+
+    #[test]
+    fn a_shell_finds_the_same_facts_as_this_program() {
+        let output = std::process::Command::new("sh").arg("-c").arg(Environment::script()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (here, shell) = (Environment::observe(), Environment::printed(&text, 1, false));
+        assert_eq!(
+            (&shell.host, &shell.kernel, &shell.cpu, shell.memory),
+            (&here.host, &here.kernel, &here.cpu, here.memory)
+        );
+        for subject in EVERYWHERE {
+            let value = |e: &Environment| e.findings.iter().find(|f| f.subject == subject).map(|f| f.value.clone());
+            let (theirs, ours) = (value(&shell), value(&here));
+            assert_eq!(theirs.is_some(), ours.is_some(), "{subject}");
+            if !["CPUs for this process", "CPU time taken by a hypervisor"].contains(&subject) {
+                assert_eq!(theirs, ours, "{subject}");
+            }
+        }
+        assert!(shell.findings.last().unwrap().value.contains("no dns64bench there"));
     }
 }

@@ -1,8 +1,8 @@
 //! Three hosts on one machine: network namespaces joined as in seed 001, Fig. 2.
 //!
 //! ```text
-//!              2001:2::/64                    198.18.0.0/24
-//! tester ::2 ─────────────── ::1 dut .1 ───────────────────── .2 auth
+//!              2001:2::/64              198.18.0.0/24, 2001:2:0:2::/64
+//! tester ::2 ─────────────── ::1 dut .1, ::1 ─────────────── .2, ::2 auth
 //!    │                                                          │
 //!    └───────────── self-test: 198.18.1.0/24, 2001:2:1::/64 ────┘
 //!      .1, ::1                                            .2, ::2
@@ -135,8 +135,8 @@ const LINKS: [Link; 3] = [
     },
     Link {
         ends: [
-            End { host: Host::Dut, interface: "to-auth", addresses: &["198.18.0.1/24"] },
-            End { host: Host::Auth, interface: "to-dut", addresses: &["198.18.0.2/24"] },
+            End { host: Host::Dut, interface: "to-auth", addresses: &["198.18.0.1/24", "2001:2:0:2::1/64"] },
+            End { host: Host::Auth, interface: "to-dut", addresses: &["198.18.0.2/24", "2001:2:0:2::2/64"] },
         ],
     },
     Link {

@@ -4,8 +4,8 @@
 //! SearchPlan ─► search::run ─► trial ─► journal ─► SearchResult                        (one DUT that the user runs)
 //!
 //! plan ─► point ─► runner ──► site: AuthDNS, DUT ──► host ──► agent ──► processes      archive ─► results ─► report
-//!                    │  ▲      authority, dut: how     world: lab, loopback, ssh         journal
-//!                    ▼  │      each server is run
+//!                    │  ▲      servers: how each       world: lab, loopback, ssh         journal
+//!                    ▼  │      is run
 //!             `dns64bench measure`
 //! ```
 //!
@@ -13,11 +13,10 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
-pub mod authority;
 pub mod begun;
 pub mod contradictions;
+pub mod cpu_list;
 pub mod difference;
-pub mod dut;
 pub mod environment;
 #[cfg(test)]
 mod golden;
@@ -25,6 +24,8 @@ pub mod host;
 pub mod interruption;
 pub mod journal;
 pub mod lab;
+pub mod numa;
+pub mod place;
 pub mod plan;
 pub mod point;
 pub mod ports;
@@ -36,7 +37,9 @@ pub mod roles;
 pub mod runner;
 pub mod search;
 pub mod search_plan;
+pub mod servers;
 pub mod site;
 pub mod text;
+pub mod topology;
 pub mod wording;
 pub mod world;

@@ -1,5 +1,7 @@
 //! A campaign's plan (TOML): which servers, what to measure of them, how long and how often.
 
+mod servers;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,8 +17,9 @@ use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::NameRange;
 
-use crate::authority;
-use crate::dut::{Custom, Kind, PLACEHOLDERS};
+use crate::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
+
+pub use servers::Family;
 
 /// Plans that are ready to use: their names and texts.
 pub const READY: [(&str, &str); 3] = [
@@ -150,9 +153,15 @@ pub struct Addresses {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
     /// Which server.
-    pub driver: authority::Kind,
+    pub driver: Auth,
     /// Its program, if it is not the one on the path.
     pub program: Option<PathBuf>,
+    /// Threads or processes that it answers with; none: as many as it has CPUs.
+    pub threads: Option<usize>,
+    /// Lines for the main section of its configuration.
+    pub extra: Vec<String>,
+    /// A configuration of the operator's in place of ours, with `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
+    pub config: Option<OwnFile>,
     /// The names in the zone file of servers that need one. A search that uses them up restarts DUT and AuthDNS.
     pub names: NameRange,
 }
@@ -160,8 +169,11 @@ pub struct AuthPlan {
 impl Default for AuthPlan {
     fn default() -> AuthPlan {
         AuthPlan {
-            driver: authority::Kind::default(),
+            driver: Auth::default(),
             program: None,
+            threads: None,
+            extra: Vec::new(),
+            config: None,
             names: "10.0.0.0/13".parse().expect("a constant"),
         }
     }
@@ -283,11 +295,20 @@ pub struct SelfTest {
     pub repeat: u32,
     /// Reserve δ.
     pub delta: f64,
+    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    pub family: Option<Family>,
 }
 
 impl Default for SelfTest {
     fn default() -> SelfTest {
-        SelfTest { min: Qps(1_000), max: Qps(500_000), resolution: Qps(1_000), repeat: 3, delta: MIN_DELTA }
+        SelfTest {
+            min: Qps(1_000),
+            max: Qps(500_000),
+            resolution: Qps(1_000),
+            repeat: 3,
+            delta: MIN_DELTA,
+            family: None,
+        }
     }
 }
 
@@ -342,7 +363,7 @@ pub struct Loads {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
     /// What it is.
-    pub driver: Kind,
+    pub driver: Dut,
     /// What the report calls it; none: the driver's name.
     #[serde(default)]
     pub name: Option<String>,
@@ -352,6 +373,18 @@ pub struct DutPlan {
     /// Highest rate to search.
     #[serde(default)]
     pub max: Option<Qps>,
+    /// Threads or processes that it answers with; none: as many as the point has cores.
+    #[serde(default)]
+    pub threads: Option<usize>,
+    /// Whether it asks AuthDNS over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    #[serde(default)]
+    pub family: Option<Family>,
+    /// Lines for the main section of its configuration.
+    #[serde(default)]
+    pub extra: Vec<String>,
+    /// A configuration of the operator's in place of ours, with `{listen}` and the other words in braces.
+    #[serde(default)]
+    pub config: Option<OwnFile>,
     /// Commands of the driver `custom`.
     #[serde(default)]
     pub custom: Option<Custom>,
@@ -361,6 +394,18 @@ impl DutPlan {
     /// What the report calls it.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.driver.name())
+    }
+
+    /// What the plan says beyond which server it is.
+    pub fn operator(&self) -> Operator {
+        Operator { extra: self.extra.clone(), config: self.config.clone(), custom: self.custom.clone() }
+    }
+}
+
+impl AuthPlan {
+    /// What the plan says beyond which server it is.
+    pub fn operator(&self) -> Operator {
+        Operator { extra: self.extra.clone(), config: self.config.clone(), custom: None }
     }
 }
 
@@ -418,8 +463,10 @@ impl Plan {
     /// # Errors
     /// As [`Plan::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
-        let plan: Plan =
+        let mut plan: Plan =
             toml::from_str(text).map_err(|e| PlanError::Syntax { path: path.into(), why: e.to_string() })?;
+        let content = |why: String| PlanError::Content { path: path.into(), why };
+        plan.read_files(path.parent().unwrap_or(Path::new(""))).map_err(content)?;
         plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
         Ok(plan)
     }
@@ -440,10 +487,10 @@ impl Plan {
             }
             check_dut(dut)?;
             match (dut.driver, &dut.custom) {
-                (Kind::Custom, None) => {
+                (Dut::Custom, None) => {
                     return Err(format!("[[dut]] {}: driver custom needs [dut.custom]", dut.name()));
                 }
-                (Kind::Custom, Some(_)) | (_, None) => {}
+                (Dut::Custom, Some(_)) | (_, None) => {}
                 (_, Some(_)) => return Err(format!("[[dut]] {}: [dut.custom] is for driver custom only", dut.name())),
             }
         }
@@ -483,7 +530,7 @@ impl Plan {
             if dut.max.is_some_and(|max| max < search.min) {
                 return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
             }
-            if dut.driver == Kind::Custom && dut.program.is_some() {
+            if dut.driver == Dut::Custom && dut.program.is_some() {
                 return Err(format!("[[dut]] {}: driver custom takes its program from [dut.custom] start", dut.name()));
             }
         }
@@ -492,9 +539,10 @@ impl Plan {
         {
             return Err("[self-test]: min must not be above max, resolution and repeat be 1 at least".into());
         }
-        if self.auth.program.is_some() && self.auth.driver == authority::Kind::Dns64bench {
+        if self.auth.program.is_some() && self.auth.driver == Auth::Dns64bench {
             return Err("[auth] program: dns64bench is this program; name another driver".into());
         }
+        self.check_servers()?;
         self.check_hosts()?;
         if let Some(loads) = &self.measure.loads
             && (loads.transient >= loads.duration || loads.repeat == 0)
@@ -519,7 +567,7 @@ impl Plan {
                 return Err(format!("[ssh] {name}: agent = false is for the DUT's host only"));
             }
         }
-        let driven = self.duts.iter().find(|dut| dut.driver != Kind::Custom);
+        let driven = self.duts.iter().find(|dut| dut.driver != Dut::Custom);
         match (&ssh.dut, driven) {
             (Some(host), Some(dut)) if !host.agent => Err(format!(
                 "[[dut]] {}: a host without dns64bench (agent = false) takes driver = \"custom\" only",
@@ -541,26 +589,13 @@ fn check_dut(dut: &DutPlan) -> Result<(), String> {
         [("start", &custom.start), ("ready", &custom.ready), ("stop", &custom.stop), ("cpu-pids", &custom.cpu_pids)];
     for (key, words) in commands {
         if let Some(unknown) = words.iter().find_map(|word| unknown_in_braces(word)) {
-            return Err(format!(
-                "[[dut]] {name}: [dut.custom] {key} has {{{unknown}}}, which stands for nothing; there are {} (braces of a \
-                 shell's own take a blank: {{ {unknown} }})",
-                PLACEHOLDERS.map(|word| format!("{{{word}}}")).join(", ")
-            ));
+            return Err(format!("[[dut]] {name}: [dut.custom] {key} has {}", stands_for_nothing(unknown)));
         }
     }
     if custom.start.is_empty() {
         return Err(format!("[[dut]] {name}: [dut.custom] needs start"));
     }
     Ok(())
-}
-
-/// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is its own.
-fn unknown_in_braces(word: &str) -> Option<&str> {
-    word.match_indices('{').find_map(|(at, _)| {
-        let inside = word[at + 1..].split_once('}')?.0;
-        let is_word = !inside.is_empty() && inside.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_');
-        (is_word && !word[..at].ends_with('$') && !PLACEHOLDERS.contains(&inside)).then_some(inside)
-    })
 }
 
 #[cfg(test)]
@@ -574,15 +609,6 @@ mod tests {
         }
         let compulsory = Plan::load(Path::new("compulsory")).unwrap();
         assert_eq!((compulsory.trial.clone(), compulsory.search.repeat), (Trial::default(), 20));
-    }
-
-    #[test]
-    fn braces_of_a_shell_are_its_own() {
-        for word in ["{port}", "a{listen}#{upstream-port}b", "${HOME}", "{ print $1 }", "{print $1}", "{}", "{", "}{"] {
-            assert_eq!(unknown_in_braces(word), None, "{word}");
-        }
-        assert_eq!(unknown_in_braces("x {port} {upstream_port}"), Some("upstream_port"));
-        assert_eq!(unknown_in_braces("${HOME}{prt}"), Some("prt"));
     }
 
     #[test]
@@ -616,6 +642,20 @@ mod tests {
         bad(&format!("{custom}name = '../evil'\ncustom = {{ start = ['x'] }}\n"), "path separators");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nname = ''\n", "name");
         bad("name = 'x'\n[auth]\ndriver = 'nds'\n[[dut]]\ndriver = 'unbound'\n", "nds");
+        let dut = "name = 'x'\n[[dut]]\ndriver = 'unbound'\n";
+        bad(&format!("{dut}threads = 0\n"), "threads");
+        bad(&format!("{dut}family = 'ipv5'\n"), "ipv5");
+        bad(&format!("{dut}config = 'no-such-file'\n"), "no-such-file");
+        bad(&format!("{dut}extra = ['a']\nconfig = {{ path = 'x', text = 'y' }}\n"), "extra");
+        bad(&format!("{dut}threads = 2\nconfig = {{ path = 'x', text = 'num-threads: 4' }}\n"), "{threads}");
+        bad(&format!("{dut}config = {{ path = 'x', text = 'port: {{prt}}' }}\n"), "{prt}");
+        bad("name = 'x'\n[[dut]]\ndriver = 'mtd64-ng'\nfamily = 'ipv6'\n", "IPv4 only");
+        bad("name = 'x'\n[auth]\nextra = ['x']\n[[dut]]\ndriver = 'unbound'\n", "[auth]");
+        bad(&format!("{custom}extra = ['x']\ncustom = {{ start = ['x'] }}\n"), "config");
+        bad(&format!("{custom}threads = 2\ncustom = {{ start = ['x'] }}\n"), "{threads}");
+        let far = "topology = 'ssh'\n[ssh]\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
+        bad(&format!("name = 'x'\n{far}[[dut]]\ndriver = 'unbound'\nfamily = 'ipv6'\n"), "127.0.0.1:53");
+        bad(&format!("name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"), "[self-test]");
         bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
     }
 }

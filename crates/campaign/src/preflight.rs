@@ -1,36 +1,52 @@
 //! Whether a plan can be carried out at all: programs and CPUs that it names must be on their hosts. Nothing is started for it.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::authority;
-use crate::dut::{self, Kind};
-use crate::host::{HostError, Machine};
+use crate::host::HostError;
 use crate::plan::{DutPlan, Plan, SshHost};
 use crate::point::Point;
+use crate::servers::{Driver, Program, find};
+use crate::topology::{LOOK, Topology};
 use crate::world::World;
-
-/// Where Linux lists the CPUs that are online, such as `0-3,8`.
-const ONLINE: &str = "/sys/devices/system/cpu/online";
-/// How much of that file is read; octets.
-const ONLINE_LEN: u64 = 64 << 10;
 
 /// What is missing on this machine for the hosts of a plan that are on it, a sentence each.
 pub fn here(plan: &Plan) -> Vec<String> {
     let far = far(plan);
-    let cpus = fs::read_to_string(ONLINE).map(|text| cpu_list(&text)).unwrap_or_default();
+    let cpus = topology_here();
     let mut missing = Vec::new();
     for role in Role::ALL.into_iter().filter(|role| far[*role as usize].is_none()) {
         for (whose, program) in programs(plan, role, &plan.points()) {
-            if dut::find(&program).is_none() {
+            if find(&program).is_none() {
                 missing.push(not_found(role.word(), &whose, &program));
             }
         }
         missing.extend(too_many(plan, role, role.word(), &cpus, &plan.points()));
     }
     missing
+}
+
+/// Points of a plan whose cores this machine does not have, where the DUT runs here.
+pub fn beyond(plan: &Plan) -> Vec<Point> {
+    if far(plan)[Role::Dut as usize].is_some() {
+        return Vec::new();
+    }
+    let has = topology_here();
+    plan.points().into_iter().filter(|point| !has.is_unknown() && is_beyond(plan, point, &has)).collect()
+}
+
+/// The CPUs of this machine.
+fn topology_here() -> Topology {
+    let printed = Command::new(LOOK[0]).args(&LOOK[1..]).output().map(|output| output.stdout).unwrap_or_default();
+    Topology::parse(&String::from_utf8_lossy(&printed))
+}
+
+/// Whether a host has too few CPUs for a point, or not those that the plan names for it.
+fn is_beyond(plan: &Plan, point: &Point, has: &Topology) -> bool {
+    let Point::Search(conditions) = point else { return false };
+    let cpus = has.cpus();
+    conditions.cores > cpus.len() || plan.cpus_of(conditions).iter().any(|cpu| !cpus.contains(cpu))
 }
 
 /// What of a plan cannot be looked at from this machine, a sentence each.
@@ -66,7 +82,7 @@ pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String
                 missing.push(not_found(machine.name(), &whose, &program));
             }
         }
-        missing.extend(too_many(plan, role, machine.name(), &cpus_of(machine)?, open));
+        missing.extend(too_many(plan, role, machine.name(), &machine.topology()?, open));
     }
     Ok(missing)
 }
@@ -109,42 +125,37 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
             let open = plan.duts.iter().filter(|dut| points.iter().any(|point| point.dut() == Some(dut.name())));
             open.flat_map(programs_of).collect()
         }
-        Role::Auth if points.is_empty() || plan.auth.driver == authority::Kind::Dns64bench => Vec::new(),
+        Role::Auth if points.is_empty() => Vec::new(),
         Role::Auth => {
-            let kind = plan.auth.driver;
-            vec![(kind.name().into(), plan.auth.program.clone().unwrap_or_else(|| kind.program().into()))]
+            let driver = plan.auth.driver.driver();
+            program_of(driver, plan.auth.program.as_deref())
+                .map(|program| (driver.name.into(), program))
+                .into_iter()
+                .collect()
         }
+    }
+}
+
+/// The program that a host must have for a server; none where it is this one, or the plan's commands name it.
+fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
+    match (driver.program, given) {
+        (Program::OfThePlan, _) | (Program::Own { .. }, None) => None,
+        (Program::Named(name) | Program::Own { name, .. }, given) => Some(given.unwrap_or(Path::new(name)).into()),
     }
 }
 
 fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
-    let name = dut.name().to_owned();
-    match (dut.driver, &dut.program, &dut.custom) {
-        // It is in this program.
-        (Kind::Dns64d, None, _) => Vec::new(),
-        (Kind::Custom, _, Some(custom)) => {
-            let commands = [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids];
-            // What depends on the run folder is not there yet.
-            let first = commands.into_iter().filter_map(|words| words.first()).filter(|word| !word.contains('{'));
-            let all: BTreeSet<PathBuf> = first.map(PathBuf::from).collect();
-            all.into_iter().map(|program| (name.clone(), program)).collect()
-        }
-        (driver, given, _) => vec![(name, given.clone().unwrap_or_else(|| driver.program().into()))],
-    }
-}
-
-/// The CPUs of a host; none where it does not say.
-fn cpus_of(machine: &Machine) -> Result<BTreeSet<usize>, HostError> {
-    match machine.read(Path::new(ONLINE), ONLINE_LEN) {
-        Ok(text) => Ok(cpu_list(&text)),
-        Err(HostError::Refused { .. }) => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
+    let commands = dut.custom.iter().flat_map(|custom| [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids]);
+    // What depends on the run folder is not there yet.
+    let first = commands.filter_map(|words| words.first()).filter(|word| !word.contains('{'));
+    let all: BTreeSet<PathBuf> =
+        first.map(PathBuf::from).chain(program_of(dut.driver.driver(), dut.program.as_deref())).collect();
+    all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
 /// CPUs that the plan names and the host does not have; nothing where it does not say which it has.
-fn too_many(plan: &Plan, role: Role, host: &str, has: &BTreeSet<usize>, points: &[Point]) -> Vec<String> {
-    if has.is_empty() || points.is_empty() {
+fn too_many(plan: &Plan, role: Role, host: &str, has: &Topology, points: &[Point]) -> Vec<String> {
+    if has.is_unknown() || points.is_empty() {
         return Vec::new();
     }
     let mut named: Vec<(String, &[usize])> = Vec::new();
@@ -157,45 +168,22 @@ fn too_many(plan: &Plan, role: Role, host: &str, has: &BTreeSet<usize>, points: 
     named.push((format!("[cpus] {}", role.word()), own));
     let placements = plan.measure.placements.iter().filter(|_| is_dut);
     named.extend(placements.map(|p| (format!("[[measure.placements]] {}", p.name), &p.cpus[..])));
-    let mut missing = Vec::new();
+    let (mut missing, existing) = (Vec::new(), has.cpus());
     for (key, cpus) in named {
-        let absent: Vec<String> = cpus.iter().filter(|cpu| !has.contains(cpu)).map(ToString::to_string).collect();
+        let absent: Vec<String> = cpus.iter().filter(|cpu| !existing.contains(cpu)).map(ToString::to_string).collect();
         if !absent.is_empty() {
-            missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), counted(has)));
+            missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), has.counted()));
         }
     }
-    let most = plan.cores().into_iter().max().unwrap_or(1);
-    if is_dut && most > has.len() {
-        missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", counted(has)));
+    let cores = points.iter().filter_map(|point| match point {
+        Point::Search(conditions) if conditions.placement.is_none() => Some(conditions.cores),
+        _ => None,
+    });
+    let most = cores.max().unwrap_or(0);
+    if is_dut && most > existing.len() {
+        missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", has.counted()));
     }
     missing
-}
-
-/// `2 CPUs (0-1)`.
-fn counted(cpus: &BTreeSet<usize>) -> String {
-    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let mut list = String::new();
-    for (first, last) in ranges {
-        let comma = if list.is_empty() { "" } else { "," };
-        let _ = if first == last { write!(list, "{comma}{first}") } else { write!(list, "{comma}{first}-{last}") };
-    }
-    format!("{} {word} ({list})", cpus.len())
-}
-
-/// The CPUs of a list as Linux writes it; what it would not write is left out.
-fn cpu_list(text: &str) -> BTreeSet<usize> {
-    let ranges = text.trim().split(',').filter_map(|range| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flat_map(|range: std::ops::RangeInclusive<usize>| range.take(1 << 16)).collect()
 }
 
 #[cfg(test)]
@@ -207,17 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cpus_are_read_and_written() {
-        let list = cpu_list("0-2,8\n");
-        assert_eq!(list, BTreeSet::from([0, 1, 2, 8]));
-        assert_eq!(counted(&list), "4 CPUs (0-2,8)");
-        assert_eq!(counted(&cpu_list("0")), "1 CPU (0)");
-        assert!(cpu_list("").is_empty() && cpu_list("x-y").is_empty());
-    }
-
-    #[test]
     fn cpus_that_a_host_does_not_have_are_named_with_what_it_has() {
-        let has = cpu_list("0-1");
+        let has = Topology::parse("/sys/devices/system/cpu/online:0-1\n");
         let plan = plan(
             "[cpus]\ndut = [1, 17]\nauth = [0]\n[measure]\nplacements = [{ name = 'far', cpus = [2, 3] }]\n\
              [[dut]]\ndriver = 'dns64d'\n",
@@ -235,6 +214,8 @@ mod tests {
         let many = self::plan("[measure]\ncores = [1, 4]\n[[dut]]\ndriver = 'dns64d'\n");
         let said = too_many(&many, Role::Dut, "h", &has, &many.points());
         assert_eq!(said, ["[measure] cores: 4 are too many; host h has 2 CPUs (0-1)"]);
+        let beyond = |plan: &Plan| plan.points().iter().filter(|point| is_beyond(plan, point, &has)).count();
+        assert_eq!((beyond(&many), beyond(&plan)), (1, 1), "four cores of two, and the placement on CPUs 2 and 3");
     }
 
     #[test]

@@ -14,6 +14,9 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
+use crate::cpu_list::cpu_list;
+use crate::place::Allowed;
+
 /// Ticks per second in `/proc/PID/stat`: USER_HZ, 100 on all architectures that run Rust.
 const TICKS: f64 = 100.0;
 /// How long a server may take to end on SIGTERM.
@@ -49,13 +52,13 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has: whether with status 0, and in words. It stays a zombie until it is dropped, so that nobody else
+    /// How it ended, if it has: its status (`None` after a signal), and in words. It stays a zombie until it is dropped, so that nobody else
     /// gets its id, which is that of its group, before that is ended too.
-    pub fn ended(&self) -> Option<(bool, String)> {
+    pub fn ended(&self) -> Option<(Option<i32>, String)> {
         let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
         match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
-            Ok(WaitStatus::Exited(_, status)) => Some((status == 0, format!("exit status: {status}"))),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some((false, format!("signal: {signal}"))),
+            Ok(WaitStatus::Exited(_, status)) => Some((Some(status), format!("exit status: {status}"))),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some((None, format!("signal: {signal}"))),
             _ => None,
         }
     }
@@ -132,14 +135,51 @@ fn start_time(pid: u32) -> Option<u64> {
 
 /// CPU seconds that the given processes, their descendants and their process groups have used.
 pub fn cpu_seconds(roots: &[u32]) -> f64 {
+    family_seconds(stat_lines().iter().map(String::as_str), roots)
+}
+
+/// On which CPUs the threads of the given processes, their descendants and their process groups may run.
+pub fn allowed_cpus(roots: &[u32]) -> Vec<Allowed> {
+    let family = family(stat_lines().iter().map(String::as_str), roots);
+    let tasks = family.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten());
+    let texts: Vec<String> = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect();
+    allowed(texts.iter().flat_map(|text| text.lines()))
+}
+
+/// As [`allowed_cpus`], from the lines of `/proc/PID/task/*/status`.
+pub(crate) fn allowed<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Allowed> {
+    let mut all: Vec<Allowed> = Vec::new();
+    for list in lines.filter_map(|line| line.strip_prefix("Cpus_allowed_list:")) {
+        let cpus = cpu_list(list);
+        match all.iter_mut().find(|known| known.cpus == cpus) {
+            Some(known) => known.threads += 1,
+            None => all.push(Allowed { cpus, threads: 1 }),
+        }
+    }
+    all
+}
+
+/// The lines of `/proc/*/stat`. Processes may end between the list and the reading.
+fn stat_lines() -> Vec<String> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let lines: Vec<String> = numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect();
-    family_seconds(lines.iter().map(String::as_str), roots)
+    numbers.filter_map(|n| fs::read_to_string(format!("/proc/{n}/stat")).ok()).collect()
 }
 
 /// As [`cpu_seconds`], from the lines of `/proc/*/stat`.
 pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> f64 {
+    let (family, used) = family_and_times(lines, roots);
+    family.iter().filter_map(|pid| used.get(pid)).sum()
+}
+
+/// The given processes, their descendants and their process groups, from the lines of `/proc/*/stat`.
+pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
+    let (family, times) = family_and_times(lines, roots);
+    family.into_iter().filter(|pid| times.contains_key(pid)).collect()
+}
+
+/// A family, and the CPU seconds of all processes.
+fn family_and_times<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> (HashSet<u32>, HashMap<u32, f64>) {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut used: HashMap<u32, f64> = HashMap::new();
     for line in lines {
@@ -159,7 +199,7 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
             open.extend(children.get(&pid).into_iter().flatten());
         }
     }
-    family.iter().filter_map(|pid| used.get(pid)).sum()
+    (family, used)
 }
 
 #[cfg(test)]
@@ -220,6 +260,24 @@ mod tests {
         let give_up = Instant::now() + Duration::from_secs(30);
         while start_time(child).is_some() {
             assert!(Instant::now() < give_up, "the child outlives its group's leader");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    #[test]
+    fn threads_are_counted_by_the_cpus_that_they_may_run_on() {
+        let text =
+            "Name:\tx\nCpus_allowed_list:\t0-1\nCpus_allowed:\t3\nCpus_allowed_list:\t1\nCpus_allowed_list:\t0-1\n";
+        let expected = [Allowed { cpus: [0, 1].into(), threads: 2 }, Allowed { cpus: [1].into(), threads: 1 }];
+        assert_eq!(allowed(text.lines()), expected);
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0", "sh", "-c", "sleep 1000 & wait"]);
+        let folder = tempfile::tempdir().unwrap();
+        let process = Process::start(command, None, &folder.path().join("log"), folder.path()).unwrap();
+        let give_up = Instant::now() + Duration::from_secs(30);
+        // A shell and its child, on the CPU that both were given.
+        while allowed_cpus(&[process.pid()]) != [Allowed { cpus: [0].into(), threads: 2 }] {
+            assert!(Instant::now() < give_up, "{:?}", allowed_cpus(&[process.pid()]));
             thread::sleep(Duration::from_millis(20));
         }
     }

@@ -5,21 +5,26 @@ use std::collections::BTreeSet;
 use method::compliance::{Fact, Facts, Proof};
 use method::evidence::{Asked, Deviation, Real, Wanted};
 use method::narrow::{Length, NarrowedSearch};
+use method::pacing::Windows;
 use method::precision::{Figures, overstatement};
-use method::search::{Found, SearchRange};
+use method::reason::{Reason, ReasonKind};
+use method::search::{Found, SearchRange, Shortfall};
 use method::selftest::allowed_rate;
 use method::stats::Summary;
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
+use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
-use crate::archive::{DutEnd, Entry, Measured};
+use crate::archive::{Configuration, DutEnd, Entry, Measured, StolenFrom};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
+use crate::numa::Numa;
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::point::{Conditions, Point};
-use crate::wording::{Shortfall, lower_bound_reasons};
+use crate::wording::lower_bound_reasons;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,10 +33,12 @@ pub struct Results {
     pub plan: Plan,
     /// The machine on which the campaign was begun.
     pub environment: Environment,
-    /// The machines of its hosts, if they are others.
+    /// The machines of its hosts, if they are others or namespaces of this one.
     pub hosts: Vec<HostFacts>,
     /// What played AuthDNS, as it calls itself.
     pub auth: String,
+    /// What each server was told.
+    pub configurations: Vec<Told>,
     /// Whether every point of the plan is complete.
     pub complete: bool,
     /// The self-test, if the plan has one.
@@ -48,6 +55,16 @@ pub struct Results {
     pub period_unix_s: Option<(f64, f64)>,
     /// Servers that died, hung or could not be started.
     pub mishaps: Vec<Mishap>,
+}
+
+/// What a server was told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// Name of the DUT, or of what plays AuthDNS.
+    pub server: String,
+    /// Its command and its configuration, as it was first started.
+    #[serde(flatten)]
+    pub configuration: Configuration,
 }
 
 /// The facts of a host.
@@ -81,6 +98,18 @@ pub struct DutResult {
     pub points: Vec<PointResult>,
     /// CPU use and latency at shares of the maximum.
     pub loads: Vec<LoadResult>,
+    /// How the tester kept time in the trial of full length at the highest rate that passed; absent where none did.
+    #[serde(default)]
+    pub paced: Option<PacedTrial>,
+}
+
+/// How the tester kept time in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PacedTrial {
+    /// Its rate.
+    pub rate: Qps,
+    /// How far its windows were off.
+    pub windows: Windows,
 }
 
 /// What a set of searches found.
@@ -105,8 +134,25 @@ pub struct PointResult {
     /// What the trials that passed at full length really were; absent if what plays AuthDNS does not count, and then nothing
     /// proves that new names were not answered from a cache.
     pub real: Option<Real>,
+    /// Where the DUT ran in all its trials: what a number of cores is worth. Absent where that was not seen.
+    pub place: Option<Place>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
+}
+
+impl PointResult {
+    /// Whether the DUT had the number of cores that the point asks for.
+    pub fn has_its_cores(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.cores))
+    }
+
+    /// On how many cores the DUT ran, or what is true instead.
+    pub fn ran_on(&self) -> String {
+        match &self.place {
+            Some(place) => place.in_words(),
+            None => format!("{} asked for, not seen", self.conditions.cores),
+        }
+    }
 }
 
 /// How many trials there were.
@@ -169,12 +215,28 @@ pub struct Health {
     pub window_pct: Option<(f64, f64)>,
     /// Median and largest p99.9 lateness, µs.
     pub lateness_us: Option<(f64, f64)>,
-    /// Why trials were invalid, with numbers.
+    /// Why trials were invalid: each kind of reason, and how often there was one.
     pub invalid_reasons: Vec<(String, usize)>,
     /// Warnings, each once.
     pub warnings: Vec<String>,
     /// NUMA page allocations: hits and misses.
     pub numa: Option<(u64, u64)>,
+    /// What a hypervisor took of the CPU time of each host that tells.
+    #[serde(default)]
+    pub stolen: Vec<StolenTime>,
+}
+
+/// What a hypervisor took of a host's CPU time during trials, in per cent of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StolenTime {
+    /// The host: tester, dut or auth.
+    pub role: String,
+    /// Of all CPUs, the median over the trials.
+    pub median_pct: f64,
+    /// Of all CPUs, in the trial in which it took most.
+    pub max_pct: f64,
+    /// Of the CPU that lost most in a trial.
+    pub worst_cpu_pct: f64,
 }
 
 /// Something that happened.
@@ -271,6 +333,10 @@ impl Results {
             }
             _ => None,
         });
+        let told = entries.iter().filter_map(|entry| match entry {
+            Entry::Configuration { server, told } => Some(Told { server: server.clone(), configuration: told.clone() }),
+            _ => None,
+        });
         let hosts = entries.iter().filter_map(|entry| match entry {
             Entry::Host { role, environment } => {
                 Some(HostFacts { role: role.clone(), environment: environment.clone() })
@@ -279,6 +345,7 @@ impl Results {
         });
         Results {
             hosts: hosts.collect(),
+            configurations: told.collect(),
             auth: version(entries, plan.auth.driver.name()).unwrap_or_else(|| "not measured".into()),
             complete: points.iter().all(|point| is_complete(plan, entries, point)),
             self_test: plan.self_test.as_ref().map(|test| {
@@ -361,7 +428,24 @@ fn dut_result(plan: &Plan, entries: &[Entry], name: &str, points: &[Point]) -> D
         version: version(entries, name).unwrap_or_else(|| "not measured".into()),
         points: of_dut().filter_map(|point| point_result(plan, entries, point)).collect(),
         loads: of_dut().filter_map(|point| load_result(plan, entries, point)).collect(),
+        paced: paced(entries, name),
     }
+}
+
+/// The windows of the trial of full length at the highest rate that a DUT passed; the first of equals.
+fn paced(entries: &[Entry], dut: &str) -> Option<PacedTrial> {
+    let mut best: Option<PacedTrial> = None;
+    for entry in entries {
+        let Entry::Finished(m) = entry else { continue };
+        let counts = m.step.length == Length::Full && m.trial.verdict == Verdict::Passed;
+        let Some(windows) = m.trial.windows.as_ref().filter(|_| counts && m.step.point.dut() == Some(dut)) else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|best| best.rate < m.step.rate) {
+            best = Some(PacedTrial { rate: m.step.rate, windows: windows.clone() });
+        }
+    }
+    best
 }
 
 fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointResult> {
@@ -382,6 +466,7 @@ fn point_result(plan: &Plan, entries: &[Entry], point: &Point) -> Option<PointRe
         found,
         void,
         real: real(entries, point),
+        place: measured(entries, point).filter_map(|m| m.cpu.place.clone()).reduce(|a, b| a.and(&b)),
         trials: count(measured(entries, point)),
     })
 }
@@ -395,7 +480,7 @@ fn shortfalls(entries: &[Entry], point: &Point, found: &[Found]) -> Vec<Option<S
         };
         let failed: Vec<&Measured> = measured(entries, point).filter(at).collect();
         let full = failed.iter().find(|m| m.step.length == Length::Full);
-        full.or(failed.first()).map(|m| Shortfall::of(&m.trial))
+        full.or(failed.first()).map(|m| Shortfall::of(m.trial.rate, &m.trial.counts))
     };
     found.iter().enumerate().map(of).collect()
 }
@@ -521,20 +606,12 @@ fn health(entries: &[Entry]) -> Health {
         let values: Vec<f64> = all.iter().map(|m| get(m)).collect();
         Summary::of(&values).map(|summary| (summary.median, summary.max))
     };
-    let mut reasons: Vec<(String, usize)> = Vec::new();
-    for m in all.iter().filter(|m| m.trial.verdict == Verdict::Invalid) {
-        for reason in &m.trial.reasons {
-            let kind = without_numbers(reason);
-            match reasons.iter_mut().find(|(known, _)| *known == kind) {
-                Some((_, n)) => *n += 1,
-                None => reasons.push((kind, 1)),
-            }
-        }
-    }
+    let invalid = all.iter().filter(|m| m.trial.verdict == Verdict::Invalid);
+    let reasons = by_kind(invalid.flat_map(|m| &m.trial.reasons));
     let warnings: BTreeSet<String> =
         all.iter().flat_map(|m| m.warnings.iter().chain(&m.trial.warnings).cloned()).collect();
     let counted = all.iter().filter(|m| m.trial.verdict != Verdict::Invalid && m.dut_end.is_none());
-    let numa = counted.filter_map(|m| m.numa).map(|n| (n.hit, n.miss)).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
+    let numa = counted.filter_map(|m| m.numa.as_ref()).map(Numa::sum).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
     Health {
         trials: by_point(&all),
         window_pct: spread(|m| m.trial.pacing.window_100ms_worst_pct),
@@ -542,14 +619,31 @@ fn health(entries: &[Entry]) -> Health {
         invalid_reasons: reasons,
         warnings: warnings.into_iter().collect(),
         numa,
+        stolen: stolen(&all),
     }
 }
 
-/// A reason by its kind: numbers differ from trial to trial, what was wrong does not.
-fn without_numbers(reason: &str) -> String {
-    let word =
-        |word: &'_ str| if word.starts_with(|c: char| c.is_ascii_digit()) { "…".to_owned() } else { word.to_owned() };
-    reason.split(' ').map(word).collect::<Vec<_>>().join(" ")
+/// What a hypervisor took, host by host, over all trials.
+fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
+    let of = |role: &str, get: fn(&StolenFrom) -> Option<Stolen>| {
+        let each: Vec<Stolen> = all.iter().filter_map(|m| get(&m.stolen)).collect();
+        let summary = Summary::of(&each.iter().map(|s| s.all_pct).collect::<Vec<_>>())?;
+        let worst_cpu_pct = each.iter().map(|s| s.worst_cpu_pct).fold(0.0, f64::max);
+        Some(StolenTime { role: role.into(), median_pct: summary.median, max_pct: summary.max, worst_cpu_pct })
+    };
+    [of("tester", |s| s.tester), of("dut", |s| s.dut), of("auth", |s| s.auth)].into_iter().flatten().collect()
+}
+
+/// How often there was each kind of reason, in words, in the order in which they came first.
+fn by_kind<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Vec<(String, usize)> {
+    let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
+    for kind in reasons.map(Reason::kind) {
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, n)) => *n += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    kinds.into_iter().map(|(kind, n)| (kind.to_string(), n)).collect()
 }
 
 /// In which points the campaign is not compliant, by the facts of its own trials: of full length, in searches, with every reply

@@ -19,20 +19,21 @@ use method::search::SearchRange;
 use method::selftest::{MIN_DELTA, factor};
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Acceptance, Verdict};
+use net::cpu_time::CpuTimes;
 use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 use tester::measurer::plan::{Subject, TrialPlan};
 use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
-use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Numa, Step};
-use crate::authority;
+use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Measured, Step, StolenFrom};
 use crate::host::{HostError, Running};
 use crate::interruption::Interruption;
 use crate::plan::{DutPlan, Plan, Topology};
 use crate::point::{Conditions, Point};
 use crate::results;
 use crate::roles::{Role, shared};
+use crate::servers;
 use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
 use crate::world::{World, WorldError};
 
@@ -55,6 +56,8 @@ const PROBE: usize = 16 << 10;
 const SEND_COST: Duration = Duration::from_secs(20);
 /// A trial's result is not longer than this.
 const RESULT: u64 = 1 << 20;
+/// The status with which `dns64bench measure` refuses a plan.
+const USAGE: i32 = 2;
 /// From this share of its cores on, AuthDNS may be what limited the DUT.
 const BUSY: f64 = 0.9;
 
@@ -221,14 +224,15 @@ impl Run<'_> {
         self.append(Entry::Version { dut: name, text })
     }
 
-    /// Notes what plays AuthDNS and, once, the facts of other hosts.
+    /// Notes what plays AuthDNS and, once, the facts of the hosts.
     fn note_hosts(&mut self) -> Result<(), CampaignError> {
         let name = self.plan.auth.driver.name();
         if !self.entries.iter().any(|e| matches!(e, Entry::Version { dut, .. } if dut == name)) {
             let text = auth_version(&self.world.auth, self.plan)?;
             self.append(Entry::Version { dut: name.into(), text })?;
         }
-        if self.plan.topology != Topology::Ssh {
+        // On loopback all hosts are this one; in the lab they have interfaces of their own.
+        if self.plan.topology == Topology::Loopback {
             return Ok(());
         }
         for (role, machine) in [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)]
@@ -242,9 +246,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume.
+    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume. Where the
+    /// senders have CPUs of their own it is not needed.
     fn note_send_cost(&mut self) -> Result<(), CampaignError> {
-        if self.send_cost().is_some() || self.plan.trial.max_burst != Burst::Auto {
+        let step = Step { point: Point::SelfTest, repeat: 0, rate: self.plan.search.min, length: Length::Full };
+        let (any, _) = self.trial_plan(&step, 0);
+        if any.send_cost.is_some() || any.max_burst != Burst::Auto || any.gives_senders_cpus() {
             return Ok(());
         }
         let machine = &self.world.tester;
@@ -267,10 +274,15 @@ impl Run<'_> {
 
     /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
     fn shares_tester_cpus(&self) -> bool {
-        let (dut, placements) = (self.dut_role(), &self.plan.measure.placements);
-        let placed = placements.iter().map(|placement| Role { cpus: &placement.cpus, ..dut });
+        let points = self.plan.points();
+        let conditions = points.iter().filter_map(|point| match point {
+            Point::Search(conditions) => Some(conditions),
+            _ => None,
+        });
+        let places: Vec<Vec<usize>> = conditions.map(|c| self.world.dut_cpus(self.plan, c)).collect();
+        let duts = places.iter().map(|cpus| self.dut_role(cpus));
         // What is not known is no reason to keep others waiting.
-        placed.chain([dut, self.auth_role()]).any(|other| shared(&[self.tester_role(), other]).1 != Fact::No)
+        duts.chain([self.auth_role()]).any(|other| shared(&[self.tester_role(), other]).1 != Fact::No)
     }
 
     fn self_test(&mut self, point: &Point) -> Result<(), CampaignError> {
@@ -362,7 +374,7 @@ impl Run<'_> {
             let records = self.records_file()?;
             plan.records = records.as_ref().map(|file| self.world.tester.place(file));
             let before = ready.auth.counters()?;
-            let numa_before = self.world.dut.numa()?;
+            let (numa_before, times) = (self.world.dut.numa()?, self.cpu_times()?);
             let (mut trial, cpu) = match self.trial(ready, &plan, death == deaths)? {
                 Seen::Ended(trial, cpu) => (*trial, cpu),
                 Seen::Died(how) => {
@@ -372,8 +384,10 @@ impl Run<'_> {
                     continue;
                 }
             };
+            let stolen = stolen(times, self.cpu_times()?);
             // Before others ask it anything.
             let after = ready.auth.counters()?;
+            let cpus = ready.dut.as_ref().map(Dut::cpus);
             let dut_end = if trial.counts.lost > 0 { self.dut_end(ready, &step.point)? } else { None };
             if let Some(end) = &dut_end {
                 let log = ready.dut.as_ref().map(Dut::log_tail).unwrap_or_default();
@@ -388,13 +402,11 @@ impl Run<'_> {
                 let part = AuthPart::between(&before, &after, plan.timeout, plan.auth_limit);
                 trial.weigh_auth(part, plan.auth_limit, plan.subject);
             }
-            let numa = numa_before
-                .zip(self.world.dut.numa()?)
-                .map(|(a, b)| Numa { hit: b.hit.saturating_sub(a.hit), miss: b.miss.saturating_sub(a.miss) });
-            trial.set_facts(self.facts_of(&trial));
+            let numa = numa_before.zip(self.world.dut.numa()?).map(|(before, after)| after.since(&before));
+            trial.set_facts(self.facts_of(&trial, cpus.as_deref()));
             // There are none of a trial that could not begin, or whose disk did not keep up.
             let records = records.filter(|file| self.archive.has(file));
-            let mut measured = Measured { step, trial, dut_end, cpu, numa, warnings: Vec::new(), records };
+            let mut measured = Measured { step, trial, dut_end, cpu, numa, stolen, warnings: Vec::new(), records };
             self.warn(&mut measured);
             self.watcher.ended(&measured);
             self.append(Entry::Finished(Box::new(measured.clone())))?;
@@ -432,7 +444,7 @@ impl Run<'_> {
     /// The block of the trials' names, and the position of the first.
     fn names(&self) -> (NameRange, u64) {
         match self.plan.auth.driver {
-            authority::Kind::Dns64bench => (NameRange::ALL, FIRST_NAME),
+            servers::Auth::Dns64bench => (NameRange::ALL, FIRST_NAME),
             _ => (self.plan.auth.names, FOR_LOOKING),
         }
     }
@@ -447,8 +459,11 @@ impl Run<'_> {
     }
 
     /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
-    fn facts_of(&self, trial: &TrialResult) -> method::compliance::Facts {
-        let (shares_host, shares_cpus) = shared(&[self.tester_role(), self.dut_role(), self.auth_role()]);
+    /// `dut` are the CPUs of the DUT, none in a self-test.
+    fn facts_of(&self, trial: &TrialResult, dut: Option<&[usize]>) -> method::compliance::Facts {
+        let roles: Vec<Role<'_>> =
+            [self.tester_role(), self.auth_role()].into_iter().chain(dut.map(|cpus| self.dut_role(cpus))).collect();
+        let (shares_host, shares_cpus) = shared(&roles);
         method::compliance::Facts { shares_host, shares_cpus, ..trial.facts }
     }
 
@@ -456,8 +471,8 @@ impl Run<'_> {
         Role { machine: &self.world.tester.greeting().boot_id, cpus: &self.plan.cpus.tester }
     }
 
-    fn dut_role(&self) -> Role<'_> {
-        Role { machine: &self.world.dut.greeting().boot_id, cpus: &self.plan.cpus.dut }
+    fn dut_role<'a>(&'a self, cpus: &'a [usize]) -> Role<'a> {
+        Role { machine: &self.world.dut.greeting().boot_id, cpus }
     }
 
     fn auth_role(&self) -> Role<'_> {
@@ -478,10 +493,17 @@ impl Run<'_> {
         }
     }
 
+    /// What the CPUs of tester, DUT and AuthDNS have done.
+    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
+        let World { tester, dut, auth, .. } = &self.world;
+        Ok([tester.cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
+    }
+
     fn trial_plan(&self, step: &Step, first_name: u64) -> (TrialPlan, u64) {
         let t = &self.plan.trial;
         let to_auth = step.point == Point::SelfTest;
-        let server = if to_auth { self.world.self_test_address } else { self.world.dut_address };
+        let family = self.plan.self_test.as_ref().and_then(|test| test.family);
+        let server = if to_auth { self.world.self_test_address(family) } else { self.world.dut_address };
         let mut plan = TrialPlan::new(server, step.rate);
         let full = match (&step.point, &self.plan.measure.loads) {
             (Point::Load { .. }, Some(loads)) => loads.duration,
@@ -532,7 +554,7 @@ impl Run<'_> {
     fn answers(&self, site: &Site, point: &Point) -> Result<bool, CampaignError> {
         let step = Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe };
         let (mut plan, _) = self.trial_plan(&step, 0);
-        if self.plan.auth.driver == authority::Kind::Dns64bench {
+        if self.plan.auth.driver == servers::Auth::Dns64bench {
             plan.names = "9.0.0.0/24".parse().expect("a constant");
         }
         (plan.cached_share, plan.duration) = (Share::ZERO, Nanos::from_millis(100));
@@ -546,9 +568,15 @@ impl Run<'_> {
     /// Runs `dns64bench measure` and watches the servers meanwhile. A death of the DUT ends it at once, unless `to_the_end`.
     fn trial(&self, site: &Site, plan: &TrialPlan, to_the_end: bool) -> Result<Seen, CampaignError> {
         let machine = &self.world.tester;
-        let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
+        let (output, log, planned) = (Path::new("trial.json"), Path::new("trial.log"), Path::new("trial.plan.json"));
         machine.write(log, "")?;
-        let measurer = machine.start(&machine.ours(&measure_arguments(plan)), &[], log, Some(output))?;
+        // Only a folder whose name is no UTF-8 cannot be written down.
+        let unfit = |e: serde_json::Error| CampaignError::Trial { rate: plan.rate, why: e.to_string(), is_usage: true };
+        machine.write(planned, &serde_json::to_string(plan).map_err(unfit)?)?;
+        let planned = machine.place(planned).to_string_lossy().into_owned();
+        // The campaign asks the DUT itself, and knows whether its process lives.
+        let words = ["measure", "--plan", &planned, "--json", "--quiet", "--liveness", "false"].map(str::to_owned);
+        let measurer = machine.start(&machine.ours(&words), &[], log, Some(output))?;
         let mut meter = Meter::new(site, &measurer)?;
         let ended = loop {
             if let Some(ended) = measurer.ended(LOOK)? {
@@ -578,7 +606,7 @@ impl Run<'_> {
                 // A full disk keeps the reason from being written down; whoever writes next is told.
                 let full = machine.write(output, &" ".repeat(PROBE)).err().map_or(String::new(), |e| format!("; {e}"));
                 let why = format!("dns64bench measure ended with {how}, its result is no trial ({e}): {told}{full}");
-                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.how == "exit status: 2" })
+                Err(CampaignError::Trial { rate: plan.rate, why, is_usage: ended.status == Some(USAGE) })
             }
         }
     }
@@ -598,6 +626,13 @@ impl Run<'_> {
         self.entries.push(entry);
         Ok(())
     }
+}
+
+/// What a hypervisor took from tester, DUT and AuthDNS between two moments.
+fn stolen(before: [Option<CpuTimes>; 3], after: [Option<CpuTimes>; 3]) -> StolenFrom {
+    let mut each = before.into_iter().zip(after).map(|(before, after)| Some(after?.stolen_since(&before?)));
+    let [tester, dut, auth] = std::array::from_fn(|_| each.next().flatten());
+    StolenFrom { tester, dut, auth }
 }
 
 /// CPU time of all that take part in a trial.
@@ -622,9 +657,14 @@ impl Meter {
         Ok(Meter { start: now, auth_before, dut_last: (now, used), tester_used, cpu: Cpu::default() })
     }
 
-    /// To be called often; looks once a second.
+    /// To be called often; looks once a second, and once in the middle of the trial where the DUT's threads may run.
     /// What comes after the trial's own length is no load.
     fn tick(&mut self, site: &Site, measurer: &Running, length: Nanos) -> Result<(), HostError> {
+        if let (None, Some(dut)) = (&self.cpu.place, &site.dut)
+            && Nanos::from(self.start.elapsed()).0 >= length.0 / 2
+        {
+            self.cpu.place = Some(dut.place()?);
+        }
         if self.dut_last.0.elapsed() < Duration::from_secs(1) {
             return Ok(());
         }
@@ -651,50 +691,4 @@ impl Meter {
         self.cpu.tester = self.tester_used / seconds;
         Ok(self.cpu)
     }
-}
-
-/// The arguments of `dns64bench measure` for a trial.
-pub fn measure_arguments(plan: &TrialPlan) -> Vec<String> {
-    let time = |t: Nanos| format!("{}ns", t.0);
-    let mut words: Vec<String> = ["measure", "--json", "--quiet"].map(str::to_owned).into();
-    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-    option("server", plan.server.to_string());
-    option("rate", plan.rate.to_string());
-    option("duration", time(plan.duration));
-    option("timeout", time(plan.timeout));
-    option("names", plan.names.to_string());
-    option("first-name", plan.first_name.to_string());
-    option("domain", plan.domain.to_string());
-    option("aaaa-share", plan.aaaa_share.to_string());
-    option("cached-share", plan.cached_share.to_string());
-    option("accept", plan.accept.0.to_string());
-    option("threads", plan.threads.to_string());
-    option("source-ports", plan.source_ports.to_string());
-    option("max-burst", plan.max_burst.to_string());
-    option("auth-limit", time(plan.auth_limit));
-    if let Some(cost) = plan.send_cost {
-        option("send-cost", format!("{},{}", cost.wake_up.0, cost.query.0));
-    }
-    option("window-limit", plan.limits.window_100ms_pct.to_string());
-    option("lateness-limit", time(plan.limits.lateness_p999));
-    option("offload", plan.offload.to_string());
-    // The campaign asks the DUT itself, and knows whether its process lives.
-    option("liveness", "false".into());
-    for prefix in &plan.prefixes {
-        option("expect-prefix", prefix.to_string());
-    }
-    if !plan.cpus.is_empty() {
-        let cpus: Vec<String> = plan.cpus.iter().map(|cpu| cpu.0.to_string()).collect();
-        option("cpus", cpus.join(","));
-    }
-    if let Subject::Tester { factor, delta } = plan.subject {
-        option("vouches", format!("{factor},{delta}"));
-    }
-    if let Some(records) = &plan.records {
-        option("records", records.to_string_lossy().into_owned());
-    }
-    if !plan.real_time {
-        words.push("--no-real-time".into());
-    }
-    words
 }

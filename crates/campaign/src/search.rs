@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use method::compliance::Facts;
 use method::precision::Figures;
-use method::search::{Found, Search};
+use method::search::{Found, Search, Shortfall};
 use method::units::Qps;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use tester::measurer::result::TrialResult;
 
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::SearchPlan;
-use crate::wording::{Shortfall, lower_bound_reasons};
+use crate::wording::lower_bound_reasons;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,7 +179,8 @@ pub fn run(
         course.repeats.extend(search.result());
         let failed = search.result().and_then(|found| found.failed);
         let lowest = |trial: &&TrialResult| trial.verdict == Verdict::Failed && Some(trial.rate) == failed;
-        let shortfall = course.trials[first_trial..].iter().find(lowest).map(Shortfall::of);
+        let shortfall =
+            course.trials[first_trial..].iter().find(lowest).map(|trial| Shortfall::of(trial.rate, &trial.counts));
         course.failed_by.push(shortfall);
     }
     if let Some(finished) = replay.next() {
@@ -243,12 +244,9 @@ mod tests {
         }
     }
 
-    fn result(plan: &TrialPlan, verdict: Verdict) -> TrialResult {
-        let mut result = TrialResult::blank(plan);
-        result.counts =
-            Counts { sent: 100, valid: if verdict == Verdict::Passed { 100 } else { 99 }, ..Counts::default() };
-        result.verdict = verdict;
-        result
+    fn result(plan: &TrialPlan, passes: bool) -> TrialResult {
+        let lost = u64::from(!passes);
+        TrialResult::simulated(plan, Counts { sent: 100, valid: 100 - lost, lost, ..Counts::default() })
     }
 
     /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
@@ -264,7 +262,7 @@ mod tests {
             if self.asked.len() > self.lives {
                 return Err(TrialError::Thread { source: std::io::Error::other("killed") });
             }
-            Ok(result(plan, if plan.rate.0 <= self.capacity { Verdict::Passed } else { Verdict::Failed }))
+            Ok(result(plan, plan.rate.0 <= self.capacity))
         }
         fn finished(&mut self, _: &TrialResult) {}
         fn pause(&mut self, _: Duration) {}
@@ -306,6 +304,16 @@ mod tests {
         assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });
     }
 
+    /// Another test's process that has just been forked holds our lock until it becomes another program.
+    fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<Entry>), JournalError> {
+        loop {
+            match Journal::open(path) {
+                Err(JournalError::Busy { .. }) => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+
     #[test]
     fn a_search_killed_anywhere_continues_without_loss_or_repetition() {
         let folder = tempfile::tempdir().unwrap();
@@ -316,7 +324,7 @@ mod tests {
             let mut journal = Journal::create(&path, &plan(2)).unwrap();
             run(&plan(2), &mut journal, vec![], &mut first).unwrap_err();
             drop(journal);
-            let (mut journal, read, done) = Journal::open(&path).unwrap();
+            let (mut journal, read, done) = reopened(&path).unwrap();
             assert_eq!(read, plan(2));
             let mut second = simulated(300, usize::MAX);
             let found = run(&read, &mut journal, done, &mut second).unwrap().unwrap();
@@ -339,9 +347,10 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let lines = |b: &[u8]| b.iter().filter(|&&c| c == b'\n').count();
         for cut in (0..bytes.len()).step_by(7) {
-            let path = folder.path().join("cut");
+            // A file of its own: a process that another test has just forked may still hold the lock of the last one.
+            let path = folder.path().join(format!("cut-{cut}"));
             std::fs::write(&path, &bytes[..cut]).unwrap();
-            match Journal::open(&path) {
+            match reopened(&path) {
                 Ok((_, _, entries)) => assert_eq!(entries.len() + 1, lines(&bytes[..cut])),
                 Err(error) => assert_eq!(lines(&bytes[..cut]), 0, "{error}"),
             }

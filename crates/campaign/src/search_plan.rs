@@ -40,6 +40,35 @@ pub struct PassedSelfTest {
     pub sent: Option<SelfTestSending>,
 }
 
+impl PassedSelfTest {
+    /// Up to which rate it vouches for the tester in trials like `plan`.
+    pub fn allowed(&self, plan: &TrialPlan) -> Qps {
+        allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
+    }
+
+    /// What vouches for the tester in `trial` of `plan`, whatever its rate is.
+    pub fn proof(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
+        let delta = self.delta;
+        let is_the_same = |sent: &SelfTestSending| {
+            let same_priority = sent.priority == trial.sending.priority;
+            sent.settings == plan.sender_settings() && same_priority && sent.held_auth
+        };
+        if self.sent.as_ref().is_some_and(is_the_same) {
+            Proof::SelfTest { delta }
+        } else {
+            Proof::OtherSettings { delta }
+        }
+    }
+
+    /// As [`PassedSelfTest::proof`], of a single trial, whose rate must be one that the self-test vouches for.
+    pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
+        match (self.proof(plan, trial), self.allowed(plan)) {
+            (Proof::SelfTest { delta }, allowed) if plan.rate > allowed => Proof::BelowRate { delta, allowed },
+            (proof, _) => proof,
+        }
+    }
+}
+
 /// How a self-test was sent: it vouches for trials that are sent in the same way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelfTestSending {
@@ -67,23 +96,12 @@ impl SearchPlan {
 
     /// Up to which rate the self-test vouches for the tester.
     pub fn allowed(&self) -> Option<Qps> {
-        let trial = &self.trial;
-        self.self_test.as_ref().map(|t| allowed_rate(t.passed, trial.aaaa_share, trial.cached_share, t.delta))
+        self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
     /// What vouches for the tester in trials like `trial`.
     pub fn proof(&self, trial: &TrialResult) -> Proof {
-        let Some(test) = &self.self_test else { return Proof::None };
-        let delta = test.delta;
-        let is_the_same = |sent: &SelfTestSending| {
-            let same_priority = sent.priority == trial.sending.priority;
-            sent.settings == self.trial.sender_settings() && same_priority && sent.held_auth
-        };
-        if test.sent.as_ref().is_some_and(is_the_same) {
-            Proof::SelfTest { delta }
-        } else {
-            Proof::OtherSettings { delta }
-        }
+        self.self_test.as_ref().map_or(Proof::None, |test| test.proof(&self.trial, trial))
     }
 
     /// What decides whether the set is as RFC 8219 §9.2 wants it, where `trial` is one of its trials.
@@ -100,5 +118,30 @@ impl SearchPlan {
     /// By which factor the rates may be overstated, because replies after the end of short trials count as well.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use method::records::Counts;
+
+    #[test]
+    fn a_self_test_vouches_for_a_trial_that_is_sent_as_it_was_up_to_its_rate() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(500));
+        let trial = TrialResult::simulated(&plan, Counts::default());
+        let (settings, priority) = (plan.sender_settings(), trial.sending.priority);
+        let sent = SelfTestSending { settings, priority, held_auth: true };
+        let test = PassedSelfTest { passed: Qps(1_100), delta: 0.1, sent: Some(sent.clone()) };
+        assert_eq!(test.proof_at_its_rate(&plan, &trial), Proof::SelfTest { delta: 0.1 });
+        let faster = TrialPlan { rate: Qps(501), ..plan.clone() };
+        let below = Proof::BelowRate { delta: 0.1, allowed: Qps(500) };
+        assert_eq!(test.proof_at_its_rate(&faster, &trial), below);
+        let others = [TrialPlan { threads: 2, ..plan.clone() }, TrialPlan { offload: !plan.offload, ..plan.clone() }];
+        for other in others {
+            assert_eq!(test.proof_at_its_rate(&other, &trial), Proof::OtherSettings { delta: 0.1 }, "{other:?}");
+        }
+        let lax = PassedSelfTest { sent: Some(SelfTestSending { held_auth: false, ..sent }), ..test };
+        assert_eq!(lax.proof_at_its_rate(&plan, &trial), Proof::OtherSettings { delta: 0.1 });
     }
 }

@@ -1,5 +1,6 @@
 //! AuthDNS and a DUT, running: what a trial is carried out against.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,11 +10,11 @@ use std::time::{Duration, Instant};
 use method::units::Share;
 use tester::authdns::counters::AuthCounters;
 
-use crate::archive::{Archive, ArchiveError};
-use crate::authority;
-use crate::dut::{Kind, Setting};
+use crate::archive::{Archive, ArchiveError, Configuration};
 use crate::host::{HostError, Machine, Running};
+use crate::place::Place;
 use crate::plan::{DutPlan, Plan};
+use crate::servers::{Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE};
 use crate::text::plain_line;
 use crate::world::World;
 
@@ -114,6 +115,8 @@ pub struct Auth {
     process: Running,
     /// Status socket of ours; others count nothing.
     status: Option<PathBuf>,
+    listen: SocketAddr,
+    configuration: Configuration,
 }
 
 impl Auth {
@@ -128,67 +131,40 @@ impl Auth {
         listen: SocketAddr,
         aaaa: Share,
     ) -> Result<Auth, SiteError> {
-        let name = plan.auth.driver.name();
-        let auth = match plan.auth.driver {
-            authority::Kind::Dns64bench => Auth::ours(world, plan, listen, aaaa),
-            other => Auth::other(other, world, plan, archive, listen, aaaa),
-        }?;
-        let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
-        wait_until_ready(name, &mut || auth.is_ready(&world.auth, listen), &ended, &auth.process)?;
-        Ok(auth)
-    }
-
-    fn ours(world: &World, plan: &Plan, listen: SocketAddr, aaaa: Share) -> Result<Auth, SiteError> {
-        let machine = &world.auth;
+        let (driver, machine) = (plan.auth.driver.driver(), &world.auth);
+        let refused = SiteError::of(driver.name);
+        let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
+        // Ours has no files but its log, however often it is started.
+        let (folder, log) = match driver.file {
+            "" => (PathBuf::from("servers"), PathBuf::from("servers/auth.log")),
+            _ => {
+                let folder = archive.server_folder(&format!("auth {}", driver.name))?;
+                (folder.clone(), folder.join("log"))
+            }
+        };
+        let place = machine.place(&folder);
         // A socket's name is used once: one that was killed leaves it behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
-        let status = machine.greeting().scratch.join(format!("auth-{number}"));
-        let mut words: Vec<String> =
-            ["auth", "--listen", &listen.to_string(), "--status", &status.to_string_lossy()].map(str::to_owned).into();
-        let threads = plan.cpus.auth.len();
-        words.extend(["--aaaa-share".into(), aaaa.to_string()]);
-        if threads > 0 {
-            words.extend(["--threads".into(), threads.to_string()]);
+        let status = (driver.ready == Ready::Status).then(|| machine.greeting().scratch.join(format!("auth-{number}")));
+        let cores = match plan.cpus.auth.len() {
+            0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
+            pinned => pinned.max(1),
+        };
+        let (threads, operator) = (plan.auth.threads.unwrap_or(cores), plan.auth.operator());
+        let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status.clone() };
+        let setting = Setting { folder: &place, listen, cores, threads, operator: &operator, task };
+        let text = driver.configuration(&setting);
+        if !driver.file.is_empty() {
+            machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
+            write_zone(machine, driver.name, &place.join(ZONE_FILE), plan, aaaa)?;
         }
-        let log = Path::new("servers/auth.log");
-        let process = machine.start(&machine.ours(&words), &plan.cpus.auth, log, None);
-        Ok(Auth { process: process.map_err(SiteError::of("AuthDNS"))?, status: Some(status) })
-    }
-
-    fn other(
-        kind: authority::Kind,
-        world: &World,
-        plan: &Plan,
-        archive: &Archive,
-        listen: SocketAddr,
-        aaaa: Share,
-    ) -> Result<Auth, SiteError> {
-        let (machine, name) = (&world.auth, kind.name());
-        let refused = SiteError::of(name);
-        let program = program(machine, name, plan.auth.program.as_deref(), kind.program())?;
-        let folder = archive.server_folder(&format!("auth {name}"))?;
-        let place = machine.place(&folder);
-        let place = place.to_string_lossy();
-        let setting = authority::Setting { folder: &place, listen, threads: plan.cpus.auth.len().max(1) };
-        machine.write(&folder.join(kind.file()), &kind.configuration(&setting)).map_err(&refused)?;
-        let zone: Vec<String> = [
-            "zone",
-            "--aaaa-share",
-            &aaaa.to_string(),
-            "--names",
-            &plan.auth.names.to_string(),
-            "--output",
-            &format!("{place}/{}", authority::ZONE_FILE),
-        ]
-        .map(str::to_owned)
-        .into();
-        let (written, told) = machine.run(&machine.ours(&zone), WRITE).map_err(&refused)?;
-        if !written {
-            return Err(SiteError::not_started(name, &"its zone file could not be written", told));
-        }
-        let words = [vec![program], kind.arguments(&setting)].concat();
-        let process = machine.start(&words, &plan.cpus.auth, &folder.join("log"), None).map_err(&refused)?;
-        Ok(Auth { process, status: None })
+        let words = driver.command(&setting, &program);
+        let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
+        let configuration = Configuration { command: words, file: driver.file.into(), text };
+        let auth = Auth { process, status, listen, configuration };
+        let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
+        wait_until_ready(driver.name, &mut || auth.is_ready(machine, listen), &ended, &auth.process)?;
+        Ok(auth)
     }
 
     fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
@@ -215,6 +191,16 @@ impl Auth {
     pub fn process(&self) -> &Running {
         &self.process
     }
+
+    /// Where it listens.
+    pub fn listens_on(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// What it was told.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
 }
 
 /// A DUT, running.
@@ -222,8 +208,13 @@ pub struct Dut {
     process: Running,
     /// Ends it, if that takes a command; then its process may end before it.
     stop: Vec<String>,
-    /// Whose CPU time is its own.
+    /// Whose CPU time and threads are its own.
     cpu_ids: Vec<u32>,
+    /// What is known of its place before it is looked at.
+    place: Place,
+    /// The CPUs that its host has.
+    existing: BTreeSet<usize>,
+    configuration: Configuration,
 }
 
 impl Dut {
@@ -240,32 +231,35 @@ impl Dut {
         cores: usize,
         cpus: &[usize],
     ) -> Result<Dut, SiteError> {
-        let (name, machine) = (dut.name(), &world.dut);
+        let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
         let refused = SiteError::of(name);
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
-        let setting = Setting {
-            folder: &place,
-            listen: world.dut_address,
-            upstream: world.auth_address,
-            prefix: plan.trial.prefix,
-            cores,
-            custom: dut.custom.as_ref(),
-        };
-        let (file, text) = dut.driver.configuration(&setting);
+        let operator = dut.operator();
+        let task = Translate { upstream: world.auth_address(dut.family), prefix: plan.trial.prefix };
+        let threads = dut.threads.unwrap_or(cores);
+        let setting = Setting { folder: &place, listen: world.dut_address, cores, threads, operator: &operator, task };
+        let text = driver.configuration(&setting);
         if !text.is_empty() {
-            machine.write(&folder.join(file), &text).map_err(&refused)?;
+            machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
         }
-        let custom = dut.custom.clone().unwrap_or_default();
-        let stop = setting.fill(&custom.stop);
+        let custom = operator.custom.clone().unwrap_or_default();
+        let stop = setting.fill_all(&custom.stop);
         if !stop.is_empty() {
             // What an earlier run that was killed left behind would answer in its place, from a full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
-        let words = dut.driver.command(&setting, &program_of(machine, dut)?);
+        let words = driver.command(&setting, &program(machine, name, driver, dut.program.as_deref())?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
-        let mut started = Dut { cpu_ids: vec![process.id()], process, stop };
-        let ready = setting.fill(&custom.ready);
+        let told = driver.tells_threads(&operator).then_some(setting.threads);
+        // What only starts the server is not the server, and its CPUs are not the server's.
+        let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
+        let shared = world.sharing(plan, confined);
+        let place = Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
+        let existing = world.topology.cpus();
+        let configuration = Configuration { command: words, file: driver.file.into(), text };
+        let mut started = Dut { cpu_ids: vec![process.id()], process, stop, place, existing, configuration };
+        let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
             let mut is_ready = || -> Result<bool, SiteError> {
@@ -277,7 +271,7 @@ impl Dut {
             waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))?;
         }
         if !custom.cpu_pids.is_empty() {
-            let (_, printed) = machine.run(&setting.fill(&custom.cpu_pids), START).map_err(&refused)?;
+            let (_, printed) = machine.run(&setting.fill_all(&custom.cpu_pids), START).map_err(&refused)?;
             started.cpu_ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         }
         Ok(started)
@@ -311,6 +305,29 @@ impl Dut {
     /// If its host is gone.
     pub fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids)
+    }
+
+    /// What it was told.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// The CPUs that it is confined to; none: any.
+    pub fn cpus(&self) -> Vec<usize> {
+        self.place.cpus.iter().copied().collect()
+    }
+
+    /// Where its threads may run at this moment, and what is known of its place besides.
+    ///
+    /// # Errors
+    /// If its host is gone.
+    pub fn place(&self) -> Result<Place, HostError> {
+        let mut allowed = self.process.machine().threads(&self.cpu_ids)?;
+        for set in &mut allowed {
+            // The kernel also names CPUs that could be plugged in.
+            set.cpus.retain(|cpu| self.existing.is_empty() || self.existing.contains(cpu));
+        }
+        Ok(Place { allowed, ..self.place.clone() })
     }
 
     /// The end of its log.
@@ -348,58 +365,93 @@ fn wait_until_ready<E: From<SiteError>>(
     Ok(())
 }
 
-/// Where a server's program is on a host.
-fn program(machine: &Machine, name: &str, given: Option<&Path>, usual: &str) -> Result<String, SiteError> {
+/// Has this program write the zone file of all of a plan's names on a host.
+fn write_zone(machine: &Machine, name: &str, file: &Path, plan: &Plan, aaaa: Share) -> Result<(), SiteError> {
+    let (aaaa, names, file) = (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
+    let words = ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
+    let (written, told) = machine.run(&machine.ours(&words), WRITE).map_err(SiteError::of(name))?;
+    if written { Ok(()) } else { Err(SiteError::not_started(name, &"its zone file could not be written", told)) }
+}
+
+/// The words that a server's command begins with on a host: its program, as the plan gives it or where it is found; nothing
+/// where the plan's commands name it.
+fn program<T>(
+    machine: &Machine,
+    name: &str,
+    driver: &Driver<T>,
+    given: Option<&Path>,
+) -> Result<Vec<String>, SiteError> {
+    let usual = match (driver.program, given) {
+        (Program::OfThePlan, _) => return Ok(Vec::new()),
+        (Program::Own { words, .. }, None) => {
+            return Ok(machine.ours(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()));
+        }
+        (Program::Own { name: usual, .. } | Program::Named(usual), _) => usual,
+    };
     let program = given.unwrap_or(Path::new(usual));
     match machine.find(program)? {
-        Some(found) => Ok(found.to_string_lossy().into_owned()),
+        Some(found) => Ok(vec![found.to_string_lossy().into_owned()]),
         None => Err(SiteError::NotFound { name: name.into(), program: program.into() }),
     }
 }
 
-/// The program of a DUT; nothing for `custom`, whose commands name it. dns64d is in this program.
-fn program_of(machine: &Machine, dut: &DutPlan) -> Result<Vec<String>, SiteError> {
-    match (dut.driver, &dut.program) {
-        (Kind::Custom, _) => Ok(Vec::new()),
-        (Kind::Dns64d, None) => Ok(machine.ours(&["dns64d".to_owned()])),
-        (driver, given) => Ok(vec![program(machine, dut.name(), given.as_deref(), driver.program())?]),
-    }
-}
-
-/// The first line of what a DUT prints as its version.
+/// What a DUT says that it is.
 ///
 /// # Errors
 /// If its program is not there.
 pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
-    let asked = dut.driver.version_arguments();
-    let mut words = program_of(machine, dut)?;
-    words.extend(asked.iter().map(|&word| word.to_owned()));
-    words.extend(dut.custom.iter().flat_map(|custom| custom.version.clone()));
-    if words.is_empty() || dut.driver != Kind::Custom && asked.is_empty() {
-        return Ok("unknown".into());
-    }
-    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
-    Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
+    let driver = dut.driver.driver();
+    version(machine, driver, &dut.operator(), &program(machine, dut.name(), driver, dut.program.as_deref())?)
 }
 
-/// The version of what plays AuthDNS.
+/// What plays AuthDNS says that it is.
 ///
 /// # Errors
 /// If its program is not there.
 pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError> {
-    let kind = plan.auth.driver;
-    if kind == authority::Kind::Dns64bench {
-        return Ok(format!("dns64bench {}", machine.greeting().version));
-    }
-    let program = program(machine, kind.name(), plan.auth.program.as_deref(), kind.program())?;
-    let words: Vec<String> =
-        std::iter::once(program).chain(kind.version_arguments().iter().map(|&w| w.to_owned())).collect();
-    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
-    Ok(version_line(&printed).unwrap_or_else(|| "unknown".into()))
+    let driver = plan.auth.driver.driver();
+    version(
+        machine,
+        driver,
+        &plan.auth.operator(),
+        &program(machine, driver.name, driver, plan.auth.program.as_deref())?,
+    )
 }
 
-/// The first line with a number in it of what a server prints; PowerDNS has time and process id in front.
-fn version_line(printed: &str) -> Option<String> {
+/// The line of its version that a server prints; `unknown` where it prints none.
+fn version<T: Task>(
+    machine: &Machine,
+    driver: &Driver<T>,
+    operator: &Operator,
+    program: &[String],
+) -> Result<String, SiteError> {
+    let words = driver.version_command(operator, program);
+    if words.is_empty() {
+        return Ok("unknown".into());
+    }
+    let printed = machine.run(&words, START).map(|(_, printed)| printed).unwrap_or_default();
+    Ok(version_line(&printed, driver.name).unwrap_or_else(|| "unknown".into()))
+}
+
+/// The first line with a number in it of what a server prints, from its name on: PowerDNS has the time in front.
+fn version_line(printed: &str, name: &str) -> Option<String> {
     let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
-    Some(plain_line(line.rsplit("] ").next().unwrap_or(line).trim(), VERSION))
+    Some(plain_line(line[line.find(name).unwrap_or(0)..].trim(), VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_begin_with_the_servers_name_where_they_have_it() {
+        for (printed, name, expected) in [
+            ("Nov 22 14:25:00 PowerDNS Recursor 4.8.8 (C) 2001\nmore", "PowerDNS", "PowerDNS Recursor 4.8.8 (C) 2001"),
+            ("Version 1.17.1\n\nConfigure line: x", "Unbound", "Version 1.17.1"),
+            ("hello\nBIND 9.18.49 (Extended)\n", "BIND", "BIND 9.18.49 (Extended)"),
+        ] {
+            assert_eq!(version_line(printed, name).as_deref(), Some(expected));
+        }
+        assert_eq!(version_line("no number\n", "x"), None);
+    }
 }

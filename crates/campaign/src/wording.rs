@@ -1,37 +1,16 @@
 //! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes beyond the resolution.
 
 use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
-use method::search::Found;
+use method::search::{Found, Shortfall};
 use method::units::Qps;
-use serde::{Deserialize, Serialize};
-use tester::measurer::result::TrialResult;
 
 use crate::report::chart::number;
 
-/// By how much the lowest rate that failed failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shortfall {
-    /// That rate.
-    pub rate: Qps,
-    /// Its queries without a valid reply.
-    pub missing: u64,
-    /// All of its queries.
-    pub of: u64,
-}
-
-impl Shortfall {
-    /// The shortfall of a trial that failed.
-    pub fn of(trial: &TrialResult) -> Shortfall {
-        let counts = &trial.counts;
-        Shortfall { rate: trial.rate, missing: counts.sent - counts.valid, of: counts.sent }
-    }
-}
-
-impl std::fmt::Display for Shortfall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [rate, missing, of] = [self.rate.0, self.missing, self.of].map(|n| number(n as f64));
-        write!(f, "{rate} queries/s failed by {missing} of {of} queries")
-    }
+/// `66 000 queries/s failed by 3 of 3 960 000 queries`.
+pub fn shortfall(shortfall: &Shortfall) -> String {
+    let Shortfall { rate, missing, of } = *shortfall;
+    let [rate, missing, of] = [rate.0, missing, of].map(|n| number(n as f64));
+    format!("{rate} queries/s failed by {missing} of {of} queries")
 }
 
 /// `[22 000, 25 000)`, `less than 1 000`, `at least 66 000`; queries per second.

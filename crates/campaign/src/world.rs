@@ -1,15 +1,19 @@
 //! Where a campaign's processes run: its three hosts, and the addresses under which they meet.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::archive::{Archive, ArchiveError, write_whole};
 use crate::host::{HostError, Machine, agent_here, over_ssh};
 use crate::interruption::Interruption;
 use crate::lab::{self, Host, LabError};
-use crate::plan::{Plan, SshHost, Topology};
+use crate::place::{Neighbour, Sharing};
+use crate::plan::{self, Family, Plan, SshHost};
+use crate::point::Conditions;
 use crate::ports;
+use crate::topology::Topology;
 
 /// Why there are no hosts.
 #[derive(Debug, thiserror::Error)]
@@ -39,10 +43,10 @@ pub struct World {
     pub auth: Machine,
     /// Where the DUT is asked.
     pub dut_address: SocketAddr,
-    /// Where the DUT asks AuthDNS.
-    pub auth_address: SocketAddr,
-    /// Where the Measurer asks AuthDNS in self-tests.
-    pub self_test_address: SocketAddr,
+    /// Where AuthDNS is asked.
+    auth_addresses: AuthAddresses,
+    /// The CPUs of the DUT's host; none where it does not say.
+    pub topology: Topology,
     /// Whether the ports of DUT and AuthDNS are ours to choose.
     loopback: bool,
     /// Takes the lab down when the hosts are gone, if it was put up for this run.
@@ -99,11 +103,11 @@ impl World {
     pub fn make(plan: &Plan, archive: &Archive, interruption: &Interruption) -> Result<World, WorldError> {
         let run_folder = archive.folder();
         let here = |host, in_lab| agent_here(host, in_lab, run_folder, interruption);
-        let in_lab = plan.topology == Topology::Lab;
+        let in_lab = plan.topology == plan::Topology::Lab;
         let put_up = if in_lab { PutUp::up(run_folder)? } else { None };
         let addresses = addresses(plan)?;
         let [tester, dut, auth] = match (&plan.ssh, plan.topology) {
-            (Some(ssh), Topology::Ssh) => {
+            (Some(ssh), plan::Topology::Ssh) => {
                 let config = ssh.config.as_deref();
                 let far = Path::new(".cache/dns64bench").join(archive.far_name()?);
                 let machine = |host, at: &Option<SshHost>| match at {
@@ -114,9 +118,53 @@ impl World {
             }
             _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
         };
-        let [dut_address, auth_address, self_test_address] = addresses;
-        let loopback = plan.topology == Topology::Loopback;
-        Ok(World { tester, dut, auth, dut_address, auth_address, self_test_address, loopback, _lab: put_up })
+        let (dut_address, auth_addresses) = addresses;
+        let loopback = plan.topology == plan::Topology::Loopback;
+        let topology = dut.topology()?;
+        let _lab = put_up;
+        Ok(World { tester, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
+    }
+
+    /// The CPUs of the DUT at a point: those of the plan, or else as many of its host as the point has cores. None: the plan names
+    /// none, and the host does not say which it has.
+    pub fn dut_cpus(&self, plan: &Plan, conditions: &Conditions) -> Vec<usize> {
+        let given = plan.cpus_of(conditions);
+        if !given.is_empty() {
+            return given.to_vec();
+        }
+        let taken = self.neighbours(plan).into_iter().flat_map(|(_, cpus)| cpus).collect();
+        self.topology.pick(conditions.cores, &taken).unwrap_or_default()
+    }
+
+    /// Who may use these CPUs of the DUT too.
+    pub fn sharing(&self, plan: &Plan, cpus: &[usize]) -> Vec<Sharing> {
+        let common = self.neighbours(plan).into_iter().map(|(with, theirs)| Sharing {
+            with,
+            cpus: cpus.iter().copied().filter(|cpu| theirs.contains(cpu)).collect(),
+        });
+        common.filter(|sharing| !sharing.cpus.is_empty()).collect()
+    }
+
+    /// Who runs on the DUT's machine besides, and where: on any CPU if the plan names none.
+    fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
+        let here = &self.dut.greeting().boot_id;
+        let all =
+            [(Neighbour::Tester, &self.tester, &plan.cpus.tester), (Neighbour::Auth, &self.auth, &plan.cpus.auth)];
+        let near = all.into_iter().filter(|(_, machine, _)| !here.is_empty() && machine.greeting().boot_id == *here);
+        near.map(|(who, _, cpus)| {
+            (who, if cpus.is_empty() { self.topology.cpus() } else { cpus.iter().copied().collect() })
+        })
+        .collect()
+    }
+
+    /// Where a DUT asks AuthDNS.
+    pub fn auth_address(&self, family: Option<Family>) -> SocketAddr {
+        of_family(&self.auth_addresses.by_dut, family)
+    }
+
+    /// Where the Measurer asks AuthDNS in self-tests.
+    pub fn self_test_address(&self, family: Option<Family>) -> SocketAddr {
+        of_family(&self.auth_addresses.by_tester, family)
     }
 
     /// Takes other ports where they are ours to choose; nothing may run on the old ones.
@@ -125,29 +173,51 @@ impl World {
     /// If there is no free port.
     pub fn change_ports(&mut self) -> Result<(), WorldError> {
         if self.loopback {
-            [self.dut_address, self.auth_address, self.self_test_address] = on_loopback()?;
+            (self.dut_address, self.auth_addresses) = on_loopback()?;
         }
         Ok(())
     }
 }
 
-/// Where the DUT is asked, where it asks AuthDNS, and where the Measurer asks AuthDNS in self-tests.
-fn addresses(plan: &Plan) -> Result<[SocketAddr; 3], WorldError> {
+/// Where AuthDNS is asked: the address that is taken where a plan does not say which, first; never none.
+struct AuthAddresses {
+    by_dut: Vec<SocketAddr>,
+    by_tester: Vec<SocketAddr>,
+}
+
+/// The address of a family, or else the first one. A plan whose family has none is refused when it is read.
+fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
+    let of = addresses.iter().find(|address| family.is_none_or(|family| Family::of(**address) == family));
+    *of.unwrap_or(&addresses[0])
+}
+
+/// Where the DUT is asked, and where AuthDNS is.
+fn addresses(plan: &Plan) -> Result<(SocketAddr, AuthAddresses), WorldError> {
     let address = |text: &str| text.parse().expect("a constant");
     Ok(match (&plan.ssh, plan.topology) {
-        (Some(ssh), Topology::Ssh) => {
+        (Some(ssh), plan::Topology::Ssh) => {
             let a = &ssh.addresses;
-            [a.dut, a.auth, a.self_test.unwrap_or(a.auth)]
+            (a.dut, AuthAddresses { by_dut: vec![a.auth], by_tester: vec![a.self_test.unwrap_or(a.auth)] })
         }
-        (_, Topology::Lab) => ["[2001:2::1]:53", "198.18.0.2:53", "198.18.1.2:53"].map(address),
+        (_, plan::Topology::Lab) => {
+            let by_dut = ["198.18.0.2:53", "[2001:2:0:2::2]:53"].map(address).into();
+            let by_tester = ["198.18.1.2:53", "[2001:2:1::2]:53"].map(address).into();
+            (address("[2001:2::1]:53"), AuthAddresses { by_dut, by_tester })
+        }
         _ => on_loopback()?,
     })
 }
 
 /// As [`addresses`], on ports of loopback that are free.
-fn on_loopback() -> Result<[SocketAddr; 3], WorldError> {
-    let auth = ports::free(Ipv4Addr::LOCALHOST.into()).map_err(WorldError::Port)?;
-    Ok([ports::free(Ipv6Addr::LOCALHOST.into()).map_err(WorldError::Port)?, auth, auth])
+fn on_loopback() -> Result<(SocketAddr, AuthAddresses), WorldError> {
+    let free = |ip: IpAddr| ports::free(ip).map_err(WorldError::Port);
+    let (ipv4, ipv6) = (free(Ipv4Addr::LOCALHOST.into())?, free(Ipv6Addr::LOCALHOST.into())?);
+    let mut dut = free(Ipv6Addr::LOCALHOST.into())?;
+    while dut == ipv6 {
+        // Nobody is bound to the one that was drawn first.
+        dut = free(Ipv6Addr::LOCALHOST.into())?;
+    }
+    Ok((dut, AuthAddresses { by_dut: vec![ipv4, ipv6], by_tester: vec![ipv4, ipv6] }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The command line as typed; parsing does no I/O.
 
 mod clients;
+mod values;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -8,12 +9,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
-use method::units::{CpuId, Qps, Share};
-use tester::measurer::burst::{Burst, SendCost};
+use method::units::{Qps, Share};
+use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
+pub(crate) use values::{CpuList, DelayRange, Server};
+use values::{parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_some_time, parse_time};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
@@ -24,7 +27,7 @@ pub(crate) struct Arguments {
 }
 
 const EXIT_STATUS: &str = "Exit status: 0 passed or done, 1 the DUT failed, 2 bad usage, 3 the tester spoiled the trial, \
-                           4 this environment cannot be used or nobody answers, 130 interrupted.";
+                           4 this environment cannot be used or nobody answers, 130 interrupted, 141 nobody reads the output.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -76,10 +79,10 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Traffic {
     /// How long to send; RFC 8219 asks for 60 s at least
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) duration: Duration,
     /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of --duration a twentieth of it]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) timeout: Option<Duration>,
     /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may need more takes 0.0.0.0/0]
     #[arg(long, value_name = "A.B.C.D/LEN")]
@@ -124,9 +127,6 @@ pub(crate) struct Traffic {
     /// Never send with real-time priority, not even on a CPU that nobody of ours shares
     #[arg(long)]
     pub(crate) no_real_time: bool,
-    /// What a wake-up and a query cost the sender, in ns, as a campaign has measured it
-    #[arg(long, value_name = "NS,NS", value_parser = parse_cost, hide = true)]
-    pub(crate) send_cost: Option<SendCost>,
     /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule
     #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage)]
     pub(crate) window_limit: f64,
@@ -178,23 +178,33 @@ pub(crate) enum SpinChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct Measure {
-    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) server: SocketAddr,
+    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines a trial, as a campaign writes it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"])]
+    pub(crate) plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) new: NewTrial,
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
     pub(crate) display: Display,
-    /// Queries per second to offer
-    #[arg(long, value_name = "QPS")]
-    pub(crate) rate: Qps,
     #[command(flatten)]
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
-    /// This is a trial of a self-test: its rate ÷ that of the trials which it vouches for, and its reserve δ
-    #[arg(long, value_name = "FACTOR,DELTA", value_parser = parse_vouches, hide = true)]
-    pub(crate) vouches: Option<(f64, f64)>,
+    /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up to the rate that it allows
+    #[arg(long, value_name = "FILE")]
+    pub(crate) self_test: Option<PathBuf>,
+}
+
+/// What only a trial of its own has.
+#[derive(Debug, Args)]
+pub(crate) struct NewTrial {
+    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
+    #[arg(long, value_name = "SERVER", required_unless_present = "plan")]
+    pub(crate) server: Option<Server>,
+    /// Queries per second to offer, such as 20000 or 20k
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "plan")]
+    pub(crate) rate: Option<Qps>,
 }
 
 #[derive(Debug, Args)]
@@ -219,9 +229,9 @@ pub(crate) struct Search {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewSearch {
-    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "resume")]
-    pub(crate) server: Option<SocketAddr>,
+    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
+    #[arg(long, value_name = "SERVER", required_unless_present = "resume")]
+    pub(crate) server: Option<Server>,
     /// Lowest rate to try
     #[arg(long, value_name = "QPS", required_unless_present = "resume")]
     pub(crate) min: Option<Qps>,
@@ -235,7 +245,7 @@ pub(crate) struct NewSearch {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) repeat: u32,
     /// Pause between trials
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub(crate) pause: Duration,
     /// How many times a trial that the tester spoiled is tried again
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -259,9 +269,9 @@ pub(crate) struct NewSearch {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as 198.18.1.2:53
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) server: SocketAddr,
+    /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as 198.18.1.2
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) server: Server,
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
@@ -351,7 +361,7 @@ pub(crate) struct Report {
 #[derive(Debug, Args)]
 pub(crate) struct Auth {
     /// Address to serve over UDP and TCP; may be given several times
-    #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1..)]
+    #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1.., value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
@@ -377,7 +387,7 @@ pub(crate) struct Auth {
     #[arg(long)]
     pub(crate) json: bool,
     /// End after this time instead of on SIGINT or SIGTERM
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) duration: Option<Duration>,
 }
 
@@ -400,13 +410,13 @@ pub(crate) struct ZoneContent {
 #[derive(Debug, Args)]
 pub(crate) struct ReferenceDut {
     /// Address to serve over UDP
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) listen: SocketAddr,
     /// Queries to answer per second; the rest is dropped at once
     #[arg(long, value_name = "QPS")]
     pub(crate) capacity: Qps,
     /// How much unused capacity can be saved up
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time)]
     pub(crate) burst: Duration,
     /// Zone of the names
     #[arg(long, default_value = "dns64perf.test")]
@@ -427,7 +437,7 @@ pub(crate) struct ReferenceDut {
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
     pub(crate) late_share: Share,
     /// How late those replies are
-    #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time)]
     pub(crate) late_by: Duration,
     /// Share of queries that get a wrong address
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
@@ -436,7 +446,7 @@ pub(crate) struct ReferenceDut {
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
     /// Ask this AuthDNS for every name that is answered, as a DNS64 server would, without waiting for its answers
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     pub(crate) ask: Option<SocketAddr>,
     /// How many times each question is asked
     #[arg(long, value_name = "N", default_value_t = 1, requires = "ask")]
@@ -509,68 +519,6 @@ pub(crate) struct Quickstart {
     pub(crate) display: Display,
 }
 
-/// A list of CPUs.
-#[derive(Clone, Debug)]
-pub(crate) struct CpuList(pub(crate) Vec<CpuId>);
-
-pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
-    let number = |s: &str| s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"));
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (number(from)?, number(to)?);
-        if from > to || to > 4095 {
-            return Err(format!("'{part}' is no range of CPUs"));
-        }
-        cpus.extend((from..=to).map(CpuId));
-    }
-    Ok(CpuList(cpus))
-}
-
-/// A delay or a range of delays.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DelayRange {
-    pub(crate) min: Duration,
-    pub(crate) max: Duration,
-}
-
-fn parse_delay(text: &str) -> Result<DelayRange, String> {
-    let time = |s: &str| humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"));
-    let (min, max) = text.split_once('-').unwrap_or((text, text));
-    let range = DelayRange { min: time(min)?, max: time(max)? };
-    if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
-}
-
-fn parse_vouches(text: &str) -> Result<(f64, f64), String> {
-    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is no number"));
-    let (factor, delta) = text.split_once(',').ok_or("two numbers are needed, such as 2.2,0.1")?;
-    Ok((number(factor)?, number(delta)?))
-}
-
-fn parse_cost(text: &str) -> Result<SendCost, String> {
-    let number =
-        |text: &str| text.parse().map(method::units::Nanos).map_err(|_| format!("'{text}' is no number of ns"));
-    let (wake_up, query) = text.split_once(',').ok_or("two numbers of ns are needed, such as 20000,1500")?;
-    Ok(SendCost { wake_up: number(wake_up)?, query: number(query)? })
-}
-
-fn parse_some_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
-    if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
-}
-
-fn parse_percentage(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(percentage) if percentage > 0.0 && percentage <= 100.0 => Ok(percentage),
-        _ => Err(format!("{text:?} is no percentage above 0")),
-    }
-}
-
-fn parse_fraction(text: &str) -> Result<f64, String> {
-    let fraction: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
-    if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err("a share from 0 to 1 is needed".into()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -592,10 +540,14 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_ranges() {
-        assert_eq!(parse_cpus("0,2-4").unwrap().0, [0, 2, 3, 4].map(CpuId));
-        assert!(parse_cpus("4-2").is_err() && parse_cpus("a").is_err() && parse_cpus("").is_err());
-        assert_eq!(parse_delay("10ms-50ms").unwrap().max, Duration::from_millis(50));
-        assert!(parse_delay("50ms-10ms").is_err() && parse_delay("10").is_err());
+    fn a_given_plan_takes_nothing_that_it_holds_itself() {
+        let parse =
+            |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "measure", "--plan", "-"], more].concat());
+        assert!(parse(&["--json", "--quiet", "--liveness", "false", "--hdr-log", "h"]).is_ok());
+        let others =
+            ["--server=[::1]:53", "--rate=1", "--threads=2", "--duration=1s", "--interval=1s", "--records=r.csv"];
+        for other in others {
+            assert!(parse(&[other]).is_err(), "{other} was accepted and would be ignored");
+        }
     }
 }

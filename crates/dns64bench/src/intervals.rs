@@ -54,6 +54,11 @@ pub(crate) fn arguments() -> impl Iterator<Item = String> {
     })
 }
 
+/// The name of an rcode.
+pub(crate) fn rcode_name(rcode: u8) -> &'static str {
+    RCODES.get(usize::from(rcode)).copied().unwrap_or("extended")
+}
+
 /// The rcodes that came, with how often.
 pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, u64)> {
     RCODES.into_iter().zip(*counts).filter(|&(_, n)| n > 0)

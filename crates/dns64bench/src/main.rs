@@ -3,24 +3,59 @@
 //! `args` (what was typed) ─► `resolve` (what it means) ─► `commands` (one file each) ─► `output` (what is printed).
 #![forbid(unsafe_code)]
 
+/// As the standard library's, but it ends the program where standard output is gone (`streams`).
+macro_rules! print {
+    ($($words:tt)*) => { $crate::streams::print(format_args!($($words)*)) };
+}
+
+/// As the standard library's, but it ends the program where standard output is gone (`streams`).
+macro_rules! println {
+    () => { $crate::streams::print(format_args!("\n")) };
+    ($($words:tt)*) => { $crate::streams::print(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+/// As the standard library's, but it goes on where standard error is gone (`streams`).
+macro_rules! eprintln {
+    ($($words:tt)*) => { $crate::streams::tell(format_args!("{}\n", format_args!($($words)*))) };
+}
+
 mod args;
 mod commands;
+mod interruption;
 mod intervals;
 mod output;
 mod progress;
 mod resolve;
+mod streams;
 
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Arguments, Command, Dns64perf, Resperf};
+use args::{Arguments, Command};
 use output::Failure;
+use streams::Unwritable;
 
 fn main() -> ExitCode {
+    streams::begin();
+    match panic::catch_unwind(run) {
+        Ok(status) => status,
+        Err(payload) => match payload.downcast::<Unwritable>() {
+            Ok(unwritable) => unwritable.report(),
+            Err(defect) => panic::resume_unwind(defect),
+        },
+    }
+}
+
+/// Does what was asked for.
+fn run() -> ExitCode {
     let command = command();
     let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG").unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    log.with_ansi(may_colour(&std::io::stderr())).init();
     let outcome = match command {
         Command::Quickstart(a) => commands::quickstart::run(&a),
         Command::Measure(a) => commands::measure::run(&a),
@@ -47,8 +82,41 @@ fn main() -> ExitCode {
 fn command() -> Command {
     let called = std::env::args_os().next().map(std::path::PathBuf::from);
     match called.as_deref().and_then(|path| path.file_name()?.to_str()) {
-        Some("resperf") => Command::Resperf(Box::new(Resperf::parse())),
-        Some("dns64perf++") => Command::Dns64perf(Dns64perf::parse()),
-        _ => Arguments::parse().command,
+        Some("resperf") => Command::Resperf(Box::new(parsed())),
+        Some("dns64perf++") => Command::Dns64perf(parsed()),
+        _ => parsed::<Arguments>().command,
+    }
+}
+
+/// The arguments, or the end with what is wrong about them: told in the same way as all that can go wrong.
+fn parsed<T: Parser>() -> T {
+    T::try_parse().unwrap_or_else(|error| {
+        if !error.use_stderr() {
+            // Help, or the version.
+            error.exit()
+        }
+        let text = error.render().to_string();
+        eprintln!("dns64bench: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+        std::process::exit(error.exit_code())
+    })
+}
+
+/// Whether a stream may be written to with colours: it is a terminal, and the user does not object (https://no-color.org).
+fn may_colour(stream: &impl IsTerminal) -> bool {
+    colours(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
+}
+
+fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_of_who_does_not_object() {
+        assert!(colours(true, None) && colours(true, Some(OsStr::new(""))));
+        assert!(!colours(true, Some(OsStr::new("1"))) && !colours(false, None));
     }
 }

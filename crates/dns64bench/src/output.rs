@@ -7,7 +7,9 @@ use campaign::environment::Environment;
 use campaign::search::{SearchError, SearchResult};
 use campaign::text::{MESSAGE, plain};
 use campaign::wording;
+use method::reason::Reason;
 use method::records::WrongCounts;
+use method::search::Shortfall;
 use method::verdict::Verdict;
 use serde::Serialize;
 use tester::authdns::part::AuthPart;
@@ -25,7 +27,7 @@ pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub(crate) const SPOILED: u8 = 3;
 const ENVIRONMENT: u8 = 4;
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command did not work, and the status that says so.
 pub(crate) struct Failure {
@@ -80,6 +82,7 @@ impl From<TrialError> for Failure {
             TrialError::Plan(_) | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => {
                 Failure::usage(error)
             }
+            TrialError::Interrupted => Failure::interrupted(error),
             _ => Failure::environment(error),
         }
     }
@@ -107,9 +110,13 @@ struct WithEnvironment<'a, T> {
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
     let object = WithEnvironment { result, environment: Environment::observe() };
     let text = serde_json::to_string_pretty(&object).map_err(Failure::environment)?;
-    let failed = |e: std::io::Error| Failure::environment(anyhow::anyhow!("cannot write the result: {e}"));
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(failed)
+    println!("{text}");
+    Ok(())
+}
+
+/// Whether the user ended the trial before its time.
+pub(crate) fn is_interrupted(trial: &TrialResult) -> bool {
+    trial.reasons.iter().any(|reason| matches!(reason, Reason::Interrupted { .. }))
 }
 
 /// The status that a verdict asks for.
@@ -157,6 +164,12 @@ pub(crate) fn print_trial(trial: &TrialResult) {
         p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
     );
     print_sending(&trial.sending);
+    if let Some(s) = &trial.stolen {
+        println!(
+            "Hypervisor  took {:.1} % of this host's CPU time, {:.1} % of CPU {}'s",
+            s.all_pct, s.worst_cpu_pct, s.worst_cpu
+        );
+    }
     if let Some(auth) = &trial.auth {
         print_auth(auth);
     }
@@ -248,16 +261,16 @@ pub(crate) fn print_search(result: &SearchResult) {
     if let Some(dispersion) = f.dispersion_pct {
         println!("Dispersion  {dispersion:.2} %");
     }
-    let least = result.failed_by.iter().flatten().min_by_key(|shortfall| shortfall.rate);
-    if let Some(shortfall) = least {
-        println!("Failed      {shortfall}");
+    if let Some(shortfall) = Shortfall::lowest(&result.failed_by) {
+        println!("Failed      {}", wording::shortfall(&shortfall));
     }
     println!("Trials      {}, of which the tester spoiled {}", result.trials.len(), result.invalid_trials);
     if let Some(allowed) = result.self_test_allows {
         println!("Self-test   vouches for the tester up to {allowed} queries/s");
     }
     for trial in result.trials.iter().filter(|t| t.verdict == Verdict::Invalid) {
-        println!("Invalid     trial at {}: {}", trial.rate, trial.reasons.join("; "));
+        let reasons: Vec<String> = trial.reasons.iter().map(ToString::to_string).collect();
+        println!("Invalid     trial at {}: {}", trial.rate, reasons.join("; "));
     }
     if result.overstatement > 1.0 {
         println!(

@@ -11,9 +11,11 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
 
-/// Carries out a trial and shows how it goes on standard error.
+use crate::interruption;
+
+/// Carries out a trial and shows how it goes on standard error; ends it before its time when the user wants to stop.
 pub(crate) fn run_trial(plan: &TrialPlan, quiet: bool, title: &str) -> Result<TrialResult, TrialError> {
-    let progress = Progress::new(plan);
+    let progress = Progress::until(plan, interruption::flag());
     if quiet {
         return tester::measurer::run(plan, &progress);
     }

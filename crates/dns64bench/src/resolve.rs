@@ -23,11 +23,27 @@ use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
-    SelfTest, SpinChoice, Traffic, Transport, ZoneContent,
+    SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
 };
 use crate::commands::self_test::SelfTestResult;
 use crate::intervals;
 use crate::output::Failure;
+
+impl Server {
+    /// The server's address; of a name the first that it has.
+    ///
+    /// # Errors
+    /// If the name has none.
+    pub(crate) fn resolve(&self) -> Result<SocketAddr, Failure> {
+        let (name, port) = match self {
+            Server::Address(address) => return Ok(*address),
+            Server::Name(name, port) => (name, *port),
+        };
+        let unknown = |why: String| Failure::usage(anyhow::anyhow!("--server {name}: {why}"));
+        let mut found = (name.as_str(), port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+        found.next().ok_or_else(|| unknown("it has no address".into()))
+    }
+}
 
 impl Traffic {
     fn plan(&self, server: SocketAddr, rate: Qps) -> TrialPlan {
@@ -52,7 +68,6 @@ impl Traffic {
                 SpinChoice::Never => Spin::Never,
             },
             max_burst: self.max_burst,
-            send_cost: self.send_cost,
             real_time: !self.no_real_time,
             offload: self.offload,
             auth_status: self.auth_status.clone(),
@@ -71,18 +86,50 @@ impl Traffic {
 
 impl Measure {
     /// # Errors
-    /// If an interval is given and no file for it.
+    /// If the plan that was given is none, or an interval is given and no file for it.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
-        let subject = self.vouches.map_or(Subject::Dut, |(factor, delta)| Subject::Tester { factor, delta });
-        Ok(TrialPlan { interval: self.intervals.width()?, subject, ..self.traffic.plan(self.server, self.rate) })
+        let width = self.intervals.width()?;
+        if let Some(path) = &self.plan {
+            let plan = given_plan(path)?;
+            if plan.interval.is_some() && width.is_none() {
+                let why = "its interval needs a file: --hdr-log or --json-lines";
+                return Err(Failure::usage(anyhow::anyhow!("--plan {}: {why}", path.display())));
+            }
+            return Ok(TrialPlan { interval: plan.interval.or(width), ..plan });
+        }
+        let (Some(server), Some(rate)) = (&self.new.server, self.new.rate) else {
+            return Err(Failure::usage(anyhow::anyhow!("--server and --rate are needed, or --plan")));
+        };
+        Ok(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
     }
+}
+
+/// The plan of a file, or of standard input.
+fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
+    let name = path.display();
+    let unusable = |why: String| Failure::usage(anyhow::anyhow!("--plan {name}: {why}"));
+    let read =
+        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
+}
+
+/// Reads a plan; an error names the field.
+fn parse_plan(text: &str) -> Result<TrialPlan, String> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let plan = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        // A field that is missing or unknown is in the error itself.
+        if field == "." { error.into_inner().to_string() } else { format!("{field}: {}", error.into_inner()) }
+    })?;
+    json.end().map_err(|e| e.to_string())?;
+    Ok(plan)
 }
 
 impl NewSearch {
     /// # Errors
     /// If the range is empty, or the names do not suffice.
     pub(crate) fn resolve(&self, traffic: &Traffic) -> Result<SearchPlan, Failure> {
-        let (Some(server), Some(min), Some(max)) = (self.server, self.min, self.max) else {
+        let (Some(server), Some(min), Some(max)) = (&self.server, self.min, self.max) else {
             return Err(Failure::usage(anyhow::anyhow!("--server, --min and --max are needed, or --resume")));
         };
         if min > max {
@@ -96,37 +143,54 @@ impl NewSearch {
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
-        let mut plan = SearchPlan {
-            trial: traffic.plan(server, min),
+        let plan = SearchPlan {
+            trial: traffic.plan(server.resolve()?, min),
             range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
             reuse_names: self.reuse_names,
             self_test: self.self_test()?,
         };
-        if traffic.names.is_none() && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
-            widen(&mut plan);
-        }
-        for rate in [min, max] {
-            plan.trial_at(rate, traffic.first_name).check().map_err(Failure::usage)?;
-        }
-        Ok(plan)
+        with_names(plan, traffic.names.is_some())
     }
+}
+
+/// A search whose names suffice for it, from a larger block where the user gave none.
+///
+/// # Errors
+/// If one of its trials is impossible.
+pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<SearchPlan, Failure> {
+    if !are_given && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
+        widen(&mut plan);
+    }
+    for rate in [plan.range.min, plan.range.max] {
+        plan.trial_at(rate, plan.trial.first_name).check().map_err(Failure::usage)?;
+    }
+    Ok(plan)
 }
 
 impl NewSearch {
     /// The self-test that vouches for the tester, if there is one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };
-        let Some(path) = &self.self_test else { return Ok(self.self_test_passed.map(rate_only)) };
-        let unusable = |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
-        let test: SelfTestResult = serde_json::from_str(&text)
-            .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
-        let passed = test.passed_rate.ok_or_else(|| unusable("that self-test did not pass".into()))?;
-        // What it allows is computed by the α and β of this search, whatever those were that it was for.
-        Ok(Some(PassedSelfTest { passed, delta: test.delta, sent: test.sent }))
+        match &self.self_test {
+            Some(path) => passed_self_test(path).map(Some),
+            None => Ok(self.self_test_passed.map(rate_only)),
+        }
     }
+}
+
+/// What a file that `self-test --json` printed vouches for.
+///
+/// # Errors
+/// If it is no such file, or that self-test did not pass.
+pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
+    let unusable = |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
+    let test: SelfTestResult = serde_json::from_str(&text)
+        .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
+    // What it allows is computed by the α and β of these trials, whatever those were that it was for.
+    test.vouches().ok_or_else(|| unusable("that self-test did not pass".into()))
 }
 
 /// Takes all 2³² names, still beginning at 10.0.0.0.
@@ -138,8 +202,11 @@ fn widen(plan: &mut SearchPlan) {
 impl SelfTest {
     /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
     /// the DUT will be: with the settings of the trials that the self-test vouches for.
-    pub(crate) fn resolve(&self, rate: Qps) -> TrialPlan {
-        let mut plan = self.traffic.plan(self.server, rate);
+    ///
+    /// # Errors
+    /// If the server's name has no address.
+    pub(crate) fn resolve(&self, rate: Qps) -> Result<TrialPlan, Failure> {
+        let mut plan = self.traffic.plan(self.server.resolve()?, rate);
         let factor = factor(plan.aaaa_share, plan.cached_share, self.delta);
         plan.subject = Subject::Tester { factor, delta: self.delta };
         plan.timeout = method::selftest::timeout(plan.timeout);
@@ -148,7 +215,7 @@ impl SelfTest {
         if self.traffic.names.is_none() && plan.names_needed() > plan.names.count() {
             plan.names = NameRange::ALL;
         }
-        plan
+        Ok(plan)
     }
 }
 
@@ -224,7 +291,7 @@ impl ClosedLoop {
             Some(path) => (query_file(path)?, Check::Rcode),
             None => (self.source(self.names, self.first_name, self.count)?, self.check()),
         };
-        let server = self.server.expect("clap asks for it");
+        let server = self.server.as_ref().expect("clap asks for it").resolve()?;
         Ok(ClosedLoopPlan {
             setup: self.setup(server, source, check, self.timeout)?,
             outstanding: self.outstanding,
@@ -393,4 +460,45 @@ impl DelayRange {
 /// Seconds since 1970, for file names.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn plan_with(field: &str, value: Option<Value>) -> Result<TrialPlan, String> {
+        let mut plan = serde_json::to_value(TrialPlan::new("[::1]:53".parse().unwrap(), Qps(10))).unwrap();
+        let fields = plan.as_object_mut().unwrap();
+        match value {
+            Some(value) => fields.insert(field.to_owned(), value),
+            None => fields.remove(field),
+        };
+        parse_plan(&plan.to_string())
+    }
+
+    #[test]
+    fn a_plan_is_read_whole() {
+        assert_eq!(plan_with("rate", Some(json!(7))).unwrap().rate, Qps(7));
+        assert!(!plan_with("check_own_aaaa", Some(json!(false))).unwrap().check_own_aaaa);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_plan_is_said_with_the_field() {
+        for (field, value, words) in [
+            ("rate", None, "missing field `rate`"),
+            ("rates", Some(json!(1)), "unknown field `rates`"),
+            ("rate", Some(json!("ten")), "rate: invalid type"),
+            ("server", Some(json!("::1")), "server: "),
+            ("max_burst", Some(json!("often")), "write auto, or a time such as 200us"),
+            ("limits", Some(json!({"window_100ms_pct": 1.0})), "limits: missing field `lateness_p999`"),
+            ("cpus", Some(json!([0, "one"])), "cpus[1]: "),
+            ("aaaa_share", Some(json!(0.123)), "aaaa_share: '0.123' is no share"),
+        ] {
+            let why = plan_with(field, value).unwrap_err();
+            assert!(why.contains(words), "{field}: {why}");
+        }
+        assert!(parse_plan("").unwrap_err().contains("line 1"));
+        assert!(parse_plan("{} {}").is_err());
+    }
 }

@@ -133,7 +133,7 @@ fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
         ("[[dut]]\ndriver = 'unbound'\nprogram = '/no/such/unbound'\n", &["host dut", "/no/such/unbound"][..]),
         ("[[dut]]\ndriver = 'custom'\ncustom = { start = ['/no/such/server'] }\n", &["/no/such/server"]),
         ("[cpus]\ndut = [4000]\n[[dut]]\ndriver = 'dns64d'\n", &["[cpus] dut", "4000", "host dut has"]),
-        ("[measure]\ncores = [4000]\n[[dut]]\ndriver = 'dns64d'\n", &["[measure] cores", "4000"]),
+        ("[measure]\ncores = [4000]\n[[dut]]\ndriver = 'dns64d'\n", &["[measure] cores", "4000", "host dut has"]),
     ] {
         fs::write(folder.join("plan.toml"), plan(rest)).unwrap();
         let words = [&["Missing: "][..], words].concat();

@@ -235,7 +235,7 @@ fn files_and_transports_in_the_closed_loop() {
         let output = run(&args);
         let result: Value = serde_json::from_str(&printed(&args, &output)).unwrap();
         assert_eq!(
-            (&result["valid"], &result["rcodes"][0]),
+            (&result["valid"], &result["rcodes"]["0"]),
             (&3_000.into(), &3_000.into()),
             "{}",
             show(&args, &output)

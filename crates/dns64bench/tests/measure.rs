@@ -2,14 +2,20 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use method::compliance::Proof;
+use method::units::{Nanos, Qps, Share};
+use method::verdict::Verdict;
 use serde_json::Value;
+use tester::measurer::burst::SendCost;
+use tester::measurer::plan::{Spin, Subject, TrialPlan};
+use tester::measurer::result::TrialResult;
 
 use common::{PROGRAM, Server, count, measure, run, show};
 
@@ -94,6 +100,84 @@ fn records_say_the_same_as_the_result() {
     assert!(spread <= max * 1.01, "{spread} {max}");
 }
 
+/// `measure --plan -` with this on standard input.
+fn measure_plan(plan: &str, more: &[&str]) -> Output {
+    let args = [&["measure", "--plan", "-", "--json", "--quiet", "--liveness", "false"], more].concat();
+    let mut command = Command::new(PROGRAM);
+    let child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap();
+    // Who refuses its options does not read.
+    let _ = child.stdin.take().unwrap().write_all(plan.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_plan_as_json_is_the_trial_that_is_carried_out() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1"]);
+    let mut plan = TrialPlan::new(auth.address.parse().unwrap(), Qps(700));
+    (plan.duration, plan.timeout, plan.aaaa_share) = (Nanos::SECOND, Nanos::SECOND, Share::ONE);
+    // None of these has an option of its own, or they got lost on the way through options once.
+    (plan.check_own_aaaa, plan.spin, plan.first_name) = (false, Spin::Never, 77);
+    plan.send_cost = Some(SendCost { wake_up: Nanos(20_000), query: Nanos(1_000) });
+    plan.subject = Subject::Tester { factor: 2.2, delta: 0.1 };
+    let output = measure_plan(&serde_json::to_string(&plan).unwrap(), &[]);
+    let trial: TrialResult = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((trial.server.as_str(), trial.rate), (auth.address.as_str(), plan.rate));
+    assert_eq!((trial.names.first, trial.settings.clone()), (77, plan.sender_settings()));
+    assert!(!trial.facts.checks_own_aaaa && trial.facts.proof == Proof::IsSelfTest { delta: 0.1 }, "{:?}", trial.facts);
+    assert!(trial.verdict == Verdict::Invalid || trial.counts.valid == 700, "{trial:?}");
+}
+
+#[test]
+fn a_plan_that_is_none_is_bad_usage() {
+    let plan = TrialPlan::new("[::1]:1".parse().unwrap(), Qps(10));
+    let good = serde_json::to_string(&plan).unwrap();
+    let with = |change: fn(&mut TrialPlan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        serde_json::to_string(&plan).unwrap()
+    };
+    let cases = [
+        (good.replace("\"rate\":10", "\"rate\":\"ten\""), &[][..], "rate: invalid type"),
+        (good.replace("\"timeout\"", "\"patience\""), &[], "unknown field `patience`"),
+        (with(|plan| plan.rate = Qps(0)), &[], "--rate 0"),
+        (with(|plan| plan.interval = Some(Nanos::SECOND)), &[], "--json-lines"),
+        (good.clone(), &["--rate", "10"], "cannot be used with"),
+        (good, &["--threads", "2"], "cannot be used with"),
+    ];
+    for (plan, more, words) in cases {
+        let output = measure_plan(&plan, more);
+        let text = show(more, &output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(words), "{words} missing in {text}");
+    }
+}
+
+#[test]
+fn a_self_test_vouches_for_a_single_trial() {
+    let folder = tempfile::tempdir().unwrap();
+    let [status, file] = ["status", "test.json"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    let auth = Server::start(&["auth", "--aaaa-share", "1", "--status", &status]);
+    let common = ["--server", &auth.address, "--duration", "1s", "--timeout", "1s", "--auth-status", &status];
+    let asked = ["self-test", "--for-rate", "500", "--json", "--quiet", "--repeat", "1"];
+    // The machine may be too busy for a trial, which is not what is tested.
+    let passed = (0..10).any(|_| {
+        let output = run(&[&asked[..], &common].concat());
+        std::fs::write(&file, &output.stdout).unwrap();
+        output.status.success()
+    });
+    assert!(passed);
+    let proof = |rate: &str| {
+        let more = ["--rate", rate, "--duration", "1s", "--aaaa-share", "1", "--auth-status", &status];
+        measure(&auth.address, &[&more[..], &["--timeout", "1s", "--self-test", &file]].concat()).0["facts"]["proof"]
+            .clone()
+    };
+    assert!(proof("500")["self_test"]["delta"].is_number());
+    assert!(proof("2000")["below_rate"]["allowed"].is_number());
+    let (alone, _) = measure(&auth.address, &["--rate", "500", "--duration", "1s", "--aaaa-share", "1"]);
+    assert_eq!(alone["facts"]["proof"], "none");
+}
+
 #[test]
 fn authdns_shows_its_counters_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -130,7 +214,14 @@ fn loss_is_the_same_for_the_same_seed() {
 fn bad_usage_says_what_would_be_right() {
     for (args, words) in [
         (&["measure", "--server", "[::1]:1", "--rate", "0"][..], "1 to 100000000"),
-        (&["measure", "--server", "::1", "--rate", "1"], "--server"),
+        (
+            &["measure", "--server", "::g", "--rate", "1"],
+            "write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost",
+        ),
+        (&["measure", "--server", "no-such-name.invalid", "--rate", "1"], "--server no-such-name.invalid: "),
+        (&["measure", "--server", "::1", "--rate", "-5"], "such as 20000 or 20k"),
+        (&["measure", "--server", "::1", "--rate", "5", "--duration", "ten"], "10s, 250ms or 1m"),
+        (&["auth", "--listen", "localhost"], "[::1]:5353"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--aaaa-share", "0.123"], "steps of 0.01"),
         (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--expect-prefix", "64:ff9b::/72"],
@@ -150,6 +241,8 @@ fn bad_usage_says_what_would_be_right() {
         let text = show(args, &output);
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words), "{words} missing in {text}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.starts_with("dns64bench: ") && !told.contains("error:"), "one prefix for all errors: {text}");
     }
 }
 

@@ -48,6 +48,13 @@ pub enum Proof {
         /// The reserve.
         delta: f64,
     },
+    /// A self-test that was carried out with the settings of the trial, at a rate that does not suffice for it.
+    BelowRate {
+        /// The reserve.
+        delta: f64,
+        /// Up to which rate it vouches for the tester.
+        allowed: Qps,
+    },
     /// None.
     None,
     /// The result is itself a self-test, with this reserve.
@@ -189,6 +196,10 @@ impl Facts {
                 points.push("tester unproven: its self-test is not known to have sent as these trials do".into());
                 delta
             }
+            Proof::BelowRate { delta, allowed } => {
+                points.push(format!("tester unproven: its self-test vouches for it up to {allowed} queries/s only"));
+                delta
+            }
             Proof::SelfTest { delta } | Proof::IsSelfTest { delta } => delta,
         };
         if delta < MIN_DELTA {
@@ -243,6 +254,7 @@ mod tests {
             Facts { proof: Proof::None, ..compliant() },
             Facts { proof: Proof::OtherSettings { delta: 0.1 }, ..compliant() },
             Facts { proof: Proof::SelfTest { delta: 0.05 }, ..compliant() },
+            Facts { proof: Proof::BelowRate { delta: 0.1, allowed: Qps(100) }, ..compliant() },
         ];
         for facts in each {
             assert_eq!(facts.noncompliance().len(), 1, "{facts:?}: {:?}", facts.noncompliance());

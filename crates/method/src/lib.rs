@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`narrow`] is the search with short probes in front. [`selftest`] holds the formulas that say how fast the tester itself must
-//! be, [`stats`] what a set of searches amounts to, [`precision`] how exactly that is known, [`evidence`] whether the DUT was
+//! be, [`reason`] why a trial did not pass, [`stats`] what a set of searches amounts to, [`precision`] how exactly that is known, [`evidence`] whether the DUT was
 //! asked what the plan wanted, and [`compliance`] in which points it all is not what RFC 8219 wants.
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ pub mod evidence;
 pub mod narrow;
 pub mod pacing;
 pub mod precision;
+pub mod reason;
 pub mod records;
 pub mod schedule;
 pub mod search;

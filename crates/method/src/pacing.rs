@@ -1,15 +1,22 @@
-//! The audit of the tester's own sending: did the queries leave when they were due (seed 000, figures 2 to 5)?
+//! The audit of the tester's own sending: did the queries leave when they were due?
+//!
+//! Windows of 100 ms and of 10 ms are those of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++
+//! Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), figures 2 to 5.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::reason::Reason;
 use crate::schedule::Schedule;
 use crate::units::{Nanos, QueryIndex};
 
-/// The window in which a deviation spoils the trial (seed 000, figures 2 and 4).
+/// The window in which a deviation spoils the trial.
 pub const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
-/// The window that is reported but does not decide (seed 000, figure 5).
+/// The window that is reported but does not decide.
 pub const FINE_WINDOW: Nanos = Nanos::from_millis(10);
+
+/// Into at most so many stretches a trial is cut for [`Windows`].
+pub const MOST_STRETCHES: usize = 120;
 
 const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Lateness is recorded up to a minute; what is later counts as a minute.
@@ -87,12 +94,22 @@ impl PacingRecorder {
         self.lateness.add(&other.lateness).expect("equal bounds");
     }
 
+    /// What was sent in each 100 ms and each 10 ms.
+    fn sent(&self) -> (Vec<u64>, Vec<u64>) {
+        let fine: Vec<u64> = self.fine.iter().map(|&n| u64::from(n)).collect();
+        (fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().sum()).collect(), fine)
+    }
+
+    /// How far the windows were off the schedule.
+    pub fn windows(&self, schedule: &Schedule) -> Windows {
+        let (coarse, fine) = self.sent();
+        Windows::of(schedule, &coarse, &fine)
+    }
+
     /// Holds what was sent against the schedule.
     pub fn audit(&self, schedule: &Schedule) -> Pacing {
         let us = |quantile: f64| self.lateness.value_at_quantile(quantile) as f64 / 1000.0;
-        let coarse: Vec<u64> =
-            self.fine.chunks(FINE_PER_COARSE).map(|chunk| chunk.iter().map(|&n| u64::from(n)).sum()).collect();
-        let fine: Vec<u64> = self.fine.iter().map(|&n| u64::from(n)).collect();
+        let (coarse, fine) = self.sent();
         Pacing {
             p50_us: us(0.5),
             p99_us: us(0.99),
@@ -104,20 +121,63 @@ impl PacingRecorder {
     }
 }
 
+/// Queries due in each window and how many more of them left (fewer: negative), from the first window to that of the last query.
+fn deviations(schedule: &Schedule, sent: &[u64], window: Nanos) -> impl Iterator<Item = (u64, i64)> {
+    let end = schedule.deadline(QueryIndex(schedule.count().saturating_sub(1)));
+    (0..end.0 / window.0 + 1).map(move |w| {
+        let due = schedule.due_before(Nanos((w + 1) * window.0)) - schedule.due_before(Nanos(w * window.0));
+        let sent = sent.get(w as usize).copied().unwrap_or(0);
+        (due, sent as i64 - due as i64)
+    })
+}
+
 /// The largest relative deviation of a window from the schedule, in per cent.
 ///
 /// One query is always allowed for: a query that is due a microsecond before a window's end may rightly leave in the next.
 /// Windows in which nothing is due do not count; lag at the end of a trial shows in the windows before.
 fn worst_window(schedule: &Schedule, sent: &[u64], window: Nanos) -> f64 {
-    let end = schedule.deadline(QueryIndex(schedule.count().saturating_sub(1)));
-    let windows = end.0 / window.0 + 1;
-    (0..windows)
-        .map(|w| {
-            let due = schedule.due_before(Nanos((w + 1) * window.0)) - schedule.due_before(Nanos(w * window.0));
-            let sent = sent.get(w as usize).copied().unwrap_or(0);
-            if due == 0 { 0.0 } else { sent.abs_diff(due).saturating_sub(1) as f64 / due as f64 * 100.0 }
-        })
+    deviations(schedule, sent, window)
+        .filter(|(due, _)| *due > 0)
+        .map(|(due, off)| off.unsigned_abs().saturating_sub(1) as f64 / due as f64 * 100.0)
         .fold(0.0, f64::max)
+}
+
+/// How far the windows of a trial were off the schedule, in queries more than were due (fewer: negative).
+///
+/// The trial is cut into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more 100 ms windows. Of each stretch
+/// the window with the least and that with the most are kept: however long a trial is, no stall and no burst is averaged away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Windows {
+    /// Length of a stretch in milliseconds, a multiple of 100.
+    pub stretch_ms: u64,
+    /// The least of the 100 ms windows of each stretch.
+    pub least_100ms: Vec<i32>,
+    /// The most of the 100 ms windows of each stretch; the same as the least where a stretch is one window.
+    pub most_100ms: Vec<i32>,
+    /// The least of the 10 ms windows of each stretch.
+    pub least_10ms: Vec<i32>,
+    /// The most of the 10 ms windows of each stretch.
+    pub most_10ms: Vec<i32>,
+}
+
+impl Windows {
+    fn of(schedule: &Schedule, coarse: &[u64], fine: &[u64]) -> Windows {
+        let off = |sent: &[u64], window: Nanos| -> Vec<i32> {
+            let clamped = |off: i64| off.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+            deviations(schedule, sent, window).map(|(_, off)| clamped(off)).collect()
+        };
+        let (coarse, fine) = (off(coarse, COARSE_WINDOW), off(fine, FINE_WINDOW));
+        let per_stretch = coarse.len().div_ceil(MOST_STRETCHES).max(1);
+        let least = |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().min().copied()).collect();
+        let most = |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().max().copied()).collect();
+        Windows {
+            stretch_ms: per_stretch as u64 * COARSE_WINDOW.0 / 1_000_000,
+            least_100ms: least(&coarse, per_stretch),
+            most_100ms: most(&coarse, per_stretch),
+            least_10ms: least(&fine, per_stretch * FINE_PER_COARSE),
+            most_10ms: most(&fine, per_stretch * FINE_PER_COARSE),
+        }
+    }
 }
 
 /// What the audit of a trial found. Lateness is actual − scheduled send time, in microseconds.
@@ -138,24 +198,18 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// The limits that this sending broke, in words; none for a clean trial. `planned` and `sent` are query counts.
-    pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<String> {
+    /// The limits that this sending broke; none for a clean trial. `planned` and `sent` are query counts.
+    pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {
-            reasons.push(format!(
-                "pacing: a 100 ms window was off by {:.2} %, limit {} %",
-                self.window_100ms_worst_pct, limits.window_100ms_pct
-            ));
+            let (worst_pct, limit_pct) = (self.window_100ms_worst_pct, limits.window_100ms_pct);
+            reasons.push(Reason::WindowOff { worst_pct, limit_pct });
         }
-        let p999_limit_us = limits.lateness_p999.0 as f64 / 1000.0;
-        if self.p999_us > p999_limit_us {
-            reasons.push(format!("pacing: p99.9 lateness {:.0} µs, limit {p999_limit_us:.0} µs", self.p999_us));
+        if self.p999_us > limits.lateness_p999.0 as f64 / 1e3 {
+            reasons.push(Reason::Late { p999_us: self.p999_us, limit: limits.lateness_p999 });
         }
         if sent.abs_diff(planned) as f64 > planned as f64 * limits.total_pct / 100.0 {
-            reasons.push(format!(
-                "pacing: {sent} queries sent of {planned} planned, limit ± {} % of the total",
-                limits.total_pct
-            ));
+            reasons.push(Reason::TotalOff { sent, planned, limit_pct: limits.total_pct });
         }
         reasons
     }
@@ -180,12 +234,12 @@ mod tests {
         let schedule = Schedule::new(Qps(50_000), Nanos::SECOND);
         let pacing = audit(schedule, |_, due| due);
         assert_eq!((pacing.window_100ms_worst_pct, pacing.window_10ms_worst_pct, pacing.max_us), (0.0, 0.0, 0.0));
-        assert_eq!(pacing.violations(&PacingLimits::default(), 50_000, 50_000), [""; 0]);
+        assert_eq!(pacing.violations(&PacingLimits::default(), 50_000, 50_000), []);
     }
 
     #[test]
-    fn spread_lag_of_seed_000_is_caught() {
-        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms (Table I).
+    fn spread_lag_of_the_original_timing_is_caught() {
+        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms (Table I of that paper).
         let schedule = Schedule::new(Qps(250_000), Nanos::SECOND);
         let pacing = audit(schedule, |i, _| Nanos(i * 4090));
         assert!((pacing.window_100ms_worst_pct - 2.2).abs() < 0.1, "{pacing:?}");
@@ -195,13 +249,34 @@ mod tests {
 
     #[test]
     fn a_stall_is_seen_in_both_windows() {
-        // Nothing leaves for 5 ms, then all of it at once (seed 000, figure 5).
+        // Nothing leaves for 5 ms, then all of it at once.
         let schedule = Schedule::new(Qps(10_000), Nanos::SECOND);
         let stall = Nanos::from_millis(295)..Nanos::from_millis(302);
         let pacing = audit(schedule, |_, due| if stall.contains(&due) { stall.end } else { due });
         assert!((pacing.window_100ms_worst_pct - 4.9).abs() < 0.2, "{pacing:?}");
         assert!((pacing.window_10ms_worst_pct - 49.0).abs() < 2.0, "{pacing:?}");
         assert!(pacing.max_us >= 6_900.0, "{pacing:?}");
+    }
+
+    #[test]
+    fn windows_keep_every_extreme_whatever_the_length() {
+        // 60 s: a stretch is five windows. Nothing leaves from 30.005 s to 30.015 s, all of it follows at once.
+        for (seconds, stretch_ms, stretches) in [(60, 500, 120), (2, 100, 20), (13, 200, 65)] {
+            let schedule = Schedule::new(Qps(1_000), Nanos(seconds * Nanos::SECOND.0));
+            let mut recorder = PacingRecorder::new(Nanos::SECOND);
+            let from = Nanos((seconds * 1000 / 2 + 5) * 1_000_000);
+            let stall = from..Nanos(from.0 + 10_000_000);
+            for i in 0..schedule.count() {
+                let due = schedule.deadline(QueryIndex(i));
+                recorder.record(due, if stall.contains(&due) { stall.end } else { due });
+            }
+            let windows = recorder.windows(&schedule);
+            assert_eq!((windows.stretch_ms, windows.least_10ms.len()), (stretch_ms, stretches), "{seconds} s");
+            let (least, most) = (windows.least_10ms.iter().min(), windows.most_10ms.iter().max());
+            assert_eq!((least, most), (Some(&-5), Some(&5)), "{seconds} s");
+            assert!(windows.least_100ms.iter().chain(&windows.most_100ms).all(|&off| off == 0), "{windows:?}");
+            assert_eq!(windows.most_10ms.iter().filter(|&&off| off != 0).count(), 1, "{seconds} s");
+        }
     }
 
     #[test]

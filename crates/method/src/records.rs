@@ -93,18 +93,27 @@ pub struct WrongCounts {
     pub signature: u64,
 }
 
-/// JSON keys are strings. serde_json reads numbers from them, but not inside of what is flattened, as [`Counts`] is.
-mod by_number {
+/// Counts by rcode, with the number as key. JSON keys are strings; serde_json reads numbers from them, but not inside of what is
+/// flattened, as [`Counts`] is. For `#[serde(with = "…")]`.
+pub mod by_number {
     use std::collections::BTreeMap;
 
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(map: &BTreeMap<u8, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Writes the numbers as keys.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(map: &BTreeMap<u8, u64>, serializer: S) -> Result<S::Ok, S::Error> {
         map.serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, u64>, D::Error> {
+    /// Reads the numbers from the keys.
+    ///
+    /// # Errors
+    /// If a key is no number up to 255.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, u64>, D::Error> {
         let map = BTreeMap::<String, u64>::deserialize(deserializer)?;
         let entry = |(key, n): (String, u64)| key.parse().map(|key| (key, n)).map_err(D::Error::custom);
         map.into_iter().map(entry).collect()

@@ -13,6 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::records::Counts;
 use crate::units::Qps;
 use crate::verdict::Verdict;
 
@@ -47,6 +48,29 @@ impl Found {
     /// Whether it says nothing about the DUT: the tester could not even measure the lowest rate.
     pub fn says_nothing(&self) -> bool {
         self.highest.is_none() && self.failed.is_none()
+    }
+}
+
+/// By how much a rate failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortfall {
+    /// That rate.
+    pub rate: Qps,
+    /// Its queries without a valid reply.
+    pub missing: u64,
+    /// All of its queries.
+    pub of: u64,
+}
+
+impl Shortfall {
+    /// That of a trial at `rate` which failed.
+    pub fn of(rate: Qps, counts: &Counts) -> Shortfall {
+        Shortfall { rate, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
+    }
+
+    /// The one at the lowest rate, of all searches of a point; `None` where no rate failed.
+    pub fn lowest(each: &[Option<Shortfall>]) -> Option<Shortfall> {
+        each.iter().flatten().min_by_key(|shortfall| shortfall.rate).copied()
     }
 }
 
@@ -251,6 +275,17 @@ mod tests {
             found,
             Found { highest: Some(Qps(300)), failed: Some(Qps(301)), lower_bound: false, unmeasurable: None }
         );
+    }
+
+    #[test]
+    fn the_shortfall_of_a_point_is_that_of_its_lowest_rate() {
+        let at = |rate, valid| {
+            Some(Shortfall::of(Qps(rate), &Counts { sent: rate, valid, lost: rate - valid, ..Counts::default() }))
+        };
+        assert_eq!(Shortfall::lowest(&[]), None);
+        assert_eq!(Shortfall::lowest(&[None, None]), None);
+        let lowest = Shortfall { rate: Qps(400), missing: 1, of: 400 };
+        assert_eq!(Shortfall::lowest(&[at(500, 100), None, at(400, 399), at(600, 599)]), Some(lowest));
     }
 
     proptest! {

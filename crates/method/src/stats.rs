@@ -47,9 +47,44 @@ impl Summary {
     }
 }
 
+/// The interval that has the median of what `values` are drawn from in it with a probability of 95 % or more, whatever their
+/// distribution: from the k-th smallest to the k-th largest of them, by the binomial distribution (Le Boudec, "Performance
+/// Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem 2.1). `None` for fewer than 6 values, which cannot
+/// say it.
+///
+/// # Panics
+/// If a value is NaN.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len();
+    let mut sorted = values.to_vec();
+    sorted.sort_by(|a, b| a.partial_cmp(b).expect("results are never NaN"));
+    // The probability that exactly i of n values lie below the median, from i = 0 on.
+    let mut exactly = 0.5_f64.powi(i32::try_from(n).ok()?);
+    let (mut outside, mut k) = (0.0, 0);
+    for i in 0..n {
+        outside += 2.0 * exactly;
+        if outside > 0.05 {
+            break;
+        }
+        k = i + 1;
+        exactly *= (n - i) as f64 / (i + 1) as f64;
+    }
+    (k > 0).then(|| (sorted[k - 1], sorted[n - k]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_medians_interval_has_the_ranks_of_the_tables() {
+        // Ranks for 95 % as the book's appendix lists them.
+        for (n, lower, upper) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15), (30, 10, 21), (50, 18, 33)] {
+            let values: Vec<f64> = (1..=n).rev().map(f64::from).collect();
+            assert_eq!(median_interval(&values), Some((f64::from(lower), f64::from(upper))), "{n}");
+        }
+        assert_eq!(median_interval(&[1.0; 5]), None);
+    }
 
     #[test]
     fn dispersion_of_seed_000_tables_2_and_3() {

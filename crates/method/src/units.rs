@@ -20,13 +20,31 @@ impl fmt::Display for Qps {
 impl FromStr for Qps {
     type Err = UnitError;
 
-    /// Accepts a whole number from 1 to 100 million.
+    /// Accepts a whole number from 1 to 100 million: `20000`, `20_000`, `20k`, `1.5M`.
     fn from_str(s: &str) -> Result<Self, UnitError> {
-        match s.parse() {
-            Ok(n @ 1..=100_000_000) => Ok(Qps(n)),
+        match whole_number(s) {
+            Some(n @ 1..=100_000_000) => Ok(Qps(n)),
             _ => Err(UnitError::Rate { given: s.into() }),
         }
     }
+}
+
+/// Digits, perhaps with underscores between them, and with `k` or `M` behind them perhaps a fraction that leaves a whole number.
+fn whole_number(text: &str) -> Option<u64> {
+    let (number, zeros) = match (text.strip_suffix(['k', 'K']), text.strip_suffix('M')) {
+        (Some(thousands), _) => (thousands, 3),
+        (_, Some(millions)) => (millions, 6),
+        _ => (text, 0),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !whole.split('_').all(is_digits) || !is_digits(fraction) || (zeros == 0 && number != whole) {
+        return None;
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let left = zeros - u32::try_from(fraction.len()).ok().filter(|&len| len <= zeros)?;
+    let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.checked_mul(10u64.pow(left))? };
+    whole.replace('_', "").parse::<u64>().ok()?.checked_mul(10u64.pow(zeros))?.checked_add(part)
 }
 
 /// Nanoseconds: a length of time, or a moment of the monotonic clock.
@@ -169,7 +187,9 @@ impl FromStr for Share {
 #[non_exhaustive]
 pub enum UnitError {
     /// Not a rate.
-    #[error("'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed")]
+    #[error(
+        "'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed, such as 20000 or 20k"
+    )]
     Rate {
         /// What was written.
         given: String,
@@ -214,7 +234,35 @@ mod tests {
     #[test]
     fn rates_are_parsed_strictly() {
         assert_eq!("131072".parse::<Qps>().unwrap(), Qps(131_072));
-        for bad in ["0", "-1", "1e3", "100000001", ""] {
+        for (text, rate) in [
+            ("20k", 20_000),
+            ("20_000", 20_000),
+            ("1.5k", 1_500),
+            ("0.25M", 250_000),
+            ("1_0.50k", 10_500),
+            ("100M", 100_000_000),
+        ] {
+            assert_eq!(text.parse::<Qps>().unwrap(), Qps(rate), "{text}");
+        }
+        for bad in [
+            "0",
+            "-1",
+            "1e3",
+            "100000001",
+            "",
+            "1.5",
+            "1.0",
+            "1.2345k",
+            "k",
+            ".5k",
+            "1.k",
+            "_1",
+            "1__0",
+            "20 k",
+            "101M",
+            "0.0k",
+            "99999999999999999999k",
+        ] {
             assert!(bad.parse::<Qps>().is_err(), "{bad} was accepted");
         }
     }

@@ -1,13 +1,10 @@
 //! From the sums of a trial to its verdict.
 
-use std::fmt;
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::pacing::{Pacing, PacingLimits};
+use crate::reason::{HostLoss, Reason};
 use crate::records::Counts;
-use crate::units::Nanos;
 
 /// What a trial proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,80 +47,8 @@ pub struct Evidence<'a> {
     /// Datagrams that the interface got for the tester and that its sockets never had, besides those in `host_losses`; 0
     /// where nobody watched.
     pub missed: u64,
-    /// Anything else with which the tester spoiled the trial, in words (records lost, ledger overrun …).
-    pub faults: &'a [String],
-}
-
-/// A loss on the tester's host: in its sending or receiving, so that it says nothing about the DUT.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostLoss {
-    /// The Measurer's socket buffers were full.
-    Sockets {
-        /// Packets.
-        packets: u64,
-    },
-    /// An interface dropped what it received.
-    InterfaceReceive {
-        /// Packets.
-        packets: u64,
-        /// Its name.
-        interface: String,
-    },
-    /// An interface dropped what it had to send.
-    InterfaceSend {
-        /// Packets.
-        packets: u64,
-        /// Its name.
-        interface: String,
-    },
-    /// A queueing discipline dropped what the Measurer had sent.
-    QueueingDiscipline {
-        /// Packets; several queries that left in one call (`UDP_SEGMENT`) are one packet here.
-        packets: u64,
-        /// Its kind as tc(8) calls it; `None` where it is not known.
-        kind: Option<String>,
-        /// The interface that it belongs to.
-        interface: String,
-    },
-    /// The next hop's link-layer address was not known: packets waited in a short queue, which drops what it cannot hold.
-    Neighbour {
-        /// Packets dropped; `None` where the kernel's counter is not to be seen.
-        packets: Option<u64>,
-        /// The next hop.
-        address: IpAddr,
-        /// The interface that it is reached by.
-        interface: String,
-        /// For how long the address was not known, to the accuracy of the looks at it.
-        unresolved: Nanos,
-    },
-}
-
-impl fmt::Display for HostLoss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HostLoss::Sockets { packets } => {
-                write!(f, "the tester's sockets had no room for {packets} packets, which were dropped")
-            }
-            HostLoss::InterfaceReceive { packets, interface } => {
-                write!(f, "the tester's interface {interface} dropped {packets} received packets")
-            }
-            HostLoss::InterfaceSend { packets, interface } => {
-                write!(f, "the tester's interface {interface} dropped {packets} packets to be sent")
-            }
-            HostLoss::QueueingDiscipline { packets, kind, interface } => {
-                let kind = kind.as_deref().unwrap_or("of unknown kind");
-                write!(f, "the tester's own queueing discipline ({kind} on {interface}) dropped {packets} packets")
-            }
-            HostLoss::Neighbour { packets, address, interface, unresolved } => {
-                let ms = unresolved.0 / 1_000_000;
-                write!(f, "the tester's neighbour {address} on {interface} was not resolved for {ms} ms; ")?;
-                match packets {
-                    Some(packets) => write!(f, "its queue dropped {packets} packets"),
-                    None => write!(f, "how many packets its queue dropped is not known"),
-                }
-            }
-        }
-    }
+    /// Anything else with which the tester spoiled the trial (records lost, ledger overrun …).
+    pub faults: &'a [Reason],
 }
 
 /// What datagrams mean that the tester's interface got and its sockets did not.
@@ -149,20 +74,16 @@ pub fn weigh_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Mis
 }
 
 /// Decides. A trial that the tester spoiled is invalid, never failed; the reasons say what decided.
-pub fn decide(evidence: &Evidence<'_>, acceptance: Acceptance, limits: &PacingLimits) -> (Verdict, Vec<String>) {
+pub fn decide(evidence: &Evidence<'_>, acceptance: Acceptance, limits: &PacingLimits) -> (Verdict, Vec<Reason>) {
     let counts = evidence.counts;
     let mut reasons = evidence.faults.to_vec();
     reasons.extend(evidence.pacing.violations(limits, evidence.planned, counts.sent));
-    reasons.extend(evidence.host_losses.iter().map(HostLoss::to_string));
+    reasons.extend(evidence.host_losses.iter().cloned().map(Reason::HostLoss));
     if !counts.is_balanced() {
-        reasons.push(format!("internal error: outcomes do not add up to {} queries sent", counts.sent));
+        reasons.push(Reason::Unbalanced { sent: counts.sent });
     }
     if weigh_missed(counts, evidence.missed, acceptance) == Missed::Decides {
-        reasons.push(format!(
-            "the interface got {} datagrams for the tester that its sockets did not; {} queries count as lost: look for a \
-             packet filter (dns64bench check)",
-            evidence.missed, counts.lost
-        ));
+        reasons.push(Reason::Missed { datagrams: evidence.missed, lost: counts.lost });
     }
     if !reasons.is_empty() {
         return (Verdict::Invalid, reasons);
@@ -170,16 +91,7 @@ pub fn decide(evidence: &Evidence<'_>, acceptance: Acceptance, limits: &PacingLi
     if acceptance.is_met(counts) {
         return (Verdict::Passed, reasons);
     }
-    let share = counts.valid as f64 / counts.sent as f64 * 100.0;
-    reasons.push(format!(
-        "{} of {} queries got a valid reply ({share:.4} %): {} lost, {} late, {} wrong",
-        counts.valid,
-        counts.sent,
-        counts.lost,
-        counts.late,
-        counts.wrong.total()
-    ));
-    (Verdict::Failed, reasons)
+    (Verdict::Failed, vec![Reason::too_few_valid(counts)])
 }
 
 #[cfg(test)]
@@ -208,7 +120,7 @@ mod tests {
     fn the_testers_faults_never_become_the_duts() {
         let (pacing, limits) = (Pacing::default(), PacingLimits::default());
         let none_valid = Counts { sent: 1000, lost: 1000, ..Counts::default() };
-        let faults = ["records lost".to_owned()];
+        let faults = [Reason::RecordsLost { records: 1 }];
         let faulty = Evidence { faults: &faults, ..evidence(&none_valid, &pacing) };
         assert_eq!(decide(&faulty, Acceptance::ALL, &limits).0, Verdict::Invalid);
         let short = Counts { sent: 900, valid: 900, ..Counts::default() };
@@ -218,41 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn each_loss_of_the_host_is_a_reason_with_place_and_count() {
-        let (interface, address) = ("to-dut".to_owned(), "2001:2::1".parse().unwrap());
-        let kind = Some("tbf".to_owned());
-        let unresolved = Nanos::from_millis(340);
-        let neighbour = |packets| HostLoss::Neighbour { packets, address, interface: interface.clone(), unresolved };
-        let cases = [
-            (HostLoss::Sockets { packets: 3 }, "the tester's sockets had no room for 3 packets, which were dropped"),
-            (
-                HostLoss::InterfaceReceive { packets: 4, interface: interface.clone() },
-                "the tester's interface to-dut dropped 4 received packets",
-            ),
-            (
-                HostLoss::InterfaceSend { packets: 5, interface: interface.clone() },
-                "the tester's interface to-dut dropped 5 packets to be sent",
-            ),
-            (
-                HostLoss::QueueingDiscipline { packets: 1691, kind, interface: interface.clone() },
-                "the tester's own queueing discipline (tbf on to-dut) dropped 1691 packets",
-            ),
-            (
-                neighbour(Some(7)),
-                "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; its queue dropped 7 packets",
-            ),
-            (
-                neighbour(None),
-                "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; how many packets its queue \
-                 dropped is not known",
-            ),
-        ];
+    fn each_loss_of_the_host_is_a_reason() {
+        let interface = "to-dut".to_owned();
+        let losses = [HostLoss::Sockets { packets: 3 }, HostLoss::InterfaceSend { packets: 5, interface }];
         let (pacing, lost) = (Pacing::default(), Counts { sent: 1000, lost: 1000, ..Counts::default() });
-        for (loss, reason) in cases {
-            let evidence = Evidence { host_losses: &[loss], ..evidence(&lost, &pacing) };
-            let decided = decide(&evidence, Acceptance::ALL, &PacingLimits::default());
-            assert_eq!(decided, (Verdict::Invalid, vec![reason.to_owned()]));
-        }
+        let evidence = Evidence { host_losses: &losses, ..evidence(&lost, &pacing) };
+        let decided = decide(&evidence, Acceptance::ALL, &PacingLimits::default());
+        assert_eq!(decided, (Verdict::Invalid, losses.map(Reason::HostLoss).to_vec()));
+    }
+
+    #[test]
+    fn a_failed_trial_says_what_became_of_its_queries() {
+        let counts = Counts { sent: 1000, valid: 990, lost: 7, late: 3, ..Counts::default() };
+        let decided = decide(&evidence(&counts, &Pacing::default()), Acceptance::ALL, &PacingLimits::default());
+        let reason = Reason::TooFewValid { sent: 1000, valid: 990, lost: 7, late: 3, wrong: 0 };
+        assert_eq!(decided, (Verdict::Failed, vec![reason]));
     }
 
     #[test]

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use crate::ethtool::driver;
 
 /// Counters of one network interface, since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,35 +90,6 @@ fn parse_snmp6(text: &str) -> UdpErrors {
         text.lines().find_map(of_line).unwrap_or(0)
     };
     UdpErrors { no_room_to_send: value("Udp6SndbufErrors"), wrong_checksum: value("Udp6InCsumErrors") }
-}
-
-/// The name of the interface's driver, if it has one.
-pub fn driver(interface: &str) -> Option<String> {
-    const ETHTOOL_GDRVINFO: u32 = 3;
-    /// linux/ethtool.h: struct ethtool_drvinfo, 196 octets, of which we need the first two fields.
-    #[repr(C)]
-    struct DriverInfo {
-        command: u32,
-        driver: [u8; 32],
-        rest: [u8; 160],
-    }
-    let socket: OwnedFd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
-    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
-    // SAFETY: ifreq is plain data for which all zeros is a valid value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if interface.len() >= request.ifr_name.len() {
-        return None;
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    // SAFETY: for SIOCETHTOOL with ETHTOOL_GDRVINFO the kernel writes an ethtool_drvinfo to ifru_data, which points to a value
-    // of that size that outlives the call.
-    let status = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
-    let name = info.driver.split(|&b| b == 0).next()?;
-    let _ = info.rest;
-    (status == 0).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 #[cfg(test)]

@@ -7,13 +7,16 @@
 //!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
 //! drops, queueing: what the host lost on the way        tap: what the interface got for our ports
 //! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
+//! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod affinity;
 pub mod batch;
 pub mod clock;
+pub mod cpu_time;
 pub mod drops;
+pub mod ethtool;
 pub mod neighbour;
 mod netlink;
 pub mod poller;

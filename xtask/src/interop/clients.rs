@@ -6,15 +6,15 @@ use std::io::{Read, Write as _};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::symlink;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use campaign::servers::{Auth, Dut};
 use method::stats::Summary;
 use serde_json::Value;
 
 use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, wait_for};
 use crate::process::{self, Server, find, free_port, output};
-use crate::servers::unbound_config;
+use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
 pub(super) const TESTS: [Test; 7] = [
     (
@@ -96,20 +96,14 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     let ours = linked(bench, "resperf")?;
     let (plot, folder) = (bench.path("plot"), bench.folder.path());
     let zone = bench.zone_file("1")?;
-    let nsd = format!(
-        "server:\n  ip-address: 2001:2::1@5353\n  username: \"\"\n  zonesdir: \"{0}\"\n  database: \"\"\n  rrl-ratelimit: 0\n  \
-         pidfile: \"{0}/lab-nsd.pid\"\n  xfrdfile: \"{0}/lab-xfrd\"\n  zonelistfile: \"{0}/lab-zl\"\n\
-         remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n",
-        folder.display()
-    );
-    let nsd = bench.file("lab-nsd.conf", &nsd)?;
-    let unbound = bench.file("resperf-unbound.conf", &unbound_config(folder))?;
     let _auth = bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--cpus", "1"])?;
-    let start = |program: &str, args: [&str; 3]| -> Result<Server> {
-        let program = find(program).context("not found")?.to_string_lossy().into_owned();
-        let words = [&["lab", "exec", "dut", "--", "taskset", "-c", "1", &program], &args[..]].concat();
-        let server = Server::start(bench.program(), &words)?;
-        thread::sleep(Duration::from_millis(1_500));
+    let nsd = || -> Result<Server> {
+        let listen = "[2001:2::1]:5353";
+        let words = authoritative(Auth::Nsd, &folder.join("lab NSD"), listen.parse()?, &zone, &[])?;
+        let mut args = vec!["lab", "exec", "dut", "--", "taskset", "-c", "1"];
+        args.extend(words.iter().map(String::as_str));
+        let server = Server::start(bench.program(), &args)?;
+        wait_until_answers(bench.program(), listen, &["--names", "10.0.255.0/24", "--aaaa-share", "1"])?;
         Ok(server)
     };
     let run = |port: &str, max: &str, program: &str| {
@@ -120,7 +114,7 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     };
     let nsd_run = |program: &str| run("5353", "250000", program);
     {
-        let _nsd = start("nsd", ["-d", "-c", &nsd])?;
+        let _nsd = nsd()?;
         // The original ends this by itself, "Fell behind", on any NSD that is quicker than its own sending.
         let alone = in_turns(&nsd_run, &ours, 5)?;
         print_maxima("NSD, quicker than the original can ask", &alone);
@@ -133,7 +127,7 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
     }
     // A resolver's first answers: its cache is empty whenever a ramp begins.
     let fresh = |program: &str| {
-        let _unbound = start("unbound", ["-d", "-c", &unbound])?;
+        let _unbound = bench.dut_in_lab(Dut::Unbound, Some("1"))?;
         run("53", "20000", program)
     };
     let unbound = in_turns(&fresh, &ours, 5)?;
@@ -147,7 +141,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     let truth = 20_000.0;
     let dut = ["reference-dut", "--listen", &format!("127.0.0.1:{port}"), "--capacity", "20000", "--burst", "2ms"];
     let _dut = Server::start(bench.program(), &dut)?;
-    thread::sleep(Duration::from_millis(300));
+    wait_until_listens(&[], port.parse()?)?;
     let (queries, plot, ours) = (queries(bench, 65_000)?, bench.path("plot"), linked(bench, "resperf")?);
     // An interval that does not divide the time.
     let args = resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
@@ -233,16 +227,9 @@ fn tsig(bench: &Bench) -> Result<()> {
 
 fn tcp(bench: &Bench) -> Result<()> {
     let (zone, queries, folder) = (bench.zone_file("1")?, queries(bench, 3_000)?, bench.folder.path().display());
-    let (nsd_port, unbound_port) = (free_port()?, free_port()?);
     // After 100 questions NSD closes the connection, in mid-stream.
-    let nsd = bench.file(
-        "tcp-nsd.conf",
-        &format!(
-            "server:\n  ip-address: 127.0.0.1@{nsd_port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  database: \"\"\n  rrl-ratelimit: 0\n  \
-             tcp-query-count: 100\n  tcp-timeout: 1\n  pidfile: \"{folder}/tcp.pid\"\n  xfrdfile: \"{folder}/tcp-xfrd\"\n  \
-             zonelistfile: \"{folder}/tcp-zl\"\nremote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
-        ),
-    )?;
+    let (_nsd, nsd_port) = bench.authoritative(Auth::Nsd, &zone, &["tcp-query-count: 100", "tcp-timeout: 1"])?;
+    let unbound_port = free_port()?;
     let unbound = bench.file(
         "tcp-unbound.conf",
         &format!(
@@ -252,11 +239,8 @@ fn tcp(bench: &Bench) -> Result<()> {
              forward-zone:\n  name: \"dns64perf.test.\"\n  forward-addr: 127.0.0.1@{nsd_port}\n"
         ),
     )?;
-    let _nsd = Server::start(find("nsd").context("nsd")?, &["-d", "-c", &nsd])?;
     let _unbound = Server::start(find("unbound").context("unbound")?, &["-d", "-c", &unbound])?;
-    for port in [nsd_port, unbound_port] {
-        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, AAAA)?;
-    }
+    wait_for(&format!("127.0.0.1:{unbound_port}"), FIRST_NAME, AAAA)?;
     let one = ["--queries", &queries, "--transport", "tcp"];
     // One question in flight: none is lost with a connection, and a new one is made after every 100.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "1"]].concat())?;
@@ -354,7 +338,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             "{result}"
         );
         let number = |name: &str| result[name].as_f64().unwrap_or(0.0);
-        let cpu = result["cpu_pct"][0].as_f64().map_or("–".into(), |cpu| format!("{cpu:.0}"));
+        let cpu = result["cpu_pct"]["mean"].as_f64().map_or("–".into(), |cpu| format!("{cpu:.0}"));
         println!(
             "        {threads:>7}  {:>8.2} ± {:<6.2} {:>7.0}   {cpu}",
             number("average_ms"),
@@ -384,7 +368,7 @@ fn papers_search(bench: &Bench) -> Result<()> {
     let port = free_port()?;
     let dut = ["reference-dut", "--listen", &format!("[::1]:{port}"), "--capacity", "3000"];
     let _dut = Server::start(bench.program(), &dut)?;
-    thread::sleep(Duration::from_millis(300));
+    wait_until_listens(&[], port)?;
     let (script, program) = (bench.file("search.sh", SEARCH)?, linked(bench, "dns64perf++")?);
     let line = format!("cd '{}' && bash '{script}' '{program}' ::1 {port} 10000", bench.folder.path().display());
     let printed = output("bash", &["-c", &line], LIMIT)?;

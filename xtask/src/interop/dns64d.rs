@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use campaign::servers::Auth;
 use serde_json::Value;
 
 use super::{A, AAAA, Bench, LIMIT, Test, wait_for};
@@ -126,13 +127,13 @@ fn dnsperf_against_dns64d(bench: &Bench) -> Result<()> {
 }
 
 fn dns64d_before_nsd(bench: &Bench) -> Result<()> {
-    let (_nsd, upstream) = bench.nsd(&bench.zone_file("0")?)?;
+    let (_nsd, upstream) = bench.authoritative(Auth::Nsd, &bench.zone_file("0")?, &[])?;
     let (_server, port) = bench.dns64d(upstream)?;
     bench.all_valid(port, &["--names", "10.0.0.0/16"]).map(drop)
 }
 
 fn dns64d_before_knot(bench: &Bench) -> Result<()> {
-    let (_knot, upstream) = bench.knot(&bench.zone_file("0")?)?;
+    let (_knot, upstream) = bench.authoritative(Auth::Knot, &bench.zone_file("0")?, &[])?;
     let (_server, port) = bench.dns64d(upstream)?;
     bench.all_valid(port, &["--names", "10.0.0.0/16"]).map(drop)
 }

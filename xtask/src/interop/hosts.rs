@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, find, output};
 
-pub(super) const TESTS: [Test; 7] = [
+pub(super) const TESTS: [Test; 8] = [
     ("campaign over ssh between namespaces, as the local one", &["sshd", "ssh", "ssh-keygen", "ip"], campaign_over_ssh),
     ("campaign whose ssh connections are lost", &["sshd", "ssh", "ssh-keygen", "ip"], lost_connections),
     ("campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS", &["nsd", "knotd", "named", "yadifad"], other_auth),
@@ -20,6 +21,7 @@ pub(super) const TESTS: [Test; 7] = [
     ("campaign with Knot Resolver", &["kresd"], knot_resolver),
     ("campaign with CoreDNS", &["coredns"], coredns),
     ("campaign with a server that goes into the background as mtd64-ng does", &["ip", "unshare"], like_mtd64_ng),
+    ("campaign with mtd64-ng itself (MTD64_NG=path) and 1, 14 and 30 threads", &["ip", "unshare"], mtd64_ng),
 ];
 
 /// What every plan here measures.
@@ -265,10 +267,7 @@ impl Drop for Small {
 fn full_disk(bench: &Bench) -> Result<()> {
     let disk = match Small::mount(bench.path("small-disk"), "48k") {
         Ok(disk) => disk,
-        Err(error) => {
-            println!("SKIPPED a full disk: no file system may be mounted here: {error}");
-            return Ok(());
-        }
+        Err(error) => return Err(Skipped(format!("no file system may be mounted here: {error}")).into()),
     };
     fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755))?;
     let plan = format!("name = 'full'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
@@ -286,11 +285,11 @@ fn full_disk(bench: &Bench) -> Result<()> {
 }
 
 fn knot_resolver(bench: &Bench) -> Result<()> {
-    one_driver(bench, "loopback", "driver = 'knot-resolver'")
+    one_driver(bench, "loopback", "driver = 'knot-resolver'\nfamily = 'ipv6'").map(drop)
 }
 
 fn coredns(bench: &Bench) -> Result<()> {
-    one_driver(bench, "loopback", "driver = 'coredns'")
+    one_driver(bench, "loopback", "driver = 'coredns'").map(drop)
 }
 
 /// Does with `/etc/mtd64-ng.conf` what mtd64-ng does: reads it, goes into the background, and listens on all addresses.
@@ -320,14 +319,34 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// No package has it; who has built it says where it is.
+fn mtd64_ng(bench: &Bench) -> Result<()> {
+    let Some(program) = std::env::var_os("MTD64_NG") else {
+        return Err(Skipped("MTD64_NG does not name the program, which is built from its repository".into()).into());
+    };
+    let program = program.to_string_lossy();
+    for threads in [1, 14, 30] {
+        let dut = format!("driver = 'mtd64-ng'\nprogram = '{program}'\nthreads = {threads}");
+        let results = one_driver(bench, "lab", &dut)?;
+        let place = &results["duts"][0]["points"][0]["place"];
+        ensure!(place["told"] == threads, "{place}");
+        // The receiver, its workers, and the shell around it that ends it.
+        let seen = place["allowed"].as_array().into_iter().flatten().filter_map(|set| set["threads"].as_u64());
+        ensure!(seen.sum::<u64>() > threads, "{place}");
+        let version = results["duts"][0]["version"].as_str().unwrap_or_default();
+        ensure!(version.contains("SHA-256"), "{version}");
+    }
+    Ok(())
+}
+
 /// How many processes have this word in their command lines.
 fn running(word: &str) -> Result<usize> {
     let lines = output("ps", &["-eo", "args="], LIMIT)?;
     Ok(lines.lines().filter(|line| line.contains(word)).count())
 }
 
-/// A campaign with one server, which must reach the plan's highest rate.
-fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<()> {
+/// A campaign with one server, which must reach the plan's highest rate; its results.
+fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
     let plan = format!("name = 'one'\ntopology = '{topology}'\n{SHORT}[[dut]]\n{dut}\n");
     let folder = tempfile::tempdir_in(bench.folder.path())?;
     let run = folder.path().join("run").display().to_string();
@@ -335,5 +354,5 @@ fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<()> {
     output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
     let results = results(&run)?;
     ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{results}");
-    Ok(())
+    Ok(results)
 }

@@ -6,19 +6,25 @@ mod dns64d;
 mod hosts;
 mod losses;
 mod systemd;
+mod tally;
 mod tester;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use ::campaign::servers::{Auth, Dut};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::packages::install;
+use self::tally::{Skipped, Tally};
+use crate::packages::{Consent, can_install, install};
+
 use crate::process::{self, Server, find, free_port, output};
+use crate::servers::{DUT, authoritative, dut_in_lab, wait_until_answers, wait_until_listens};
 
 /// A name that all our zones have.
 const FIRST_NAME: &str = "010-000-000-000.dns64perf.test";
@@ -92,39 +98,20 @@ impl Bench {
         Ok(path)
     }
 
-    /// NSD with a zone file, on a port of loopback.
-    fn nsd(&self, zone: &str) -> Result<(Server, u16)> {
+    /// An authoritative server with a zone file of ours and the lines `extra`, on a port of loopback.
+    fn authoritative(&self, auth: Auth, zone: &str, extra: &[&str]) -> Result<(Server, u16)> {
         let port = free_port()?;
-        let folder = self.folder.path().display();
-        let config = format!(
-            "server:\n  ip-address: 127.0.0.1\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  zonesdir: \"{folder}\"\n  \
-             database: \"\"\n  rrl-ratelimit: 0\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/zl\"\n\
-             remote-control:\n  control-enable: no\nzone:\n  name: dns64perf.test\n  zonefile: \"{zone}\"\n"
-        );
-        let config = self.file("nsd.conf", &config)?;
-        let nsd = Server::start(find("nsd").context("nsd")?, &["-d", "-c", &config])?;
-        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
-        Ok((nsd, port))
-    }
-
-    /// Knot DNS with a zone file, on a port of loopback.
-    fn knot(&self, zone: &str) -> Result<(Server, u16)> {
-        let port = free_port()?;
-        let folder = self.folder.path().display();
-        let config = format!(
-            "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: \"{folder}\"\n\
-             zone:\n  - domain: dns64perf.test\n    file: \"{zone}\"\n    zonefile-load: whole\n    journal-content: none\n"
-        );
-        let config = self.file("knot.conf", &config)?;
-        let knot = Server::start(find("knotd").context("knotd")?, &["-c", &config])?;
-        wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
-        Ok((knot, port))
+        let listen = format!("127.0.0.1:{port}");
+        let words = authoritative(auth, &self.folder.path().join(auth.name()), listen.parse()?, zone, extra)?;
+        let server = Server::start(&words[0], &words[1..])?;
+        wait_for(&listen, FIRST_NAME, A)?;
+        Ok((server, port))
     }
 
     fn auth(&self, port: u16) -> Result<Server> {
         let listen = format!("127.0.0.1:{port}");
         let server = Server::start(self.program(), &["auth", "--listen", &listen, "--aaaa-share", "1", "--json"])?;
-        thread::sleep(Duration::from_millis(300));
+        wait_until_listens(&[], port)?;
         Ok(server)
     }
 }
@@ -134,31 +121,22 @@ fn all() -> impl Iterator<Item = &'static Test> {
     first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS)
 }
 
-/// Runs the tests whose name contains `part`.
-pub(crate) fn run(part: &str) -> Result<ExitCode> {
-    install();
+/// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI must have passed in it.
+pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
+    install(consent);
     let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()? };
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut tally = Tally::default();
     for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
-        let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).collect();
-        if !missing.is_empty() {
-            skipped += 1;
-            println!("SKIPPED {name}: {missing:?} not found");
-            continue;
-        }
-        match test(&bench) {
-            Ok(()) => {
-                passed += 1;
-                println!("passed  {name}");
-            }
-            Err(error) => {
-                failed += 1;
-                println!("FAILED  {name}: {error:#}");
-            }
-        }
+        let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).copied().collect();
+        let outcome = if missing.is_empty() {
+            test(&bench)
+        } else {
+            Err(Skipped(format!("not found: {}", missing.join(", "))).into())
+        };
+        tally.add(name, &outcome);
     }
-    println!("{passed} passed, {failed} failed, {skipped} skipped");
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let required = part.is_empty() && Consent::in_ci() && can_install();
+    Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A and AAAA.
@@ -204,10 +182,41 @@ impl Drop for Lab<'_> {
 }
 
 impl Bench {
+    /// One of our own servers in a host of the lab, when it listens on the port of its `--listen`.
     fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
-        let args = [&["lab", "exec", host, "--", self.program()], args].concat();
-        let server = Server::start(self.program(), &args)?;
-        thread::sleep(Duration::from_millis(300));
+        let within = ["lab", "exec", host, "--"];
+        let server = Server::start(self.program(), &[&within[..], &[self.program()], args].concat())?;
+        let listen = args.iter().skip_while(|word| **word != "--listen").nth(1).context("it has no --listen")?;
+        let port = listen.parse::<SocketAddr>()?.port();
+        wait_until_listens(&[&[self.program()], &within[..]].concat(), port)?;
         Ok(server)
+    }
+
+    /// A DUT of the lab, on one CPU if one is given, when it answers.
+    fn dut_in_lab(&self, dut: Dut, cpu: Option<&str>) -> Result<Server> {
+        let name = dut.driver().program_name().context("it has no program")?;
+        let program = find(name).with_context(|| format!("{name} not found"))?;
+        let words = dut_in_lab(dut, &self.folder.path().join(dut.name()), &program, 1)?;
+        let mut args = vec!["lab", "exec", "dut", "--"];
+        args.extend(cpu.into_iter().flat_map(|cpu| ["taskset", "-c", cpu]));
+        args.extend(words.iter().map(String::as_str));
+        let server = Server::start(self.program(), &args)?;
+        wait_until_answers(self.program(), DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])?;
+        Ok(server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_test_is_in_the_list_and_every_one_of_the_list_exists() {
+        let all: Vec<&str> = super::all().map(|(name, ..)| *name).collect();
+        let listed: Vec<&str> = super::tally::required().chain(super::tally::optional()).collect();
+        for name in &all {
+            assert!(listed.contains(name), "{name} is not in required-tests.txt: CI would stay green without it");
+        }
+        for name in &listed {
+            assert!(all.contains(name), "{name} in required-tests.txt is no test");
+        }
     }
 }

@@ -1,14 +1,13 @@
 //! dns64bench against other servers, and other clients against its AuthDNS.
 
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use campaign::servers::{Auth, Dut};
 use serde_json::Value;
 
 use super::{Bench, LIMIT, Lab, Test};
-use crate::process::{self, Server, find, free_port, output};
-use crate::servers::unbound_config;
+use crate::process::{self, free_port, output};
 
 pub(super) const TESTS: [Test; 6] = [
     ("Measurer against NSD with our zone file", &["nsd"], measurer_against_nsd),
@@ -20,12 +19,12 @@ pub(super) const TESTS: [Test; 6] = [
 ];
 
 fn measurer_against_nsd(bench: &Bench) -> Result<()> {
-    let (_nsd, port) = bench.nsd(&bench.zone_file("1")?)?;
+    let (_nsd, port) = bench.authoritative(Auth::Nsd, &bench.zone_file("1")?, &[])?;
     bench.measure_zone(port)
 }
 
 fn measurer_against_knot(bench: &Bench) -> Result<()> {
-    let (_knot, port) = bench.knot(&bench.zone_file("1")?)?;
+    let (_knot, port) = bench.authoritative(Auth::Knot, &bench.zone_file("1")?, &[])?;
     bench.measure_zone(port)
 }
 
@@ -84,12 +83,8 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
 
 fn search_against_unbound(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
-    let config = bench.file("unbound.conf", &unbound_config(bench.folder.path()))?;
     let auth = bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--json"])?;
-    let unbound = find("unbound").context("unbound")?;
-    let args = ["lab", "exec", "dut", "--", &unbound.to_string_lossy(), "-d", "-c", &config];
-    let unbound = Server::start(bench.program(), &args)?;
-    thread::sleep(Duration::from_secs(1));
+    let unbound = bench.dut_in_lab(Dut::Unbound, None)?;
     let journal = bench.path("journal.jsonl");
     let search = [
         "lab",

@@ -7,7 +7,8 @@ use net::queueing::{Queueing, disciplines};
 use nix::unistd::geteuid;
 use serde_json::Value;
 
-use super::{Finding, finding, read};
+use super::tree::Tree;
+use super::{Finding, finding};
 
 /// Queueing disciplines that neither drop nor delay before a queue of at least a thousand packets is full, or that only hand
 /// packets on to others.
@@ -88,7 +89,8 @@ fn packet_filter(rules: &Rules) -> Finding {
 
 /// Where the kernel has no connection tracking, there is nothing to find.
 fn connection_tracking(rules: &Rules) -> Option<Finding> {
-    let number = |name: &str| read(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"))?.parse::<u64>().ok();
+    let number =
+        |name: &str| Tree::here().read(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"))?.parse::<u64>().ok();
     let (count, max) = (number("count")?, number("max")?);
     let why =
         "each flow has an entry of its own; a full table drops packets, and looking up costs time for each of them";

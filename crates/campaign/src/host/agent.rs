@@ -15,10 +15,10 @@ use wire::name::Domain;
 use wire::template::QueryTemplate;
 
 use super::{Ended, Greeting, Reply, Request};
-use crate::archive::Numa;
-use crate::dut;
-use crate::environment::Environment;
-use crate::process::{Process, cpu_seconds, end_left_over};
+use crate::environment::{Environment, Tree};
+use crate::numa::Numa;
+use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over};
+use crate::servers::find;
 
 /// Differs from machine to machine and from boot to boot, and is the same in all namespaces and containers of a machine.
 pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -80,7 +80,7 @@ impl Agent {
                 Reply::Done
             }
             Request::Read { path, last } => Reply::Text(end_of(&self.folder.join(path), last)?),
-            Request::Find { program } => Reply::Found(dut::find(&program)),
+            Request::Find { program } => Reply::Found(find(&program)),
             // Its words themselves keep to the limit.
             Request::Run { words, limit: _ } => {
                 // A file, because what the command leaves running may keep a pipe open for ever.
@@ -101,13 +101,14 @@ impl Agent {
             }
             Request::Look { id, wait } => Reply::State(self.look(id, wait)?),
             Request::Cpu { ids } => Reply::Seconds(cpu_seconds(&ids)),
+            Request::Threads { ids } => Reply::Threads(allowed_cpus(&ids)),
             Request::Stop { id } => {
                 drop(self.processes.remove(&id));
                 Reply::Done
             }
             Request::Counters { socket } => Reply::Counters(Box::new(status::read(&socket)?)),
             Request::Answers { server } => Reply::Answered(answers(server)?),
-            Request::Numa => Reply::Numa(numa(&node_texts())),
+            Request::Numa => Reply::Numa(Numa::read(&Tree::here())),
         })
     }
 
@@ -126,7 +127,7 @@ impl Agent {
         loop {
             let ended = process.ended();
             if ended.is_some() || Instant::now() >= give_up {
-                return Ok(ended.map(|(success, how)| Ended { success, how }));
+                return Ok(ended.map(|(status, how)| Ended { success: status == Some(0), status, how }));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -170,27 +171,6 @@ fn answers(server: SocketAddr) -> io::Result<bool> {
     let mut reply = [0; 512];
     // NXDOMAIN, if the zone has other names.
     Ok(matches!(socket.recv(&mut reply), Ok(n) if n >= 12 && [0, 3].contains(&(reply[3] & 0xf))))
-}
-
-/// The texts of all nodes' `numastat`.
-fn node_texts() -> Vec<String> {
-    let nodes = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
-    nodes.filter_map(|node| fs::read_to_string(node.path().join("numastat")).ok()).collect()
-}
-
-/// The sums of `numastat` over all nodes; `None` where the kernel does not count.
-pub(super) fn numa(texts: &[String]) -> Option<Numa> {
-    let mut sum = Numa::default();
-    for line in texts.iter().flat_map(|text| text.lines()) {
-        let Some((name, value)) = line.split_once(' ') else { continue };
-        let value: u64 = value.trim().parse().unwrap_or(0);
-        match name {
-            "numa_hit" => sum.hit += value,
-            "numa_miss" => sum.miss += value,
-            _ => {}
-        }
-    }
-    (!texts.is_empty()).then_some(sum)
 }
 
 #[cfg(test)]

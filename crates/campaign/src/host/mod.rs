@@ -20,13 +20,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use net::cpu_time::{self, CpuTimes};
 use serde::{Deserialize, Serialize};
 use tester::authdns::counters::AuthCounters;
 
-use crate::archive::Numa;
 use crate::environment::Environment;
 use crate::interruption::Interruption;
+use crate::numa::Numa;
+use crate::place::Allowed;
 use crate::text::{MESSAGE, plain};
+use crate::topology::{LOOK, Topology};
 use pipe::PipeError;
 
 pub use ways::{agent_here, over_ssh};
@@ -39,6 +42,8 @@ const REQUEST: Duration = Duration::from_secs(30);
 const GREETING: Duration = Duration::from_secs(30);
 /// How much of a log is copied from another host.
 const WHOLE: u64 = 1 << 20;
+/// The file of CPU times is not longer than this, also on hosts with thousands of CPUs; octets.
+const CPU_TIMES: u64 = 4 << 20;
 
 /// What a host is asked; paths are below its folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +98,11 @@ pub enum Request {
         /// Their ids.
         ids: Vec<u32>,
     },
+    /// On which CPUs the threads of processes, with all that descend from them, may run.
+    Threads {
+        /// Their ids.
+        ids: Vec<u32>,
+    },
     /// Ends what was started.
     Stop {
         /// The id from its start.
@@ -108,7 +118,7 @@ pub enum Request {
         /// The server.
         server: SocketAddr,
     },
-    /// Page allocations of all NUMA nodes.
+    /// Page allocations, NUMA node by NUMA node.
     Numa,
 }
 
@@ -147,6 +157,8 @@ pub enum Reply {
     State(Option<Ended>),
     /// CPU seconds.
     Seconds(f64),
+    /// Sets of CPUs, and how many threads may run on each.
+    Threads(Vec<Allowed>),
     /// AuthDNS's counters.
     Counters(Box<AuthCounters>),
     /// Whether there was an answer.
@@ -162,6 +174,8 @@ pub enum Reply {
 pub struct Ended {
     /// Whether its status was 0.
     pub success: bool,
+    /// Its status; absent where a signal ended it.
+    pub status: Option<i32>,
     /// In words.
     pub how: String,
 }
@@ -391,6 +405,29 @@ impl Machine {
         }
     }
 
+    /// On which CPUs the threads of processes, with all that descend from them, may run; nothing of processes that are gone.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn threads(&self, ids: &[u32]) -> Result<Vec<Allowed>, HostError> {
+        match self.ask("read the CPUs of threads", &Request::Threads { ids: ids.into() })? {
+            Reply::Threads(allowed) => Ok(allowed),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Its CPUs; none where it does not say.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn topology(&self) -> Result<Topology, HostError> {
+        match self.run(&LOOK.map(str::to_owned), REQUEST) {
+            Ok((_, printed)) => Ok(Topology::parse(&printed)),
+            Err(HostError::Refused { .. }) => Ok(Topology::default()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What AuthDNS has been asked.
     ///
     /// # Errors
@@ -413,7 +450,19 @@ impl Machine {
         }
     }
 
-    /// Page allocations of all NUMA nodes; `None` where the kernel does not count.
+    /// What the host's CPUs have done since it started; `None` where it does not tell.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn cpu_times(&self) -> Result<Option<CpuTimes>, HostError> {
+        match self.read(Path::new(cpu_time::FILE), CPU_TIMES) {
+            Ok(text) => Ok(CpuTimes::parse(&text)),
+            Err(HostError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Page allocations since the host started, NUMA node by NUMA node; `None` where the kernel does not count.
     ///
     /// # Errors
     /// If the host is gone.

@@ -7,16 +7,19 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::agent::numa;
 use super::pipe::{Pipe, PipeError};
 use super::{Ended, GREETING, Greeting, HostError, Link, Machine, Reply, Request};
-use crate::environment::{Environment, Finding};
+use crate::environment::{Environment, Tree};
 use crate::interruption::Interruption;
-use crate::process::family_seconds;
+use crate::numa::Numa;
+use crate::process::{allowed, family, family_seconds};
 use crate::text::{MESSAGE, plain};
 
 /// Ends the output of every command, with its status.
 const MARK: &str = "dns64bench-status";
+
+/// Lines that a host's shell says first: its folder, how many CPUs, its user's id, its boot id.
+const FACTS: usize = 4;
 
 /// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection is gone. `born`: when a process
 /// started, in ticks since boot. `note`: keeps that for a later run, should this shell not live to see the end.
@@ -72,6 +75,15 @@ impl ShellLink {
         }
     }
 
+    /// On which CPUs the threads of processes, with all that descend from them, may run.
+    fn threads(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
+        let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
+        let folders = family(stats.lines(), ids).into_iter().map(|pid| format!("/proc/{pid}/task/*/status"));
+        let files = folders.collect::<Vec<_>>().join(" ");
+        let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
+        Ok(Reply::Threads(allowed(lines.lines())))
+    }
+
     /// Runs a script that must succeed.
     fn must(&mut self, script: &str) -> Result<Result<String, Reply>, PipeError> {
         let (status, text) = self.run(&format!("{{ {script}; }} 2>&1"))?;
@@ -120,9 +132,10 @@ impl Link for ShellLink {
                 // A shell remembers a status until it has been asked for once.
                 let ask = format!("[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\"");
                 (format!("{wait}; if [ -z \"$status_{id}\" ] && alive {id}; then :; else {ask}; fi"), |text| {
-                    let status = text.trim();
-                    let ended = Ended { success: status == "0", how: format!("exit status: {status}") };
-                    Reply::State((!status.is_empty()).then_some(ended))
+                    let text = text.trim();
+                    let status: Option<i32> = text.parse().ok();
+                    let ended = Ended { success: status == Some(0), status, how: format!("exit status: {text}") };
+                    Reply::State((!text.is_empty()).then_some(ended))
                 })
             }
             Request::Cpu { ids } => {
@@ -130,14 +143,12 @@ impl Link for ShellLink {
                 let (_, text) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
                 return Ok(Reply::Seconds(family_seconds(text.lines(), ids)));
             }
+            Request::Threads { ids } => return self.threads(ids),
             Request::Stop { id } => {
                 let others = format!("started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)");
                 (format!("end {id}; wait {id} 2>/dev/null; {others}; :"), |_| Reply::Done)
             }
-            Request::Numa => ("cat /sys/devices/system/node/node*/numastat 2>/dev/null || :".into(), |text| {
-                let texts: Vec<String> = (!text.trim().is_empty()).then(|| text.to_owned()).into_iter().collect();
-                Reply::Numa(numa(&texts))
-            }),
+            Request::Numa => (Numa::script(), |text| Reply::Numa(Numa::read(&Tree::printed(text)))),
             Request::Counters { .. } | Request::Answers { .. } => {
                 return Ok(Reply::Refused("there is no dns64bench on this host".into()));
             }
@@ -161,34 +172,26 @@ pub(super) fn greeted(
     let mut link = ShellLink(Pipe::open(command, interruption, None).map_err(unreachable)?);
     link.0.begin(GREETING);
     let place = quoted(&folder.to_string_lossy());
-    let facts = "pwd; cat /proc/sys/kernel/hostname /proc/version; sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1; \
-                 nproc; sed -n 's/MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo; cat /proc/sys/kernel/random/boot_id";
-    let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; }}");
+    let facts = "pwd; nproc; id -u; cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo";
+    let environment = Environment::script();
+    let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; {environment}; }}");
     let (status, text) = link.run(&script).map_err(|error| match error {
         PipeError::Gone(why) => unreachable(why),
         PipeError::Interrupted => HostError::Interrupted,
     })?;
-    let lines: Vec<&str> = text.lines().collect();
-    if status != 0 || lines.len() < 3 {
+    let mut lines = text.splitn(FACTS + 1, '\n');
+    let facts: Vec<String> = lines.by_ref().take(FACTS).map(|line| line.trim().to_owned()).collect();
+    let (Some(rest), true) = (lines.next(), status == 0) else {
         return Err(unreachable(format!("its shell says: {}", plain(&text, MESSAGE))));
-    }
-    let fact = |i: usize| lines.get(i).copied().unwrap_or_default().to_owned();
-    let number = |i: usize| fact(i).parse::<u64>().unwrap_or(0);
-    let environment = Environment {
-        dns64bench: "none".into(),
-        host: fact(1),
-        kernel: fact(2),
-        cpu: fact(3),
-        cpus: number(4) as usize,
-        memory: number(5) * 1024,
-        findings: vec![Finding { subject: "checks".into(), value: "none: no dns64bench there".into(), concern: None }],
     };
+    let fact = |i: usize| facts[i].clone();
+    let environment = Environment::printed(rest, fact(1).parse().unwrap_or(1), fact(2) == "0");
     let folder = PathBuf::from(fact(0));
     let greeting = Greeting {
         version: String::new(),
         program: PathBuf::new(),
         scratch: folder.clone(),
-        boot_id: fact(6),
+        boot_id: fact(3),
         folder,
         environment,
     };
@@ -204,6 +207,7 @@ pub(super) fn greeted(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Allowed;
     use std::time::Instant;
 
     fn shell(folder: &Path) -> Machine {
@@ -238,7 +242,7 @@ mod tests {
 
         let short = machine.start(&words("echo done; exit 7"), &[], Path::new("log"), None).unwrap();
         let ended = short.ended(Duration::from_secs(5)).unwrap().unwrap();
-        assert_eq!((ended.success, ended.how.as_str()), (false, "exit status: 7"));
+        assert_eq!((ended.success, ended.status, ended.how.as_str()), (false, Some(7), "exit status: 7"));
         assert_eq!(short.log_tail(), "done\n");
         let busy = machine.start(&words("while :; do :; done"), &[0], Path::new("log"), None).unwrap();
         assert_eq!(busy.ended(Duration::ZERO).unwrap(), None);
@@ -246,6 +250,10 @@ mod tests {
         while machine.cpu(&[busy.id()]).unwrap() < 0.05 {
             assert!(Instant::now() < give_up, "a busy process uses no CPU");
         }
+        let threads = machine.threads(&[busy.id()]).unwrap();
+        assert_eq!(threads, [Allowed { cpus: [0].into(), threads: 1 }], "it is on CPU 0 as it was told");
+        assert_eq!(machine.threads(&[]).unwrap(), []);
+        assert!(machine.topology().unwrap().cpus().contains(&0));
         let id = busy.id();
         drop(busy);
         assert!(!runs(id));

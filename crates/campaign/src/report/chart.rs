@@ -1,10 +1,20 @@
-//! Figures as SVG: lines with error bars, bars with error bars, heat maps. No script, no font file, colours by class, so that a page
-//! can give them others in the dark.
+//! Figures as SVG: lines with error bars, bars with error bars, heat maps, panels over time. No script, no font file, colours by
+//! class, so that a page can give them others in the dark.
+//!
+//! A figure whose values differ by more than a factor of [`UNEQUAL`] gets a logarithmic axis, so that small ones can be read.
+
+mod bars;
+mod heat;
+mod lines;
+mod panels;
+mod scale;
 
 use std::fmt::Write;
 
+use scale::Scale;
+
 /// A point with the range of its repetitions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Dot {
     /// Horizontal.
     pub x: f64,
@@ -14,6 +24,15 @@ pub struct Dot {
     pub range: (f64, f64),
     /// Whether it may be more: marked with ≥.
     pub at_least: bool,
+    /// Whether it is of trials that failed: a bar is hollow, in a curve a cross at its foot takes the place of the value.
+    pub failed: bool,
+}
+
+impl Dot {
+    /// One value without repetitions.
+    pub fn at(x: f64, y: f64) -> Dot {
+        Dot { x, y, range: (y, y), ..Dot::default() }
+    }
 }
 
 /// A curve, or the bars of one colour.
@@ -27,6 +46,15 @@ pub struct Series {
 
 /// A row of a heat map: its name, and its values with whether each may be more.
 pub type Row = (String, Vec<Option<(f64, bool)>>);
+
+/// A diagram of its own above others with the same horizontal axis.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    /// What is in it, with what it is held against.
+    pub series: Series,
+    /// The value that it should have everywhere, drawn as a line.
+    pub wanted: f64,
+}
 
 /// What is drawn.
 #[derive(Clone, Debug)]
@@ -46,6 +74,15 @@ pub enum Shape {
         columns: Vec<String>,
         /// Rows.
         rows: Vec<Row>,
+        /// The value of the darkest cell, the same in all heat maps that are to be compared.
+        highest: f64,
+    },
+    /// Panels below each other, one for each series: the ranges of its dots as a band, their values as a curve.
+    Panels {
+        /// From the top.
+        panels: Vec<Panel>,
+        /// Whether all have one vertical scale; otherwise each has its own, which need not begin at 0.
+        shared: bool,
     },
 }
 
@@ -64,6 +101,9 @@ pub struct Figure {
     pub shape: Shape,
 }
 
+/// Values that differ by more than this factor get a logarithmic axis.
+pub const UNEQUAL: f64 = 20.0;
+
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 84.0;
@@ -71,17 +111,23 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 92.0;
 
-/// Colours that colour-blind people can tell apart (Okabe and Ito), and what else a figure needs on its own.
+/// Colours that colour-blind people can tell apart (M. Okabe and K. Ito, "Color Universal Design", 2008), and what else a figure
+/// needs on its own.
 pub const STYLE: &str = "\
 .fig{font:13px system-ui,sans-serif}.fig text{fill:var(--ink,#222)}.fig .axis{stroke:var(--ink,#222)}\
 .fig .grid{stroke:var(--line,#ddd)}.fig .err{stroke:var(--ink,#222);stroke-width:1.2}.fig .curve{fill:none;stroke-width:2}\
+.fig .cross{font-size:17px;font-weight:700}.fig .wanted{stroke:var(--ink,#222);stroke-dasharray:3 3}.fig .small{font-size:11px}\
 .fig .c0{fill:#0072b2}.fig .c1{fill:#e69f00}.fig .c2{fill:#009e73}.fig .c3{fill:#cc79a7}.fig .c4{fill:#56b4e9}.fig .c5{fill:#d55e00}\
 .fig .s0{stroke:#0072b2}.fig .s1{stroke:#e69f00;stroke-dasharray:8 3}.fig .s2{stroke:#009e73;stroke-dasharray:2 3}\
 .fig .s3{stroke:#cc79a7;stroke-dasharray:8 3 2 3}.fig .s4{stroke:#56b4e9;stroke-dasharray:12 4}.fig .s5{stroke:#d55e00;stroke-dasharray:4 2}\
+.fig .thin{stroke-width:1;stroke-dasharray:none}\
+.fig .failed{fill-opacity:.2;stroke:var(--ink,#222);stroke-dasharray:3 2}.fig .band{fill-opacity:.35;stroke:none}\
 .fig .cell{fill:#0072b2}.fig text.on{fill:#fff}";
 const COLOURS: usize = 6;
 /// Marks what may be more than it says.
 pub const AT_LEAST: &str = "≥ ";
+/// Marks what is of trials that failed.
+const FAILED: &str = "✕";
 
 impl Figure {
     /// The figure as an SVG element; `alone` gives it its style, for a file of its own.
@@ -89,127 +135,37 @@ impl Figure {
         let mut out = String::new();
         let style = if alone { format!("<style>{STYLE}</style>") } else { String::new() };
         let title = escape(&self.title);
+        let height = self.height();
         let _ = write!(
             out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
              aria-label=\"{title}\"><title>{title}</title>{style}"
         );
         if alone {
-            let _ = write!(out, "<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>");
+            let _ = write!(out, "<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>");
         }
         match &self.shape {
             Shape::Lines(series) => self.lines(&mut out, series),
             Shape::Bars { groups, series } => self.bars(&mut out, groups, series),
-            Shape::Heat { columns, rows } => self.heat(&mut out, columns, rows),
+            Shape::Heat { columns, rows, highest } => self.heat(&mut out, columns, rows, *highest),
+            Shape::Panels { panels, shared } => self.panels(&mut out, panels, *shared),
         }
         out.push_str("</svg>");
         out
     }
 
-    fn lines(&self, out: &mut String, series: &[Series]) {
-        let dots = || series.iter().flat_map(|s| &s.dots);
-        let (low, high) = dots().fold((f64::MAX, f64::MIN), |(low, high), d| (low.min(d.x), high.max(d.x)));
-        let (low, high) = if low < high { (low, high) } else { (low - 1.0, low + 1.0) };
-        let y = self.frame(out, dots().map(|d| d.range.1).fold(0.0, f64::max));
-        let x = |value: f64| LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT);
-        let mut marks: Vec<f64> = dots().map(|d| d.x).collect();
-        marks.sort_by(f64::total_cmp);
-        marks.dedup();
-        if marks.len() > 12 {
-            let step = ticks(high - low);
-            marks = (0..=((high - low) / step) as usize).map(|i| low + i as f64 * step).collect();
-        }
-        for mark in marks {
-            label_below(out, x(mark), &number(mark));
-        }
-        for (i, s) in series.iter().enumerate() {
-            let c = i % COLOURS;
-            let path: Vec<String> = s.dots.iter().map(|d| format!("{:.1},{:.1}", x(d.x), y(d.y))).collect();
-            let _ = write!(out, "<polyline class=\"curve s{c}\" points=\"{}\"/>", path.join(" "));
-            for d in &s.dots {
-                error_bar(out, x(d.x), y(d.range.0), y(d.range.1));
-                at_least(out, d, x(d.x), y(d.range.1));
-                if s.dots.len() <= 40 {
-                    let _ = write!(out, "<circle class=\"c{c}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\">", x(d.x), y(d.y));
-                    let _ = write!(out, "<title>{}: {}</title></circle>", escape(&s.name), number(d.y));
-                }
-            }
-        }
-        legend(out, series.iter().map(|s| s.name.as_str()));
-    }
-
-    fn bars(&self, out: &mut String, groups: &[String], series: &[Series]) {
-        let highest = series.iter().flat_map(|s| &s.dots).map(|d| d.range.1).fold(0.0, f64::max);
-        let y = self.frame(out, highest);
-        let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
-        let width = (room * 0.8 / series.len().max(1) as f64).min(60.0);
-        for (n, group) in groups.iter().enumerate() {
-            label_below(out, LEFT + room * (n as f64 + 0.5), group);
-        }
-        for (i, s) in series.iter().enumerate() {
-            for d in &s.dots {
-                let middle = LEFT + room * (d.x + 0.5) + width * (i as f64 - (series.len() as f64 - 1.0) / 2.0);
-                let (top, floor) = (y(d.y), y(0.0));
-                let _ = write!(
-                    out,
-                    "<rect class=\"c{}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}: {}</title></rect>",
-                    i % COLOURS,
-                    middle - width * 0.45,
-                    width * 0.9,
-                    (floor - top).max(0.0),
-                    escape(&s.name),
-                    number(d.y)
-                );
-                error_bar(out, middle, y(d.range.0), y(d.range.1));
-                at_least(out, d, middle, y(d.range.1));
-            }
-        }
-        if series.len() > 1 {
-            legend(out, series.iter().map(|s| s.name.as_str()));
+    fn height(&self) -> f64 {
+        match &self.shape {
+            Shape::Panels { panels, .. } => panels::height(panels.len()),
+            _ => HEIGHT,
         }
     }
 
-    fn heat(&self, out: &mut String, columns: &[String], rows: &[Row]) {
-        let highest = rows.iter().flat_map(|(_, values)| values).flatten().map(|v| v.0).fold(0.0, f64::max).max(1e-9);
-        let width = (WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64;
-        let height = (HEIGHT - TOP - BOTTOM) / rows.len().max(1) as f64;
-        for (n, column) in columns.iter().enumerate() {
-            label_below(out, LEFT + width * (n as f64 + 0.5), column);
-        }
-        for (r, (row, values)) in rows.iter().enumerate() {
-            let top = TOP + height * r as f64;
-            let middle = top + height / 2.0 + 4.0;
-            let _ =
-                write!(out, "<text x=\"{}\" y=\"{middle:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, escape(row));
-            for (c, value) in values.iter().enumerate() {
-                let left = LEFT + width * c as f64;
-                let Some((value, at_least)) = value else { continue };
-                let mark = if *at_least { AT_LEAST } else { "" };
-                let share = 0.06 + 0.9 * value / highest;
-                let on = if share > 0.5 { " class=\"on\"" } else { "" };
-                let _ = write!(
-                    out,
-                    "<rect class=\"cell\" opacity=\"{share:.2}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
-                     <text{on} x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"middle\">{mark}{}</text>",
-                    width - 2.0,
-                    height - 2.0,
-                    left + width / 2.0,
-                    number(*value)
-                );
-            }
-        }
-        self.axis_labels(out);
-    }
-
-    /// Axes, grid and their labels up to `highest`; returns where a value lies.
-    fn frame(&self, out: &mut String, highest: f64) -> impl Fn(f64) -> f64 + use<> {
-        let step = ticks(highest.max(1e-9));
-        let top = (highest.max(1e-9) / step).ceil() * step;
+    /// Axes, grid and their labels of a scale.
+    fn frame(&self, out: &mut String, scale: &Scale) {
         let floor = HEIGHT - BOTTOM;
-        let y = move |value: f64| floor - value.max(0.0) / top * (floor - TOP);
-        for i in 0..=(top / step).round() as usize {
-            let value = i as f64 * step;
-            let at = y(value);
+        for value in scale.marks() {
+            let at = scale.y(value);
             let _ = write!(
                 out,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
@@ -226,25 +182,25 @@ impl Figure {
              <line class=\"axis\" x1=\"{LEFT}\" x2=\"{LEFT}\" y1=\"{TOP}\" y2=\"{floor}\"/>",
             WIDTH - RIGHT
         );
-        self.axis_labels(out);
-        y
+        self.axis_labels(out, scale.is_logarithmic(), HEIGHT);
     }
 
-    fn axis_labels(&self, out: &mut String) {
-        let (middle, height) = ((LEFT + WIDTH - RIGHT) / 2.0, (TOP + HEIGHT - BOTTOM) / 2.0);
+    fn axis_labels(&self, out: &mut String, is_logarithmic: bool, height: f64) {
+        let (middle, center) = ((LEFT + WIDTH - RIGHT) / 2.0, (TOP + height - BOTTOM) / 2.0);
         let _ = write!(
             out,
             "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
-             <text transform=\"translate(16 {height}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
-            HEIGHT - BOTTOM + 42.0,
+             <text transform=\"translate(16 {center}) rotate(-90)\" text-anchor=\"middle\">{}{}</text>",
+            height - BOTTOM + 42.0,
             escape(&self.x_label),
-            escape(&self.y_label)
+            escape(&self.y_label),
+            if is_logarithmic { " (logarithmic axis)" } else { "" }
         );
     }
 }
 
-fn label_below(out: &mut String, x: f64, text: &str) {
-    let y = HEIGHT - BOTTOM + 20.0;
+fn label_below(out: &mut String, x: f64, height: f64, text: &str) {
+    let y = height - BOTTOM + 20.0;
     let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", escape(text));
 }
 
@@ -261,30 +217,30 @@ fn error_bar(out: &mut String, x: f64, low: f64, high: f64) {
     }
 }
 
-/// Marks a point that may be higher.
-fn at_least(out: &mut String, dot: &Dot, x: f64, y: f64) {
-    if dot.at_least {
-        let _ = write!(out, "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">≥</text>", y - 7.0);
-    }
+/// What a mark of the legend looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Curve,
+    Bar,
 }
 
-fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
+fn legend<'a>(out: &mut String, key: Key, names: impl Iterator<Item = &'a str>) {
     let mut x = LEFT;
     let mut y = HEIGHT - 24.0;
     for (i, name) in names.enumerate() {
-        // Letters are about 8 wide, in wide fonts 9.
-        let width = 44.0 + name.chars().count() as f64 * 8.5;
+        let width = 44.0 + text_width(name);
         if x + width > WIDTH - RIGHT && x > LEFT {
             (x, y) = (LEFT, y + 18.0);
         }
         let c = i % COLOURS;
+        if key == Key::Curve {
+            let (end, at) = (x + 22.0, y - 4.0);
+            let _ =
+                write!(out, "<line class=\"curve s{c}\" x1=\"{x:.1}\" x2=\"{end:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+        }
         let _ = write!(
             out,
-            "<line class=\"curve s{c}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/><rect class=\"c{c}\" x=\"{:.1}\" \
-             y=\"{:.1}\" width=\"8\" height=\"8\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-            x + 22.0,
-            y - 4.0,
-            y - 4.0,
+            "<rect class=\"c{c}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
             x + 7.0,
             y - 8.0,
             x + 28.0,
@@ -294,11 +250,9 @@ fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that divides `range` into three to eight.
-fn ticks(range: f64) -> f64 {
-    let rough = range / 8.0;
-    let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|step| *step >= rough).unwrap_or(power * 10.0)
+/// About how wide a text is: letters are about 8 wide, in wide fonts 9.
+fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * 8.5
 }
 
 /// A number as people write it: thousands apart, no more digits than it has meaning.
@@ -329,6 +283,7 @@ pub fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
 
     #[test]
     fn numbers_are_readable() {
@@ -346,7 +301,7 @@ mod tests {
     #[test]
     fn axes_have_a_handful_of_round_marks() {
         for range in [0.7, 3.0, 17.0, 99.0, 131_072.0, 1e-3] {
-            let step = ticks(range);
+            let step = scale::ticks(range);
             assert!((3.0..=10.0).contains(&(range / step)), "{range} by {step}");
         }
     }
@@ -354,18 +309,25 @@ mod tests {
     #[test]
     fn figures_are_well_formed_whatever_they_are_called() {
         let dots = vec![
-            Dot { x: 1.0, y: 10.0, range: (8.0, 12.0), at_least: true },
-            Dot { x: 2.0, y: 20.0, range: (20.0, 20.0), at_least: false },
+            Dot { range: (8.0, 12.0), at_least: true, ..Dot::at(1.0, 10.0) },
+            Dot { failed: true, ..Dot::at(2.0, 20.0) },
         ];
         let series = vec![Series { name: "<&\"a".into(), dots }];
         let shapes = [
             Shape::Lines(series.clone()),
             Shape::Bars { groups: vec!["a".into(), "b".into(), "c".into()], series },
+            Shape::Bars { groups: vec![], series: vec![] },
             Shape::Heat {
                 columns: vec!["0 %".into()],
                 rows: vec![("0 %".into(), vec![Some((5.0, true))]), ("1".into(), vec![None])],
+                highest: 0.0,
             },
             Shape::Lines(vec![]),
+            Shape::Panels { panels: vec![], shared: true },
+            Shape::Panels {
+                panels: vec![Panel { series: Series { name: "<".into(), dots: vec![] }, wanted: 0.0 }],
+                shared: false,
+            },
         ];
         for shape in shapes {
             let text = |s: &str| s.to_owned();
@@ -375,5 +337,86 @@ mod tests {
             assert_eq!(svg.matches('<').count(), svg.matches('>').count(), "{svg}");
             assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<&"), "{svg}");
         }
+    }
+
+    fn figure(file: &str, shape: Shape) -> String {
+        let text = |s: &str| s.to_owned();
+        Figure { file: text(file), title: text("Title"), x_label: text("load"), y_label: text("queries/s"), shape }
+            .svg(true)
+    }
+
+    fn series(name: &str, dots: &[Dot]) -> Series {
+        Series { name: name.into(), dots: dots.to_vec() }
+    }
+
+    #[test]
+    fn bars_carry_their_values_and_failed_ones_are_hollow() {
+        let sound = Dot { range: (40_000.0, 43_000.0), at_least: true, ..Dot::at(0.0, 41_000.0) };
+        let failed = Dot { failed: true, ..Dot::at(1.0, 17_627.0) };
+        let groups = vec!["75 %".into(), "100 %".into()];
+        let svg = figure("bars", Shape::Bars { groups, series: vec![series("dns64d", &[sound, failed])] });
+        assert!(svg.contains(">≥ 41\u{202f}000<") && svg.contains(">17\u{202f}627<"), "{svg}");
+        assert_eq!((svg.matches("class=\"c0 failed\"").count(), svg.matches(">failed<").count()), (1, 1), "{svg}");
+        golden::check("chart-bars.svg", &svg);
+    }
+
+    #[test]
+    fn unequal_servers_get_a_logarithmic_axis_on_which_the_least_can_be_seen() {
+        let of = |least: f64| {
+            let servers = [("dns64d", 66_000.0), ("Unbound", 41_000.0), ("BIND", least)];
+            let groups = servers.map(|(name, _)| name.to_owned()).to_vec();
+            let dots: Vec<Dot> = servers.iter().enumerate().map(|(i, (_, y))| Dot::at(i as f64, *y)).collect();
+            figure("unequal", Shape::Bars { groups, series: vec![series("rate", &dots)] })
+        };
+        let (unequal, equal) = (of(1_000.0), of(4_000.0));
+        assert!(unequal.contains("(logarithmic axis)") && !equal.contains("(logarithmic axis)"));
+        let heights: Vec<f64> = unequal
+            .split("<rect class=\"c0\"")
+            .skip(1)
+            .map(|rect| {
+                let (_, rest) = rect.split_once(" height=\"").unwrap();
+                rest.split_once('"').unwrap().0.parse().unwrap()
+            })
+            .collect();
+        assert!(heights.len() == 3 && heights.iter().all(|height| *height > 20.0), "{heights:?}");
+        assert!(heights[0] > heights[1] && heights[1] > heights[2], "{heights:?}");
+        golden::check("chart-unequal.svg", &unequal);
+    }
+
+    #[test]
+    fn a_failed_load_is_a_cross_and_no_part_of_the_curve() {
+        let dots = [Dot::at(25.0, 1.0), Dot::at(50.0, 2.0), Dot { failed: true, ..Dot::at(100.0, 130.0) }];
+        let svg = figure("lines", Shape::Lines(vec![series("dns64d", &dots)]));
+        assert!(svg.contains("✕") && !svg.contains("dns64d: 130"), "{svg}");
+        let points = svg.split_once("points=\"").unwrap().1.split_once('"').unwrap().0;
+        assert_eq!(points.split(' ').count(), 2, "{points}");
+        golden::check("chart-lines.svg", &svg);
+    }
+
+    #[test]
+    fn heat_maps_of_one_report_share_their_scale() {
+        let of = |value: f64| {
+            let rows = vec![("0 %".to_owned(), vec![Some((value, false)), None])];
+            figure("heat", Shape::Heat { columns: vec!["0 %".into(), "50 %".into()], rows, highest: 66_000.0 })
+        };
+        let opacity = |svg: &str| -> f64 {
+            let cell = svg.split_once("class=\"cell\" opacity=\"").unwrap().1;
+            cell.split_once('"').unwrap().0.parse().unwrap()
+        };
+        assert!(opacity(&of(41_000.0)) < opacity(&of(66_000.0)));
+        golden::check("chart-heat.svg", &of(41_000.0));
+    }
+
+    #[test]
+    fn panels_show_bands_around_what_was_wanted() {
+        let stall = Dot { range: (-50.0, 48.0), ..Dot::at(0.2, 0.0) };
+        let dots = [Dot::at(0.1, 0.0), stall, Dot::at(0.3, 0.0)];
+        let panels = vec![
+            Panel { series: series("Unbound at 41 000", &dots), wanted: 0.0 },
+            Panel { series: series("dns64d at 66 000", &dots[..1]), wanted: 0.0 },
+        ];
+        let svg = figure("panels", Shape::Panels { panels, shared: true });
+        assert_eq!((svg.matches("class=\"wanted\"").count(), svg.matches(" band\"").count()), (2, 2), "{svg}");
+        golden::check("chart-panels.svg", &svg);
     }
 }

@@ -1,15 +1,17 @@
 //! From results to figures: which there are, and what is in them.
 
-use super::chart::{Dot, Figure, Row, Series, Shape};
+use method::pacing::Windows;
+
+use super::chart::{Dot, Figure, Panel, Row, Series, Shape, number};
 use super::{Run, percent};
 use crate::point::Conditions;
-use crate::results::{DutResult, LoadResult, PointResult};
+use crate::results::{DutResult, LoadResult, PacedTrial, PointResult};
 
 /// All figures that the runs have data for.
 pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all = Vec::new();
     all.extend(worst_case(runs));
-    all.extend(curve(runs, "scale-up", "Scale-up: worst case over cores", "cores", |c| {
+    all.extend(curve(runs, "scale-up", "Scale-up: worst case over cores", "cores", Cores::All, |c| {
         c.is_worst_case().then_some(c.cores as f64)
     }));
     all.extend(curve(
@@ -17,20 +19,28 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
         "aaaa",
         "Worst case with a share of names that have AAAA records",
         "AAAA share α, %",
+        Cores::First,
         |c| (c.cached.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.aaaa.per_hundred())),
     ));
-    all.extend(curve(runs, "cached", "Worst case with a share of cached names", "cached share β, %", |c| {
-        (c.aaaa.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.cached.per_hundred()))
-    }));
+    all.extend(curve(
+        runs,
+        "cached",
+        "Worst case with a share of cached names",
+        "cached share β, %",
+        Cores::First,
+        |c| (c.aaaa.per_hundred() == 0 && c.accept >= 1.0).then(|| f64::from(c.cached.per_hundred())),
+    ));
     all.extend(curve(
         runs,
         "acceptance",
         "Worst case by acceptance ratio (not RFC 8219 compliant below 1)",
         "accepted, %",
+        Cores::First,
         |c| (c.aaaa.per_hundred() == 0 && c.cached.per_hundred() == 0).then_some(c.accept * 100.0),
     ));
+    let highest = highest_cell(runs);
     for (run, dut) in each_dut(runs) {
-        all.extend(heat(run, dut, runs.len() > 1));
+        all.extend(heat(run, dut, runs.len() > 1, highest));
     }
     all.extend(load_bars(
         runs,
@@ -50,6 +60,7 @@ pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
         let title = format!("{title} of the round-trip time against load");
         all.extend(latency(runs, file, &title, i));
     }
+    all.extend(pacing(runs));
     all
 }
 
@@ -67,7 +78,7 @@ fn dot(x: f64, point: &PointResult) -> Option<Dot> {
     let f = &point.figures;
     let y = f.median?;
     let range = (f.interval.from.unwrap_or(0.0), f.interval.to.unwrap_or(y).max(y));
-    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty() })
+    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty(), failed: false })
 }
 
 fn worst_case(runs: &[Run]) -> Option<Figure> {
@@ -97,12 +108,22 @@ fn worst_point<'a>(run: &Run, dut: &'a DutResult) -> Option<&'a PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.cores == cores)
 }
 
+/// Of which points a curve is.
+#[derive(Clone, Copy, PartialEq)]
+enum Cores {
+    /// Those on the plan's first number of cores.
+    First,
+    /// Those on every number of cores.
+    All,
+}
+
 /// A curve for each DUT over what `x` makes of the conditions; none where no DUT has two points.
 fn curve(
     runs: &[Run],
     file: &str,
     title: &str,
     x_label: &str,
+    cores: Cores,
     x: impl Fn(&Conditions) -> Option<f64>,
 ) -> Option<Figure> {
     let mut series = Vec::new();
@@ -112,7 +133,8 @@ fn curve(
             .points
             .iter()
             .filter(|p| p.conditions.placement.is_none())
-            .filter(|p| file == "scale-up" || p.conditions.cores == first)
+            // Only what had its cores stands over a number of cores.
+            .filter(|p| if cores == Cores::All { p.has_its_cores() } else { p.conditions.cores == first })
             .filter_map(|p| dot(x(&p.conditions)?, p))
             .collect();
         dots.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -129,7 +151,17 @@ fn curve(
     })
 }
 
-fn heat(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
+/// The largest value of all heat maps, by which all are shaded.
+fn highest_cell(runs: &[Run]) -> f64 {
+    let of = |(run, dut): (&Run, &DutResult)| {
+        let (aaaa, cached) = axes(run);
+        let cells = aaaa.iter().flat_map(|&a| cached.iter().map(move |&b| (a, b)));
+        cells.filter_map(|(a, b)| cell(run, dut, a, b)?.figures.median).fold(0.0, f64::max)
+    };
+    each_dut(runs).map(of).fold(0.0, f64::max)
+}
+
+fn heat(run: &Run, dut: &DutResult, many: bool, highest: f64) -> Option<Figure> {
     let (aaaa, cached) = axes(run);
     let rows: Vec<Row> = aaaa
         .iter()
@@ -150,7 +182,7 @@ fn heat(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
         title: format!("{}: queries/s by AAAA share and cached share", legend(run, &dut.name, many)),
         x_label: "cached share β".into(),
         y_label: "AAAA share α".into(),
-        shape: Shape::Heat { columns: cached.iter().map(|&b| percent(b)).collect(), rows },
+        shape: Shape::Heat { columns: cached.iter().map(|&b| percent(b)).collect(), rows, highest },
     })
 }
 
@@ -203,7 +235,7 @@ fn load_bars(
     let series = over_loads(runs, |load| {
         let (y, range) = value(load)?;
         let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
-        Some(Dot { x: x as f64, y, range, at_least: false })
+        Some(Dot { x: x as f64, y, range, at_least: false, failed: !load.is_sound() })
     });
     (!series.is_empty()).then(|| Figure {
         file: file.into(),
@@ -220,7 +252,7 @@ fn transient(runs: &[Run]) -> Option<Figure> {
     for (run, dut) in each_dut(runs) {
         let Some(load) = dut.loads.iter().find(|load| load.cpu_by_second.len() > 1) else { continue };
         let dots = load.cpu_by_second.iter().enumerate();
-        let dots = dots.map(|(i, &y)| Dot { x: (i + 1) as f64, y, range: (y, y), at_least: false }).collect();
+        let dots = dots.map(|(i, &y)| Dot::at((i + 1) as f64, y)).collect();
         let name = format!("{} at {}", legend(run, &dut.name, runs.len() > 1), percent(load.share.per_hundred()));
         series.push(Series { name, dots });
     }
@@ -235,9 +267,10 @@ fn transient(runs: &[Run]) -> Option<Figure> {
 
 fn latency(runs: &[Run], file: &str, title: &str, which: usize) -> Option<Figure> {
     let series = over_loads(runs, |load| {
-        // In a trial that failed, those that came are not those that were asked.
-        let y = load.rtt_us.filter(|_| load.is_sound())?[which] / 1000.0;
-        Some(Dot { x: f64::from(load.share.per_hundred()), y, range: (y, y), at_least: false })
+        // In a trial that failed, those that came are not those that were asked: it has a mark and no value.
+        let failed = load.passed.is_some() && !load.is_sound();
+        let y = if failed { 0.0 } else { load.rtt_us?[which] / 1000.0 };
+        Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
     });
     (!series.is_empty()).then(|| Figure {
         file: file.into(),
@@ -246,4 +279,72 @@ fn latency(runs: &[Run], file: &str, title: &str, which: usize) -> Option<Figure
         y_label: "ms".into(),
         shape: Shape::Lines(series),
     })
+}
+
+/// How the tester kept time: the windows of 100 ms and of 10 ms of one trial of each DUT, as G. Lencse and A. Pivoda draw them in
+/// "Checking and Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018,
+/// DOI 10.11601/ijates.v7i1.255), here in per cent of what was due.
+fn pacing(runs: &[Run]) -> Vec<Figure> {
+    let paced: Vec<(String, &PacedTrial)> = each_dut(runs)
+        .filter_map(|(run, dut)| Some((legend(run, &dut.name, runs.len() > 1), dut.paced.as_ref()?)))
+        .collect();
+    if paced.is_empty() {
+        return Vec::new();
+    }
+    let windows: [(f64, &str, Band); 2] =
+        [(0.1, "100", |w| (&w.least_100ms, &w.most_100ms)), (0.01, "10", |w| (&w.least_10ms, &w.most_10ms))];
+    let figure = |(seconds, ms, band): (f64, &str, Band)| Figure {
+        file: format!("pacing-{ms}ms"),
+        title: format!("How the tester kept time: queries sent in windows of {ms} ms against what was due"),
+        x_label: "time in the trial, s; the trial at the highest rate that passed".into(),
+        y_label: "% off".into(),
+        shape: Shape::Panels {
+            panels: paced.iter().map(|(name, trial)| paced_panel(name, trial, seconds, band(&trial.windows))).collect(),
+            shared: true,
+        },
+    };
+    windows.into_iter().map(figure).collect()
+}
+
+/// The least and the most of the windows of one length.
+type Band = fn(&Windows) -> (&Vec<i32>, &Vec<i32>);
+
+fn paced_panel(name: &str, trial: &PacedTrial, window_s: f64, (least, most): (&Vec<i32>, &Vec<i32>)) -> Panel {
+    let due = (trial.rate.0 as f64 * window_s).max(1.0);
+    let percent = |off: i32| f64::from(off) / due * 100.0;
+    let stretch_s = trial.windows.stretch_ms as f64 / 1000.0;
+    let dots = least.iter().zip(most).enumerate().map(|(i, (&least, &most))| {
+        let (least, most) = (percent(least), percent(most));
+        // What was further off.
+        let y = if least.abs() > most.abs() { least } else { most };
+        Dot { range: (least, most), ..Dot::at((i as f64 + 0.5) * stretch_s, y) }
+    });
+    let name = format!("{name} at {} queries/s", number(trial.rate.0 as f64));
+    Panel { series: Series { name, dots: dots.collect() }, wanted: 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use method::units::Qps;
+
+    use super::*;
+
+    #[test]
+    fn a_stall_of_the_tester_stands_out_in_its_window() {
+        let windows = Windows {
+            stretch_ms: 200,
+            least_100ms: vec![0, -20, 0],
+            most_100ms: vec![0, 20, 0],
+            least_10ms: vec![-1, -50, 0],
+            most_10ms: vec![0, 49, 1],
+        };
+        let trial = PacedTrial { rate: Qps(10_000), windows };
+        let panel = paced_panel("dns64d", &trial, 0.01, (&trial.windows.least_10ms, &trial.windows.most_10ms));
+        assert_eq!(panel.series.name, "dns64d at 10\u{202f}000 queries/s");
+        let dots = &panel.series.dots;
+        assert_eq!((dots[1].range, dots[1].y), ((-50.0, 49.0), -50.0));
+        assert!((dots[1].x - 0.3).abs() < 1e-9 && dots.len() == 3);
+        let coarse = paced_panel("dns64d", &trial, 0.1, (&trial.windows.least_100ms, &trial.windows.most_100ms));
+        assert_eq!(coarse.series.dots[1].range, (-2.0, 2.0));
+    }
 }

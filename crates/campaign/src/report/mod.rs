@@ -95,7 +95,7 @@ fn percent(share: u8) -> String {
 fn csv(runs: &[Run]) -> String {
     let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
     let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let mut out = "run,dut,version,cores,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,\
+    let mut out = "run,dut,version,cores,ran_on,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,\
                    interval_from,interval_to,resolution,lower_bound,void,real_aaaa_share,real_cached_share,questions_per_query\n"
         .to_owned();
     for run in runs {
@@ -108,6 +108,7 @@ fn csv(runs: &[Run]) -> String {
                     quote(&dut.name),
                     quote(&dut.version),
                     c.cores.to_string(),
+                    quote(&p.ran_on()),
                     quote(c.placement.as_deref().unwrap_or_default()),
                     c.aaaa.to_string(),
                     c.cached.to_string(),
@@ -211,6 +212,7 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         }
         mishaps(&mut out, run);
         let _ = writeln!(out, "<div class=\"words\">{}</div>", tables::environment(run).html());
+        configurations(&mut out, run);
         let plan = toml::to_string(&run.results.plan).unwrap_or_default();
         let _ = writeln!(
             out,
@@ -221,6 +223,18 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
     }
     out.push_str("</body></html>\n");
     out
+}
+
+/// What each server was told, to be repeated by anybody.
+fn configurations(out: &mut String, run: &Run) {
+    for told in &run.results.configurations {
+        let c = &told.configuration;
+        let _ = write!(out, "<h3>Configuration of {}</h3><pre>{}", escape(&told.server), escape(&c.command.join(" ")));
+        if !c.text.is_empty() {
+            let _ = write!(out, "\n\n{}:\n{}", escape(&c.file), escape(&c.text));
+        }
+        out.push_str("</pre>\n");
+    }
 }
 
 fn mishaps(out: &mut String, run: &Run) {

@@ -7,9 +7,9 @@ use method::units::Qps;
 
 use super::Run;
 use super::chart::number;
-use crate::authority;
 use crate::point::Point;
 use crate::results::{PointResult, Results};
+use crate::servers::Auth;
 use crate::wording;
 
 /// All sentences, the answer first.
@@ -23,7 +23,7 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
     lines.extend(when(r));
     lines.extend(r.contradictions.iter().map(|contradiction| contradiction.in_words(resolution)));
     lines.extend(voids(r));
-    if r.plan.auth.driver != authority::Kind::Dns64bench {
+    if r.plan.auth.driver != Auth::Dns64bench {
         lines.push(format!(
             "\"0 % cached\" is unproven in every number: {} does not count what it is asked, so nothing shows that new names were \
              not answered from a cache.",

@@ -1,6 +1,7 @@
 //! From results to tables.
 
 use method::precision::{Figures, rounded_down};
+use method::search::Shortfall;
 use method::units::Qps;
 
 use super::chart::{AT_LEAST, number};
@@ -8,10 +9,10 @@ use super::figures::{axes, cell};
 use super::table::Table;
 use super::{Run, percent};
 use crate::archive::DutEnd;
-use crate::authority;
 use crate::contradictions::almost;
 use crate::environment::Environment;
 use crate::results::{DutResult, LoadResult, PointResult};
+use crate::servers::Auth;
 use crate::wording;
 
 /// All tables of a run.
@@ -50,32 +51,52 @@ pub(super) fn environment(run: &Run) -> Table {
         row(&dut.name, &dut.version, "");
     }
     row("AuthDNS", &run.results.auth, "");
-    let here = ("".to_owned(), &run.results.environment);
-    let hosts = run.results.hosts.iter().map(|host| (format!("{}: ", host.role), &host.environment));
+    let hosts = &run.results.hosts;
     // Where all hosts are others, the machine that gave the orders does not matter.
-    let all: Vec<_> = if hosts.len() == 0 { vec![here] } else { hosts.collect() };
-    for (role, e) in all {
-        machine(&mut table, &role, e);
+    let mut all: Vec<(&str, &Environment)> = hosts.iter().map(|host| (host.role.as_str(), &host.environment)).collect();
+    if all.is_empty() {
+        all.push(("", &run.results.environment));
     }
+    table.rows.extend(facts_of_hosts(&all));
     table
 }
 
-fn machine(table: &mut Table, role: &str, e: &Environment) {
-    let mut row = |what: &str, found: &str, concern: &str| {
-        table.rows.push(vec![format!("{role}{what}"), found.into(), concern.into()]);
+/// The facts of hosts by role; what is the same on all of them stands there once, and without their roles.
+fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
+    let mut facts: Vec<([String; 3], Vec<&str>)> = Vec::new();
+    for (role, environment) in hosts {
+        for fact in facts_of(environment) {
+            match facts.iter_mut().find(|(known, _)| *known == fact) {
+                Some((_, roles)) => roles.push(role),
+                None => facts.push((fact, vec![role])),
+            }
+        }
+    }
+    let row = |([what, found, concern], roles): ([String; 3], Vec<&str>)| {
+        let on_all = roles.len() == hosts.len();
+        vec![if on_all { what } else { format!("{}: {what}", roles.join(", ")) }, found, concern]
     };
-    row("dns64bench", &e.dns64bench, "");
-    row("host", &e.host, "");
-    row("kernel", &e.kernel, "");
-    row("CPU", &format!("{} × {}", e.cpus, e.cpu), "");
-    row("memory", &format!("{} MiB", e.memory >> 20), "");
+    facts.into_iter().map(row).collect()
+}
+
+fn facts_of(e: &Environment) -> Vec<[String; 3]> {
+    let fact = |what: &str, found: &str, concern: String| [what.to_owned(), found.to_owned(), concern];
+    let none = String::new;
+    let mut all = vec![
+        fact("dns64bench", &e.dns64bench, none()),
+        fact("host", &e.host, none()),
+        fact("kernel", &e.kernel, none()),
+        fact("CPU", &format!("{} × {}", e.cpus, e.cpu), none()),
+        fact("memory", &format!("{} MiB", e.memory >> 20), none()),
+    ];
     for finding in &e.findings {
         let concern = finding.concern.as_ref().map(|c| match &c.mend {
             Some(mend) => format!("{}; mend: {mend}", c.why),
             None => c.why.clone(),
         });
-        row(&finding.subject, &finding.value, &concern.unwrap_or_default());
+        all.push(fact(&finding.subject, &finding.value, concern.unwrap_or_default()));
     }
+    all
 }
 
 /// What a point found, for one cell: one look shows its interval only, several searches their median and the interval.
@@ -99,7 +120,7 @@ fn found(point: &PointResult, resolution: Qps) -> String {
 /// A note, with what is unproven where nobody counts what AuthDNS is asked.
 fn with_proof(run: &Run, note: &str) -> String {
     match run.results.plan.auth.driver {
-        authority::Kind::Dns64bench => note.into(),
+        Auth::Dns64bench => note.into(),
         _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
     }
 }
@@ -110,8 +131,7 @@ fn dispersion(figures: &Figures) -> String {
 
 /// By how much the lowest failed rate failed in the search that found the least.
 fn failed_by(point: &PointResult) -> String {
-    let least = point.failed_by.iter().flatten().min_by_key(|shortfall| shortfall.rate);
-    least.map_or("–".into(), |s| {
+    Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
         let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
         format!("{rate} by {missing} of {of}")
     })
@@ -142,7 +162,7 @@ fn worst_case(run: &Run) -> Table {
             let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
             table.rows.push(vec![
                 dut.name.clone(),
-                format!("{}{place}", p.conditions.cores),
+                format!("{}{place}", p.ran_on()),
                 found(p, resolution),
                 format!("{} of {}", f.n, run.results.plan.search.repeat),
                 rounded(f.p1),
@@ -168,7 +188,10 @@ fn by_condition(run: &Run, title: &str, columns: &[usize], key: fn(&PointResult)
         let mut row = vec![dut.name.clone()];
         for column in columns {
             let point = dut.points.iter().find(|p| key(p) == Some(*column));
-            row.push(point.map_or("not measured".into(), |p| found(p, run.results.plan.search.resolution)));
+            // A column says cores: what ran on something else says so itself.
+            let other = |p: &PointResult| if p.has_its_cores() { String::new() } else { format!(" ({})", p.ran_on()) };
+            let resolution = run.results.plan.search.resolution;
+            row.push(point.map_or("not measured".into(), |p| found(p, resolution) + &other(p)));
         }
         table.rows.push(row);
     }
@@ -334,6 +357,11 @@ fn health(run: &Run) -> Table {
             format!("passed up to {passed} queries/s, which allows tests up to {allows} in the worst case"),
         );
     }
+    for s in &h.stolen {
+        let [median, max, worst] = [s.median_pct, s.max_pct, s.worst_cpu_pct].map(number);
+        let found = format!("median {median} %, most {max} %; of one CPU up to {worst} %");
+        row(&format!("CPU time of host {} taken by a hypervisor in a trial", s.role), found);
+    }
     if let Some((hit, miss)) = h.numa {
         row(
             "NUMA page allocations",
@@ -341,4 +369,28 @@ fn health(run: &Run) -> Table {
         );
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Finding;
+
+    #[test]
+    fn what_all_hosts_share_is_told_once() {
+        let with = |interface: &str| Environment {
+            dns64bench: "0.1.0".into(),
+            host: "h".into(),
+            kernel: "Linux".into(),
+            cpu: "c".into(),
+            cpus: 2,
+            memory: 1 << 30,
+            findings: vec![Finding { subject: "interface a".into(), value: interface.into(), concern: None }],
+        };
+        let (tester, dut, auth) = (with("veth, 10 Mbit/s"), with("veth"), with("veth"));
+        let rows = facts_of_hosts(&[("tester", &tester), ("dut", &dut), ("auth", &auth)]);
+        let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+        let last = ["tester: interface a", "dut, auth: interface a"];
+        assert_eq!(names, [&["dns64bench", "host", "kernel", "CPU", "memory"], &last[..]].concat());
+    }
 }

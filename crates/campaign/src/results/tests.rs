@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use method::records::Counts;
 use method::units::Nanos;
 use tester::authdns::part::AuthPart;
 use tester::measurer::result::TrialResult;
 
 use super::*;
-use crate::archive::{Cpu, Step};
+use crate::archive::{Cpu, Step, StolenFrom};
+use crate::numa::NodePages;
 
 const PLAN: &str = "name = 'x'\n[trial]\nduration = '2s'\n[search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 1\n\
     invalid-retries = 1\n[measure]\nacceptance = [0.99]\n[measure.loads]\nshares = [1]\nduration = '4s'\ntransient = '1s'\n\
@@ -29,13 +31,22 @@ fn load_point() -> Point {
 fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     let mut plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate));
     plan.duration = Nanos(2 * Nanos::SECOND.0);
-    let mut trial = TrialResult::blank(&plan);
-    (trial.counts.sent, trial.counts.valid, trial.counts.lost) = (rate, rate * valid / 100, rate - rate * valid / 100);
+    let (valid, lost) = (rate * valid / 100, rate - rate * valid / 100);
+    let mut trial = TrialResult::simulated(&plan, Counts { sent: rate, valid, lost, ..Counts::default() });
     trial.throughput = trial.counts.valid as f64;
     trial.verdict = verdict;
     let step = Step { point: point.clone(), repeat: 0, rate: Qps(rate), length: Length::Full };
     let cpu = Cpu { dut: vec![1.0, 0.5, 0.5, 0.5], ..Cpu::default() };
-    Measured { step, trial, dut_end: None, cpu, numa: None, warnings: Vec::new(), records: None }
+    Measured {
+        step,
+        trial,
+        dut_end: None,
+        cpu,
+        numa: None,
+        stolen: StolenFrom::default(),
+        warnings: Vec::new(),
+        records: None,
+    }
 }
 
 fn search(capacity: u64, accept: f64) -> Vec<Measured> {
@@ -143,14 +154,54 @@ fn one_search_shows_its_interval_and_by_how_much_it_failed() {
 fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
     let all = results(search(200, 1.0)).noncompliance.join("; ");
     assert!(all.contains("trials last 2 s") && all.contains("tester unproven"), "{all}");
-    assert!(all.contains("rates may be overstated"), "the blank trial's timeout is a second: {all}");
+    assert!(all.contains("rates may be overstated"), "the trial's timeout is a second: {all}");
 }
 
 #[test]
 fn reasons_are_counted_by_kind() {
-    let [one, other] =
-        ["1.55 %, limit 1 %", "12 %, limit 5 %"].map(|end| format!("pacing: a 100 ms window was off by {end}"));
-    assert_eq!(without_numbers(&one), "pacing: a … ms window was off by … %, limit … %");
-    assert_eq!(without_numbers(&one), without_numbers(&other));
-    assert_ne!(without_numbers(&one), without_numbers("pacing: p99.9 lateness is 12 ms"));
+    let off = |worst_pct, limit_pct| Reason::WindowOff { worst_pct, limit_pct };
+    let reasons = [off(1.55, 1.0), Reason::LedgerFull, off(12.0, 5.0)];
+    let counted = by_kind(reasons.iter());
+    assert_eq!(counted, [(ReasonKind::WindowOff.to_string(), 2), (ReasonKind::LedgerFull.to_string(), 1)]);
+}
+
+#[test]
+fn what_a_hypervisor_took_is_told_host_by_host() {
+    let with = |all_pct: f64, worst_cpu_pct: f64| {
+        let stolen = Some(Stolen { all_pct, worst_cpu_pct, worst_cpu: 0 });
+        Measured {
+            stolen: StolenFrom { dut: stolen, ..StolenFrom::default() },
+            ..trial(&load_point(), 200, 100, Verdict::Passed)
+        }
+    };
+    let told = results([with(1.0, 2.0), with(3.0, 9.0), with(2.0, 2.0)]).health.stolen;
+    assert_eq!(told.len(), 1, "hosts that do not tell are left out: {told:?}");
+    assert_eq!(
+        (told[0].role.as_str(), told[0].median_pct, told[0].max_pct, told[0].worst_cpu_pct),
+        ("dut", 2.0, 3.0, 9.0)
+    );
+}
+
+#[test]
+fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
+    let with = |rate: u64, verdict: Verdict| {
+        let mut measured = trial(&search_point(1.0), rate, 100, verdict);
+        measured.trial.windows = Some(Windows { stretch_ms: rate, ..Windows::default() });
+        measured
+    };
+    let all = [(100, Verdict::Passed), (300, Verdict::Passed), (400, Verdict::Failed), (350, Verdict::Invalid)];
+    let paced = results(all.map(|(rate, verdict)| with(rate, verdict))).duts[0].paced.clone().unwrap();
+    assert_eq!((paced.rate, paced.windows.stretch_ms), (Qps(300), 300));
+    assert_eq!(results([with(400, Verdict::Failed)]).duts[0].paced, None);
+}
+
+#[test]
+fn page_allocations_are_summed_over_the_trials_that_count() {
+    let node = |node, hit, miss| NodePages { node, hit, miss, ..NodePages::default() };
+    let with = |verdict| {
+        let numa = Numa { nodes: vec![node(0, 100, 1), node(1, 20, 3)] };
+        Measured { numa: Some(numa), ..trial(&load_point(), 200, 100, verdict) }
+    };
+    let health = results([with(Verdict::Passed), with(Verdict::Failed), with(Verdict::Invalid)]).health;
+    assert_eq!(health.numa, Some((240, 8)));
 }

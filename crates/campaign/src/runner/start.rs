@@ -1,5 +1,8 @@
 //! Servers are started: once each before anything is measured, and anew for each search.
 
+use std::net::SocketAddr;
+
+use crate::archive::{Configuration, Entry};
 use crate::plan::DutPlan;
 use crate::point::{Conditions, Point};
 use crate::preflight;
@@ -29,6 +32,9 @@ impl Run<'_> {
         let mut site = Some(self.start_auth(any)?);
         for point in &firsts {
             let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { continue };
+            if site.as_ref().is_some_and(|site| site.auth.listens_on() != self.auth_address(point)) {
+                site = None;
+            }
             let started = match &mut site {
                 Some(site) => self.start_dut(site, point, dut),
                 None => self.start_once(point).map(|ready| site = Some(ready)),
@@ -68,15 +74,37 @@ impl Run<'_> {
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.start_dut(&mut site, point, dut)?;
         }
+        self.note_configuration(self.plan.auth.driver.name(), site.auth.configuration())?;
+        if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
+            self.note_configuration(name, dut.configuration())?;
+        }
         Ok(site)
     }
 
+    /// Notes what a server is told, once.
+    fn note_configuration(&mut self, name: &str, told: &Configuration) -> Result<(), CampaignError> {
+        let known = |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
+        if self.entries.iter().any(known) {
+            return Ok(());
+        }
+        self.append(Entry::Configuration { server: name.into(), told: told.clone() })
+    }
+
+    /// Where AuthDNS listens at a point.
+    fn auth_address(&self, point: &Point) -> SocketAddr {
+        match point.dut() {
+            Some(name) => self.world.auth_address(self.plan.dut(name).and_then(|dut| dut.family)),
+            None => self.world.self_test_address(self.plan.self_test.as_ref().and_then(|test| test.family)),
+        }
+    }
+
     fn start_auth(&self, point: &Point) -> Result<Site, CampaignError> {
-        let (aaaa, listen) = match point {
-            Point::SelfTest => (Share::ONE, self.world.self_test_address),
-            Point::Search(conditions) => (conditions.aaaa, self.world.auth_address),
-            Point::Load { .. } => (Share::ZERO, self.world.auth_address),
+        let aaaa = match point {
+            Point::SelfTest => Share::ONE,
+            Point::Search(conditions) => conditions.aaaa,
+            Point::Load { .. } => Share::ZERO,
         };
+        let listen = self.auth_address(point);
         let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa);
         let auth = auth.map_err(|error| match error.into() {
             // That is no fault of the DUT's.
@@ -89,8 +117,8 @@ impl Run<'_> {
     fn start_dut(&self, site: &mut Site, point: &Point, dut: &DutPlan) -> Result<(), CampaignError> {
         let worst = Conditions::worst_case(dut.name(), self.plan.cores()[0]);
         let conditions = if let Point::Search(conditions) = point { conditions } else { &worst };
-        let cpus = self.plan.cpus_of(conditions);
-        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, cpus)?);
+        let cpus = self.world.dut_cpus(self.plan, conditions);
+        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, &cpus)?);
         let ready: &Site = site;
         match &ready.dut {
             Some(started) => started.wait_until(dut.name(), &mut || self.answers(ready, point)),

@@ -12,7 +12,8 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 
-use super::{Asking, CpuList, Display, parse_cpus};
+use super::values::{CpuList, Server, parse_cpus, parse_time};
+use super::{Asking, Display};
 
 /// How questions travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -75,9 +76,9 @@ pub(crate) struct IntervalFiles {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClosedLoop {
-    /// The server to measure, such as [2001:2::1]:53 or 198.18.0.1:53
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "dns64perf2")]
-    pub(crate) server: Option<SocketAddr>,
+    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
+    #[arg(long, value_name = "SERVER", required_unless_present = "dns64perf2")]
+    pub(crate) server: Option<Server>,
     #[command(flatten)]
     pub(crate) asking: Asking,
     /// Queries in flight, over all threads
@@ -107,10 +108,10 @@ pub(crate) struct ClosedLoop {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "queries")]
     pub(crate) count: u64,
     /// Go round and round through the names for this long [default: once through them]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) duration: Option<Duration>,
     /// A query without an answer by then is given up
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
@@ -335,7 +336,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 const FINEST: Duration = Duration::from_millis(10);
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    let time = parse_time(text)?;
     if time < FINEST { Err("an interval must be 10ms at least".into()) } else { Ok(time) }
 }
 

@@ -33,6 +33,9 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             for line in preflight::here(&plan) {
                 println!("Missing: {line}");
             }
+            for point in preflight::beyond(&plan) {
+                println!("Not on this machine: {point}");
+            }
             for line in preflight::elsewhere(&plan) {
                 println!("Note: {line}");
             }

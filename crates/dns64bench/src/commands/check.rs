@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Check) -> Outcome {
     println!("{}", environment.kernel);
     for finding in &environment.findings {
         let mark = if finding.concern.is_some() { "!" } else { " " };
-        println!("{mark} {:<28} {}", finding.subject, finding.value);
+        println!("{mark} {:<32} {}", finding.subject, finding.value);
         if let Some(concern) = &finding.concern {
             println!("    {}", concern.why);
             if let Some(mend) = &concern.mend {

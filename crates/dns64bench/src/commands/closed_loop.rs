@@ -11,15 +11,17 @@ use method::units::Nanos;
 use net::clock;
 use serde::Serialize;
 use tester::client::Transport;
-use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run as run_loop};
+use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::measurer::liveness;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
-use crate::intervals::{Run, rcodes};
-use crate::output::{DUT_FAILED, Failure, Outcome, print_json, print_rtt, print_wrong};
+use crate::interruption;
+use crate::intervals::{Run, rcode_name};
+use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, print_json, print_rtt, print_wrong};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
+    interruption::heed()?;
     if let Some(words) = &args.dns64perf2 {
         let experiments = Experiments::parse(words).map_err(|why| Failure::usage(anyhow::anyhow!(why)))?;
         return run_experiments(args, &experiments);
@@ -32,6 +34,9 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         print_json(&result)?;
     } else {
         print(&result);
+    }
+    if result.interrupted {
+        return Ok(INTERRUPTED.into());
     }
     if let Some(tally) = &result.tally
         && let Some(intervals) = &tally.intervals
@@ -62,7 +67,7 @@ fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Fail
 }
 
 fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
-    run_loop(plan).map_err(|error| match error {
+    run_until(plan, &interruption::flag()).map_err(|error| match error {
         ClosedLoopError::Socket(_) => Failure::environment(error),
         _ => Failure::usage(error),
     })
@@ -70,6 +75,9 @@ fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
 
 fn print(result: &ClosedLoopResult) {
     let c = &result.counts;
+    if result.interrupted {
+        println!("Interrupted after {:.3} s; this is what was found by then", result.seconds);
+    }
     println!("Answers     {:.0} valid per second, with {} queries in flight", result.qps, result.outstanding);
     println!(
         "Queries     {} sent in {:.3} s, {} valid, {} late, {} lost, {} wrong",
@@ -80,7 +88,7 @@ fn print(result: &ClosedLoopResult) {
         c.lost,
         c.wrong.total()
     );
-    let codes: Vec<String> = rcodes(&result.rcodes).map(|(name, n)| format!("{n} {name}")).collect();
+    let codes: Vec<String> = result.rcodes.iter().map(|(&rcode, n)| format!("{n} {}", rcode_name(rcode))).collect();
     if !codes.is_empty() {
         println!("Rcodes      {}", codes.join(", "));
     }
@@ -124,8 +132,15 @@ struct ExperimentsResult {
     qps: f64,
     /// Names without a valid answer, over all experiments.
     failed: u64,
-    /// CPU use of the watched process in per cent of a core: mean and standard deviation of its seconds.
-    cpu_pct: Option<(f64, f64)>,
+    /// CPU use of the watched process in per cent of a core, over its seconds; absent where none was watched.
+    cpu_pct: Option<Spread>,
+}
+
+/// Mean and sample standard deviation of some values.
+#[derive(Debug, PartialEq, Serialize)]
+struct Spread {
+    mean: f64,
+    standard_deviation: f64,
 }
 
 fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
@@ -141,6 +156,9 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
             require_somebody(args, &plan)?;
         }
         let result = carry_out(&plan)?;
+        if result.interrupted {
+            break;
+        }
         if result.counts.valid == 0 {
             require_somebody(args, &plan)?;
         }
@@ -153,7 +171,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     }
     over.store(true, Ordering::Relaxed);
     let seconds = meter.map(|meter| meter.join().expect("a meter does not panic")).unwrap_or_default();
-    let (average_ms, standard_deviation_ms) = mean_and_deviation(&times).unwrap_or_default();
+    let (average_ms, standard_deviation_ms) = spread(&times).map_or((0.0, 0.0), |s| (s.mean, s.standard_deviation));
     let result = ExperimentsResult {
         server: experiments.server.to_string(),
         threads: experiments.threads,
@@ -161,13 +179,17 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
         standard_deviation_ms,
         qps: if average_ms > 0.0 { 256e3 / average_ms } else { 0.0 },
         failed,
-        cpu_pct: mean_and_deviation(&seconds),
+        cpu_pct: spread(&seconds),
         experiments_ms: times,
     };
     if args.display.json {
         print_json(&result)?;
     } else if !args.display.quiet {
         print_experiments(&result);
+    }
+    if (result.experiments_ms.len() as u64) < experiments.count {
+        eprintln!("dns64bench: interrupted after {} of {} experiments", result.experiments_ms.len(), experiments.count);
+        return Ok(INTERRUPTED.into());
     }
     Ok(if result.failed == 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
 }
@@ -181,8 +203,8 @@ fn print_experiments(result: &ExperimentsResult) {
         result.average_ms, result.standard_deviation_ms
     );
     eprintln!("Number of queries per second     {:.0}", result.qps);
-    if let Some((mean, deviation)) = result.cpu_pct {
-        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {deviation:.2}, of one core");
+    if let Some(Spread { mean, standard_deviation }) = result.cpu_pct {
+        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {standard_deviation:.2}, of one core");
     }
     if result.failed > 0 {
         eprintln!("Not answered right               {}", result.failed);
@@ -195,15 +217,15 @@ fn print_experiments(result: &ExperimentsResult) {
     }
 }
 
-/// Mean and sample standard deviation; `None` of nothing.
-fn mean_and_deviation(values: &[f64]) -> Option<(f64, f64)> {
+/// The spread of `values`; `None` of nothing.
+fn spread(values: &[f64]) -> Option<Spread> {
     let n = values.len() as f64;
     if values.is_empty() {
         return None;
     }
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    Some((mean, (squares / (n - 1.0).max(1.0)).sqrt()))
+    Some(Spread { mean, standard_deviation: (squares / (n - 1.0).max(1.0)).sqrt() })
 }
 
 /// CPU use of a process, in per cent of a core, second by second until it is over.
@@ -228,9 +250,10 @@ mod tests {
 
     #[test]
     fn mean_and_sample_deviation() {
-        assert_eq!(mean_and_deviation(&[]), None);
-        assert_eq!(mean_and_deviation(&[3.0]), Some((3.0, 0.0)));
-        let (mean, deviation) = mean_and_deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-        assert!((mean - 5.0).abs() < 1e-12 && (deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert_eq!(spread(&[]), None);
+        assert_eq!(spread(&[3.0]), Some(Spread { mean: 3.0, standard_deviation: 0.0 }));
+        let found = spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        let wanted = (32.0f64 / 7.0).sqrt();
+        assert!((found.mean - 5.0).abs() < 1e-12 && (found.standard_deviation - wanted).abs() < 1e-12);
     }
 }

@@ -1,24 +1,35 @@
 //! `measure`: one trial at one rate.
 
+use method::compliance::Facts;
 use method::units::Nanos;
 use tester::measurer::liveness;
 
 use crate::args::Measure;
+use crate::interruption;
 use crate::intervals::Run;
-use crate::output::{Outcome, print_json, print_trial, status_of};
+use crate::output::{INTERRUPTED, Outcome, is_interrupted, print_json, print_trial, status_of};
 use crate::progress::run_trial;
+use crate::resolve::passed_self_test;
 
 pub(crate) fn run(args: &Measure) -> Outcome {
+    interruption::heed()?;
     let plan = args.resolve()?;
+    let self_test = args.self_test.as_deref().map(passed_self_test).transpose()?;
     if args.asking.liveness {
         liveness::require_for(&plan)?;
     }
-    let trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", args.rate))?;
+    let mut trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", plan.rate))?;
+    if let Some(test) = self_test {
+        trial.set_facts(Facts { proof: test.proof_at_its_rate(&plan, &trial), ..trial.facts });
+    }
     // First what cannot be had again.
     if args.display.json {
         print_json(&trial)?;
     } else {
         print_trial(&trial);
+    }
+    if is_interrupted(&trial) {
+        return Ok(INTERRUPTED.into());
     }
     if let Some(intervals) = &trial.intervals {
         let began = Nanos((trial.started_unix_s * 1e9) as u64);

@@ -20,15 +20,15 @@ pub(crate) mod zone;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tester::measurer::TrialError;
-use tester::measurer::burst::{Burst, SendCost};
+use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
+use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// What sending costs here, measured once for all trials like `plan`, where their bursts are chosen by it.
+/// What sending costs here, measured once for all trials like `plan`, if their bursts are chosen by it.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
-    if plan.max_burst != Burst::Auto || plan.send_cost.is_some() {
+    if !needs_send_cost(plan) {
         return Ok(plan.send_cost);
     }
     SendCost::measure(plan.cpus.first().copied()).map(Some).map_err(|source| TrialError::Thread { source })

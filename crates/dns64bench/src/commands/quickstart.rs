@@ -13,8 +13,11 @@ use campaign::search::{SearchError, SearchResult};
 use campaign::search_plan::SearchPlan;
 use campaign::wording;
 use clap::Parser;
+use method::pacing::PacingLimits;
+use method::precision::default_timeout;
+use method::search::SearchRange;
 use method::selftest::allowed_rate;
-use method::units::{Qps, Share};
+use method::units::{Nanos, Qps, Share};
 use net::socket::Endpoint;
 use serde::Serialize;
 use tester::measurer::plan::TrialPlan;
@@ -22,7 +25,9 @@ use tester::measurer::plan::TrialPlan;
 use super::measured_send_cost;
 use super::self_test::SelfTestResult;
 use crate::args::{self, Arguments, Quickstart};
+use crate::interruption;
 use crate::output::{Failure, Outcome, print_json, print_points, word};
+use crate::resolve::with_names;
 
 /// The least rate that the self-test is to vouch for, and where it ends looking for more.
 const FOR_RATE: &str = "2000";
@@ -30,12 +35,15 @@ const SELF_TEST_TO: &str = "600000";
 /// Where the searches begin and end.
 const LOWEST: Qps = Qps(1_000);
 const HIGHEST: Qps = Qps(400_000);
-const RESOLUTION: &str = "4000";
-const TRIAL: &str = "1s";
-/// All share one host, and steps of the search are wider than this.
-const WINDOW_LIMIT: &str = "5";
+const RESOLUTION: Qps = Qps(4_000);
+const TRIAL: Nanos = Nanos::SECOND;
+const PAUSE: Duration = Duration::from_millis(150);
+/// All share one host, and steps of the search are wider than this, in per cent.
+const WINDOW_LIMIT: f64 = 5.0;
 /// A host that is too busy for a rate is so the next time too.
-const INVALID_RETRIES: &str = "1";
+const INVALID_RETRIES: u32 = 1;
+/// That of dns64d.
+const PREFIX: &str = "64:ff9b::/96";
 
 /// One of the things that are measured.
 struct Stage {
@@ -44,7 +52,7 @@ struct Stage {
     meaning: &'static str,
     aaaa_share: Share,
     cached_share: Share,
-    repeat: &'static str,
+    repeat: u32,
 }
 
 const STAGES: [Stage; 3] = [
@@ -53,21 +61,21 @@ const STAGES: [Stage; 3] = [
         meaning: "no AAAA records, nothing cached: two questions to AuthDNS for each query",
         aaaa_share: Share::ZERO,
         cached_share: Share::ZERO,
-        repeat: "3",
+        repeat: 3,
     },
     Stage {
         name: "all_aaaa",
         meaning: "all names have AAAA records: one question, no translation",
         aaaa_share: Share::ONE,
         cached_share: Share::ZERO,
-        repeat: "1",
+        repeat: 1,
     },
     Stage {
         name: "all_cached",
         meaning: "all names resolved before: no question, translation from the cache",
         aaaa_share: Share::ZERO,
         cached_share: Share::ONE,
-        repeat: "1",
+        repeat: 1,
     },
 ];
 
@@ -82,6 +90,7 @@ struct QuickstartResult {
 }
 
 pub(crate) fn run(args: &Quickstart) -> Outcome {
+    interruption::heed()?;
     let quiet = args.display.quiet || args.display.json;
     let say = |text: &str| {
         if !quiet {
@@ -91,13 +100,10 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
     say("1/4  Self-test: how fast are Measurer and AuthDNS on this machine?");
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let self_test = self_test(folder.path())?;
-    let test_file = folder.path().join("self-test.json");
-    let text = serde_json::to_vec(&self_test).map_err(Failure::environment)?;
-    std::fs::write(&test_file, text).map_err(Failure::environment)?;
     let mut found = Vec::new();
     for (i, stage) in STAGES.iter().enumerate() {
         say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
-        found.push(measure(stage, &self_test, &test_file, quiet)?);
+        found.push(measure(stage, &self_test, quiet)?);
     }
     let [worst_case, all_aaaa, all_cached] =
         found.try_into().map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
@@ -115,7 +121,8 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
 fn self_test(folder: &Path) -> Result<SelfTestResult, Failure> {
     let status = status_in(folder, "self-test");
     let (_auth, address) = auth(Share::ONE, &status)?;
-    let server = address.to_string();
+    let [server, window_limit] = [address.to_string(), WINDOW_LIMIT.to_string()];
+    let duration = format!("{}ns", TRIAL.0);
     let typed = [
         "self-test",
         "--server",
@@ -125,9 +132,9 @@ fn self_test(folder: &Path) -> Result<SelfTestResult, Failure> {
         "--search-to",
         SELF_TEST_TO,
         "--duration",
-        TRIAL,
+        &duration,
         "--window-limit",
-        WINDOW_LIMIT,
+        &window_limit,
         "--auth-status",
         &status,
         "--quiet",
@@ -139,35 +146,42 @@ fn self_test(folder: &Path) -> Result<SelfTestResult, Failure> {
 }
 
 /// Starts servers that nothing has been asked of, and searches.
-fn measure(stage: &Stage, self_test: &SelfTestResult, test_file: &Path, quiet: bool) -> Result<SearchResult, Failure> {
+fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<SearchResult, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let status = status_in(folder.path(), "auth");
     let (_auth, auth_address) = auth(stage.aaaa_share, &status)?;
     let (_dut, dut_address) = dns64d(auth_address, folder.path())?;
-    let server = dut_address.to_string();
-    let journal = folder.path().join("journal.jsonl").to_string_lossy().into_owned();
-    let test_file = test_file.to_string_lossy();
     // A trial that passed beyond what the tester can vouch for would say nothing more.
     let allowed = |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
     let max = self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST);
-    let [min, max] = [LOWEST, max].map(|rate| rate.to_string());
-    let mut typed = vec!["search", "--server", &server, "--min", &min, "--max", &max];
-    typed.extend(["--window-limit", WINDOW_LIMIT, "--invalid-retries", INVALID_RETRIES]);
-    typed.extend(["--resolution", RESOLUTION, "--repeat", stage.repeat, "--pause", "150ms"]);
-    typed.extend(["--duration", TRIAL, "--expect-prefix", "64:ff9b::/96", "--auth-status", &status]);
-    let [aaaa_share, cached_share] = [stage.aaaa_share, stage.cached_share].map(|share| share.to_string());
-    typed.extend(["--aaaa-share", &aaaa_share, "--cached-share", &cached_share, "--journal", &journal]);
-    if self_test.passed_rate.is_some() {
-        typed.extend(["--self-test", &test_file]);
-    }
-    let Arguments { command: args::Command::Search(search) } = parse(&typed)? else {
-        unreachable!("that is what was typed")
+    let mut plan = SearchPlan {
+        trial: trial(stage, dut_address, &status),
+        range: SearchRange { min: LOWEST, max, resolution: RESOLUTION, invalid_retries: INVALID_RETRIES },
+        repeat: stage.repeat,
+        pause: PAUSE,
+        reuse_names: false,
+        self_test: self_test.vouches(),
     };
-    let plan = search.new.resolve(&search.traffic)?;
-    let mut journal = Journal::create(Path::new(&journal), &plan).map_err(SearchError::from)?;
-    let plan = SearchPlan { trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial }, ..plan };
+    plan.trial.send_cost = measured_send_cost(&plan.trial)?;
+    let plan = with_names(plan, false)?;
+    let mut journal = Journal::create(&folder.path().join("journal.jsonl"), &plan).map_err(SearchError::from)?;
     let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal::new(quiet))?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
+}
+
+/// The trials of a stage, but for their rates.
+fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
+    let defaults = TrialPlan::new(dut, LOWEST);
+    TrialPlan {
+        duration: TRIAL,
+        timeout: default_timeout(TRIAL),
+        aaaa_share: stage.aaaa_share,
+        cached_share: stage.cached_share,
+        prefixes: vec![PREFIX.parse().expect("a constant")],
+        limits: PacingLimits { window_100ms_pct: WINDOW_LIMIT, ..defaults.limits },
+        auth_status: Some(auth_status.into()),
+        ..defaults
+    }
 }
 
 /// What a user would have to type for the same thing.
@@ -194,7 +208,7 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(Server, SocketAddr), F
     // The names of the tester stand for 10.0.0.0/8, which the well-known prefix carries only if told.
     let config = format!(
         "listen = [\"{address}\"]\nthreads = 1\n\
-         [dns64]\nprefixes = [{{ prefix = \"64:ff9b::/96\", allow-non-global = true }}]\n\
+         [dns64]\nprefixes = [{{ prefix = \"{PREFIX}\", allow-non-global = true }}]\n\
          [[upstream]]\naddress = \"{}\"\nport = {}\n",
         upstream.ip(),
         upstream.port()

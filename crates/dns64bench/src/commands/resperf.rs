@@ -236,11 +236,7 @@ fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     let stem = timestamp(result.began);
     let curve = |name: &str, value: fn(&Bucket) -> f64| Series {
         name: name.into(),
-        dots: result
-            .buckets
-            .iter()
-            .map(|b| Dot { x: b.time, y: value(b), range: (value(b), value(b)), at_least: false })
-            .collect(),
+        dots: result.buckets.iter().map(|b| Dot::at(b.time, value(b))).collect(),
     };
     let figure = |file: &str, title: &str, y_label: &str, series| Figure {
         file: format!("{stem}.{file}"),

@@ -16,11 +16,13 @@ use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use crate::args::Search;
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_search, word};
+use crate::interruption;
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, is_interrupted, print_json, print_search, word};
 use crate::progress::run_trial;
 use crate::resolve::unix_seconds;
 
 pub(crate) fn run(args: Search) -> Outcome {
+    interruption::heed()?;
     let (json, quiet) = (args.display.json, args.display.quiet);
     let (mut journal, plan, done) = match args.resume {
         Some(path) => Journal::open(&path).map_err(SearchError::from)?,
@@ -53,16 +55,16 @@ pub(crate) fn run(args: Search) -> Outcome {
     Ok(status(&result))
 }
 
-/// Where nobody answers any more: what had passed by then, and how to go on.
+/// Where nobody answers any more, or the user wants to stop: what had passed by then, and how to go on.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
-    let is_gone = matches!(error, SearchError::Trial(TrialError::NobodyAnswers { .. }));
-    let failure = Failure::from(error);
-    if !is_gone {
-        return failure;
-    }
+    let when = match error {
+        SearchError::Trial(TrialError::NobodyAnswers { .. }) => "go on when it answers",
+        SearchError::Trial(TrialError::Interrupted) => "go on with it",
+        _ => return error.into(),
+    };
     let so_far = so_far(&Lines::read(journal).unwrap_or_default());
     let journal = journal.display();
-    failure.with_advice(&format!("{so_far}; go on when it answers: dns64bench search --resume {journal}"))
+    Failure::from(error).with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
 }
 
 /// The highest rate that passed in each search of a journal.
@@ -117,11 +119,18 @@ impl Runner for Terminal {
             show(failed),
             standing.rate
         );
+        if interruption::is_asked() {
+            return Err(TrialError::Interrupted);
+        }
         if !self.heard {
             liveness::require_for(plan)?;
             self.heard = true;
         }
         let trial = run_trial(plan, self.quiet, &title)?;
+        if is_interrupted(&trial) {
+            // A part of a trial is no trial of a search.
+            return Err(TrialError::Interrupted);
+        }
         if trial.counts.valid == 0 {
             liveness::require_for(plan)?;
         }
@@ -136,6 +145,6 @@ impl Runner for Terminal {
     }
 
     fn pause(&mut self, pause: Duration) {
-        std::thread::sleep(pause);
+        interruption::sleep(pause);
     }
 }

@@ -3,17 +3,19 @@
 use std::process::ExitCode;
 
 use campaign::search::{Runner, Standing};
-use campaign::search_plan::SelfTestSending;
+use campaign::search_plan::{PassedSelfTest, SelfTestSending};
 use method::search::{Search, SearchRange};
 use method::selftest::{allowed_rate, required_rate};
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
+use tester::measurer::TrialError;
 use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
+use crate::interruption;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
 
 /// What the self-test found.
@@ -45,7 +47,15 @@ pub(crate) struct SelfTestResult {
     pub(crate) trials: Vec<TrialResult>,
 }
 
+impl SelfTestResult {
+    /// What it vouches for; `None` if it did not pass.
+    pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
+        Some(PassedSelfTest { passed: self.passed_rate?, delta: self.delta, sent: self.sent.clone() })
+    }
+}
+
 pub(crate) fn run(args: &SelfTest) -> Outcome {
+    interruption::heed()?;
     let result = self_test(args)?;
     if args.display.json {
         print_json(&result)?;
@@ -79,17 +89,17 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     let mut passed: Option<Qps> = None;
     let mut verdict = Verdict::Passed;
     let mut terminal = Terminal::new(args.display.quiet);
-    let cost = measured_send_cost(&args.resolve(required))?;
+    let cost = measured_send_cost(&args.resolve(required)?)?;
     let mut first_name = args.traffic.first_name;
     for repeat in 0..args.repeat {
         let mut search = Search::new(SearchRange { min, max, resolution, invalid_retries: 2 });
         while let Some(rate) = search.next() {
-            let mut plan = args.resolve(rate);
+            let mut plan = args.resolve(rate)?;
             plan.send_cost = cost;
             plan.first_name = first_name;
             first_name += plan.names_needed();
             let standing = Standing { repeat, of: args.repeat, rate, bracket: search.bracket() };
-            let trial = terminal.trial(&plan, standing)?;
+            let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
             terminal.finished(&trial);
             search.report(trial.verdict);
             trials.push(trial);
@@ -120,6 +130,16 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
         noncompliance,
         trials,
     })
+}
+
+/// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test has no journal.
+fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
+    if !matches!(error, TrialError::NobodyAnswers { .. } | TrialError::Interrupted) {
+        return error.into();
+    }
+    let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
+    let so_far = highest.map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {rate} queries/s"));
+    Failure::from(error).with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
 }
 
 /// How all trials were sent, if they were sent alike.

@@ -1,6 +1,7 @@
 //! AuthDNS's part in a trial: it is half of the tester, so what it drops and how long it takes never count against the DUT.
 
 use method::evidence::Asked;
+use method::reason::Reason;
 use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -67,22 +68,17 @@ impl AuthPart {
         }
     }
 
-    /// With what AuthDNS spoiled the trial, in words: drops, or a 99.9th percentile of its own time above `limit`.
-    pub fn faults(&self, limit: Nanos) -> Vec<String> {
+    /// With what AuthDNS spoiled the trial: drops, or a 99.9th percentile of its own time above `limit`.
+    pub fn faults(&self, limit: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
         if self.socket_drops > 0 {
-            faults.push(format!("AuthDNS dropped {} queries: it was too slow to read them", self.socket_drops));
+            faults.push(Reason::AuthDropped { queries: self.socket_drops });
         }
         if self.send_refused > 0 {
-            faults.push(format!("the kernel refused {} of AuthDNS's replies", self.send_refused));
+            faults.push(Reason::AuthSendRefused { replies: self.send_refused });
         }
-        let limit_us = limit.0 as f64 / 1e3;
-        if let Some(own) = self.own_time_us.filter(|own| own.p999 > limit_us) {
-            faults.push(format!(
-                "AuthDNS took {:.1} ms for one query in a thousand, limit {} ms",
-                own.p999 / 1e3,
-                limit_us / 1e3
-            ));
+        if let Some(own) = self.own_time_us.filter(|own| own.p999 > limit.0 as f64 / 1e3) {
+            faults.push(Reason::AuthSlow { p999_us: own.p999, limit });
         }
         faults
     }
@@ -111,12 +107,16 @@ mod tests {
     #[test]
     fn drops_and_slowness_are_faults() {
         let limit = Nanos::from_millis(10);
-        assert_eq!(AuthPart::default().faults(limit), [""; 0]);
+        assert_eq!(AuthPart::default().faults(limit), []);
         let slow = AuthPart::between(&counters(0, &[50], &[]), &counters(9, &[50, 1, 1, 40], &[]), limit, limit);
         assert_eq!(slow.slow, 1);
-        assert!(slow.faults(limit)[0].starts_with("AuthDNS took 40"), "{:?}", slow.faults(limit));
-        assert_eq!(slow.faults(Nanos::SECOND), [""; 0]);
+        assert!(
+            matches!(slow.faults(limit)[..], [Reason::AuthSlow { p999_us, .. }] if (39_000.0..42_000.0).contains(&p999_us)),
+            "{:?}",
+            slow.faults(limit)
+        );
+        assert_eq!(slow.faults(Nanos::SECOND), []);
         let dropped = AuthPart { socket_drops: 3, send_refused: 1, ..AuthPart::default() };
-        assert_eq!(dropped.faults(limit).len(), 2);
+        assert_eq!(dropped.faults(limit), [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]);
     }
 }

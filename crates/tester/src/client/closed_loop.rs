@@ -3,7 +3,9 @@
 //!
 //! It finds the rate at which a server answers when it is never idle, and never asked more than it can hold.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use method::records::Counts;
@@ -77,6 +79,8 @@ pub struct ClosedLoopResult {
     pub seconds: f64,
     /// Seconds until everything was answered or given up.
     pub elapsed: f64,
+    /// Whether it was ended before its time.
+    pub interrupted: bool,
     /// Answers that this host dropped because its own socket buffers were full: they count as lost, and are not the server's loss.
     pub client_drops: u64,
     /// What became of the queries.
@@ -84,8 +88,9 @@ pub struct ClosedLoopResult {
     pub counts: Counts,
     /// Valid answers per second.
     pub qps: f64,
-    /// Answers by rcode, from 0 to 15.
-    pub rcodes: [u64; 16],
+    /// Answers by rcode, the number as key; only of those that came.
+    #[serde(with = "method::records::by_number")]
+    pub rcodes: BTreeMap<u8, u64>,
     /// Answers that came truncated, and of these those asked for again over TCP.
     pub truncated: u64,
     /// Questions asked again over TCP.
@@ -127,6 +132,14 @@ impl ClosedLoopPlan {
 /// # Errors
 /// If the plan's numbers do not fit, or there is no socket towards the server. What the server does is part of the result.
 pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
+    run_until(plan, &AtomicBool::new(false))
+}
+
+/// As [`run`], but asks no more when `stop` is set, and ends when what is in flight is answered or given up.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_until(plan: &ClosedLoopPlan, stop: &AtomicBool) -> Result<ClosedLoopResult, ClosedLoopError> {
     plan.check()?;
     let failed = |source| SocketError { server: plan.setup.server, source };
     let (mut lanes, mut first_port) = (Vec::new(), 0);
@@ -141,8 +154,10 @@ pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     let (start, began) = (clock::now(), clock::wall());
     let end = plan.duration.map(|duration| start + duration);
     let ended: Vec<io::Result<Lane<'_>>> = thread::scope(|scope| {
-        let running: Vec<_> =
-            lanes.into_iter().map(|lane| scope.spawn(move || lane.run(start, &mut Drive::Closed { end }))).collect();
+        let running: Vec<_> = lanes
+            .into_iter()
+            .map(|lane| scope.spawn(move || lane.run(start, &mut Drive::Closed { end, stop })))
+            .collect();
         running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
     });
     let mut tally = Tally::new(plan.setup.interval);
@@ -151,22 +166,32 @@ pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
         tally.merge(&lane.map_err(failed)?.tally);
     }
     let elapsed = clock::now().since(start);
-    Ok(result(plan, tally, start, began, elapsed))
+    let interrupted = stop.load(Ordering::Relaxed);
+    Ok(result(plan, tally, start, began, elapsed, interrupted))
 }
 
-fn result(plan: &ClosedLoopPlan, mut tally: Tally, start: Nanos, began: Nanos, elapsed: Nanos) -> ClosedLoopResult {
+fn result(
+    plan: &ClosedLoopPlan,
+    mut tally: Tally,
+    start: Nanos,
+    began: Nanos,
+    elapsed: Nanos,
+    interrupted: bool,
+) -> ClosedLoopResult {
     tally.settle_refused();
     // A server that falls silent is not asked for a shorter time.
-    let end = tally.last_answer.max(tally.last_sent).max(plan.duration.map_or(start, |duration| start + duration));
+    let wanted = plan.duration.filter(|_| !interrupted).map_or(start, |duration| start + duration);
+    let end = tally.last_answer.max(tally.last_sent).max(wanted);
     let seconds = end.since(start).as_secs_f64();
     ClosedLoopResult {
         server: plan.setup.server.to_string(),
         outstanding: plan.outstanding,
         seconds,
         elapsed: elapsed.as_secs_f64(),
+        interrupted,
         client_drops: tally.client_drops,
         qps: if seconds > 0.0 { tally.counts.valid as f64 / seconds } else { 0.0 },
-        rcodes: tally.rcodes,
+        rcodes: (0..).zip(tally.rcodes).filter(|(_, n)| *n > 0).collect(),
         truncated: tally.truncated,
         retried: tally.retried,
         rtt_us: Rtt::of(&tally.rtt),

@@ -35,8 +35,8 @@ const BURST: u64 = 256;
 
 /// When questions may be asked.
 pub(super) enum Drive<'a> {
-    /// As many as there is room for, until a moment or once through the questions.
-    Closed { end: Option<Nanos> },
+    /// As many as there is room for, until a moment or once through the questions, or until somebody sets `stop`.
+    Closed { end: Option<Nanos>, stop: &'a AtomicBool },
     /// When they are due.
     Ramp(Box<Due<'a>>),
 }
@@ -149,7 +149,8 @@ impl<'a> Lane<'a> {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         loop {
             let more = match drive {
-                Drive::Closed { end } => self.ask_all(*end),
+                Drive::Closed { stop, .. } if stop.load(Ordering::Relaxed) => false,
+                Drive::Closed { end, .. } => self.ask_all(*end),
                 Drive::Ramp(due) => self.ask_due(due, &mut batch)?,
             };
             if !more && self.in_flight() == 0 {

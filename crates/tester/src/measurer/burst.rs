@@ -121,12 +121,9 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// The burst with which a sender of `rate` queries per second takes no more than a third of its CPU, no longer than
-    /// [`LONGEST`]; [`SHORTEST`] where the CPU is its own.
-    pub fn burst(&self, rate: f64, owns_cpu: bool) -> Nanos {
-        if owns_cpu || rate <= 0.0 {
-            return SHORTEST;
-        }
+    /// The burst with which a sender of `rate` queries per second, which must be above 0, takes no more than a third of its CPU; no
+    /// longer than [`LONGEST`]. A sender that has its CPU for itself need not care: its burst is [`SHORTEST`].
+    pub fn burst(&self, rate: f64) -> Nanos {
         let left = MOST - rate * self.query.as_secs_f64();
         if left <= 0.0 {
             return LONGEST;
@@ -170,14 +167,13 @@ mod tests {
     #[test]
     fn the_burst_is_the_smallest_that_leaves_two_thirds() {
         for rate in [1_000.0, 20_000.0, 40_000.0, 100_000.0, 140_000.0] {
-            let burst = COST.burst(rate, false);
+            let burst = COST.burst(rate);
             assert!(share(rate, burst) <= 1.0 / 3.0 + 0.01, "{rate}: {burst:?}");
             let shorter = Nanos(burst.0.saturating_sub((1e9 / rate) as u64));
             assert!(burst == Nanos(0) || share(rate, shorter) > 1.0 / 3.0 - 0.01, "{rate}: {shorter:?} would do");
         }
-        assert_eq!(COST.burst(1_000.0, false), Nanos(0), "each by itself");
-        assert_eq!(COST.burst(400_000.0, false), LONGEST);
-        assert_eq!(COST.burst(400_000.0, true), SHORTEST);
+        assert_eq!(COST.burst(1_000.0), Nanos(0), "each by itself");
+        assert_eq!(COST.burst(400_000.0), LONGEST);
     }
 
     #[test]

@@ -59,6 +59,9 @@ pub enum TrialError {
         /// What came of asking it.
         found: Liveness,
     },
+    /// The user wanted to stop, before the first query was sent.
+    #[error("interrupted")]
+    Interrupted,
     /// No thread could be started.
     #[error("cannot start a thread: {source}")]
     Thread {

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use method::reason::HostLoss;
 use method::records::Counts;
 use method::units::Nanos;
-use method::verdict::{Acceptance, HostLoss, Missed, weigh_missed};
+use method::verdict::{Acceptance, Missed, weigh_missed};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
 use net::drops::{InterfaceCounters, UdpErrors, interface_counters, udp_errors};
@@ -199,9 +200,9 @@ impl HostLosses {
             places.push(HostLoss::InterfaceSend { packets: drops.interface_send, interface: interface() });
         }
         if drops.queueing_discipline > 0 {
-            let kind = after.queueing.as_ref().map(|queueing| queueing.kind.clone());
+            let discipline = after.queueing.as_ref().map(|queueing| queueing.kind.clone());
             let packets = drops.queueing_discipline;
-            places.push(HostLoss::QueueingDiscipline { packets, kind, interface: interface() });
+            places.push(HostLoss::QueueingDiscipline { packets, discipline, interface: interface() });
         }
         if let Some(unresolved) = self.unresolved {
             let (packets, address) = (self.discarded(after), self.hop.address);

@@ -9,6 +9,7 @@ pub mod ids;
 pub mod ledger;
 pub mod liveness;
 pub mod names;
+mod placement;
 pub mod plan;
 mod preload;
 mod receiver;
@@ -20,5 +21,6 @@ mod topology;
 mod trial;
 
 pub use error::TrialError;
+pub use placement::needs_send_cost;
 pub use shard::Progress;
 pub use trial::run;

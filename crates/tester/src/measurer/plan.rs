@@ -63,8 +63,10 @@ pub struct SenderSettings {
     pub real_time: bool,
 }
 
-/// A trial: what to send, at which rate, and what counts as a valid reply.
+/// A trial: what to send, at which rate, and what counts as a valid reply. In JSON it is what `measure --plan` reads; times are in
+/// nanoseconds there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrialPlan {
     /// Where the queries go.
     pub server: SocketAddr,
@@ -125,7 +127,7 @@ pub struct TrialPlan {
 }
 
 impl TrialPlan {
-    /// A plan with the contract's defaults (design.md) for `server` and `rate`.
+    /// A plan with the defaults of `measure` for `server` and `rate`.
     pub fn new(server: SocketAddr, rate: Qps) -> TrialPlan {
         TrialPlan {
             server,
@@ -240,8 +242,19 @@ impl TrialPlan {
         if !(self.accept.0 > 0.0 && self.accept.0 <= 1.0) {
             return Err(PlanError::Accept { given: self.accept.0 });
         }
-        if self.duration == Nanos(0) || self.timeout == Nanos(0) {
-            return Err(PlanError::Zero);
+        if !(1..=HIGHEST_RATE).contains(&self.rate.0) {
+            return Err(PlanError::Rate { given: self.rate });
+        }
+        let times = [("--duration", self.duration), ("--timeout", self.timeout), ("--auth-limit", self.auth_limit)];
+        let others =
+            [("--lateness-limit", self.limits.lateness_p999), ("--interval", self.interval.unwrap_or(Nanos(1)))];
+        let is_wrong = |(_, time): &(&str, Nanos)| !(1..=LONGEST.0).contains(&time.0);
+        if let Some((option, given)) = times.into_iter().chain(others).find(is_wrong) {
+            return Err(PlanError::Time { option, given });
+        }
+        let PacingLimits { window_100ms_pct, total_pct, .. } = self.limits;
+        if ![window_100ms_pct, total_pct].iter().all(|pct| (0.0..=100.0).contains(pct)) || window_100ms_pct == 0.0 {
+            return Err(PlanError::Limits { window_100ms_pct, total_pct });
         }
         let outstanding = u128::from(self.rate.0) * u128::from(self.timeout.0) / u128::from(Nanos::SECOND.0);
         let needed_ports = outstanding.div_ceil(u128::from(USABLE_IDS));
@@ -258,6 +271,11 @@ impl TrialPlan {
         Ok(())
     }
 }
+
+/// The highest rate that can be asked for, as `Qps` reads it.
+const HIGHEST_RATE: u64 = 100_000_000;
+/// No time of a plan is longer: a year.
+const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
 /// Source ports unless the user says otherwise: enough for the sockets of any DUT's threads to get their share.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
@@ -285,9 +303,30 @@ pub enum PlanError {
         /// As given.
         given: f64,
     },
-    /// No time at all.
-    #[error("--duration and --timeout must be longer than nothing")]
-    Zero,
+    /// No rate.
+    #[error("--rate {given}: a rate from 1 to {HIGHEST_RATE} queries per second is needed")]
+    Rate {
+        /// As given.
+        given: Qps,
+    },
+    /// No time at all, or more than a year.
+    #[error("{option} {} s: a time above 0 and up to a year is needed", .given.as_secs_f64())]
+    Time {
+        /// The option that sets it.
+        option: &'static str,
+        /// As given.
+        given: Nanos,
+    },
+    /// Limits of the pacing that are no percentages.
+    #[error(
+        "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to 100 are needed, the first above 0"
+    )]
+    Limits {
+        /// As given, in per cent.
+        window_100ms_pct: f64,
+        /// As given, in per cent.
+        total_pct: f64,
+    },
     /// 16-bit ids do not suffice.
     #[error(
         "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source ports can \
@@ -324,6 +363,7 @@ pub enum PlanError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn plan(rate: u64) -> TrialPlan {
         TrialPlan::new("[::1]:53".parse().unwrap(), Qps(rate))
@@ -349,5 +389,97 @@ mod tests {
         let mut unspecified = plan(1);
         unspecified.server = "0.0.0.0:53".parse().unwrap();
         assert!(matches!(unspecified.check(), Err(PlanError::Server { .. })));
+    }
+
+    #[test]
+    fn numbers_that_no_option_would_take_are_refused() {
+        let limits = PacingLimits::default();
+        let each = [
+            TrialPlan { rate: Qps(0), ..plan(1) },
+            TrialPlan { rate: Qps(u64::MAX), ..plan(1) },
+            TrialPlan { duration: Nanos(0), ..plan(1) },
+            TrialPlan { timeout: Nanos(u64::MAX), ..plan(1) },
+            TrialPlan { auth_limit: Nanos(0), ..plan(1) },
+            TrialPlan { interval: Some(Nanos(0)), ..plan(1) },
+            TrialPlan { limits: PacingLimits { window_100ms_pct: 0.0, ..limits }, ..plan(1) },
+            TrialPlan { limits: PacingLimits { total_pct: -1.0, ..limits }, ..plan(1) },
+            TrialPlan { limits: PacingLimits { lateness_p999: Nanos(0), ..limits }, ..plan(1) },
+        ];
+        for wrong in each {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+    }
+
+    /// Any plan; a field that is added must be added here.
+    fn any_plan() -> impl Strategy<Value = TrialPlan> {
+        let time = || any::<u64>().prop_map(Nanos);
+        let share = || (0u8..=100).prop_map(Share::percent);
+        let spin = prop_oneof![Just(Spin::Auto), Just(Spin::Always), Just(Spin::Never)];
+        let burst = prop_oneof![Just(Burst::Auto), (0u64..10_000_000_000).prop_map(|ns| Burst::Fixed(Nanos(ns)))];
+        let cost = (any::<u32>(), any::<u32>()).prop_map(|(w, q)| (Nanos(w.into()), Nanos(q.into())));
+        let cost = cost.prop_map(|(wake_up, query)| SendCost { wake_up, query });
+        let limits = (0.0..100f64, time(), 0.0..100f64).prop_map(|(window_100ms_pct, lateness_p999, total_pct)| {
+            PacingLimits { window_100ms_pct, lateness_p999, total_pct }
+        });
+        let tester = (0.0..10f64, 0.0..10f64).prop_map(|(factor, delta)| Subject::Tester { factor, delta });
+        let path = || prop::option::of("[a-z/ é]{1,20}".prop_map(PathBuf::from));
+        let prefix = prop::sample::select(vec!["64:ff9b::/96", "2001:db8::/32", "2001:db8:1::/64"]);
+        let prefixes = prop::collection::vec(prefix.prop_map(|text| text.parse().unwrap()), 0..3);
+        let names = (any::<u32>(), 0u32..=32).prop_map(|(address, len)| {
+            let mask = u32::MAX.checked_shl(32 - len).unwrap_or(0);
+            format!("{}/{len}", std::net::Ipv4Addr::from(address & mask)).parse().unwrap()
+        });
+        let domain = "[a-z]{1,10}(\\.[a-z]{1,10}){0,3}".prop_map(|text| text.parse().unwrap());
+        let server = any::<(std::net::IpAddr, u16)>().prop_map(SocketAddr::from);
+        let where_to = (server, any::<u64>().prop_map(Qps), time(), time());
+        let asked = (domain, names, any::<u64>(), share(), share(), prefixes, any::<bool>(), 0.0..2f64);
+        let cpus = prop::collection::vec((0usize..5000).prop_map(CpuId), 0..5);
+        let sent =
+            (any::<u16>(), any::<u16>(), cpus, spin, burst, prop::option::of(cost), any::<bool>(), any::<bool>());
+        let subject = prop_oneof![Just(Subject::Dut), tester];
+        let judged = (limits, path(), time(), subject, any::<bool>(), path(), prop::option::of(time()));
+        (where_to, asked, sent, judged).prop_map(|(where_to, asked, sent, judged)| {
+            let (server, rate, duration, timeout) = where_to;
+            let (domain, names, first_name, aaaa_share, cached_share, prefixes, check_own_aaaa, accept) = asked;
+            let (threads, source_ports, cpus, spin, max_burst, send_cost, real_time, offload) = sent;
+            let (limits, auth_status, auth_limit, subject, separate_hosts, records, interval) = judged;
+            TrialPlan {
+                server,
+                rate,
+                duration,
+                timeout,
+                domain,
+                names,
+                first_name,
+                aaaa_share,
+                cached_share,
+                prefixes,
+                check_own_aaaa,
+                accept: Acceptance(accept),
+                threads,
+                source_ports,
+                cpus,
+                spin,
+                max_burst,
+                send_cost,
+                real_time,
+                offload,
+                limits,
+                auth_status,
+                auth_limit,
+                subject,
+                separate_hosts,
+                records,
+                interval,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_is_read_back_from_its_json(plan in any_plan()) {
+            let text = serde_json::to_string(&plan).unwrap();
+            prop_assert_eq!(serde_json::from_str::<TrialPlan>(&text).unwrap(), plan, "{}", text);
+        }
     }
 }

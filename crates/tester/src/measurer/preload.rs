@@ -1,5 +1,7 @@
 //! Resolving names before a trial with a cached share, so that they are cached when it begins.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
 use crate::client::{Check, Form, Names, Setup, SocketError, Source, Transport};
 
@@ -17,8 +19,9 @@ const PASSES: u32 = 5;
 /// second only. As long as failures are remembered at least (BIND: a second), so that the next pass finds them forgotten.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Resolves the names that the trial's first cached queries repeat. Returns how many could not be resolved.
-pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation) -> Result<u64, TrialError> {
+/// Resolves the names that the trial's first cached queries repeat. Returns how many could not be resolved; ends early when `stop`
+/// is set.
+pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation, stop: &AtomicBool) -> Result<u64, TrialError> {
     let count = plan.name_sequence().preloaded_count();
     let names =
         Names::new(&plan.domain, plan.names, plan.first_name, count).expect("TrialPlan::check has counted them");
@@ -38,13 +41,13 @@ pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation) -> Result<u64
         ClosedLoopPlan { setup, outstanding: AT_ONCE, threads: 1, source_ports: 4, cpus: Vec::new(), duration: None };
     let mut missing = count;
     for _ in 0..PASSES {
-        let pass = closed_loop::run(&all).map_err(|error| match error {
+        let pass = closed_loop::run_until(&all, stop).map_err(|error| match error {
             ClosedLoopError::Socket(SocketError { server, source }) => TrialError::Socket { server, source },
             other => unreachable!("TrialPlan::check has seen to that: {other}"),
         })?;
         missing = count - pass.counts.valid;
         // A server that resolves nothing at all is not asked again.
-        if missing == 0 || pass.counts.valid == 0 {
+        if missing == 0 || pass.counts.valid == 0 || stop.load(Ordering::Relaxed) {
             break;
         }
         std::thread::sleep(PATIENCE.into());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use method::reason::{Half, Reason};
 use method::records::{Counts, Outcome, Record};
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos};
@@ -37,7 +38,7 @@ pub(super) struct Received {
     pub(super) intervals: Option<Intervals>,
     /// Datagrams taken from the sockets, whatever was in them.
     pub(super) datagrams: u64,
-    pub(super) faults: Vec<String>,
+    pub(super) faults: Vec<Reason>,
 }
 
 /// What is known of a query between its sending and its sweeping.
@@ -89,11 +90,12 @@ impl Receiver {
         if let Some(cpu) = self.cpu
             && let Err(error) = pin_to(cpu)
         {
-            state.received.faults.push(format!("cannot pin the receiver to CPU {}: {error}", cpu.0));
+            let error = error.to_string();
+            state.received.faults.push(Reason::NotPinned { half: Half::Receiver, cpu, error });
         }
         take_short_turns();
         if let Err(error) = self.receive_all(&mut state) {
-            state.received.faults.push(format!("cannot receive: {error}"));
+            state.received.faults.push(Reason::CannotReceive { error: error.to_string() });
             // The sender must not wait for room that nobody makes.
             while !self.ledger.is_finished() {
                 state.sweep_all(&self);
@@ -114,6 +116,7 @@ impl Receiver {
         // Naps gather replies into larger reads where replies come faster than that.
         let naps = !self.spinning && self.schedule.rate().0 / u64::from(self.shard.of) > 2_000;
         let mut last_news = clock::now();
+        let mut finished_since = None;
         loop {
             let finished = self.ledger.is_finished();
             // Whatever arrived before this moment is read below, before queries are given up as of this moment.
@@ -129,6 +132,13 @@ impl Receiver {
             state.sweep(self, head, before.since(self.start));
             if finished && state.swept == head {
                 return Ok(());
+            }
+            if finished {
+                let since = *finished_since.get_or_insert(now);
+                // Who wants to stop does not wait for replies that can only be late.
+                if self.progress.is_stopped() && now.since(since) >= self.timeout {
+                    return Ok(());
+                }
             }
             self.progress.set_received(self.shard, state.received.counts.valid, state.decided);
             if finished && state.decided == head && now.since(last_news) > QUIET {

@@ -155,6 +155,13 @@ impl Recorder {
         file.persist(&self.path).map_err(|e| at(e.error))?;
         Ok(0)
     }
+
+    /// Leaves no file behind. All shards' ends must be gone.
+    pub fn discard(self) {
+        drop(self.queue);
+        // The temporary file goes with what the writer returns.
+        drop(self.writer.join());
+    }
 }
 
 /// A shard's end of the queue.

@@ -3,10 +3,12 @@
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
-use method::pacing::Pacing;
+use method::pacing::{Pacing, Windows};
+use method::reason::Reason;
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
-use method::verdict::Verdict;
+use method::verdict::{Evidence, Verdict, decide};
+use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{SenderSettings, Subject, TrialPlan};
@@ -46,10 +48,16 @@ pub struct TrialResult {
     pub rtt_us: Option<Rtt>,
     /// The audit of the sending.
     pub pacing: Pacing,
+    /// How far the windows of 100 and 10 ms were off the schedule; absent of a trial that could not begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Windows>,
     /// How the sending was to be done.
     pub settings: SenderSettings,
     /// How the sending was done.
     pub sending: Sending,
+    /// What a hypervisor took of this host's CPU time while queries left and replies came, where the host tells.
+    #[serde(default)]
+    pub stolen: Option<Stolen>,
     /// AuthDNS's part, if it was looked at.
     #[serde(default)]
     pub auth: Option<AuthPart>,
@@ -58,8 +66,9 @@ pub struct TrialResult {
     pub deviation: Option<Deviation>,
     /// The verdict.
     pub verdict: Verdict,
-    /// What decided it; empty for a passed trial.
-    pub reasons: Vec<String>,
+    /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
+    #[serde(flatten, with = "method::reason::in_words")]
+    pub reasons: Vec<Reason>,
     /// What a reader of the result should know and that did not decide.
     pub warnings: Vec<String>,
     /// What decides over compliance.
@@ -190,14 +199,55 @@ pub struct Sending {
     pub receive_buffer: usize,
 }
 
-impl TrialResult {
-    /// The result of a trial of `plan` that has not been carried out: nothing sent, failed.
-    pub fn blank(plan: &TrialPlan) -> TrialResult {
-        TrialResult::blank_at(plan, net::clock::wall())
+impl Sending {
+    /// How a trial of `plan` in which nothing was sent was sent: not at all.
+    pub fn none(plan: &TrialPlan) -> Sending {
+        Sending {
+            threads: plan.threads,
+            source_ports: plan.source_ports,
+            spinning: false,
+            real_time: false,
+            priority: Priority::Ordinary,
+            owns_cpu: false,
+            max_burst_us: 0.0,
+            auto_burst: false,
+            run: 1,
+            block: 1,
+            receive_buffer: 0,
+        }
     }
+}
 
-    /// As [`TrialResult::blank`], begun at `wall_start` of the wall clock.
-    pub(super) fn blank_at(plan: &TrialPlan, wall_start: Nanos) -> TrialResult {
+/// What the Measurer found in a trial: all of its result that does not follow from the plan.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// When it began, by the wall clock.
+    pub began: Nanos,
+    /// What became of the queries.
+    pub counts: Counts,
+    /// Drops on the tester's host.
+    pub drops: TesterDrops,
+    /// Round-trip times of valid replies; absent if there was none.
+    pub rtt: Option<Rtt>,
+    /// The audit of the sending.
+    pub pacing: Pacing,
+    /// How far its windows were off; absent where nothing was sent.
+    pub windows: Option<Windows>,
+    /// How the sending was done.
+    pub sending: Sending,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What decided it.
+    pub reasons: Vec<Reason>,
+    /// What did not decide and a reader should know.
+    pub warnings: Vec<String>,
+    /// By the time when the queries left, if the plan wants it.
+    pub intervals: Option<Intervals>,
+}
+
+impl TrialResult {
+    /// The result of a trial of `plan` in which this was found. AuthDNS's part comes with [`TrialResult::weigh_auth`].
+    pub fn new(plan: &TrialPlan, found: Findings) -> TrialResult {
         let facts = plan.facts(topology::shares_host(plan.server, plan.separate_hosts));
         let noncompliance = facts.noncompliance();
         TrialResult {
@@ -208,37 +258,65 @@ impl TrialResult {
             names: NamesUsed { range: plan.names.to_string(), first: plan.first_name, count: plan.names_needed() },
             aaaa_share: plan.aaaa_share,
             cached_share: plan.cached_share,
-            started_unix_s: wall_start.as_secs_f64(),
-            counts: Counts::default(),
-            throughput: 0.0,
-            tester_drops: 0,
-            tester_drops_at: TesterDrops::default(),
-            rtt_us: None,
-            pacing: method::pacing::Pacing::default(),
+            started_unix_s: found.began.as_secs_f64(),
+            throughput: found.counts.valid as f64 / plan.duration.as_secs_f64(),
+            counts: found.counts,
+            tester_drops: found.drops.total(),
+            tester_drops_at: found.drops,
+            rtt_us: found.rtt,
+            pacing: found.pacing,
+            windows: found.windows,
             settings: plan.sender_settings(),
-            sending: Sending {
-                threads: plan.threads,
-                source_ports: plan.source_ports,
-                spinning: false,
-                real_time: false,
-                priority: Priority::Ordinary,
-                owns_cpu: false,
-                max_burst_us: 0.0,
-                auto_burst: false,
-                run: 1,
-                block: 1,
-                receive_buffer: 0,
-            },
+            sending: found.sending,
+            stolen: None,
             auth: None,
             deviation: None,
-            verdict: Verdict::Failed,
-            reasons: Vec::new(),
-            warnings: Vec::new(),
+            verdict: found.verdict,
+            reasons: found.reasons,
+            warnings: found.warnings,
             facts,
             compliant: noncompliance.is_empty(),
             noncompliance,
-            intervals: plan.interval.map(Intervals::new),
+            intervals: found.intervals,
         }
+    }
+
+    /// The result of a trial of `plan` that could not begin, because the DUT did not resolve so many of the names that were to be in
+    /// its cache. Nothing was measured, so it has not failed.
+    pub fn not_begun(plan: &TrialPlan, unresolved: u64) -> TrialResult {
+        let reason = Reason::NotPreloaded { names: unresolved };
+        TrialResult::without_losses(plan, Counts::default(), (Verdict::Invalid, vec![reason]))
+    }
+
+    /// The result of a trial of `plan` that a simulated DUT answered with these counts, of whose `counts.sent` queries each left in
+    /// time, and of which the tester's host lost nothing.
+    pub fn simulated(plan: &TrialPlan, counts: Counts) -> TrialResult {
+        let pacing = Pacing::default();
+        let (planned, counted) = (counts.sent, counts.clone());
+        let evidence =
+            Evidence { planned, counts: &counted, pacing: &pacing, host_losses: &[], missed: 0, faults: &[] };
+        let verdict = decide(&evidence, plan.accept, &plan.limits);
+        TrialResult::without_losses(plan, counts, verdict)
+    }
+
+    fn without_losses(plan: &TrialPlan, counts: Counts, decided: (Verdict, Vec<Reason>)) -> TrialResult {
+        let (verdict, reasons) = decided;
+        TrialResult::new(
+            plan,
+            Findings {
+                began: net::clock::wall(),
+                counts,
+                drops: TesterDrops::default(),
+                rtt: None,
+                pacing: Pacing::default(),
+                windows: None,
+                sending: Sending::none(plan),
+                verdict,
+                reasons,
+                warnings: Vec::new(),
+                intervals: plan.interval.map(Intervals::new),
+            },
+        )
     }
 
     /// Names that were resolved before the trial so that its cached queries find them.
@@ -259,12 +337,8 @@ impl TrialResult {
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
         let mut faults = part.faults(limit);
         if faults.is_empty() && self.verdict == Verdict::Failed && self.would_pass_with(part.slow) {
-            faults.push(format!(
-                "AuthDNS took longer than {} ms for {} questions, which may be why {} queries got no reply in time",
-                limit.0 as f64 / 1e6,
-                part.slow,
-                self.counts.late + self.counts.lost
-            ));
+            let unanswered = self.counts.late + self.counts.lost;
+            faults.push(Reason::AuthDecides { questions: part.slow, limit, unanswered });
         }
         if !faults.is_empty() {
             self.verdict = match (self.verdict, subject) {
@@ -277,7 +351,7 @@ impl TrialResult {
             && let Some(deviation) = part.asked.deviation(&self.wanted())
         {
             self.verdict = Verdict::Invalid;
-            self.reasons.push(deviation.to_string());
+            self.reasons.push(Reason::Deviation { deviation });
             self.deviation = Some(deviation);
         }
         self.auth = Some(part);
@@ -307,11 +381,22 @@ mod tests {
     /// A trial of 1000 queries of which `late` came late, with `slow` questions at AuthDNS.
     fn weighed(late: u64, slow: u64) -> Verdict {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
-        let mut trial = TrialResult::blank(&plan);
-        (trial.counts.sent, trial.counts.valid, trial.counts.late) = (1000, 1000 - late, late);
+        let counts = Counts { sent: 1000, valid: 1000 - late, late, ..Counts::default() };
+        let mut trial = TrialResult::simulated(&plan, counts);
         let part = AuthPart { slow, ..AuthPart::default() };
         trial.weigh_auth(part, plan.auth_limit, plan.subject);
         trial.verdict
+    }
+
+    #[test]
+    fn counts_decide_over_a_simulated_trial_and_nothing_over_one_that_did_not_begin() {
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
+        let of = |valid, lost| TrialResult::simulated(&plan, Counts { sent: 10, valid, lost, ..Counts::default() });
+        assert_eq!((of(10, 0).verdict, of(10, 0).reasons), (Verdict::Passed, vec![]));
+        assert_eq!((of(9, 1).verdict, of(9, 1).reasons.len()), (Verdict::Failed, 1));
+        assert_eq!(of(9, 0).verdict, Verdict::Invalid, "they do not add up");
+        let none = TrialResult::not_begun(&plan, 7);
+        assert_eq!((none.verdict, none.reasons), (Verdict::Invalid, vec![Reason::NotPreloaded { names: 7 }]));
     }
 
     #[test]

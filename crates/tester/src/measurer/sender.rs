@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use method::pacing::PacingRecorder;
+use method::reason::{Half, Reason};
 use method::schedule::Schedule;
 use method::units::{CpuId, Nanos, QueryIndex};
 use net::affinity::{be_favoured, be_real_time, pin_to};
@@ -54,7 +55,7 @@ pub(super) struct Sent {
     pub(super) again: u64,
     pub(super) pacing: PacingRecorder,
     pub(super) priority: Priority,
-    pub(super) faults: Vec<String>,
+    pub(super) faults: Vec<Reason>,
 }
 
 /// The sender of one shard: owns the shard's half of the schedule.
@@ -88,7 +89,7 @@ impl Sender {
         if let Some(cpu) = self.cpu
             && let Err(error) = pin_to(cpu)
         {
-            sent.faults.push(format!("cannot pin the sender to CPU {}: {error}", cpu.0));
+            sent.faults.push(Reason::NotPinned { half: Half::Sender, cpu, error: error.to_string() });
         }
         clock::use_exact_timers();
         sent.priority = self.priority();
@@ -104,8 +105,11 @@ impl Sender {
         while next < total {
             let end = (next + u64::from(self.pace.run)).min(total);
             self.wait_until(self.due(end - 1), stretch);
+            if self.progress.is_stopped() {
+                break;
+            }
             if !self.await_room(end) {
-                sent.faults.push("the receiver did not keep up: no room for further queries in the ledger".into());
+                sent.faults.push(Reason::LedgerFull);
                 break;
             }
             // Blocks are aligned to multiples of their length, as the ids are; runs are too.
@@ -238,8 +242,8 @@ impl Sender {
         self.ledger.withdraw(k);
         sent.refused += 1;
         if sent.refused == 1 {
-            let why = port.send(&[]).err().map_or_else(|| "no longer".to_owned(), |e| e.to_string());
-            sent.faults.push(format!("the kernel refused to send query {k}: {why}"));
+            let error = port.send(&[]).err().map(|e| e.to_string());
+            sent.faults.push(Reason::SendRefused { query: k, error });
         }
     }
 

@@ -1,7 +1,7 @@
 //! What sender and receiver of a shard have in common: which queries are theirs, their ports, and what others may know of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use method::units::QueryIndex;
 use net::socket::Endpoint;
@@ -29,10 +29,10 @@ impl Shard {
 }
 
 /// What a running trial can be asked about from another thread; a second or so behind at most.
-#[derive(Default)]
 pub struct Progress {
     sent: AtomicU64,
     shards: Vec<ShardProgress>,
+    stop: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -44,10 +44,26 @@ struct ShardProgress {
 impl Progress {
     /// For a trial of `plan`.
     pub fn new(plan: &TrialPlan) -> Arc<Progress> {
+        Progress::until(plan, Arc::default())
+    }
+
+    /// For a trial of `plan` that ends before its time when `stop` is set.
+    pub fn until(plan: &TrialPlan, stop: Arc<AtomicBool>) -> Arc<Progress> {
         Arc::new(Progress {
             sent: AtomicU64::new(0),
             shards: (0..plan.threads).map(|_| ShardProgress::default()).collect(),
+            stop,
         })
+    }
+
+    /// Set when the trial is to end before its time.
+    pub(super) fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
+    /// Whether the trial is to end before its time.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Queries sent so far.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use method::compliance::Fact;
-use net::drops::driver;
+use net::ethtool::driver;
 use net::neighbour::NextHop;
 
 /// Whether the server is on this host. Loopback and an address of our own are; a virtual Ethernet pair leads to a namespace of

@@ -7,26 +7,27 @@ use std::thread;
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
+use method::reason::Reason;
 use method::records::Counts;
-use method::units::{CpuId, Nanos};
+use method::units::{Nanos, QueryIndex};
 use method::verdict::{Evidence, Verdict, decide};
-use net::affinity::allowed_cpus;
 use net::clock;
+use net::cpu_time::{CpuTimes, Stolen};
 use net::socket::Endpoint;
 use wire::template::QueryTemplate;
 
 use super::burst::{Burst, SHORTEST, SendCost};
-use super::company;
 use super::error::TrialError;
 use super::expect::Expectation;
 use super::host_losses::{self, HostLosses, Losses};
 use super::ids::IdPlan;
 use super::ledger::Ledger;
-use super::plan::{Spin, TrialPlan};
+use super::placement::{cpu_of, owns_cpu, spins};
+use super::plan::TrialPlan;
 use super::preload::preload;
 use super::receiver::{Received, Receiver};
 use super::recorder::{RecordContext, Recorder};
-use super::result::{Priority, Rtt, Sending, TrialResult};
+use super::result::{Findings, Priority, Rtt, Sending, TrialResult};
 use super::sender::{MAX_RUN, Pace, Sender, Sent};
 use super::shard::{Ports, Progress, Shard};
 use crate::authdns::counters::AuthCounters;
@@ -40,6 +41,9 @@ const LEAD: Nanos = Nanos::from_millis(30);
 const BUFFERED: Nanos = Nanos::from_millis(50);
 /// What the kernel charges a buffer for one small packet, in octets.
 const PACKET_CHARGE: u64 = 768;
+
+/// What a hypervisor may take of the time of any CPU before a reader is told so, in per cent.
+const STOLEN_LIMIT: f64 = 1.0;
 
 /// Carries out one trial. `progress` was made for the same plan.
 ///
@@ -76,9 +80,13 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     };
     let at = |source| TrialError::Interface { server: plan.server, source };
     let next_hop = host_losses::reach(plan.server)?;
-    let unresolved = if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation)? } else { 0 };
+    let unresolved =
+        if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation, progress.stop())? } else { 0 };
+    if progress.is_stopped() {
+        return Err(TrialError::Interrupted);
+    }
     if unresolved > 0 {
-        return Ok(could_not_begin(plan, unresolved));
+        return Ok(TrialResult::not_begun(plan, unresolved));
     }
 
     let setup = Setup::new(plan, expectation)?;
@@ -88,11 +96,27 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let wall_start = started.wall() + LEAD;
     let context = RecordContext::new(plan, wall_start);
     let recorder = plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
+    let times = CpuTimes::now().ok();
     let outcome = setup.run_shards(start, recorder.as_ref(), progress, &mut losses)?;
+    let stolen = times.zip(CpuTimes::now().ok()).map(|(before, after)| after.stolen_since(&before));
     let datagrams = outcome.iter().map(|(_, received)| received.datagrams).sum();
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
+    let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
+    if sent < plan.schedule().count() && progress.is_stopped() {
+        // Nobody should take them for the records of a trial.
+        if let Some(recorder) = recorder {
+            recorder.discard();
+        }
+        let cut = TrialPlan { duration: plan.schedule().deadline(QueryIndex(sent)).max(Nanos(1)), ..plan.clone() };
+        let reason = Reason::Interrupted { duration: cut.duration, planned: plan.duration };
+        let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
+        return Ok(TrialResult { verdict, reasons, ..conclude(&cut, &setup, outcome, &losses, 0, wall_start) });
+    }
     let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
-    Ok(conclude(plan, &setup, outcome, &losses, records_lost, wall_start))
+    let mut result = conclude(plan, &setup, outcome, &losses, records_lost, wall_start);
+    result.warnings.extend(stolen.and_then(stolen_warning));
+    result.stolen = stolen;
+    Ok(result)
 }
 
 /// Everything that the shards need, opened and checked before the clock starts.
@@ -122,25 +146,38 @@ impl<'a> Setup<'a> {
             receive_buffer = connected.iter().map(Endpoint::receive_buffer).min().unwrap_or(0).min(receive_buffer);
             ports.push(Arc::new(Ports { connected, strays }));
         }
-        let spinning = match plan.spin {
-            Spin::Always => true,
-            Spin::Never => false,
-            Spin::Auto => allowed_cpus().len() >= 2 * usize::from(plan.threads) + 2,
-        };
+        let spinning = spins(plan);
         let interval = Nanos(plan.schedule().interval().0 * u64::from(plan.threads));
         let owns_cpu: Vec<bool> = (0..plan.threads).map(|number| owns_cpu(plan, number)).collect();
         let max_burst = match plan.max_burst {
             Burst::Fixed(time) => time,
-            Burst::Auto if spinning => SHORTEST,
+            Burst::Auto if spinning || owns_cpu.iter().all(|&owns| owns) => SHORTEST,
             Burst::Auto => {
                 let measure = || SendCost::measure(cpu_of(plan, 0, 0)).map_err(|source| TrialError::Thread { source });
                 let cost = plan.send_cost.map_or_else(measure, Ok)?;
-                cost.burst(plan.paced_rate() / f64::from(plan.threads), owns_cpu.iter().all(|&owns| owns))
+                cost.burst(plan.paced_rate() / f64::from(plan.threads))
             }
         };
         let pace = Pace::choose(spinning, plan.offload, interval, max_burst);
         let template = QueryTemplate::aaaa(&plan.domain);
         Ok(Setup { plan, pace, max_burst, owns_cpu, expectation, template, receive_buffer, ports })
+    }
+
+    /// How the queries left, where the senders had this priority.
+    fn sending(&self, priority: Priority) -> Sending {
+        Sending {
+            threads: self.plan.threads,
+            source_ports: self.plan.source_ports,
+            spinning: self.pace.spinning,
+            real_time: priority == Priority::RealTime,
+            priority,
+            owns_cpu: self.owns_cpu.iter().all(|&owns| owns),
+            max_burst_us: self.max_burst.0 as f64 / 1e3,
+            auto_burst: self.plan.max_burst == Burst::Auto,
+            run: self.pace.run,
+            block: self.pace.block,
+            receive_buffer: self.receive_buffer,
+        }
     }
 
     fn run_shards(
@@ -221,20 +258,6 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// The CPU of a shard's sender (0) or receiver (1); none: any.
-fn cpu_of(plan: &TrialPlan, shard: u16, half: usize) -> Option<CpuId> {
-    let position = usize::from(shard) * 2 + half;
-    plan.cpus.get(position % plan.cpus.len().max(1)).copied()
-}
-
-/// Whether a shard's sender has its CPU for itself, as far as our own threads go: those of this trial, and of whatever else of
-/// ours works on this host now.
-fn owns_cpu(plan: &TrialPlan, shard: u16) -> bool {
-    let Some(cpu) = cpu_of(plan, shard, 0) else { return false };
-    let all = (0..plan.threads).flat_map(|shard| [0, 1].map(|half| cpu_of(plan, shard, half)));
-    plan.real_time && all.filter(|its| *its == Some(cpu)).count() == 1 && company::sharers(cpu).is_empty()
-}
-
 fn open_port(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
     let (connected, strays) = Endpoint::client_pair(server)?;
     connected.use_kernel_timestamps()?;
@@ -249,7 +272,7 @@ fn conclude(
     shards: Vec<ShardOutcome>,
     losses: &Losses,
     records_lost: u64,
-    wall_start: Nanos,
+    began: Nanos,
 ) -> TrialResult {
     let mut counts = Counts::default();
     let mut faults = Vec::new();
@@ -275,9 +298,10 @@ fn conclude(
         }
     }
     if records_lost > 0 {
-        faults.push(format!("the disk did not keep up: {records_lost} records are missing"));
+        faults.push(Reason::RecordsLost { records: records_lost });
     }
     let schedule = plan.schedule();
+    let windows = pacing.as_ref().map(|p| p.windows(&schedule));
     let pacing = pacing.map(|p| p.audit(&schedule)).unwrap_or_default();
     let evidence = Evidence {
         planned: schedule.count(),
@@ -288,33 +312,12 @@ fn conclude(
         faults: &faults,
     };
     let (verdict, reasons) = decide(&evidence, plan.accept, &plan.limits);
-    let sending = Sending {
-        threads: plan.threads,
-        source_ports: plan.source_ports,
-        spinning: setup.pace.spinning,
-        real_time: priority == Priority::RealTime,
-        priority,
-        owns_cpu: setup.owns_cpu.iter().all(|&owns| owns),
-        max_burst_us: setup.max_burst.0 as f64 / 1e3,
-        auto_burst: plan.max_burst == Burst::Auto,
-        run: setup.pace.run,
-        block: setup.pace.block,
-        receive_buffer: setup.receive_buffer,
-    };
-    let mut result = TrialResult::blank_at(plan, wall_start);
-    result.throughput = counts.valid as f64 / plan.duration.as_secs_f64();
-    result.tester_drops = losses.drops.total();
-    result.tester_drops_at = losses.drops;
-    result.rtt_us = rtt.as_ref().and_then(Rtt::of);
-    result.pacing = pacing;
-    result.warnings = warnings(plan, &sending);
-    result.warnings.extend(losses.warnings(&counts, plan.accept));
-    result.counts = counts;
-    result.sending = sending;
-    result.verdict = verdict;
-    result.reasons = reasons;
-    result.intervals = intervals;
-    result
+    let sending = setup.sending(priority);
+    let mut warnings = warnings(plan, &sending);
+    warnings.extend(losses.warnings(&counts, plan.accept));
+    let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
+    let found = Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
+    TrialResult::new(plan, found)
 }
 
 fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
@@ -337,12 +340,23 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
     }
     warnings
 }
+/// Says that a hypervisor took enough to be felt.
+fn stolen_warning(stolen: Stolen) -> Option<String> {
+    (stolen.worst_cpu_pct > STOLEN_LIMIT).then(|| {
+        format!(
+            "a hypervisor took more than {STOLEN_LIMIT} % of a CPU's time on the tester's host: lateness and losses may be its doing"
+        )
+    })
+}
 
-/// The result of a trial that could not begin, because the DUT did not resolve the names that were to be cached. Nothing was
-/// measured, so it has not failed.
-fn could_not_begin(plan: &TrialPlan, unresolved: u64) -> TrialResult {
-    let mut result = TrialResult::blank_at(plan, clock::wall());
-    result.verdict = Verdict::Invalid;
-    result.reasons = vec![format!("{unresolved} of the names to be cached could not be resolved before the trial")];
-    result
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hypervisor_that_takes_more_than_a_hundredth_is_told() {
+        let of = |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
+        assert_eq!(of(1.0), None);
+        assert!(of(1.1).unwrap().contains("hypervisor"));
+    }
 }

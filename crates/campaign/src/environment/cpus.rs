@@ -1,0 +1,109 @@
+//! The CPUs of a host: how many, how they share cores and nodes, and whether they change their clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tree::Tree;
+use super::{Finding, finding};
+use crate::cpu_list::cpu_ranges;
+
+const CPU: &str = "/sys/devices/system/cpu";
+const NODE: &str = "/sys/devices/system/node";
+
+/// All findings about CPUs; `usable` is how many a process may use.
+pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
+    let mut all = vec![cores(usable), smt(tree)];
+    all.extend(nodes(tree));
+    all.extend(governors(tree));
+    all.extend(turbo(tree));
+    all
+}
+
+fn cores(n: usize) -> Finding {
+    let why = "Measurer, DUT and AuthDNS share CPUs: results are those of the crowd, not of the DUT";
+    finding("CPUs for this process", n.to_string()).concern_if(n < 4, why, None)
+}
+
+fn smt(tree: &Tree) -> Finding {
+    let active = tree.read(format!("{CPU}/smt/active")).as_deref() == Some("1");
+    let why = "two threads on one core slow each other down; switch it off for measurements that are to be repeatable";
+    let mend = "echo off > /sys/devices/system/cpu/smt/control";
+    finding("SMT", if active { "on" } else { "off" }).concern_if(active, why, Some(mend))
+}
+
+/// NUMA nodes with their CPUs; nothing of a kernel that knows no nodes.
+fn nodes(tree: &Tree) -> Option<Finding> {
+    let of = |name: &String| {
+        let number: usize = name.strip_prefix("node")?.parse().ok()?;
+        let cpus = tree.read(format!("{NODE}/{name}/cpulist"))?;
+        Some(format!("node {number}: {}", if cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {cpus}") }))
+    };
+    let all: Vec<String> = tree.names(NODE).iter().filter_map(of).collect();
+    let why = "memory of another node is slower: a server's speed depends on which CPUs and memory it gets; confine it to the CPUs of \
+               one node ([cpus] in a plan), or compare placements";
+    (!all.is_empty()).then(|| finding("NUMA nodes", all.join("; ")).concern_if(all.len() > 1, why, None))
+}
+
+/// The frequency governors of all CPUs, each with its CPUs; nothing where frequencies are not scaled.
+fn governors(tree: &Tree) -> Option<Finding> {
+    let mut by_name: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for name in tree.names(CPU) {
+        let Some(cpu) = name.strip_prefix("cpu").and_then(|n| n.parse().ok()) else { continue };
+        if let Some(governor) = tree.read(format!("{CPU}/{name}/cpufreq/scaling_governor")) {
+            by_name.entry(governor).or_default().insert(cpu);
+        }
+    }
+    let bad = by_name.keys().any(|governor| governor != "performance");
+    let each = by_name.iter().map(|(governor, cpus)| format!("{governor} (CPUs {})", cpu_ranges(cpus)));
+    let why = "CPUs change their clock during trials; fix it, so that results can be repeated";
+    let mend = Some("cpupower frequency-set -g performance");
+    (!by_name.is_empty())
+        .then(|| finding("frequency governor", each.collect::<Vec<_>>().join("; ")).concern_if(bad, why, mend))
+}
+
+fn turbo(tree: &Tree) -> Option<Finding> {
+    let (on, mend) = match tree.read(format!("{CPU}/intel_pstate/no_turbo")) {
+        Some(no) => (no == "0", "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
+        None => (tree.read(format!("{CPU}/cpufreq/boost"))? == "1", "echo 0 > /sys/devices/system/cpu/cpufreq/boost"),
+    };
+    let why = "speed depends on temperature and on what other cores do";
+    Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(mend)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::tree::tests::recorded;
+
+    fn with_nodes(lists: &[&str]) -> Finding {
+        let paths: Vec<String> = (0..lists.len()).map(|n| format!("{NODE}/node{n}/cpulist")).collect();
+        let files: Vec<(&str, &str)> = paths.iter().map(String::as_str).zip(lists.iter().copied()).collect();
+        nodes(&recorded(&files)).unwrap()
+    }
+
+    #[test]
+    fn nodes_are_told_with_their_cpus_and_several_are_a_concern() {
+        let one = with_nodes(&["0-1\n"]);
+        assert_eq!((one.value.as_str(), one.concern), ("node 0: CPUs 0-1", None));
+        let two = with_nodes(&["0-7,16-23\n", "8-15,24-31\n"]);
+        assert_eq!(two.value, "node 0: CPUs 0-7,16-23; node 1: CPUs 8-15,24-31");
+        assert!(two.concern.is_some_and(|concern| concern.why.contains("one node")));
+        let four = with_nodes(&["0-7", "8-15", "16-23", ""]);
+        assert_eq!(four.value, "node 0: CPUs 0-7; node 1: CPUs 8-15; node 2: CPUs 16-23; node 3: no CPUs");
+        assert_eq!(nodes(&recorded(&[])), None);
+    }
+
+    #[test]
+    fn governors_are_told_by_group() {
+        let paths: Vec<String> = (0..12).map(|n| format!("{CPU}/cpu{n}/cpufreq/scaling_governor")).collect();
+        let of = |name: fn(usize) -> &'static str| {
+            let files: Vec<(&str, &str)> = paths.iter().enumerate().map(|(n, path)| (path.as_str(), name(n))).collect();
+            governors(&recorded(&files)).unwrap()
+        };
+        let mixed = of(|n| if n < 2 || n == 11 { "powersave\n" } else { "performance\n" });
+        assert_eq!(mixed.value, "performance (CPUs 2-10); powersave (CPUs 0-1,11)");
+        assert!(mixed.concern.is_some(), "CPU 0 alone would not tell");
+        let tuned = of(|_| "performance\n");
+        assert_eq!((tuned.value.as_str(), tuned.concern), ("performance (CPUs 0-11)", None));
+        assert_eq!(governors(&recorded(&[])), None);
+    }
+}

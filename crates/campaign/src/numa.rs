@@ -1,0 +1,163 @@
+//! Where a host's memory came from: counters of its NUMA nodes, node by node.
+//!
+//! G. Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018,
+//! DOI 10.1016/j.comcom.2018.05.005) reads them before and after each trial and gives hits and misses of each node.
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Tree;
+
+/// Where Linux has its nodes.
+const NODES: &str = "/sys/devices/system/node";
+
+/// Counters of all nodes of a host, or their differences, in the order of the nodes' numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numa {
+    /// Node by node.
+    pub nodes: Vec<NodePages>,
+}
+
+/// Page allocations of one node (Linux, Documentation/admin-guide/numastat.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePages {
+    /// The node's number.
+    pub node: usize,
+    /// Allocated on this node as wanted.
+    pub hit: u64,
+    /// Allocated on this node though another one was wanted.
+    pub miss: u64,
+    /// Wanted on this node and allocated on another one.
+    pub foreign: u64,
+    /// Allocated on this node as the turn of interleaving wanted it.
+    pub interleave_hit: u64,
+    /// Allocated on this node by a process that ran on it.
+    pub local: u64,
+    /// Allocated on this node by a process that ran on another one.
+    pub other: u64,
+}
+
+impl Numa {
+    /// The counters of a host; `None` where the kernel does not count.
+    pub(crate) fn read(tree: &Tree) -> Option<Numa> {
+        let of = |name: String| {
+            let node = name.strip_prefix("node")?.parse().ok()?;
+            NodePages::parse(node, &tree.read(format!("{NODES}/{name}/numastat"))?)
+        };
+        let nodes: Vec<NodePages> = tree.names(NODES).into_iter().filter_map(of).collect();
+        (!nodes.is_empty()).then_some(Numa { nodes })
+    }
+
+    /// A script for a POSIX shell that prints what [`Numa::read`] needs.
+    pub(crate) fn script() -> String {
+        Tree::script_for(&format!("{NODES}/node*/numastat"))
+    }
+
+    /// What was counted since `before`. A node that was not there then is left out.
+    pub fn since(&self, before: &Numa) -> Numa {
+        let of = |now: &NodePages| {
+            let before = before.nodes.iter().find(|then| then.node == now.node)?;
+            Some(now.since(before))
+        };
+        Numa { nodes: self.nodes.iter().filter_map(of).collect() }
+    }
+
+    /// Hits and misses of all nodes together.
+    pub fn sum(&self) -> (u64, u64) {
+        self.nodes.iter().fold((0, 0), |(hit, miss), node| (hit + node.hit, miss + node.miss))
+    }
+}
+
+impl NodePages {
+    /// Of a file `numastat`; `None` if it has not the counters that everything else is compared by.
+    fn parse(node: usize, text: &str) -> Option<NodePages> {
+        let value = |name: &str| {
+            let of_line = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+            text.lines().find_map(of_line)
+        };
+        Some(NodePages {
+            node,
+            hit: value("numa_hit")?,
+            miss: value("numa_miss")?,
+            foreign: value("numa_foreign").unwrap_or(0),
+            interleave_hit: value("interleave_hit").unwrap_or(0),
+            local: value("local_node").unwrap_or(0),
+            other: value("other_node").unwrap_or(0),
+        })
+    }
+
+    fn since(&self, before: &NodePages) -> NodePages {
+        NodePages {
+            node: self.node,
+            hit: self.hit.saturating_sub(before.hit),
+            miss: self.miss.saturating_sub(before.miss),
+            foreign: self.foreign.saturating_sub(before.foreign),
+            interleave_hit: self.interleave_hit.saturating_sub(before.interleave_hit),
+            local: self.local.saturating_sub(before.local),
+            other: self.other.saturating_sub(before.other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// As Linux writes it, recorded; `n` tells the nodes apart.
+    fn numastat(n: u64) -> String {
+        format!(
+            "numa_hit {}\nnuma_miss {n}\nnuma_foreign 3\ninterleave_hit 1136\nlocal_node {}\nother_node 7\n",
+            8_175_888 + n,
+            8_175_881 + n
+        )
+    }
+
+    /// A tree of `nodes` nodes in files, each with `more` more than when it was recorded.
+    fn recorded(folder: &Path, nodes: u64, more: u64) -> Tree {
+        for node in 0..nodes {
+            let place = folder.join(format!("sys/devices/system/node/node{node}"));
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("numastat"), numastat(node + more)).unwrap();
+            fs::write(place.join("cpulist"), "0\n").unwrap();
+        }
+        fs::write(folder.join("sys/devices/system/node/online"), "0\n").unwrap();
+        Tree::Disk(folder.into())
+    }
+
+    #[test]
+    fn each_node_is_counted_for_itself() {
+        for nodes in [1, 2, 4] {
+            let folder = tempfile::tempdir().unwrap();
+            let before = Numa::read(&recorded(folder.path(), nodes, 0)).unwrap();
+            assert_eq!(before.nodes.iter().map(|n| n.node as u64).collect::<Vec<_>>(), (0..nodes).collect::<Vec<_>>());
+            assert_eq!(before.nodes[0].hit, 8_175_888);
+            let last = before.nodes.last().unwrap();
+            assert_eq!((last.hit, last.miss, last.foreign), (8_175_888 + nodes - 1, nodes - 1, 3));
+            assert_eq!((last.interleave_hit, last.local, last.other), (1136, 8_175_881 + nodes - 1, 7));
+            let after = Numa::read(&recorded(folder.path(), nodes, 20)).unwrap();
+            let difference = after.since(&before);
+            assert!(difference.nodes.iter().all(|n| (n.hit, n.miss, n.foreign, n.local) == (20, 20, 0, 20)));
+            assert_eq!(difference.sum(), (20 * nodes, 20 * nodes));
+        }
+    }
+
+    #[test]
+    fn a_shell_hands_over_the_same_counters() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = recorded(folder.path(), 12, 0);
+        let script = Numa::script().replace("/sys/devices", &format!("{}/sys/devices", folder.path().display()));
+        let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout).replace(&folder.path().display().to_string(), "");
+        assert_eq!(Numa::read(&Tree::printed(&printed)), Numa::read(&tree));
+        assert_eq!(Numa::read(&tree).unwrap().nodes[10].node, 10);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_tells_nothing() {
+        assert_eq!(Numa::read(&Tree::printed("")), None);
+        let odd = "dns64bench-file /sys/devices/system/node/node0/numastat\nnuma_hits 5\n";
+        assert_eq!(Numa::read(&Tree::printed(odd)), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the DUT of a trial ran: on which CPUs its threads were allowed to run, as the kernel told in the middle of the trial, how
+//! many threads or processes it was told to have, and whose CPUs those were besides. A report says "4 cores" only where all of
+//! it is so.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cpu_list::cpu_ranges;
+
+/// Where a DUT ran, and what it was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The CPUs that it was confined to; none where it was not.
+    pub cpus: BTreeSet<usize>,
+    /// Threads or processes that it was told to answer with; absent where it was told nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<usize>,
+    /// Sets of existing CPUs that threads of its processes were allowed to run on.
+    pub allowed: Vec<Allowed>,
+    /// Who may use some of its CPUs too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<Sharing>,
+}
+
+/// Threads that were allowed to run on the same CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowed {
+    /// The CPUs.
+    pub cpus: BTreeSet<usize>,
+    /// How many threads; those of a shell or the like around the server are among them.
+    pub threads: usize,
+}
+
+/// Somebody who may use CPUs of the DUT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sharing {
+    /// Who.
+    pub with: Neighbour,
+    /// Which of the DUT's CPUs.
+    pub cpus: BTreeSet<usize>,
+}
+
+/// Who runs on the DUT's host besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Neighbour {
+    /// The Measurer.
+    Tester,
+    /// What plays AuthDNS.
+    Auth,
+}
+
+impl Neighbour {
+    fn in_words(self) -> &'static str {
+        match self {
+            Neighbour::Tester => "the tester",
+            Neighbour::Auth => "AuthDNS",
+        }
+    }
+}
+
+impl Place {
+    /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was seen of them.
+    pub fn confined_to(&self) -> Option<usize> {
+        let used: BTreeSet<usize> = self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect();
+        (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
+    }
+
+    /// Whether it had so many cores: it was confined to so many CPUs, and told to answer with so many threads.
+    pub fn is_cores(&self, cores: usize) -> bool {
+        self.confined_to() == Some(cores) && self.told == Some(cores)
+    }
+
+    /// What a table says in place of a number of cores: the number itself where [`Place::is_cores`], and who shares its CPUs.
+    pub fn in_words(&self) -> String {
+        let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
+        let cpus = |n: usize| if n == 1 { "1 CPU".to_owned() } else { format!("{n} CPUs") };
+        let mut text = match (self.confined_to(), self.told) {
+            (Some(n), Some(told)) if n == told => n.to_string(),
+            (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
+            (Some(n), None) => format!("{}, threads by its own choice", cpus(n)),
+            (None, told) => {
+                let how = if self.allowed.is_empty() { "its CPUs were not seen" } else { "not confined" };
+                format!("{}, {how}", told.map_or("threads by its own choice".into(), threads))
+            }
+        };
+        for group in self.shared.chunk_by(|a, b| a.cpus == b.cpus) {
+            let cpus = &group[0].cpus;
+            let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+            let with: Vec<&str> = group.iter().map(|sharing| sharing.with.in_words()).collect();
+            text += &format!(", shares {noun} {} with {}", cpu_ranges(cpus), with.join(" and "));
+        }
+        text
+    }
+
+    /// The same DUT in another trial of a point: all that its threads were allowed in either.
+    pub fn and(mut self, other: &Place) -> Place {
+        for more in &other.allowed {
+            match self.allowed.iter_mut().find(|allowed| allowed.cpus == more.cpus) {
+                Some(known) => known.threads = known.threads.max(more.threads),
+                None => self.allowed.push(more.clone()),
+            }
+        }
+        // Of what was not the same in all trials nothing is claimed.
+        self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
+        self.told = self.told.filter(|told| Some(*told) == other.told);
+        for sharing in &other.shared {
+            if !self.shared.contains(sharing) {
+                self.shared.push(sharing.clone());
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(cpus: &[usize]) -> BTreeSet<usize> {
+        cpus.iter().copied().collect()
+    }
+
+    fn place(cpus: &[usize], told: Option<usize>, allowed: &[&[usize]]) -> Place {
+        let allowed = allowed.iter().map(|cpus| Allowed { cpus: set(cpus), threads: 3 }).collect();
+        Place { cpus: set(cpus), told, allowed, shared: Vec::new() }
+    }
+
+    #[test]
+    fn cores_are_claimed_only_where_all_is_so() {
+        for (place, words, cores) in [
+            (place(&[0, 1], Some(2), &[&[0, 1]]), "2", Some(2)),
+            (place(&[3], Some(1), &[&[3]]), "1", Some(1)),
+            // A server that pins each of its threads to one of its CPUs is confined all the same.
+            (place(&[0, 1], Some(2), &[&[0], &[1]]), "2", Some(2)),
+            // One that has pinned itself to one of two uses one.
+            (place(&[0, 1], Some(2), &[&[1]]), "1 CPU with 2 threads", None),
+            (place(&[0, 1, 2, 3, 4, 5, 6, 7], Some(14), &[&[0, 1, 2, 3, 4, 5, 6, 7]]), "8 CPUs with 14 threads", None),
+            (place(&[0, 1], Some(1), &[&[0, 1]]), "2 CPUs with 1 thread", None),
+            (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads by its own choice", None),
+            // One thread that may run elsewhere is enough.
+            (place(&[0, 1], Some(2), &[&[0, 1], &[0, 1, 2]]), "2 threads, not confined", None),
+            (place(&[], Some(16), &[&[0, 1]]), "16 threads, not confined", None),
+            (place(&[], None, &[&[0, 1]]), "threads by its own choice, not confined", None),
+            (place(&[0, 1], Some(2), &[]), "2 threads, its CPUs were not seen", None),
+        ] {
+            assert_eq!(place.in_words(), words);
+            for n in 1..20 {
+                assert_eq!(place.is_cores(n), cores == Some(n), "{words}: {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_shares_its_cpus_is_named() {
+        let mut place = place(&[0, 1], Some(2), &[&[0, 1]]);
+        place.shared.push(Sharing { with: Neighbour::Tester, cpus: set(&[0]) });
+        assert_eq!(place.in_words(), "2, shares CPU 0 with the tester");
+        place.shared.push(Sharing { with: Neighbour::Auth, cpus: set(&[0, 1]) });
+        assert_eq!(place.in_words(), "2, shares CPU 0 with the tester, shares CPUs 0-1 with AuthDNS");
+        place.shared[0].cpus = set(&[0, 1]);
+        assert_eq!(place.in_words(), "2, shares CPUs 0-1 with the tester and AuthDNS");
+    }
+
+    #[test]
+    fn one_trial_in_which_it_was_not_so_takes_the_claim_away() {
+        let good = place(&[0, 1], Some(2), &[&[0, 1]]);
+        assert_eq!(good.clone().and(&good), good);
+        assert!(good.clone().and(&good).is_cores(2));
+        for bad in
+            [place(&[], Some(2), &[&[0, 1, 2]]), place(&[0, 1], Some(1), &[&[0, 1]]), place(&[1], Some(2), &[&[1]])]
+        {
+            assert!(!good.clone().and(&bad).is_cores(2), "{bad:?}");
+            assert!(!bad.clone().and(&good).is_cores(2), "{bad:?}");
+        }
+        let unseen = place(&[0, 1], Some(2), &[]);
+        assert!(good.and(&unseen).is_cores(2), "a trial that ended before it was looked at says nothing");
+    }
+}

@@ -1,0 +1,75 @@
+//! BIND 9: as a forwarder with `dns64`, and as an authoritative server. Operators' lines go into `options`.
+
+use super::{Driver, Program, Ready, Serve, Setting, Told, Translate, Version, with};
+
+const FILE: &str = "named.conf";
+
+pub(super) const DNS64: Driver<Translate> = Driver {
+    name: "BIND",
+    program: Program::Named("named"),
+    version: Version::Argument("-V"),
+    file: FILE,
+    configuration: dns64,
+    command,
+    check: Some(check),
+    told: Told::ByCommand,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+};
+
+pub(super) const AUTHORITATIVE: Driver<Serve> = Driver {
+    name: "BIND",
+    program: Program::Named("named"),
+    version: Version::Argument("-V"),
+    file: FILE,
+    configuration: authoritative,
+    command,
+    check: Some(check),
+    told: Told::ByCommand,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+};
+
+fn command<T>(setting: &Setting<'_, T>, program: &[String]) -> Vec<String> {
+    with(program, &["-f", "-n", &setting.threads.to_string(), "-c", &setting.file(FILE)])
+}
+
+fn check(file: &str) -> Vec<String> {
+    vec!["named-checkconf".into(), file.into()]
+}
+
+/// What both have: files, and where it listens.
+fn head<T>(setting: &Setting<'_, T>) -> String {
+    let (place, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
+    let (on, off) = if ip.is_ipv6() { ("listen-on-v6", "listen-on") } else { ("listen-on", "listen-on-v6") };
+    format!(
+        "options {{\n  directory \"{place}\";\n  pid-file none;\n  session-keyfile none;\n  {off} {{ none; }};\n  \
+         {on} port {port} {{ {ip}; }};\n"
+    )
+}
+
+/// What comes behind `options`: no control channel, no log.
+const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
+
+fn dns64(setting: &Setting<'_, Translate>) -> String {
+    let Translate { upstream, prefix } = setting.task;
+    format!(
+        "{}  recursion yes;\n  allow-query {{ any; }};\n  allow-recursion {{ any; }};\n  \
+         dnssec-validation no;\n  forward only;\n  forwarders {{ {} port {}; }};\n  empty-zones-enable no;\n  \
+         max-cache-size 1g;\n  recursive-clients 10000;\n  dns64 {prefix} {{ clients {{ any; }}; }};\n{}}};\n{TAIL}",
+        head(setting),
+        upstream.ip(),
+        upstream.port(),
+        setting.extra("  ")
+    )
+}
+
+fn authoritative(setting: &Setting<'_, Serve>) -> String {
+    format!(
+        "{}  recursion no;\n  allow-query {{ any; }};\n{}}};\n{TAIL}\
+         zone \"dns64perf.test\" {{ type primary; file \"{}\"; notify no; }};\n",
+        head(setting),
+        setting.extra("  "),
+        setting.task.zone.display()
+    )
+}

@@ -1,0 +1,33 @@
+//! CoreDNS. Its threads are the processors that Go's scheduler may use. Operators' lines go into its server block.
+
+use super::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
+
+const FILE: &str = "Corefile";
+
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "CoreDNS",
+    program: Program::Named("coredns"),
+    version: Version::Argument("-version"),
+    file: FILE,
+    configuration,
+    command: |setting, program| {
+        let threads = format!("GOMAXPROCS={}", setting.threads);
+        [&words(&["env", &threads]), program, &words(&["-conf", &setting.file(FILE)])].concat()
+    },
+    check: None,
+    told: Told::ByCommand,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+};
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Translate { upstream, prefix } = setting.task;
+    format!(
+        "# Started in {}.\n.:{} {{\n  bind {}\n  dns64 {{\n    prefix {prefix}\n    allow_ipv4\n  }}\n  \
+         cache {{\n    success 4000000\n    denial 4000000\n  }}\n  forward . {upstream}\n{}}}\n",
+        setting.place(),
+        setting.listen.port(),
+        setting.listen.ip(),
+        setting.extra("  ")
+    )
+}

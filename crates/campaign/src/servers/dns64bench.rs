@@ -1,0 +1,24 @@
+//! Our own AuthDNS. It needs no zone file, and tells on its status socket what it was asked.
+
+use super::{Driver, Program, Ready, Serve, Told, Version, with};
+
+pub(super) const DRIVER: Driver<Serve> = Driver {
+    name: "AuthDNS",
+    program: Program::Own { name: "dns64bench", words: &[] },
+    version: Version::Argument("--version"),
+    file: "",
+    configuration: |_| String::new(),
+    command: |setting, program| {
+        let (listen, aaaa) = (setting.listen.to_string(), setting.task.aaaa.to_string());
+        let threads = setting.threads.to_string();
+        let mut all = with(program, &["auth", "--listen", &listen, "--aaaa-share", &aaaa, "--threads", &threads]);
+        if let Some(status) = &setting.task.status {
+            all.extend(["--status".into(), status.to_string_lossy().into_owned()]);
+        }
+        all
+    },
+    check: None,
+    told: Told::ByCommand,
+    ready: Ready::Status,
+    speaks_ipv6: true,
+};

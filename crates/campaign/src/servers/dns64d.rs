@@ -1,0 +1,32 @@
+//! dns64d. Operators' lines go to the end of its file, where tables such as `[limits]` may begin.
+
+use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with, words};
+
+const FILE: &str = "dns64d.toml";
+
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "dns64d",
+    program: Program::Own { name: "dns64d", words: &["dns64d"] },
+    version: Version::Argument("--version"),
+    file: FILE,
+    configuration,
+    command: |setting, program| with(program, &["--config", &setting.file(FILE)]),
+    check: Some(|file| words(&["dns64d", "--config", file, "check"])),
+    told: Told::ByConfiguration,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+};
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task: Translate { upstream, prefix }, .. } = setting;
+    // The tester's names stand for private addresses, which the well-known prefix carries only when it is told to.
+    format!(
+        "# Started by dns64bench in {}.\nlisten = ['{listen}']\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
+         open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{{ prefix = '{prefix}', allow-non-global = true }}]\n\n\
+         [[upstream]]\naddress = '{}'\nport = {}\n{}",
+        setting.place(),
+        upstream.ip(),
+        upstream.port(),
+        setting.extra("")
+    )
+}

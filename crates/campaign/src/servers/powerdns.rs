@@ -1,0 +1,36 @@
+//! PowerDNS Recursor with `dns64-prefix`, as `key=value` file, which versions 4 and 5.0 read. Operators' lines go to its end.
+
+use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with};
+
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "PowerDNS",
+    program: Program::Named("pdns_recursor"),
+    version: Version::Argument("--version"),
+    file: "recursor.conf",
+    configuration,
+    command: |setting, program| with(program, &[&format!("--config-dir={}", setting.place())]),
+    check: Some(check),
+    told: Told::ByConfiguration,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+};
+
+/// It takes the folder of its file.
+fn check(file: &str) -> Vec<String> {
+    let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
+    vec!["pdns_recursor".into(), format!("--config-dir={}", folder.display()), "--config=check".into()]
+}
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task: Translate { upstream, prefix }, .. } = setting;
+    format!(
+        "local-address={}\nlocal-port={}\nallow-from=::/0,0.0.0.0/0\nsocket-dir={}\ndaemon=no\nthreads={threads}\n\
+         pdns-distributes-queries=no\nreuseport=yes\ndnssec=off\nquiet=yes\nloglevel=3\nwrite-pid=no\n\
+         forward-zones=dns64perf.test={upstream}\ndns64-prefix={prefix}\nmax-cache-entries=4000000\n\
+         max-packetcache-entries=2000000\ndont-query=\n{}",
+        listen.ip(),
+        listen.port(),
+        setting.place(),
+        setting.extra("")
+    )
+}

@@ -1,0 +1,36 @@
+//! Unbound: DNS64 and iterator module, no validation. Operators' lines go into `server`.
+
+use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with, words};
+
+const FILE: &str = "unbound.conf";
+
+pub(super) const DRIVER: Driver<Translate> = Driver {
+    name: "Unbound",
+    program: Program::Named("unbound"),
+    version: Version::Argument("-V"),
+    file: FILE,
+    configuration,
+    command: |setting, program| with(program, &["-d", "-c", &setting.file(FILE)]),
+    check: Some(|file| words(&["unbound-checkconf", file])),
+    told: Told::ByConfiguration,
+    ready: Ready::Answers,
+    speaks_ipv6: true,
+};
+
+fn configuration(setting: &Setting<'_, Translate>) -> String {
+    let Setting { listen, threads, task: Translate { upstream, prefix }, .. } = setting;
+    let (place, ip, port) = (setting.place(), listen.ip(), listen.port());
+    // Room for a million names; so-reuseport spreads the clients over the threads.
+    format!(
+        "server:\n  interface: {ip}\n  port: {port}\n  access-control: ::/0 allow\n  access-control: 0.0.0.0/0 allow\n  \
+         module-config: \"dns64 iterator\"\n  dns64-prefix: {prefix}\n  local-zone: \"test.\" nodefault\n  \
+         do-not-query-localhost: no\n  num-threads: {threads}\n  so-reuseport: yes\n  msg-cache-size: 512m\n  \
+         rrset-cache-size: 1g\n  outgoing-range: 4096\n  num-queries-per-thread: 4096\n  username: \"\"\n  chroot: \"\"\n  \
+         directory: \"{place}\"\n  pidfile: \"{place}/unbound.pid\"\n  use-syslog: no\n  verbosity: 0\n{}\
+         remote-control:\n  control-enable: no\n\
+         forward-zone:\n  name: \"dns64perf.test.\"\n  forward-addr: {}@{}\n",
+        setting.extra("  "),
+        upstream.ip(),
+        upstream.port()
+    )
+}

@@ -1,0 +1,177 @@
+//! Addresses, times and lists as people write them, and errors that show the right form.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use method::units::CpuId;
+
+/// The port of DNS (RFC 1035 §4.2), where none is given.
+const DNS_PORT: u16 = 53;
+
+/// A server that is asked: an address, or a name that has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// Address and port.
+    Address(SocketAddr),
+    /// A host name and a port; whether there is such a name is not known yet.
+    Name(String, u16),
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Server, String> {
+        if let Some(address) = address(text) {
+            return Ok(Server::Address(address));
+        }
+        let (name, port) =
+            text.rsplit_once(':').map_or((text, Some(DNS_PORT)), |(name, port)| (name, port.parse().ok()));
+        let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let labels = || name.strip_suffix('.').unwrap_or(name).split('.');
+        // A last label of digits is a misspelt IPv4 address.
+        let is_number = labels().next_back().is_some_and(|last| last.chars().all(|c| c.is_ascii_digit()));
+        match port {
+            Some(port) if labels().all(is_label) && !is_number => Ok(Server::Name(name.to_owned(), port)),
+            _ => Err(format!(
+                "'{text}' is no server; write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost"
+            )),
+        }
+    }
+}
+
+/// An address with or without a port; an IPv6 address in brackets if it has one.
+fn address(text: &str) -> Option<SocketAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let without_port = bare.parse::<IpAddr>().ok().filter(|ip| ip.is_ipv6() || bare == text);
+    text.parse().ok().or_else(|| without_port.map(|ip| SocketAddr::new(ip, DNS_PORT)))
+}
+
+/// An address to serve on, or of a server that needs no name.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    address(text)
+        .ok_or_else(|| format!("'{text}' is no address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53"))
+}
+
+/// A length of time: with a unit, or a number of seconds.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("'{text}' is no time; write for example 10s, 250ms or 1m, or a number of seconds");
+    match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
+        Err(_) => humantime::parse_duration(text).map_err(|_| wrong()),
+    }
+}
+
+/// A length of time that is longer than nothing.
+pub(crate) fn parse_some_time(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text)?;
+    if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
+}
+
+/// A list of CPUs.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuList(pub(crate) Vec<CpuId>);
+
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
+    let number = |s: &str| s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"));
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (number(from)?, number(to)?);
+        if from > to || to > 4095 {
+            return Err(format!("'{part}' is no range of CPUs"));
+        }
+        cpus.extend((from..=to).map(CpuId));
+    }
+    Ok(CpuList(cpus))
+}
+
+/// A delay or a range of delays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DelayRange {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
+    // A number alone would be seconds, which nobody means who writes a delay.
+    let time = |s: &str| humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"));
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
+    let range = DelayRange { min: time(min)?, max: time(max)? };
+    if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
+}
+
+pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percentage) if percentage > 0.0 && percentage <= 100.0 => Ok(percentage),
+        _ => Err(format!("{text:?} is no percentage above 0")),
+    }
+}
+
+pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
+    let fraction: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
+    if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err("a share from 0 to 1 is needed".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_as_people_write_them() {
+        for (text, address) in [
+            ("2001:2::1", "[2001:2::1]:53"),
+            ("[2001:2::1]", "[2001:2::1]:53"),
+            ("[2001:2::1]:5353", "[2001:2::1]:5353"),
+            ("::1", "[::1]:53"),
+            ("198.18.0.1", "198.18.0.1:53"),
+            ("198.18.0.1:5353", "198.18.0.1:5353"),
+        ] {
+            assert_eq!(text.parse(), Ok(Server::Address(address.parse().unwrap())), "{text}");
+            assert_eq!(parse_address(text).unwrap().to_string(), address);
+        }
+        for (text, name, port) in [
+            ("localhost", "localhost", 53),
+            ("localhost:5353", "localhost", 5353),
+            ("ns1.example.org.", "ns1.example.org.", 53),
+        ] {
+            assert_eq!(text.parse(), Ok(Server::Name(name.into(), port)), "{text}");
+            assert!(parse_address(text).unwrap_err().contains("[::1]:5353"));
+        }
+        for wrong in [
+            "",
+            ":53",
+            ":99999",
+            "localhost:99999",
+            "localhost:",
+            "256.1.1.1",
+            "1.2.3",
+            "[198.18.0.1]",
+            "::g",
+            "a b",
+            "[::1",
+        ] {
+            assert!(wrong.parse::<Server>().unwrap_err().contains("[2001:2::1]:5353"), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn times_as_people_write_them() {
+        for (text, ms) in [("10s", 10_000), ("10", 10_000), ("0.25", 250), ("250ms", 250), ("1m 5s", 65_000), ("0", 0)]
+        {
+            assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for wrong in ["", "-1", "ten", "10 parsecs", "NaN", "inf", "1e40"] {
+            assert!(parse_time(wrong).unwrap_err().contains("10s, 250ms"), "{wrong}");
+        }
+        assert!(parse_some_time("0").is_err() && parse_some_time("10ms").is_ok());
+    }
+
+    #[test]
+    fn lists_and_ranges() {
+        assert_eq!(parse_cpus("0,2-4").unwrap().0, [0, 2, 3, 4].map(CpuId));
+        assert!(parse_cpus("4-2").is_err() && parse_cpus("a").is_err() && parse_cpus("").is_err());
+        assert_eq!(parse_delay("10ms-50ms").unwrap().max, Duration::from_millis(50));
+        assert!(parse_delay("50ms-10ms").is_err() && parse_delay("10").is_err());
+    }
+}

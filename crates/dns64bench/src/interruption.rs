@@ -1,0 +1,53 @@
+//! Ctrl-C in a measurement: the first SIGINT or SIGTERM ends it in order, with what is known so far; the second ends the program at
+//! once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag as on_signal;
+
+use crate::output::{Failure, INTERRUPTED};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Set when the user wants to stop.
+pub(crate) fn flag() -> Arc<AtomicBool> {
+    Arc::clone(ASKED.get_or_init(Arc::default))
+}
+
+/// Whether the user wants to stop.
+pub(crate) fn is_asked() -> bool {
+    flag().load(Ordering::Relaxed)
+}
+
+/// From now on SIGINT and SIGTERM are heeded.
+///
+/// # Errors
+/// If the system does not allow it.
+pub(crate) fn heed() -> Result<(), Failure> {
+    let register = || -> io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            // In this order: the first signal finds the flag unset.
+            on_signal::register_conditional_shutdown(signal, INTERRUPTED.into(), flag())?;
+            on_signal::register(signal, flag())?;
+        }
+        Ok(())
+    };
+    register().map_err(Failure::environment)
+}
+
+/// Sleeps for `time`, or until the user wants to stop.
+pub(crate) fn sleep(time: Duration) {
+    let end = Instant::now() + time;
+    while !is_asked() && Instant::now() < end {
+        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+}

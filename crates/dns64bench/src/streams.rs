@@ -1,0 +1,60 @@
+//! Standard output and standard error where nobody reads them any more, or there is no room for them.
+//!
+//! The standard library's `println!` panics there. Ours (in `main.rs`) end the program instead, in order, so that servers that it
+//! has started end and temporary files go: quietly when the reader has gone, with a sentence when a disk is full. What is told on
+//! standard error is progress; who does not read it misses nothing, and the program goes on.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::panic::resume_unwind;
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::thread::{self, ThreadId};
+
+use crate::output::Failure;
+
+/// As a shell tells of a program that SIGPIPE ended.
+const BROKEN_PIPE: u8 = 128 + 13;
+
+/// The thread that may end the program.
+static MAIN: OnceLock<ThreadId> = OnceLock::new();
+
+/// Why standard output cannot be written; travels up to `main` as a panic that tells nothing.
+pub(crate) struct Unwritable(io::Error);
+
+impl Unwritable {
+    /// Says what is to be said, and returns the status.
+    pub(crate) fn report(self) -> ExitCode {
+        match self.0.kind() {
+            io::ErrorKind::BrokenPipe => ExitCode::from(BROKEN_PIPE),
+            _ => Failure::environment(anyhow::anyhow!("cannot write to standard output: {}", self.0)).report(),
+        }
+    }
+}
+
+/// From now on this thread ends the program when standard output is gone.
+pub(crate) fn begin() {
+    MAIN.get_or_init(|| thread::current().id());
+}
+
+/// Ends the program for want of standard output. In any other thread than `main`'s it does nothing: that will notice itself.
+pub(crate) fn give_up(error: io::Error) {
+    if MAIN.get() == Some(&thread::current().id()) {
+        resume_unwind(Box::new(Unwritable(error)));
+    }
+}
+
+/// Writes to standard output; the program ends if that is not possible.
+pub(crate) fn print(text: fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    let written = out.write_fmt(text).and_then(|()| out.flush());
+    drop(out);
+    if let Err(error) = written {
+        give_up(error);
+    }
+}
+
+/// Writes to standard error, if anybody reads it.
+pub(crate) fn tell(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().lock().write_fmt(text);
+}

@@ -1,0 +1,194 @@
+//! A campaign's rows say "N cores" only where that is so: this test reads from /proc itself, while the campaign runs, where the
+//! threads of each DUT may run, and holds it against the results.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use campaign::cpu_list::cpu_list;
+use campaign::place::Place;
+use campaign::servers::{Dut, find};
+use serde_json::Value;
+
+use common::{dns64bench, run_in, told};
+
+/// How long a campaign here may take on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const SHORT: &str = "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '300ms'\ntimeout = '300ms'\npause = '0s'\n\
+                     max-burst = '500us'\nwindow-limit = 50\nlateness-limit = '200ms'\nauth-limit = '200ms'\n\
+                     [search]\nmin = 50\nmax = 50\nresolution = 50\nrepeat = 1\ninvalid-retries = 20\n";
+
+/// What a process of a DUT was seen to be.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    /// The start of the server, by the name of its folder.
+    start: String,
+    process: u32,
+    /// Where one of its threads may run.
+    cpus: Vec<usize>,
+}
+
+/// The threads of all processes whose command lines name a server's folder of this run.
+fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
+    let marker = format!("{}/servers/", run.display());
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let words = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+        let Some((_, rest)) = words.split_once(&marker) else { continue };
+        let start = rest.split(['/', '\0']).next().unwrap_or_default().to_owned();
+        for task in fs::read_dir(entry.path().join("task")).into_iter().flatten().flatten() {
+            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let Some(list) = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")) else { continue };
+            seen.insert(Seen { start: start.clone(), process, cpus: cpu_list(list).into_iter().collect() });
+        }
+    }
+}
+
+/// Runs a plan, looking all the time; what was seen, and the results.
+fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
+    fs::write(folder.join("plan.toml"), plan).unwrap();
+    let mut command = dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut seen, give_up) = (BTreeSet::new(), Instant::now() + PATIENCE);
+    let run = folder.canonicalize().unwrap().join("plan-run");
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > give_up {
+            let _ = child.kill();
+            panic!("it does not end: {}", told(&child.wait_with_output().unwrap()));
+        }
+        look(&run, &mut seen);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{plan}\n{}", told(&output));
+    (seen, serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap())
+}
+
+/// Programs that this test starts as DUTs: those that are installed. mtd64-ng needs the lab, and other commands are the plan's.
+fn installed() -> Vec<(Dut, &'static str)> {
+    let is_there =
+        |dut: &Dut| *dut == Dut::Dns64d || dut.driver().program_name().is_some_and(|name| find(name).is_some());
+    let here = Dut::ALL.iter().filter(|dut| is_there(dut) && !matches!(dut, Dut::Mtd64Ng | Dut::Custom));
+    here.map(|dut| (*dut, dut.name())).collect()
+}
+
+fn word(dut: Dut) -> String {
+    serde_json::to_value(dut).unwrap().as_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_dut_runs_on_the_cpus_that_its_row_claims() {
+    let most = net::affinity::allowed_cpus().len().min(2);
+    let cores: Vec<usize> = (1..=most).collect();
+    let mut plan = format!("{SHORT}[measure]\ncores = {cores:?}\n");
+    for (dut, _) in installed() {
+        plan += &format!("[[dut]]\ndriver = '{}'\n", word(dut));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (seen, results) = watched(folder.path(), &plan);
+    for (dut, name) in installed() {
+        let result = results["duts"].as_array().unwrap().iter().find(|result| result["name"] == name).unwrap();
+        let points = result["points"].as_array().unwrap();
+        assert_eq!(points.len(), cores.len(), "{name}: {result:#}");
+        for (point, &cores) in points.iter().zip(&cores) {
+            let place: Place = serde_json::from_value(point["place"].clone()).unwrap();
+            assert!(place.is_cores(cores), "{name}: {cores} cores were asked for, and it ran on: {}", place.in_words());
+            // The kernel said the same to somebody else.
+            let prefix = format!("{}-", name.to_lowercase().replace(' ', "-"));
+            let own = || seen.iter().filter(|seen| seen.start.starts_with(&prefix));
+            let starts: BTreeSet<&str> = own().map(|seen| seen.start.as_str()).collect();
+            let of = |start: &str| -> BTreeSet<usize> {
+                own().filter(|seen| seen.start == start).flat_map(|seen| seen.cpus.iter().copied()).collect()
+            };
+            // A server may have been seen for a moment before it was confined: `taskset` begins as the agent's child.
+            let same: Vec<&str> = starts.into_iter().filter(|start| of(start) == place.cpus).collect();
+            assert!(
+                !same.is_empty(),
+                "{name} was never seen on {:?} only: {:?}",
+                place.cpus,
+                own().collect::<Vec<_>>()
+            );
+            if dut == Dut::KnotResolver {
+                let processes: BTreeSet<u32> =
+                    own().filter(|seen| same.contains(&seen.start.as_str())).map(|seen| seen.process).collect();
+                assert!(processes.len() >= cores, "{name}: {processes:?}");
+            }
+        }
+    }
+    let tables = fs::read_to_string(folder.path().join("plan-run/tables.md")).unwrap();
+    assert!(
+        tables.contains("| dns64d | 1, shares CPU"),
+        "tester and AuthDNS may run anywhere, which the row says: {tables}"
+    );
+    let shared =
+        results["noncompliance"].as_array().unwrap().iter().any(|point| point.to_string().contains("share CPUs"));
+    assert!(shared, "{}", results["noncompliance"]);
+}
+
+/// What runs, but not as its number of cores would have it, is not called so.
+#[test]
+fn rows_say_what_is_true_instead() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_dns64bench");
+    let own = "listen = ['[{listen}]:{port}']\nthreads = THREADS\n[dns64]\nprefixes = [{ prefix = '{prefix}', allow-non-global = true }]\n\
+               [[upstream]]\naddress = '{upstream}'\nport = {upstream-port}\n";
+    let text = |threads: &str| own.replace("THREADS", threads);
+    fs::write(folder.path().join("fixed.toml"), text("1")).unwrap();
+    fs::write(folder.path().join("told.toml"), text("{threads}")).unwrap();
+    let plan = format!(
+        "{SHORT}[[dut]]\ndriver = 'dns64d'\nname = 'more threads'\nthreads = 3\n\
+         [[dut]]\ndriver = 'dns64d'\nname = 'own file'\nconfig = 'fixed.toml'\n\
+         [[dut]]\ndriver = 'dns64d'\nname = 'own file, told'\nconfig = 'told.toml'\nfamily = 'ipv6'\n\
+         [[dut]]\ndriver = 'dns64d'\nname = 'lines'\nextra = ['[limits]', 'in-flight = 1000']\n\
+         [[dut]]\ndriver = 'custom'\nname = 'command'\n\
+         custom = {{ start = ['taskset', '-c', '{others}', '{program}', 'dns64d', '--config', '{{folder}}/server.conf'] }}\n\
+         config = 'fixed.toml'\n",
+        others = if net::affinity::allowed_cpus().len() > 1 { "0,1" } else { "0" },
+    );
+    let (_, results) = watched(folder.path(), &plan);
+    let rows = fs::read_to_string(folder.path().join("plan-run/tables.md")).unwrap();
+    let starts = |name: &str, row: &str| {
+        let line =
+            rows.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap_or_else(|| panic!("{rows}"));
+        assert!(line.starts_with(&format!("| {name} | {row}")), "{line}");
+    };
+    starts("more threads", "1 CPU with 3 threads");
+    starts("own file", "1 CPU, threads by its own choice");
+    starts("own file, told", "1, shares CPU");
+    starts("lines", "1, shares CPU");
+    if net::affinity::allowed_cpus().len() > 1 {
+        starts("command", "threads by its own choice, not confined");
+    }
+    let told = results["configurations"].as_array().unwrap();
+    let of = |name: &str| told.iter().find(|told| told["server"] == name).unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(of("lines").contains("in-flight = 1000") && of("more threads").contains("threads = 3"));
+    assert!(of("own file, told").contains("address = '::1'") && of("own file").contains("address = '127.0.0.1'"));
+    let page = fs::read_to_string(folder.path().join("plan-run/report.html")).unwrap();
+    assert!(
+        page.contains("Configuration of own file, told") && page.contains("in-flight = 1000"),
+        "the report prints it"
+    );
+}
+
+#[test]
+fn cpus_that_a_host_does_not_have_are_refused_and_all_points_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let has = net::affinity::allowed_cpus().len();
+    let plan = format!("{SHORT}[measure]\ncores = [1, {}]\n[[dut]]\ndriver = 'dns64d'\n", has + 1);
+    fs::write(folder.path().join("plan.toml"), plan).unwrap();
+    let printed = told(&run_in(folder.path(), &["campaign", "plan", "plan.toml"]));
+    let of = |word: &str| printed.lines().filter(|line| line.contains(word)).count();
+    let many = format!("dns64d, {} cores", has + 1);
+    assert!(of("dns64d, 1 cores") == 1 && of(&many) == 2 && of("Not on this machine") == 1, "{printed}");
+    let refused = run_in(folder.path(), &["campaign", "run", "plan.toml"]);
+    let said = told(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("host dut has") && said.contains(&format!("{has} CPU")), "{said}");
+    assert!(!folder.path().join("plan-run").exists(), "nothing is begun");
+}

@@ -1,0 +1,220 @@
+//! What people and shells expect of a program: pipes that close, full disks, Ctrl-C.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{PROGRAM, Server, show};
+use serde_json::Value;
+
+/// The program with a standard output that nobody reads.
+fn unread(args: &[&str]) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    Command::new(PROGRAM).args(args).stdout(writer).stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn a_broken_pipe_ends_quietly() {
+    for args in [
+        &["campaign", "plan", "paper"][..],
+        &["campaign", "show", "paper"],
+        &["check"],
+        &["check", "--json"],
+        &["zone", "--names", "10.0.0.0/24"],
+        &["send-cost"],
+    ] {
+        let output = unread(args);
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(141), &b""[..]), "{}", show(args, &output));
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_in_a_sentence() {
+    for args in [&["campaign", "show", "paper"][..], &["check", "--json"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(PROGRAM).args(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let text = show(args, &output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains("No space left") && !text.contains("panicked"), "{text}");
+    }
+}
+
+#[test]
+fn a_trial_goes_on_when_nobody_reads_its_progress() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let args = ["measure", "--server", &dut.address, "--rate", "200", "--duration", "2s", "--timeout", "1s", "--json"];
+    let output = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(writer).output().unwrap();
+    let trial: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    assert_eq!(trial["sent"], 400);
+}
+
+/// Starts the program in `folder`, sends `signal` when it has told `until` lines on standard error, and waits for its end.
+fn interrupted(folder: &Path, signal: &str, until: usize, args: &[&str]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    let mut before = String::new();
+    for _ in 0..until {
+        assert!(told.read_line(&mut before).unwrap() > 0, "{args:?} said no more than {before}");
+    }
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    let rest = thread::spawn(move || {
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut told, &mut rest).map(|_| rest)
+    });
+    let begun = Instant::now();
+    let mut output = child.wait_with_output().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(30), "{args:?} did not end");
+    output.stderr = format!("{before}{}", rest.join().unwrap().unwrap()).into_bytes();
+    output
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    for signal in ["-INT", "-TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let args =
+            ["measure", "--server", &dut.address, "--rate", "500", "--records", "r.csv", "--json-lines", "l", "--json"];
+        let output = interrupted(folder.path(), signal, 1, &args);
+        let text = show(&args, &output);
+        assert_eq!(output.status.code(), Some(130), "{text}");
+        let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let sent = trial["sent"].as_u64().unwrap();
+        assert!((1..30_000).contains(&sent), "{text}");
+        assert_eq!(
+            (&trial["verdict"], &trial["causes"][0]["kind"]),
+            (&"invalid".into(), &"interrupted".into()),
+            "{text}"
+        );
+        // 500 a second for as long as it lasted.
+        assert_eq!((trial["duration_s"].as_f64().unwrap() * 500.0).round(), sent as f64, "{text}");
+        assert_eq!(files(folder.path()), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "search",
+        "--server",
+        &dut.address,
+        "--min",
+        "100",
+        "--max",
+        "9000",
+        "--duration",
+        "1s",
+        "--timeout",
+        "200ms",
+        "--pause",
+        "60s",
+        "--invalid-retries",
+        "0",
+        "--journal",
+        "j",
+        "--window-limit",
+        "100",
+        "--lateness-limit",
+        "1s",
+    ];
+    // The journal's name, perhaps a second's progress, the first trial's verdict: then it pauses for a minute.
+    let output = interrupted(folder.path(), "-INT", 2, &args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("dns64bench search --resume j") && text.contains("interrupted; "), "{text}");
+    assert_eq!(files(folder.path()), ["j"], "{text}");
+}
+
+#[test]
+fn an_interrupted_self_test_says_what_passed() {
+    let auth = Server::start(&["auth", "--aaaa-share", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["self-test", "--server", &auth.address, "--for-rate", "300"];
+    let output = interrupted(folder.path(), "-INT", 1, &args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("no trial had passed"), "{text}");
+}
+
+#[test]
+fn an_interrupted_closed_loop_shows_what_is_known() {
+    let dut = Server::start(&["reference-dut", "--capacity", "1000000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines");
+    let args = [
+        "closed-loop",
+        "--server",
+        &dut.address,
+        "--outstanding",
+        "4",
+        "--duration",
+        "300s",
+        "--timeout",
+        "1s",
+        "--json",
+        "--json-lines",
+        lines.to_str().unwrap(),
+    ];
+    let mut child = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It has no progress to wait for; it heeds signals from the start on.
+    thread::sleep(Duration::from_secs(1));
+    assert!(child.try_wait().unwrap().is_none());
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert!(result["interrupted"] == true && result["valid"].as_u64() > Some(0), "{text}");
+    assert!(result["seconds"].as_f64() < Some(300.0) && result["qps"].as_f64() > Some(0.0), "{text}");
+    assert!(!lines.exists());
+}
+
+#[test]
+fn addresses_rates_and_times_are_read_as_people_write_them() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let port = dut.address.rsplit(':').next().unwrap();
+    let server = format!("localhost:{port}");
+    // localhost may be ::1 here, where nobody listens; what matters is that it is understood.
+    for server in [dut.address.as_str(), &server] {
+        let args =
+            ["measure", "--server", server, "--rate", "0.2k", "--duration", "0.5", "--timeout", "1", "--json", "-q"];
+        let output = Command::new(PROGRAM).args(args).output().unwrap();
+        let text = show(&args, &output);
+        assert_ne!(output.status.code(), Some(2), "{text}");
+        if output.status.code() != Some(4) {
+            let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+            assert_eq!(
+                (&trial["rate"], &trial["duration_s"], &trial["timeout_s"]),
+                (&200.into(), &0.5.into(), &1.0.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn logs_have_no_colours_where_no_terminal_reads_them() {
+    let queries = tempfile::NamedTempFile::new().unwrap();
+    fs::write(queries.path(), "a.example AAAA\n").unwrap();
+    let args =
+        ["closed-loop", "--server", "127.0.0.1:9", "--queries", queries.path().to_str().unwrap(), "--timeout", "100ms"];
+    let output = Command::new(PROGRAM).args(args).env("DNS64BENCH_LOG", "info").output().unwrap();
+    let text = show(&args, &output);
+    assert!(text.contains("INFO") && !text.contains('\u{1b}'), "{text}");
+}

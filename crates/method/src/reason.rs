@@ -1,0 +1,467 @@
+//! Why a trial did not pass, as data. Whoever prints a reason puts it into words with its `Display`; nobody decides by the words.
+//!
+//! ```text
+//! pacing ──┐
+//! host ────┼─► Reason ─┬─► journal, JSON      {"kind": "auth_slow", "p999_us": 15321.0, …} and the words beside it
+//! AuthDNS ─┤           ├─► Reason::kind ────► reasons of many trials counted
+//! DUT ─────┘           └─► Display ─────────► terminal, report
+//! ```
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::Deviation;
+use crate::records::Counts;
+use crate::units::{CpuId, Nanos};
+
+/// A loss on the tester's host: in its sending or receiving, so that it says nothing about the DUT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "place", rename_all = "snake_case")]
+pub enum HostLoss {
+    /// The Measurer's socket buffers were full.
+    Sockets {
+        /// Packets.
+        packets: u64,
+    },
+    /// An interface dropped what it received.
+    InterfaceReceive {
+        /// Packets.
+        packets: u64,
+        /// Its name.
+        interface: String,
+    },
+    /// An interface dropped what it had to send.
+    InterfaceSend {
+        /// Packets.
+        packets: u64,
+        /// Its name.
+        interface: String,
+    },
+    /// A queueing discipline dropped what the Measurer had sent.
+    QueueingDiscipline {
+        /// Packets; several queries that left in one call (`UDP_SEGMENT`) are one packet here.
+        packets: u64,
+        /// What tc(8) calls it; `None` where it is not known.
+        discipline: Option<String>,
+        /// The interface that it belongs to.
+        interface: String,
+    },
+    /// The next hop's link-layer address was not known: packets waited in a short queue, which drops what it cannot hold.
+    Neighbour {
+        /// Packets dropped; `None` where the kernel's counter is not to be seen.
+        packets: Option<u64>,
+        /// The next hop.
+        address: IpAddr,
+        /// The interface that it is reached by.
+        interface: String,
+        /// For how long the address was not known, to the accuracy of the looks at it.
+        unresolved: Nanos,
+    },
+}
+
+/// One half of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Half {
+    /// The thread that sends.
+    Sender,
+    /// The thread that receives.
+    Receiver,
+}
+
+/// Why a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake case, beside the data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Reason {
+    /// The queries of a window of 100 ms were too far from the schedule (`PacingLimits::window_100ms_pct`).
+    WindowOff {
+        /// The worst window's deviation, in per cent of what was due in it.
+        worst_pct: f64,
+        /// The limit, in per cent.
+        limit_pct: f64,
+    },
+    /// One query in a thousand left too late (`PacingLimits::lateness_p999`).
+    Late {
+        /// 99.9th percentile of lateness in microseconds.
+        p999_us: f64,
+        /// The limit.
+        limit: Nanos,
+    },
+    /// More or fewer queries were sent than planned (`PacingLimits::total_pct`).
+    TotalOff {
+        /// Queries that were sent.
+        sent: u64,
+        /// Queries that the schedule holds.
+        planned: u64,
+        /// The limit, in per cent of the plan.
+        limit_pct: f64,
+    },
+    /// A thread could not be kept on its CPU.
+    NotPinned {
+        /// Which one.
+        half: Half,
+        /// The CPU that it should run on.
+        cpu: CpuId,
+        /// What the system says.
+        error: String,
+    },
+    /// The receiver did not keep up: the ledger had no room for further queries.
+    LedgerFull,
+    /// The kernel refused to send.
+    SendRefused {
+        /// The shard's first query that was refused.
+        query: u64,
+        /// What the system says; `None` where it takes packets again.
+        error: Option<String>,
+    },
+    /// The receiver could not receive.
+    CannotReceive {
+        /// What the system says.
+        error: String,
+    },
+    /// The disk did not keep up with the records of the queries.
+    RecordsLost {
+        /// Records that are missing.
+        records: u64,
+    },
+    /// The tester's host lost packets below its sockets, or in them.
+    HostLoss(HostLoss),
+    /// The outcomes do not add up: a defect of the tester.
+    Unbalanced {
+        /// Queries that were sent.
+        sent: u64,
+    },
+    /// The interface got datagrams for the tester that its sockets did not, as many as would have let the trial pass.
+    Missed {
+        /// Such datagrams.
+        datagrams: u64,
+        /// Queries that count as lost.
+        lost: u64,
+    },
+    /// The DUT did not resolve names that the trial was to find in its cache, so that the trial could not begin.
+    NotPreloaded {
+        /// Names that were not resolved.
+        names: u64,
+    },
+    /// AuthDNS's sockets were full.
+    AuthDropped {
+        /// Queries that AuthDNS did not read.
+        queries: u64,
+    },
+    /// The kernel refused to send what AuthDNS answered.
+    AuthSendRefused {
+        /// Replies.
+        replies: u64,
+    },
+    /// AuthDNS itself took too long for one query in a thousand.
+    AuthSlow {
+        /// 99.9th percentile of its own time in microseconds.
+        p999_us: f64,
+        /// The limit.
+        limit: Nanos,
+    },
+    /// AuthDNS was slow for as many questions as would have let a failed trial pass.
+    AuthDecides {
+        /// Questions for which it took longer than the limit.
+        questions: u64,
+        /// The limit.
+        limit: Nanos,
+        /// Queries of the trial without a reply in time.
+        unanswered: u64,
+    },
+    /// The user ended the trial before its time.
+    Interrupted {
+        /// For how long queries were sent.
+        duration: Nanos,
+        /// For how long they were to be sent.
+        planned: Nanos,
+    },
+    /// The DUT was not asked what the trial wanted.
+    Deviation {
+        /// In which way.
+        deviation: Deviation,
+    },
+    /// Too few queries got a valid reply: this, and nothing else, is the DUT's failure.
+    TooFewValid {
+        /// Queries that were sent.
+        sent: u64,
+        /// Of these: with a valid reply.
+        valid: u64,
+        /// Without any reply.
+        lost: u64,
+        /// With a reply at or after the timeout.
+        late: u64,
+        /// With a wrong reply.
+        wrong: u64,
+    },
+}
+
+/// What sort of reason it is, whatever its numbers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each is the variant of `Reason` or `HostLoss` of its name")]
+pub enum ReasonKind {
+    WindowOff,
+    Late,
+    TotalOff,
+    NotPinned,
+    LedgerFull,
+    SendRefused,
+    CannotReceive,
+    RecordsLost,
+    Sockets,
+    InterfaceReceive,
+    InterfaceSend,
+    QueueingDiscipline,
+    Neighbour,
+    Unbalanced,
+    Missed,
+    NotPreloaded,
+    AuthDropped,
+    AuthSendRefused,
+    AuthSlow,
+    AuthDecides,
+    Interrupted,
+    Deviation,
+    TooFewValid,
+}
+
+impl HostLoss {
+    /// What sort of reason it is.
+    pub fn kind(&self) -> ReasonKind {
+        match self {
+            HostLoss::Sockets { .. } => ReasonKind::Sockets,
+            HostLoss::InterfaceReceive { .. } => ReasonKind::InterfaceReceive,
+            HostLoss::InterfaceSend { .. } => ReasonKind::InterfaceSend,
+            HostLoss::QueueingDiscipline { .. } => ReasonKind::QueueingDiscipline,
+            HostLoss::Neighbour { .. } => ReasonKind::Neighbour,
+        }
+    }
+}
+
+impl Reason {
+    /// That so few of a trial's queries got a valid reply.
+    pub fn too_few_valid(counts: &Counts) -> Reason {
+        let Counts { sent, valid, lost, late, .. } = *counts;
+        Reason::TooFewValid { sent, valid, lost, late, wrong: counts.wrong.total() }
+    }
+
+    /// What sort of reason it is.
+    pub fn kind(&self) -> ReasonKind {
+        match self {
+            Reason::WindowOff { .. } => ReasonKind::WindowOff,
+            Reason::Late { .. } => ReasonKind::Late,
+            Reason::TotalOff { .. } => ReasonKind::TotalOff,
+            Reason::NotPinned { .. } => ReasonKind::NotPinned,
+            Reason::LedgerFull => ReasonKind::LedgerFull,
+            Reason::SendRefused { .. } => ReasonKind::SendRefused,
+            Reason::CannotReceive { .. } => ReasonKind::CannotReceive,
+            Reason::RecordsLost { .. } => ReasonKind::RecordsLost,
+            Reason::HostLoss(loss) => loss.kind(),
+            Reason::Unbalanced { .. } => ReasonKind::Unbalanced,
+            Reason::Missed { .. } => ReasonKind::Missed,
+            Reason::NotPreloaded { .. } => ReasonKind::NotPreloaded,
+            Reason::AuthDropped { .. } => ReasonKind::AuthDropped,
+            Reason::AuthSendRefused { .. } => ReasonKind::AuthSendRefused,
+            Reason::AuthSlow { .. } => ReasonKind::AuthSlow,
+            Reason::AuthDecides { .. } => ReasonKind::AuthDecides,
+            Reason::Interrupted { .. } => ReasonKind::Interrupted,
+            Reason::Deviation { .. } => ReasonKind::Deviation,
+            Reason::TooFewValid { .. } => ReasonKind::TooFewValid,
+        }
+    }
+}
+
+impl fmt::Display for ReasonKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReasonKind::WindowOff => "pacing: a 100 ms window was off",
+            ReasonKind::Late => "pacing: one query in a thousand left late",
+            ReasonKind::TotalOff => "pacing: another number of queries was sent than planned",
+            ReasonKind::NotPinned => "a thread could not be pinned to its CPU",
+            ReasonKind::LedgerFull => "the receiver did not keep up",
+            ReasonKind::SendRefused => "the kernel refused to send queries",
+            ReasonKind::CannotReceive => "the tester could not receive",
+            ReasonKind::RecordsLost => "the disk did not keep up with the records",
+            ReasonKind::Sockets => "the tester's sockets dropped packets",
+            ReasonKind::InterfaceReceive => "the tester's interface dropped received packets",
+            ReasonKind::InterfaceSend => "the tester's interface dropped packets to be sent",
+            ReasonKind::QueueingDiscipline => "the tester's queueing discipline dropped packets",
+            ReasonKind::Neighbour => "the tester's neighbour was not resolved",
+            ReasonKind::Unbalanced => "internal error: outcomes do not add up",
+            ReasonKind::Missed => "the interface got datagrams that the sockets did not",
+            ReasonKind::NotPreloaded => "names to be cached could not be resolved before the trial",
+            ReasonKind::AuthDropped => "AuthDNS dropped queries",
+            ReasonKind::AuthSendRefused => "the kernel refused AuthDNS's replies",
+            ReasonKind::AuthSlow => "AuthDNS was slow for one query in a thousand",
+            ReasonKind::AuthDecides => "AuthDNS was slow for as many questions as decided",
+            ReasonKind::Interrupted => "interrupted",
+            ReasonKind::Deviation => "the DUT was not asked what the trial wanted",
+            ReasonKind::TooFewValid => "too few queries got a valid reply",
+        })
+    }
+}
+
+impl fmt::Display for HostLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostLoss::Sockets { packets } => {
+                write!(f, "the tester's sockets had no room for {packets} packets, which were dropped")
+            }
+            HostLoss::InterfaceReceive { packets, interface } => {
+                write!(f, "the tester's interface {interface} dropped {packets} received packets")
+            }
+            HostLoss::InterfaceSend { packets, interface } => {
+                write!(f, "the tester's interface {interface} dropped {packets} packets to be sent")
+            }
+            HostLoss::QueueingDiscipline { packets, discipline, interface } => {
+                let discipline = discipline.as_deref().unwrap_or("of unknown kind");
+                write!(
+                    f,
+                    "the tester's own queueing discipline ({discipline} on {interface}) dropped {packets} packets"
+                )
+            }
+            HostLoss::Neighbour { packets, address, interface, unresolved } => {
+                let ms = unresolved.0 / 1_000_000;
+                write!(f, "the tester's neighbour {address} on {interface} was not resolved for {ms} ms; ")?;
+                match packets {
+                    Some(packets) => write!(f, "its queue dropped {packets} packets"),
+                    None => write!(f, "how many packets its queue dropped is not known"),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Half {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Half::Sender => "sender",
+            Half::Receiver => "receiver",
+        })
+    }
+}
+
+/// Milliseconds without needless digits.
+fn ms(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::WindowOff { worst_pct, limit_pct } => {
+                write!(f, "pacing: a 100 ms window was off by {worst_pct:.2} %, limit {limit_pct} %")
+            }
+            Reason::Late { p999_us, limit } => {
+                let limit = limit.0 as f64 / 1e3;
+                write!(f, "pacing: p99.9 lateness {p999_us:.0} µs, limit {limit:.0} µs")
+            }
+            Reason::TotalOff { sent, planned, limit_pct } => {
+                write!(f, "pacing: {sent} queries sent of {planned} planned, limit ± {limit_pct} % of the total")
+            }
+            Reason::NotPinned { half, cpu, error } => write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0),
+            Reason::LedgerFull => write!(f, "the receiver did not keep up: no room for further queries in the ledger"),
+            Reason::SendRefused { query, error } => {
+                let error = error.as_deref().unwrap_or("no longer");
+                write!(f, "the kernel refused to send query {query}: {error}")
+            }
+            Reason::CannotReceive { error } => write!(f, "cannot receive: {error}"),
+            Reason::RecordsLost { records } => {
+                write!(f, "the disk did not keep up: {records} records are missing")
+            }
+            Reason::HostLoss(loss) => loss.fmt(f),
+            Reason::Unbalanced { sent } => {
+                write!(f, "internal error: outcomes do not add up to {sent} queries sent")
+            }
+            Reason::Missed { datagrams, lost } => write!(
+                f,
+                "the interface got {datagrams} datagrams for the tester that its sockets did not; {lost} queries count as \
+                 lost: look for a packet filter (dns64bench check)"
+            ),
+            Reason::NotPreloaded { names } => {
+                write!(f, "{names} of the names to be cached could not be resolved before the trial")
+            }
+            Reason::Interrupted { duration, planned } => {
+                let (duration, planned) = (duration.as_secs_f64(), planned.as_secs_f64());
+                write!(f, "interrupted after {duration:.1} of {planned:.1} s")
+            }
+            Reason::Deviation { deviation } => deviation.fmt(f),
+            Reason::TooFewValid { sent, valid, lost, late, wrong } => {
+                let share = *valid as f64 / *sent as f64 * 100.0;
+                write!(
+                    f,
+                    "{valid} of {sent} queries got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong"
+                )
+            }
+            Reason::AuthDropped { .. }
+            | Reason::AuthSendRefused { .. }
+            | Reason::AuthSlow { .. }
+            | Reason::AuthDecides { .. } => self.of_auth(f),
+        }
+    }
+}
+
+impl Reason {
+    /// What AuthDNS did, in words.
+    fn of_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::AuthDropped { queries } => {
+                write!(f, "AuthDNS dropped {queries} queries: it was too slow to read them")
+            }
+            Reason::AuthSendRefused { replies } => write!(f, "the kernel refused {replies} of AuthDNS's replies"),
+            Reason::AuthSlow { p999_us, limit } => {
+                let (took, limit) = (p999_us / 1e3, ms(*limit));
+                write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")
+            }
+            Reason::AuthDecides { questions, limit, unanswered } => {
+                let limit = ms(*limit);
+                write!(f, "AuthDNS took longer than {limit} ms for {questions} questions, which may be why ")?;
+                write!(f, "{unanswered} queries got no reply in time")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reasons inside of another object: `reasons` holds the words, for readers, and `causes` the data, which is what is read back. For
+/// `#[serde(flatten, with = "…")]`.
+pub mod in_words {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Reason;
+
+    #[derive(Serialize)]
+    struct Written<'a> {
+        reasons: Vec<String>,
+        causes: &'a [Reason],
+    }
+
+    #[derive(Deserialize)]
+    struct Read {
+        causes: Vec<Reason>,
+    }
+
+    /// Writes the words and the data.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(causes: &[Reason], serializer: S) -> Result<S::Ok, S::Error> {
+        Written { reasons: causes.iter().map(Reason::to_string).collect(), causes }.serialize(serializer)
+    }
+
+    /// Reads the data.
+    ///
+    /// # Errors
+    /// If there are none, as in results of versions that wrote words only.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Reason>, D::Error> {
+        Ok(Read::deserialize(deserializer)?.causes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Every reason, its words, and its way through JSON.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Each reason with its words.
+fn all() -> Vec<(Reason, &'static str)> {
+    let interface = || "to-dut".to_owned();
+    let limit = Nanos::from_millis(10);
+    let neighbour = |packets| {
+        let address = "2001:2::1".parse().unwrap();
+        Reason::HostLoss(HostLoss::Neighbour {
+            packets,
+            address,
+            interface: interface(),
+            unresolved: Nanos::from_millis(340),
+        })
+    };
+    let discipline = |discipline| {
+        Reason::HostLoss(HostLoss::QueueingDiscipline { packets: 1691, discipline, interface: interface() })
+    };
+    vec![
+        (
+            Reason::WindowOff { worst_pct: 1.554, limit_pct: 1.0 },
+            "pacing: a 100 ms window was off by 1.55 %, limit 1 %",
+        ),
+        (Reason::Late { p999_us: 12_345.6, limit }, "pacing: p99.9 lateness 12346 µs, limit 10000 µs"),
+        (
+            Reason::TotalOff { sent: 998, planned: 1000, limit_pct: 0.001 },
+            "pacing: 998 queries sent of 1000 planned, limit ± 0.001 % of the total",
+        ),
+        (
+            Reason::NotPinned { half: Half::Sender, cpu: CpuId(9), error: "EINVAL".into() },
+            "cannot pin the sender to CPU 9: EINVAL",
+        ),
+        (
+            Reason::NotPinned { half: Half::Receiver, cpu: CpuId(9), error: "EINVAL".into() },
+            "cannot pin the receiver to CPU 9: EINVAL",
+        ),
+        (Reason::LedgerFull, "the receiver did not keep up: no room for further queries in the ledger"),
+        (
+            Reason::SendRefused { query: 5, error: Some("No buffer space".into()) },
+            "the kernel refused to send query 5: No buffer space",
+        ),
+        (Reason::SendRefused { query: 5, error: None }, "the kernel refused to send query 5: no longer"),
+        (Reason::CannotReceive { error: "EBADF".into() }, "cannot receive: EBADF"),
+        (Reason::RecordsLost { records: 12 }, "the disk did not keep up: 12 records are missing"),
+        (
+            Reason::HostLoss(HostLoss::Sockets { packets: 3 }),
+            "the tester's sockets had no room for 3 packets, which were dropped",
+        ),
+        (
+            Reason::HostLoss(HostLoss::InterfaceReceive { packets: 4, interface: interface() }),
+            "the tester's interface to-dut dropped 4 received packets",
+        ),
+        (
+            Reason::HostLoss(HostLoss::InterfaceSend { packets: 5, interface: interface() }),
+            "the tester's interface to-dut dropped 5 packets to be sent",
+        ),
+        (discipline(Some("tbf".into())), "the tester's own queueing discipline (tbf on to-dut) dropped 1691 packets"),
+        (discipline(None), "the tester's own queueing discipline (of unknown kind on to-dut) dropped 1691 packets"),
+        (
+            neighbour(Some(7)),
+            "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; its queue dropped 7 packets",
+        ),
+        (
+            neighbour(None),
+            "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; how many packets its queue dropped \
+             is not known",
+        ),
+        (Reason::Unbalanced { sent: 10 }, "internal error: outcomes do not add up to 10 queries sent"),
+        (
+            Reason::Missed { datagrams: 8, lost: 9 },
+            "the interface got 8 datagrams for the tester that its sockets did not; 9 queries count as lost: look for a \
+             packet filter (dns64bench check)",
+        ),
+        (Reason::NotPreloaded { names: 1000 }, "1000 of the names to be cached could not be resolved before the trial"),
+        (Reason::AuthDropped { queries: 3 }, "AuthDNS dropped 3 queries: it was too slow to read them"),
+        (Reason::AuthSendRefused { replies: 2 }, "the kernel refused 2 of AuthDNS's replies"),
+        (
+            Reason::AuthSlow { p999_us: 40_040.0, limit },
+            "AuthDNS took 40.0 ms for one query in a thousand, limit 10 ms",
+        ),
+        (
+            Reason::AuthDecides { questions: 11, limit, unanswered: 10 },
+            "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no reply in time",
+        ),
+        (
+            Reason::Interrupted { duration: Nanos::from_millis(2_540), planned: Nanos(60 * Nanos::SECOND.0) },
+            "interrupted after 2.5 of 60.0 s",
+        ),
+        (
+            Reason::Deviation { deviation: Deviation::CachedShare { wanted: 0.0, real: 0.5 } },
+            "the DUT answered 50.0 % of the queries from its cache, not 0.0 % as the trial wanted",
+        ),
+        (
+            Reason::Deviation { deviation: Deviation::AaaaShare { wanted: 0.0, real: 0.5 } },
+            "50.0 % of the names that AuthDNS was asked for had an AAAA record, not 0.0 % as the trial wanted",
+        ),
+        (
+            Reason::TooFewValid { sent: 1000, valid: 990, lost: 5, late: 3, wrong: 2 },
+            "990 of 1000 queries got a valid reply (99.0000 %): 5 lost, 3 late, 2 wrong",
+        ),
+    ]
+}
+
+#[test]
+fn each_reason_has_its_words() {
+    for (reason, words) in all() {
+        assert_eq!(reason.to_string(), words, "{reason:?}");
+    }
+}
+
+#[test]
+fn each_reason_is_read_back_from_its_json() {
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Trial {
+        rate: u64,
+        #[serde(flatten, with = "in_words")]
+        reasons: Vec<Reason>,
+    }
+    let trial = Trial { rate: 1, reasons: all().into_iter().map(|(reason, _)| reason).collect() };
+    let json = serde_json::to_value(&trial).unwrap();
+    for (i, (_, words)) in all().into_iter().enumerate() {
+        assert_eq!(json["reasons"][i], words);
+        assert!(json["causes"][i]["kind"].is_string(), "{json}");
+    }
+    assert_eq!(serde_json::from_value::<Trial>(json).unwrap(), trial);
+    let text = serde_json::to_string(&trial).unwrap();
+    assert_eq!(serde_json::from_str::<Trial>(&text).unwrap(), trial);
+    let words_only = serde_json::from_str::<Trial>(r#"{"rate": 1, "reasons": ["because"]}"#);
+    assert!(words_only.unwrap_err().to_string().contains("causes"));
+}
+
+#[test]
+fn names_in_json_are_those_of_the_kinds() {
+    for (reason, _) in all() {
+        let json = serde_json::to_value(&reason).unwrap();
+        let kind = serde_json::to_value(reason.kind()).unwrap();
+        let name = if json["kind"] == "host_loss" { &json["place"] } else { &json["kind"] };
+        assert_eq!(*name, kind, "{json}");
+    }
+}
+
+#[test]
+fn kinds_differ_in_their_words_and_have_no_numbers_of_a_trial() {
+    let kinds: BTreeSet<ReasonKind> = all().iter().map(|(reason, _)| reason.kind()).collect();
+    let words: BTreeSet<String> = kinds.iter().map(ReasonKind::to_string).collect();
+    assert_eq!((kinds.len(), words.len()), (23, 23), "{words:?}");
+    let one = Reason::WindowOff { worst_pct: 1.55, limit_pct: 1.0 };
+    let other = Reason::WindowOff { worst_pct: 12.0, limit_pct: 5.0 };
+    assert_eq!(one.kind(), other.kind());
+}

@@ -1,0 +1,139 @@
+//! What the CPUs of a host did with their time: `/proc/stat` of Linux (proc_stat(5)).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+/// Where Linux tells it.
+pub const FILE: &str = "/proc/stat";
+
+/// Time of CPUs since the host started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuTimes {
+    all: Ticks,
+    /// By number of the CPU.
+    each: BTreeMap<usize, Ticks>,
+}
+
+/// Time of a CPU, or of all together, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ticks {
+    idle: u64,
+    stolen: u64,
+    total: u64,
+}
+
+/// The share of CPU time that a hypervisor gave to others while there was work for it here ("steal"), in per cent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stolen {
+    /// Of the time of all CPUs.
+    pub all_pct: f64,
+    /// Of the time of the CPU that lost most.
+    pub worst_cpu_pct: f64,
+    /// Which CPU that is.
+    pub worst_cpu: usize,
+}
+
+impl CpuTimes {
+    /// Those of this host now.
+    ///
+    /// # Errors
+    /// If /proc is not mounted, or is not that of Linux.
+    pub fn now() -> io::Result<CpuTimes> {
+        CpuTimes::parse(&fs::read_to_string(FILE)?)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{FILE} tells no CPU times")))
+    }
+
+    /// Of the text of [`FILE`]; `None` if it does not begin with the time of all CPUs.
+    pub fn parse(text: &str) -> Option<CpuTimes> {
+        let mut lines = text.lines();
+        let all = Ticks::parse(lines.next()?.strip_prefix("cpu ")?)?;
+        let one = |line: &str| {
+            let (number, ticks) = line.strip_prefix("cpu")?.split_once(' ')?;
+            Some((number.parse().ok()?, Ticks::parse(ticks)?))
+        };
+        Some(CpuTimes { all, each: lines.map_while(one).collect() })
+    }
+
+    /// What was stolen since `before`. A CPU that was not there then is left out.
+    pub fn stolen_since(&self, before: &CpuTimes) -> Stolen {
+        let of = |(cpu, now): (&usize, &Ticks)| Some((*cpu, now.since(before.each.get(cpu)?).stolen_pct()));
+        let worst = self.each.iter().filter_map(of).max_by(|a, b| a.1.total_cmp(&b.1));
+        let all_pct = self.all.since(&before.all).stolen_pct();
+        let (worst_cpu, worst_cpu_pct) = worst.unwrap_or((0, all_pct));
+        Stolen { all_pct, worst_cpu_pct, worst_cpu }
+    }
+
+    /// What was stolen since the host started.
+    pub fn stolen_ever(&self) -> Stolen {
+        let none =
+            CpuTimes { each: self.each.keys().map(|cpu| (*cpu, Ticks::default())).collect(), ..CpuTimes::default() };
+        self.stolen_since(&none)
+    }
+
+    /// The share of the time of all CPUs since `before` that was neither idle nor waiting for a disk, in per cent.
+    pub fn busy_since(&self, before: &CpuTimes) -> f64 {
+        let ticks = self.all.since(&before.all);
+        share(ticks.total - ticks.idle.min(ticks.total), ticks.total)
+    }
+}
+
+impl Ticks {
+    fn parse(text: &str) -> Option<Ticks> {
+        // user nice system idle iowait irq softirq steal; guest times are part of user's.
+        let ticks: Vec<u64> = text.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
+        let total = ticks.iter().sum();
+        Some(Ticks { idle: ticks.get(3)? + ticks.get(4)?, stolen: *ticks.get(7)?, total })
+    }
+
+    /// Counters may go back a little when a CPU goes off and on again.
+    fn since(&self, before: &Ticks) -> Ticks {
+        Ticks {
+            idle: self.idle.saturating_sub(before.idle),
+            stolen: self.stolen.saturating_sub(before.stolen),
+            total: self.total.saturating_sub(before.total),
+        }
+    }
+
+    fn stolen_pct(&self) -> f64 {
+        share(self.stolen, self.total)
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64 * 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str =
+        "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 50 0 50 400 0 0 0 0 0 0\ncpu1 50 0 50 300 100 0 0 0 0 0\nintr 1\n";
+    const AFTER: &str =
+        "cpu  150 0 110 810 110 5 5 10 40 0\ncpu0 100 0 50 450 0 0 0 0 40 0\ncpu1 50 0 60 360 110 5 5 10 0 0\nintr 2\n";
+
+    #[test]
+    fn what_was_stolen_is_a_share_of_all_and_of_the_worst_cpu() {
+        let (before, after) = (CpuTimes::parse(BEFORE).unwrap(), CpuTimes::parse(AFTER).unwrap());
+        let stolen = after.stolen_since(&before);
+        assert_eq!(stolen, Stolen { all_pct: 5.0, worst_cpu_pct: 10.0, worst_cpu: 1 });
+        // 200 ticks passed, 120 of them idle or waiting for a disk; guest time is counted once.
+        assert_eq!(after.busy_since(&before), 40.0);
+        assert!((after.stolen_ever().all_pct - 100.0 * 10.0 / 1200.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_no_proc_stat_and_what_did_not_change_is_no_error() {
+        assert_eq!(CpuTimes::parse(""), None);
+        assert_eq!(CpuTimes::parse("intr 1\n"), None);
+        assert_eq!(CpuTimes::parse("cpu  1 2 3\n"), None);
+        let same = CpuTimes::parse(AFTER).unwrap();
+        assert_eq!(same.stolen_since(&same).all_pct, 0.0);
+        let newer = CpuTimes::parse(&format!("{}cpu2 1 1 1 1 1 1 1 90\n", AFTER.replace("intr 2\n", ""))).unwrap();
+        assert_eq!(newer.stolen_since(&same).worst_cpu_pct, 0.0, "a CPU that came on is left out");
+        CpuTimes::now().unwrap();
+    }
+}

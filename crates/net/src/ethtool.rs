@@ -1,0 +1,325 @@
+//! What a network interface and its driver say of themselves: the SIOCETHTOOL requests of ethtool(8), of the calling thread's
+//! network namespace. All numbers and layouts are those of linux/ethtool.h.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+const ETHTOOL_GSET: u32 = 0x01;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+/// What a driver gives as speed where there is none, in Mbit/s.
+const SPEED_UNKNOWN: u32 = u32::MAX;
+
+/// A network interface that is up. What its driver does not tell is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its IP addresses, those of its links left out.
+    pub addresses: Vec<IpAddr>,
+    /// Its driver.
+    pub driver: Option<Driver>,
+    /// Speed of its link in Mbit/s.
+    pub speed: Option<u32>,
+    /// How many queues it has in use.
+    pub queues: Option<Queues>,
+    /// Whether it, or the kernel for it, joins and splits packets.
+    pub offloads: Offloads,
+    /// How long it collects packets before it interrupts a CPU.
+    pub coalescing: Option<Coalescing>,
+}
+
+/// A driver (ETHTOOL_GDRVINFO).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Driver {
+    /// Its name.
+    pub name: String,
+    /// Version of the firmware; empty where there is none.
+    pub firmware: String,
+    /// Where the device is, for example a PCI address; empty where there is none.
+    pub bus: String,
+}
+
+/// Queues in use (ETHTOOL_GCHANNELS).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// For packets that come.
+    pub receive: u32,
+    /// For packets that go.
+    pub transmit: u32,
+}
+
+/// Joining and splitting of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    /// Generic receive offload: packets that come are joined.
+    pub gro: Option<bool>,
+    /// Generic segmentation offload: packets that go are split late, by the kernel.
+    pub gso: Option<bool>,
+    /// TCP segmentation offload: TCP segments are split by the device.
+    pub tso: Option<bool>,
+}
+
+/// When a device interrupts a CPU for packets that came (ETHTOOL_GCOALESCE).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coalescing {
+    /// After this time in µs; 0 is at once.
+    pub receive_us: u32,
+    /// After so many packets; 0 is not given.
+    pub receive_packets: u32,
+    /// The same for packets that went, in µs.
+    pub transmit_us: u32,
+    /// Whether the driver changes the time for received packets by their rate.
+    pub adaptive_receive: bool,
+}
+
+/// The interfaces of this thread's network namespace that are up, in the kernel's order, without loopback.
+///
+/// # Errors
+/// If the kernel does not list them.
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut all: Vec<Interface> = Vec::new();
+    for entry in getifaddrs()? {
+        let wanted = InterfaceFlags::IFF_UP;
+        if !entry.flags.contains(wanted) || entry.flags.contains(InterfaceFlags::IFF_LOOPBACK) {
+            continue;
+        }
+        let at = all.iter().position(|i| i.name == entry.interface_name).unwrap_or_else(|| {
+            all.push(interface(&entry.interface_name));
+            all.len() - 1
+        });
+        let Some(address) = entry.address else { continue };
+        let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+        let v6 = address.as_sockaddr_in6().map(|a| a.ip()).filter(|ip| !ip.is_unicast_link_local()).map(IpAddr::V6);
+        all[at].addresses.extend(v4.or(v6));
+    }
+    Ok(all)
+}
+
+/// The name of the interface's driver, if it has one.
+pub fn driver(interface: &str) -> Option<String> {
+    driver_info(&Device::open(interface)?).map(|driver| driver.name)
+}
+
+/// What can be asked of one interface; addresses aside.
+fn interface(name: &str) -> Interface {
+    let Some(device) = Device::open(name) else { return Interface { name: name.into(), ..Interface::default() } };
+    Interface {
+        name: name.into(),
+        addresses: Vec::new(),
+        driver: driver_info(&device),
+        speed: speed(&device),
+        queues: queues(&device),
+        offloads: Offloads {
+            gro: flag(&device, ETHTOOL_GGRO),
+            gso: flag(&device, ETHTOOL_GGSO),
+            tso: flag(&device, ETHTOOL_GTSO),
+        },
+        coalescing: coalescing(&device),
+    }
+}
+
+/// An interface to be asked.
+struct Device {
+    socket: OwnedFd,
+    name: [libc::c_char; libc::IFNAMSIZ],
+}
+
+/// The layout of an answer to a request of SIOCETHTOOL.
+///
+/// # Safety
+/// The type is `repr(C)`, plain data for which all bit patterns are valid, begins with the request's number as a `u32`, and is as
+/// long as what the kernel writes for [`Answer::REQUESTS`].
+unsafe trait Answer {
+    /// The requests that this is the answer to.
+    const REQUESTS: &'static [u32];
+}
+
+impl Device {
+    /// `None` for a name that no interface can have.
+    fn open(interface: &str) -> Option<Device> {
+        let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+        let mut name = [0; libc::IFNAMSIZ];
+        if interface.len() >= name.len() {
+            return None;
+        }
+        for (to, from) in name.iter_mut().zip(interface.bytes()) {
+            *to = from as libc::c_char;
+        }
+        Some(Device { socket, name })
+    }
+
+    /// Asks the kernel; `None` where the interface is not there or its driver does not tell.
+    fn ask<T: Answer>(&self, request: u32) -> Option<T> {
+        assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
+        // SAFETY: an `Answer` is plain data for which all zeros is a valid value.
+        let mut answer: T = unsafe { std::mem::zeroed() };
+        // SAFETY: an `Answer` begins with a u32, and is aligned for it.
+        unsafe { (&raw mut answer).cast::<u32>().write(request) };
+        // SAFETY: ifreq is plain data for which all zeros is a valid value.
+        let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+        ifreq.ifr_name = self.name;
+        ifreq.ifr_ifru.ifru_data = (&raw mut answer).cast();
+        // SAFETY: for SIOCETHTOOL the kernel writes the answer to ifru_data, which points to a value that outlives the call and is,
+        // as `Answer` demands, as long as the kernel's answer to this request.
+        let status = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut ifreq) };
+        (status == 0).then_some(answer)
+    }
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    firmware: [u8; 32],
+    bus: [u8; 32],
+    rest: [u8; 64],
+}
+
+// SAFETY: repr(C), integers only, the command first, 196 octets as the kernel's.
+unsafe impl Answer for DriverInfo {
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GDRVINFO];
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+// SAFETY: repr(C), integers only, the command first, 8 octets as the kernel's.
+unsafe impl Answer for Value {
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GTSO, ETHTOOL_GGSO, ETHTOOL_GGRO];
+}
+
+/// `struct ethtool_cmd`.
+#[repr(C)]
+struct Settings {
+    command: u32,
+    supported: u32,
+    advertising: u32,
+    speed: u16,
+    rest: [u8; 14],
+    speed_high: u16,
+    last: [u8; 14],
+}
+
+// SAFETY: repr(C), integers only, the command first, 44 octets as the kernel's.
+unsafe impl Answer for Settings {
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GSET];
+}
+
+/// `struct ethtool_coalesce`.
+#[repr(C)]
+struct Coalesce {
+    command: u32,
+    receive_us: u32,
+    receive_packets: u32,
+    receive_us_irq: u32,
+    receive_packets_irq: u32,
+    transmit_us: u32,
+    transmit_packets: u32,
+    transmit_us_irq: u32,
+    transmit_packets_irq: u32,
+    statistics_us: u32,
+    adaptive_receive: u32,
+    rest: [u32; 12],
+}
+
+// SAFETY: repr(C), integers only, the command first, 92 octets as the kernel's.
+unsafe impl Answer for Coalesce {
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GCOALESCE];
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+// SAFETY: repr(C), integers only, the command first, 36 octets as the kernel's.
+unsafe impl Answer for Channels {
+    const REQUESTS: &'static [u32] = &[ETHTOOL_GCHANNELS];
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196 && size_of::<Value>() == 8 && size_of::<Settings>() == 44);
+const _: () = assert!(size_of::<Coalesce>() == 92 && size_of::<Channels>() == 36);
+
+fn driver_info(device: &Device) -> Option<Driver> {
+    let info: DriverInfo = device.ask(ETHTOOL_GDRVINFO)?;
+    // Some drivers write N/A, or blanks, for what they do not have.
+    let text = |bytes: &[u8]| {
+        let text = CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().trim().to_owned();
+        if text == "N/A" { String::new() } else { text }
+    };
+    Some(Driver { name: text(&info.driver), firmware: text(&info.firmware), bus: text(&info.bus) })
+}
+
+fn speed(device: &Device) -> Option<u32> {
+    let settings: Settings = device.ask(ETHTOOL_GSET)?;
+    let speed = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
+    // Some drivers give the low half of "not known" only.
+    (speed != SPEED_UNKNOWN && speed != u32::from(u16::MAX) && speed > 0).then_some(speed)
+}
+
+fn queues(device: &Device) -> Option<Queues> {
+    let channels: Channels = device.ask(ETHTOOL_GCHANNELS)?;
+    let (receive, transmit) = (channels.receive + channels.combined, channels.transmit + channels.combined);
+    Some(Queues { receive, transmit })
+}
+
+fn flag(device: &Device, request: u32) -> Option<bool> {
+    device.ask::<Value>(request).map(|value| value.data != 0)
+}
+
+fn coalescing(device: &Device) -> Option<Coalescing> {
+    let all: Coalesce = device.ask(ETHTOOL_GCOALESCE)?;
+    Some(Coalescing {
+        receive_us: all.receive_us,
+        receive_packets: all.receive_packets,
+        transmit_us: all.transmit_us,
+        adaptive_receive: all.adaptive_receive != 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_interface_that_is_up_is_listed_once() {
+        let names: Vec<String> = interfaces().unwrap().into_iter().map(|i| i.name).collect();
+        let mut once = names.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), names.len(), "{names:?}");
+        assert!(names.iter().all(|name| name != "lo"));
+    }
+
+    #[test]
+    fn loopback_offloads_segmentation_and_has_no_speed() {
+        // Linux's own loopback device segments late, and has no link that could have a speed.
+        let lo = interface("lo");
+        assert_eq!((lo.offloads.gso, lo.speed, lo.coalescing), (Some(true), None, None));
+        assert_eq!(interface("no-such-if").offloads, Offloads::default());
+        assert_eq!(driver("a-name-that-is-longer-than-one-can-be"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Two builds of one program, measured in turn until the ratio of their figures is known well enough: on a machine whose speed
+//! changes from minute to minute only figures of the same round can be held against each other.
+//!
+//! ```text
+//! round 1: ours, theirs   round 2: theirs, ours   …   ratio of each round ─► median, its 95 % interval ─► narrow enough? ─► end
+//! ```
+
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use method::stats::{Summary, median_interval};
+
+/// A ratio counts as known when its 95 % interval is no wider than this.
+const WIDTH: f64 = 0.03;
+/// Rounds at the least: fewer say nothing at 95 %, and the first ones warm the machine up.
+const AT_LEAST: usize = 8;
+/// Rounds at the most.
+const AT_MOST: usize = 60;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// The one of this checkout.
+    Ours,
+    /// The one that it is held against.
+    Theirs,
+}
+
+/// The ratios ours / theirs of one figure, round by round.
+struct Ratios {
+    figure: &'static str,
+    by_round: Vec<f64>,
+}
+
+/// What the rounds say of a figure.
+#[derive(Debug, PartialEq)]
+enum Finding {
+    /// The interval is narrow enough: the median.
+    Known(f64),
+    /// It is not, after as many rounds as are allowed.
+    Undecided,
+}
+
+impl Ratios {
+    fn interval(&self) -> Option<(f64, f64)> {
+        median_interval(&self.by_round)
+    }
+
+    fn is_known(&self) -> bool {
+        self.by_round.len() >= AT_LEAST && self.interval().is_some_and(|(low, high)| high - low <= WIDTH)
+    }
+
+    fn median(&self) -> f64 {
+        Summary::of(&self.by_round).map_or(f64::NAN, |summary| summary.median)
+    }
+
+    fn finding(&self) -> Finding {
+        if self.is_known() { Finding::Known(self.median()) } else { Finding::Undecided }
+    }
+
+    fn print(&self) {
+        let (low, high) = self.interval().unwrap_or((f64::NAN, f64::NAN));
+        let rounds = self.by_round.len();
+        let unknown = if self.is_known() { "" } else { ": undecided" };
+        println!(
+            "{}: ours / theirs {:.3} ({low:.3} to {high:.3}, {rounds} rounds){unknown}",
+            self.figure,
+            self.median()
+        );
+    }
+}
+
+/// Measures both builds in turn; `measure` returns the `figures` of one of them, in their order, the greater the better. A
+/// figure that is known is measured on as long as another is not, because both come from the same turn.
+///
+/// The status is 1 if the median ratio of a figure is below `at_least`, 2 if none is and one is undecided.
+pub(crate) fn compare<const N: usize>(
+    figures: [&'static str; N],
+    at_least: f64,
+    mut measure: impl FnMut(Build, usize) -> Result<[f64; N]>,
+) -> Result<ExitCode> {
+    let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
+    for round in 0..AT_MOST {
+        let order = if round % 2 == 0 { [Build::Ours, Build::Theirs] } else { [Build::Theirs, Build::Ours] };
+        let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
+        for build in order {
+            let figures = measure(build, round)?;
+            ensure!(figures.iter().all(|figure| *figure > 0.0), "{build:?}: a figure is 0");
+            *(if build == Build::Ours { &mut ours } else { &mut theirs }) = figures;
+        }
+        for (i, ratios) in all.iter_mut().enumerate() {
+            ratios.by_round.push(ours[i] / theirs[i]);
+        }
+        if all.iter().all(Ratios::is_known) {
+            break;
+        }
+    }
+    all.iter().for_each(Ratios::print);
+    Ok(status(&all.map(|ratios| ratios.finding()), at_least))
+}
+
+fn status(findings: &[Finding], at_least: f64) -> ExitCode {
+    if findings.iter().any(|finding| matches!(finding, Finding::Known(ratio) if *ratio < at_least)) {
+        return ExitCode::FAILURE;
+    }
+    if findings.contains(&Finding::Undecided) { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Equal builds on a machine whose speed drifts and whose single figures scatter by a few per cent.
+    fn simulated(ratio: f64, scatter: f64) -> (ExitCode, usize) {
+        let (mut state, mut rounds) = (1_u64, 0);
+        let mut noise = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
+        };
+        let code = compare(["simulated"], 0.97, |build, round| {
+            rounds = round + 1;
+            let speed = 1000.0 * (1.0 + (round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());
+            Ok([if build == Build::Ours { speed * ratio } else { speed }])
+        });
+        (code.unwrap(), rounds)
+    }
+
+    #[test]
+    fn a_slower_build_is_found_and_equal_ones_pass() {
+        let same =
+            |(code, _): (ExitCode, usize), other: ExitCode| assert_eq!(format!("{code:?}"), format!("{other:?}"));
+        same(simulated(1.0, 0.02), ExitCode::SUCCESS);
+        same(simulated(0.93, 0.02), ExitCode::FAILURE);
+        assert!(simulated(1.0, 0.02).1 < AT_MOST);
+        // Too much scatter for any statement.
+        let (code, rounds) = simulated(1.0, 1.5);
+        assert_eq!(rounds, AT_MOST);
+        same((code, rounds), ExitCode::from(2));
+    }
+}
