@@ -316,6 +316,11 @@ pub struct LimitKeys {
     pub client_rate: u32,
     /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
+    /// UDP replies over 512 octets per second to the clients of a network (IPv4 /24 or IPv6 /56) that have no valid DNS cookie;
+    /// 0 is no limit. The others are truncated.
+    pub large_reply_rate: u32,
+    /// Such replies that a network gets at once after a pause; 0 counts as 1.
+    pub large_reply_burst: u32,
     /// TCP connections; 1 to 1 048 576.
     pub tcp_connections: usize,
     /// TCP connections of a client (IPv4 address or IPv6 /64); 1 to 1 048 576.
@@ -334,6 +339,8 @@ impl Default for LimitKeys {
             overload: Overload::Servfail,
             client_rate: 0,
             client_burst: 100,
+            large_reply_rate: 50,
+            large_reply_burst: 100,
             tcp_connections: 1_000,
             tcp_per_client: 50,
             tcp_pipeline: 64,
@@ -349,7 +356,7 @@ pub struct ForwardingKeys {
     /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
-    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions.
+    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions or ten minutes.
     pub source_ports: u16,
     /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,

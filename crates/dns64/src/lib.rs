@@ -13,6 +13,7 @@
 
 pub mod client;
 pub mod config;
+pub mod guard;
 pub mod ids;
 pub mod metrics;
 pub mod name;

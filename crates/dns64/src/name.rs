@@ -142,6 +142,12 @@ impl KeyBuf {
         &self.bytes[..usize::from(self.len)]
     }
 
+    /// The name in wire format, lower case.
+    #[inline]
+    pub fn name(&self) -> &[u8] {
+        &self.octets()[..usize::from(self.len) - TAIL]
+    }
+
     /// Name, type and class as in a question section.
     pub fn question(&self) -> &[u8] {
         let octets = self.octets();

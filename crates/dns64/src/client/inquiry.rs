@@ -153,6 +153,11 @@ impl Inquiry {
         self.frame.write(out, reply, rules, alias, self.is_stale());
     }
 
+    /// Writes a reply that only says that TCP has a better one.
+    pub fn write_truncated(&self, out: &mut Vec<u8>) {
+        self.frame.write_truncated(out);
+    }
+
     fn key(&self, name: &LowerName, qtype: u16) -> KeyBuf {
         let question = &self.question;
         KeyBuf::new(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)

@@ -6,7 +6,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
-use crate::name::LowerName;
+use crate::name::{LowerName, text};
 use crate::translation::decide::Question;
 
 /// A client's EDNS part.
@@ -57,6 +57,14 @@ pub struct Query<'a> {
     pub authentic_data: bool,
     /// EDNS, if it has any.
     pub edns: Option<Edns>,
+}
+
+/// The question of a client's message in words, for logs; empty if it has none.
+pub fn describe(bytes: &[u8]) -> String {
+    match Received::read(bytes) {
+        Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
+        Received::Error { .. } | Received::Ignored => String::new(),
+    }
 }
 
 /// What a datagram is.

@@ -1,6 +1,9 @@
 //! What a configuration means: everything that is written in it checked and looked up.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +54,12 @@ pub struct Settings {
     pub routes: Vec<Route>,
     /// TTL limits.
     pub ttl: TtlLimits,
+    /// Connections to upstreams over TCP at once.
+    pub upstream_connections: usize,
 }
+
+/// Connections to upstreams over TCP at once, where the system allows as many.
+const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
     /// Reads and checks a file; `None` is the configuration without one.
@@ -60,7 +68,7 @@ impl Settings {
     /// If the file cannot be read or its content cannot be used.
     pub fn load(file: Option<&Path>) -> Result<Settings, ConfigError> {
         let Some(file) = file else { return Settings::from_text("", Path::new("the default configuration")) };
-        let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+        let text = read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
         Settings::from_text(&text, file)
     }
 
@@ -113,6 +121,24 @@ impl Settings {
     pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
         let mode = self.routes[self.route(name).0].mode.unwrap_or(policy.mode);
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
+    }
+
+    /// What somebody who runs a server with these settings should know.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(net) = covers_everybody(&self.config.access.allow) {
+            let limits = self.config.limits;
+            let mut text =
+                format!("an open resolver: access.allow covers {net}, and whoever can forge addresses can use it");
+            if limits.client_rate == 0 {
+                text += "; set limits.client-rate";
+            }
+            if limits.large_reply_rate == 0 {
+                text += "; limits.large-reply-rate = 0 makes it an amplifier of attacks on others";
+            }
+            warnings.push(text);
+        }
+        warnings
     }
 
     /// How long a question to upstreams may take, all attempts together: with stale answers at hand no longer than a client should
@@ -170,7 +196,16 @@ impl Checker<'_> {
         if follows_system {
             config.upstreams = upstreams.iter().map(|u| UpstreamKeys::new(u.address)).collect();
         }
-        Ok(Settings { config, policies, groups, upstreams, follows_system, routes, ttl })
+        Ok(Settings {
+            config,
+            policies,
+            groups,
+            upstreams,
+            follows_system,
+            routes,
+            ttl,
+            upstream_connections: UPSTREAM_CONNECTIONS,
+        })
     }
 
     fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {
@@ -184,11 +219,7 @@ impl Checker<'_> {
     }
 
     fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
-        // Put together, so that two halves of everything are everything.
-        let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
-        let allowed = IpNet::aggregate(&config.access.allow);
-        let everybody = allowed.iter().find(|net| net.prefix_len() < 8 && **net != unique_local);
-        if let Some(net) = everybody.filter(|_| !config.access.open_resolver) {
+        if let Some(net) = covers_everybody(&config.access.allow).filter(|_| !config.access.open_resolver) {
             let reason = format!(
                 "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
             );
@@ -290,8 +321,33 @@ fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
 }
 
 /// The name servers of the system's resolv.conf. Lines that name none that we can use (a scoped address) are left out.
+/// A network among these that is far more than anybody's own.
+fn covers_everybody(allow: &[IpNet]) -> Option<IpNet> {
+    let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
+    // Put together, so that two halves of everything are everything.
+    IpNet::aggregate(&allow.to_vec()).into_iter().find(|net| net.prefix_len() < 8 && *net != unique_local)
+}
+
+/// The longest configuration file, octets.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// Reads a regular file of no more than a mebibyte. Something else, a pipe for example, is not waited for: whoever reads the
+/// configuration again has signals to heed.
+fn read(file: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other(format!("longer than {LONGEST_FILE} octets")));
+    }
+    Ok(text)
+}
+
 fn system_upstreams() -> Vec<Upstream> {
-    let text = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    let text = read(Path::new(RESOLV_CONF)).unwrap_or_default();
     let nameserver = |line: &str| {
         let mut words = line.split_whitespace();
         let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;

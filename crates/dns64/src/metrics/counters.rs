@@ -71,6 +71,9 @@ counters! {
         OtherRcode "other",
     }
     "replies_truncated", "UDP replies that did not fit and sent the client to TCP", "" { Truncated "", }
+    "large_replies_withheld", "UDP replies over 512 octets in whose place clients without a cookie were sent to TCP", "" {
+        LargeWithheld "",
+    }
     "synthesized", "AAAA answers made from A records, by why there were no AAAA records", "reason" {
         SynthesizedNodata "nodata",
         SynthesizedRcode "rcode",
@@ -88,7 +91,10 @@ counters! {
         AclRefused "acl",
         RateLimited "rate",
         Overload "overload",
+        ClientShare "client-share",
+        DeadBranch "dead-branch",
     }
+    "defects", "Panics that cost one query's work; each is in the log with its question", "" { Defect "", }
     "queries_dropped_by_kernel",
     "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
         SocketDrops "",
@@ -97,6 +103,9 @@ counters! {
     "tcp_connections_refused", "TCP connections of clients that were closed at once, by reason", "reason" {
         TcpRefusedAcl "acl",
         TcpRefusedLimit "limit",
+    }
+    "tcp_accepts_failed", "Times that no TCP connection could be accepted, mostly for want of file descriptors", "" {
+        TcpAcceptFailed "",
     }
     "cache_lookups", "Questions looked up in the cache", "result" {
         CacheHit "hit",

@@ -27,6 +27,7 @@ impl<O: Outside> Resolver<O> {
         let (Some(message), Some(id)) = (message, expected) else {
             return self.metrics().count(Count::UpstreamStray);
         };
+        self.current = Some(id);
         let Some(fetch) = self.fetches.get(id) else { return };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
         let same = question.is_some_and(|question| fetch.query.has_sent(question));
@@ -46,7 +47,7 @@ impl<O: Outside> Resolver<O> {
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
             server.answered(rtt, is_error);
-            self.budget.answered(self.now);
+            self.budget.heard(self.now);
             self.common.metrics.worker(self.worker).rtt(rtt);
         }
         if plain && !had_edns && !is_error {
@@ -75,6 +76,7 @@ impl<O: Outside> Resolver<O> {
 
     /// What has come of a question over TCP.
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
+        self.current = Some(id);
         let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp()) else { return };
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
@@ -95,6 +97,7 @@ impl<O: Outside> Resolver<O> {
         let Some(id) = self.fetches.find(key.octets()) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits && let Some(fetch) = self.fetches.remove(id) {
+            self.budget.leave(fetch.charge);
             self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
         }
     }
@@ -103,6 +106,8 @@ impl<O: Outside> Resolver<O> {
     fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return true };
         let metrics = self.common.metrics.worker(self.worker);
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-answer", fetch.query.key().name());
         match Answer::parse(bytes, fetch.query.key().question(), &self.settings.ttl) {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);

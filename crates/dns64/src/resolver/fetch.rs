@@ -26,6 +26,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 
 use super::answer::Answer;
+use super::budget::Charge;
 use super::upstreams::ports::Expected;
 use super::waiter::Waiters;
 use crate::ids::{RouteId, ServerId};
@@ -35,6 +36,8 @@ use crate::name::{Key, is_question};
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
+    /// Whose share of the budget it takes.
+    pub(super) charge: Charge,
     /// When it is over, whatever has come until then.
     pub(super) deadline: Nanos,
     /// When it is looked at next; timers that ring earlier were set before something else happened.
@@ -89,12 +92,13 @@ impl Fetch {
     pub(super) fn new(
         key: Key,
         route: RouteId,
+        charge: Charge,
         deadline: Nanos,
         state: State,
         random_case: Option<&mut impl Rng>,
     ) -> Fetch {
         let query = UpstreamQuery::new(key, random_case);
-        Fetch { query, route, deadline, due: deadline, waiters: Waiters::new(), state }
+        Fetch { query, route, charge, deadline, due: deadline, waiters: Waiters::new(), state }
     }
 }
 

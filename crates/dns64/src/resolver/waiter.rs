@@ -22,6 +22,9 @@ pub(crate) type Waiters = SmallVec<[Waiter; 1]>;
 pub(crate) struct Demand {
     /// Who is told.
     pub(crate) waiter: Waiter,
+    /// The client for whose query this is asked: an IPv4 address or an IPv6 /64
+    /// ([`network`](crate::client::limiter::network)).
+    pub(crate) client: u64,
     /// When the query came for which this is asked.
     pub(crate) since: Nanos,
     /// Whether nothing has been asked for that query yet. A query for which something has been asked gets the rest as well:
@@ -52,6 +55,10 @@ pub(crate) enum Denial {
     TooLate,
     /// As much is in flight as may be.
     NoRoom,
+    /// The client has caused as much of what is in flight as one client may while it is so much.
+    ClientShare,
+    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be.
+    DeadBranch,
 }
 
 /// A question that is over.

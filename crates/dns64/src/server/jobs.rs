@@ -4,6 +4,7 @@ use method::units::Nanos;
 use slab::Slab;
 
 use crate::client::inquiry::Inquiry;
+use crate::client::query::Cookie;
 use crate::ids::JobId;
 use crate::transport::client::Client;
 
@@ -12,6 +13,8 @@ pub(super) struct Job {
     pub(super) client: Client,
     pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
+    /// What may prove the client's address (RFC 7873).
+    pub(super) cookie: Option<Cookie>,
 }
 
 /// The client queries that wait.
@@ -62,7 +65,7 @@ mod tests {
         let (reply, _) = tokio::sync::mpsc::unbounded_channel();
         let ip = [127, 0, 0, 1].into();
         let inquiry = Inquiry::begin(&query, ip, Transport::Tcp, None, &Policy::default());
-        Job { client: Client::Stream(Transport::Tcp, ip, reply), inquiry, arrived: Nanos(0) }
+        Job { client: Client::Stream(Transport::Tcp, ip, reply), inquiry, arrived: Nanos(0), cookie: None }
     }
 
     #[test]

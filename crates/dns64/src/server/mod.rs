@@ -5,6 +5,7 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
+mod defects;
 mod frontend;
 mod jobs;
 mod mail;
@@ -31,6 +32,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
+use crate::guard::guard_thread;
 use crate::ids::WorkerId;
 use crate::metrics::{self, Metrics};
 use crate::resolver::Common;
@@ -200,6 +202,7 @@ impl BoundServer {
                 metrics: Metrics::new(workers),
             },
             limiter: Limiter::new(),
+            large_replies: Limiter::new(),
             cookies: Cookies::new(),
             mailboxes,
             tcp_questions,
@@ -225,14 +228,16 @@ impl BoundServer {
                 {
                     tracing::warn!("cannot pin worker {number} to CPU {cpu}: {error}");
                 }
-                worker.run();
+                guard_thread(|| worker.run());
             });
             running.workers.push(thread.map_err(failed("a worker"))?);
         }
         let tcp = thread::Builder::new().name("tcp".into()).spawn(move || {
-            if let Err(error) = tcp::run(&shared, self.listeners, self.metrics_listener, questions) {
-                tracing::error!("TCP is not served: {error}");
-            }
+            guard_thread(|| {
+                if let Err(error) = tcp::run(&shared, self.listeners, self.metrics_listener, questions) {
+                    tracing::error!("TCP is not served: {error}");
+                }
+            });
         });
         running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
         Ok(running)
@@ -276,6 +281,11 @@ impl RunningServer {
         for mailbox in &self.shared.mailboxes {
             mailbox.alarm.ring();
         }
+    }
+
+    /// Whether all workers are at work. One that has panicked too often has ended; the process's panic hook has been told.
+    pub fn is_whole(&self) -> bool {
+        !self.workers.iter().any(JoinHandle::is_finished)
     }
 
     /// Takes no new queries, and returns when those that wait have their replies.

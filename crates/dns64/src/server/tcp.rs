@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::mail::Mail;
 use super::shared::Shared;
+use crate::guard::catch_async;
 use crate::metrics::{self, Count};
 use crate::resolver::outside::TcpQuestion;
 use crate::transport::Transport;
@@ -50,8 +51,8 @@ pub(super) fn run(
             let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
             spawn_local(metrics::http::serve(TcpListener::from_std(listener)?, metrics, cache));
         }
-        let mail = Arc::clone(shared);
-        spawn_local(upstream_tcp::run(questions, move |question, message| {
+        let (mail, most) = (Arc::clone(shared), shared.settings.load().upstream_connections);
+        spawn_local(upstream_tcp::run(most, questions, move |question, message| {
             mail.mailboxes[question.worker.0].post(Mail::TcpAnswer { fetch: question.fetch, message });
         }));
         while !shared.ended.load(Ordering::Relaxed) {
@@ -84,6 +85,7 @@ async fn accept(
         };
         let Ok((stream, peer)) = accepted else {
             // Out of file descriptors, most likely; a moment later there may be one.
+            shared.metrics().tcp().count(Count::TcpAcceptFailed);
             tokio::time::sleep(STOP_CHECK).await;
             continue;
         };
@@ -111,7 +113,11 @@ async fn accept(
                 let client = Client::Stream(Transport::Tcp, ip, reply);
                 shared.mailboxes[worker].post(Mail::Query { bytes, client });
             };
-            stream::serve(stream, bounds, stopping, hand_on).await;
+            let served = catch_async(stream::serve(stream, bounds, stopping, hand_on)).await;
+            if let Err(panic) = served {
+                shared.metrics().tcp().count(Count::Defect);
+                tracing::error!("a defect of dns64d cost {ip} a connection: {panic}");
+            }
             drop(place);
         });
     }

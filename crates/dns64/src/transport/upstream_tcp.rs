@@ -1,4 +1,4 @@
-//! Questions to upstreams over TCP: at most a hundred at once, over connections that are kept for a few more (RFC 7766 §6.2).
+//! Questions to upstreams over TCP: a number of them at once, over connections that are kept for a few more (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,20 +16,20 @@ use wire::view::Message;
 use super::framing::{read_message, write_message};
 use crate::resolver::outside::{TcpFailure, TcpQuestion};
 
-/// Questions at once; others wait.
-pub(crate) const CONNECTIONS: usize = 100;
 /// Idle connections kept to an upstream.
 const IDLE_CONNECTIONS: usize = 4;
 
 /// Connections that wait for their next question.
 type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<TcpStream>>>>;
 
-/// Asks what comes out of `questions`, and gives `tell` what comes of each, until nobody can ask any more.
+/// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what comes of each, until nobody can
+/// ask any more.
 pub(crate) async fn run(
+    connections: usize,
     mut questions: UnboundedReceiver<TcpQuestion>,
     tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
-    let room = Rc::new(Semaphore::new(CONNECTIONS));
+    let room = Rc::new(Semaphore::new(connections));
     let idle = Idle::default();
     while let Some(question) = questions.recv().await {
         let (room, idle, tell) = (Rc::clone(&room), Rc::clone(&idle), tell.clone());
