@@ -104,9 +104,10 @@ impl Documents {
             }
         }
         let summary = Path::new(BOOK).join("SUMMARY.md");
-        let listed: Vec<PathBuf> = self.pages.get(&summary).map_or_else(Vec::new, |page| {
-            page.links.iter().filter_map(|(_, link)| resolved(&summary, link)).collect()
-        });
+        let listed: Vec<PathBuf> = self
+            .pages
+            .get(&summary)
+            .map_or_else(Vec::new, |page| page.links.iter().filter_map(|(_, link)| resolved(&summary, link)).collect());
         let is_missing = |path: &&PathBuf| path.starts_with(BOOK) && **path != summary && !listed.contains(path);
         let missing = self.pages.keys().filter(is_missing);
         faults.extend(missing.map(|path| format!("{}: not in {}", path.display(), summary.display())));
@@ -297,7 +298,8 @@ mod tests {
         for (at, word) in lower.match_indices("item") {
             let is_word = !lower[..at].ends_with(|c: char| c.is_alphanumeric());
             let mut rest = lower[at + word.len()..].strip_prefix('s').unwrap_or(&lower[at + word.len()..]);
-            while let Some(after) = [" and ", ", ", " to ", "_and_", "_to_", " ", "_"].iter().find_map(|s| rest.strip_prefix(s))
+            while let Some(after) =
+                [" and ", ", ", " to ", "_and_", "_to_", " ", "_"].iter().find_map(|s| rest.strip_prefix(s))
             {
                 let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
                 let Ok(number) = after[..digits].parse() else { break };
@@ -334,7 +336,8 @@ mod tests {
         }
         assert!(cited.len() > 30, "too few items found: {cited:?}");
         let page = Page::parse(&fs::read_to_string(root().join(BOOK).join("dns64-items.md")).unwrap());
-        let missing: Vec<_> = cited.iter().filter(|(item, _)| !page.anchors.contains(&format!("item-{item}"))).collect();
+        let missing: Vec<_> =
+            cited.iter().filter(|(item, _)| !page.anchors.contains(&format!("item-{item}"))).collect();
         assert!(missing.is_empty(), "no heading in dns64-items.md: {missing:?}");
     }
 
@@ -368,7 +371,8 @@ mod tests {
         ] {
             let keys = keys_of_table(before, after);
             assert!(keys.len() > 1, "{heading}: {keys:?}");
-            let title = if heading.starts_with('[') { format!("### `{heading}`\n") } else { format!("### {heading}\n") };
+            let title =
+                if heading.starts_with('[') { format!("### `{heading}`\n") } else { format!("### {heading}\n") };
             let (_, section) = book.split_once(&title).unwrap_or_else(|| panic!("no section {heading}"));
             let section = section.split("\n### ").next().unwrap();
             for key in keys {
