@@ -4,6 +4,7 @@ mod bench;
 mod bench_dns64;
 mod builds;
 mod certify;
+mod docs;
 mod interop;
 mod packages;
 mod process;
@@ -41,6 +42,8 @@ enum Command {
     },
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
+    /// Check every link between the documents, and build the book (docs/) if mdBook is there; --install gets it
+    Docs,
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run
@@ -96,6 +99,7 @@ fn main() -> Result<ExitCode> {
         }
         Command::Interop { part } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),
+        Command::Docs => docs::run(arguments.install),
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
             packages::install(consent);
