@@ -1,4 +1,5 @@
-//! Three hosts on one machine: network namespaces joined as in seed 001, Fig. 2.
+//! Three hosts on one machine: network namespaces joined as in figure 2 of G. Lencse and Y. Kadobayashi,
+//! "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI 10.1016/j.comcom.2018.05.005).
 //!
 //! ```text
 //!              2001:2::/64              198.18.0.0/24, 2001:2:0:2::/64
@@ -392,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_links_are_those_of_seed_001() {
+    fn the_links_are_those_of_the_paper() {
         for (host, interfaces) in [(Host::Tester, 2), (Host::Dut, 2), (Host::Auth, 2)] {
             let ends = LINKS.iter().flat_map(|link| &link.ends).filter(|end| end.host == host).count();
             assert_eq!(ends, interfaces, "{host:?}");

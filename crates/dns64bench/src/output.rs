@@ -22,7 +22,7 @@ const ERROR: usize = 2 * MESSAGE;
 /// How a command that worked ended.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
-/// Statuses of the contract (design.md).
+/// Exit statuses; docs/src/contract.md says what each means.
 pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub(crate) const SPOILED: u8 = 3;

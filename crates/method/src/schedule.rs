@@ -1,4 +1,5 @@
-//! When each query is due: t(i) = t₁ + i·T (seed 000, equation 2).
+//! When each query is due: t(i) = t₁ + i·T (equation 2 of G. Lencse and A. Pivoda, "Checking and Increasing the
+//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers", 2018, DOI 10.11601/ijates.v7i1.255).
 
 use crate::units::{Nanos, Qps, QueryIndex};
 
@@ -65,7 +66,7 @@ mod tests {
         let schedule = Schedule::new(Qps(250_000), Nanos(60 * Nanos::SECOND.0));
         assert_eq!(schedule.count(), 15_000_000);
         assert_eq!(schedule.deadline(QueryIndex(1)), Nanos(4_000));
-        // A third of a nanosecond per query does not accumulate (seed 000, Table I: 6 667 ns at 150 000 qps).
+        // A third of a nanosecond per query does not accumulate (table I of the paper: 6 667 ns at 150 000 qps).
         let odd = Schedule::new(Qps(150_000), Nanos(60 * Nanos::SECOND.0));
         assert_eq!(odd.deadline(QueryIndex(150_000)), Nanos::SECOND);
     }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_or_seventeen_steps_over_seed_003s_range() {
+    fn sixteen_or_seventeen_steps_over_the_papers_range() {
         let (found, tried) = run(range(1, 131_072, 1), capacity(65_535));
         assert_eq!(
             found,
@@ -227,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn one_random_failure_shows_as_in_seed_001() {
-        // Failing once at 65 536 of [0, 131 072] ends at 65 535.
+    fn one_random_failure_shows_as_in_the_paper() {
+        // G. Lencse and Y. Kadobayashi, DOI 10.1016/j.comcom.2018.05.005: failing once at 65 536 of [0, 131 072] ends at 65 535.
         let (found, _) = run(range(1, 131_071, 1), |rate| {
             if rate.0 < 70_000 && rate.0 != 65_536 { Verdict::Passed } else { Verdict::Failed }
         });

@@ -1,4 +1,5 @@
-//! How fast the tester itself must be (RFC 8219 §9.2.1; seed 001 §III, equations 1 to 11).
+//! How fast the tester itself must be (RFC 8219 §9.2.1; equations 1 to 11 in section III of G. Lencse and Y. Kadobayashi,
+//! "Benchmarking DNS64 Implementations: Theory and Practice", 2018, DOI 10.1016/j.comcom.2018.05.005).
 
 use crate::units::{Nanos, Qps, Share};
 
@@ -13,7 +14,7 @@ pub fn timeout(test: Nanos) -> Nanos {
 /// What the tester's subsystems have to do for each query of a test, times 1 + δ:
 /// max(1, (2 − α)(1 − β))·(1 + δ).
 ///
-/// AuthDNS answers one query for a name with a AAAA record and two for others, none for cached ones (seed 001, equation
+/// AuthDNS answers one query for a name with a AAAA record and two for others, none for cached ones (the paper's equation
 /// 10, with the Max over the factor and not over the rate, as equations 7 and 11 have it); the Measurer handles one in any
 /// case. With β = 0 this is (2 − α)(1 + δ), with both 0 it is 2(1 + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
@@ -41,7 +42,7 @@ mod tests {
     const DELTA: f64 = MIN_DELTA;
 
     #[test]
-    fn the_example_of_seed_001() {
+    fn the_example_of_the_paper() {
         assert_eq!(required_rate(Qps(50_000), Share::ZERO, Share::ZERO, DELTA), Qps(110_000));
         assert_eq!(allowed_rate(Qps(110_000), Share::ONE, Share::ZERO, DELTA), Qps(100_000));
         // "at least 162,000qps performance enables us to perform DNS64 tests up to 73,000qps"

@@ -108,7 +108,7 @@ pub struct CpuId(pub usize);
 
 /// A share in whole per cent, 0 to 100.
 ///
-/// Whole per cents because the shares of a trial must be exact in every window of 100 consecutive names (design.md), and
+/// Whole per cents because the shares of a trial must be exact in every window of 100 consecutive names, and
 /// RFC 8219 §9.2 asks for 0, 20, 40, 60, 80 and 100 % only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]

@@ -1,6 +1,6 @@
 //! The name space `AAA-BBB-CCC-DDD.dns64perf.test`: index ↔ IPv4 address ↔ name, and which names have an AAAA record.
 //!
-//! The names are those of dns64perf++ (methodology.md, seed 001 appendix): four decimal octets, zero-padded to three
+//! The names are those of dns64perf++ (G. Lencse and D. Bakai, DOI 10.1587/transcom.2016EBN0007): four decimal octets, zero-padded to three
 //! digits. The A record of a name is the address in it; whether it has an AAAA record is a function of the name.
 
 use std::fmt;

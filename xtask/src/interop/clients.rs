@@ -26,7 +26,7 @@ pub(super) const TESTS: [Test; 7] = [
     ("TSIG with NSD and Knot DNS: right, wrong, unknown, expired", &["nsd", "knotd"], tsig),
     ("TCP with NSD and Unbound: idle timeouts, closes in mid-stream", &["nsd", "unbound"], tcp),
     ("a server that truncates everything", &[], truncated),
-    ("dns64perf2: the table of seed 002 for dns64d and one thread per query", &[], dns64perf2),
+    ("dns64perf2: the table of the MTD64 paper for dns64d and one thread per query", &[], dns64perf2),
     ("the papers' binary search over dns64perf++", &["bash", "awk"], papers_search),
 ];
 
@@ -349,7 +349,7 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Written from the description in seeds 001 and 003: the highest rate at which every answer is valid, with the delay in ns as
+/// Written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005): the highest rate at which every answer is valid, with the delay in ns as
 /// only handle on the rate, and what the program prints as only source.
 const SEARCH: &str = r#"#!/bin/bash
 dns64perf=$1; server=$2; port=$3; low=0; high=$4

@@ -16,7 +16,7 @@ use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
 use crate::guard;
 use crate::server::{Activated, RunningServer, bind};
 
-/// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
+/// Exit statuses (docs/src/contract.md): the configuration is wrong, or the machine does not let us.
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_ENVIRONMENT: u8 = 4;
 /// Exit status after a panic, as Rust programs have it.

@@ -287,7 +287,8 @@ pub(crate) struct Dns64perf {
     pub(crate) timeout: Duration,
 }
 
-/// The arguments of dns64perf2 (seed 002).
+/// The arguments of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
+/// Implementation: Proof of Concept").
 #[derive(Debug, PartialEq)]
 pub(crate) struct Experiments {
     pub(crate) space: u8,

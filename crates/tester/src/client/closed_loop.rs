@@ -1,5 +1,6 @@
 //! Closed loop: a fixed number of queries in flight; each answer lets the next query go (dnsperf's way, and with one query
-//! per thread dns64perf2's, seed 002).
+//! per thread that of dns64perf2: G. Lencse, "Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
+//! Implementation: Proof of Concept").
 //!
 //! It finds the rate at which a server answers when it is never idle, and never asked more than it can hold.
 

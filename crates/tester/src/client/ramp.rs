@@ -1,5 +1,5 @@
 //! Ramp: the rate grows evenly from nothing, and may then stay for a while; the rate at which answers stop to follow is the
-//! server's (resperf, seed 004). Everything is booked to the time when the query left.
+//! server's (resperf's manual page, DNS-OARC). Everything is booked to the time when the query left.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -87,7 +87,7 @@ pub struct RampResult {
 }
 
 impl RampResult {
-    /// The bucket with the most answers before the first one that lost more than `max_loss` per cent (seed 004). Buckets of less
+    /// The bucket with the most answers before the first one that lost more than `max_loss` per cent (resperf's `-L`). Buckets of less
     /// than half the width are too noisy to count.
     pub fn best(&self, max_loss: f64) -> Option<Bucket> {
         let width = self.buckets.first()?.width;

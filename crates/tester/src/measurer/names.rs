@@ -8,7 +8,7 @@
 //!
 //! A cached query repeats a name of the older half of a window that slides with the fresh names: it was asked for at least
 //! `half` fresh queries ago, long enough to be resolved (1.5 timeouts), and at most twice that, so that any cache which
-//! holds a few seconds of traffic still has it (methodology.md: the cache's size is not known). The first window is resolved
+//! holds a few seconds of traffic still has it; nobody knows how large the cache is. The first window is resolved
 //! before the trial ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;

@@ -196,7 +196,7 @@ impl Drop for ShardRecorder {
     }
 }
 
-/// The format of dns64perf++ (peers.md): a header, then `;`-separated columns, times since 1970 in nanoseconds.
+/// The format of dns64perf++ (docs/src/formats.md): a header, then `;`-separated columns, times since 1970 in nanoseconds.
 fn write_csv(file: &File, context: &RecordContext, batches: &Receiver<Vec<Record>>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, file);
     writeln!(out, "dns64perf++ test parameters")?;
