@@ -4,7 +4,7 @@
 //! plan.toml           as it was begun
 //! environment.json    the facts of `check`
 //! id                  tells this run's folders on other hosts from those of others
-//! journal.jsonl       the plan as it was begun, then a line before and after every trial, synced
+//! journal.jsonl       version and plan as it was begun, then a line before and after every trial, synced
 //! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
 //! lab                 that the lab was put up for this run, which takes it down
@@ -17,8 +17,12 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use method::evidence::Deviation;
 use method::narrow::Length;
+use method::reason::Reason;
+use method::records::Counts;
 use method::units::Qps;
+use method::verdict::Verdict;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::SendCost;
@@ -27,17 +31,26 @@ use tester::measurer::result::TrialResult;
 use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
 use crate::journal::{JournalError, Lines};
+use crate::measures::closed_loop::LoopTrial;
 use crate::numa::Numa;
 use crate::place::Place;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 
+/// The version of run folders and `results.json`. Version 1 had values by position, and points without a place.
+pub const VERSION: u32 = 2;
+
 /// A line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// The plan as it was begun: the first line, and what every other line was measured by.
-    Plan(Box<Plan>),
+    /// The first line.
+    Begun {
+        /// The version of the run folder's format: [`VERSION`].
+        version: u32,
+        /// The plan as it was begun, by which every other line was measured.
+        plan: Box<Plan>,
+    },
     /// What a server says that it is.
     Version {
         /// Name of the DUT.
@@ -87,6 +100,13 @@ pub struct Configuration {
     pub text: String,
 }
 
+impl Entry {
+    /// The first line of a journal.
+    pub fn begun(plan: &Plan) -> Entry {
+        Entry::Begun { version: VERSION, plan: Box::new(plan.clone()) }
+    }
+}
+
 /// Which trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
@@ -106,8 +126,9 @@ pub struct Measured {
     /// Which.
     #[serde(flatten)]
     pub step: Step,
-    /// What the Measurer found.
-    pub trial: TrialResult,
+    /// What the tester found.
+    #[serde(flatten)]
+    pub found: Found,
     /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_end: Option<DutEnd>,
@@ -128,8 +149,71 @@ pub struct Measured {
 impl Measured {
     /// Whether its point can have no number, because the DUT was not asked what the point is about.
     pub fn voids_its_point(&self) -> bool {
-        self.step.length == Length::Full && self.trial.deviation.is_some()
+        self.step.length == Length::Full && self.deviation().is_some()
     }
+
+    /// Its verdict.
+    pub fn verdict(&self) -> Verdict {
+        match &self.found {
+            Found::Trial(trial) => trial.verdict,
+            Found::ClosedLoop(trial) => trial.verdict,
+        }
+    }
+
+    /// What decided it; empty for one that passed.
+    pub fn reasons(&self) -> &[Reason] {
+        match &self.found {
+            Found::Trial(trial) => &trial.reasons,
+            Found::ClosedLoop(trial) => &trial.reasons,
+        }
+    }
+
+    /// In which way it was not what the plan wanted.
+    pub fn deviation(&self) -> Option<Deviation> {
+        match &self.found {
+            Found::Trial(trial) => trial.deviation,
+            Found::ClosedLoop(trial) => trial.deviation,
+        }
+    }
+
+    /// The trial, if it sent at a rate.
+    pub fn at_rate(&self) -> Option<&TrialResult> {
+        match &self.found {
+            Found::Trial(trial) => Some(trial),
+            Found::ClosedLoop(_) => None,
+        }
+    }
+
+    /// The trial, if it was a closed loop.
+    pub fn in_loop(&self) -> Option<&LoopTrial> {
+        match &self.found {
+            Found::Trial(_) => None,
+            Found::ClosedLoop(trial) => Some(trial),
+        }
+    }
+
+    /// What became of its queries.
+    pub fn counts(&self) -> &Counts {
+        match &self.found {
+            Found::Trial(trial) => &trial.counts,
+            Found::ClosedLoop(trial) => &trial.experiments.counts,
+        }
+    }
+
+    /// Whether the tester did its part and the DUT lived.
+    pub fn is_sound(&self) -> bool {
+        self.verdict() != Verdict::Invalid && self.dut_end.is_none()
+    }
+}
+
+/// What the tester found in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Found {
+    /// Queries at a rate.
+    Trial(Box<TrialResult>),
+    /// Queries of which each waited for the answer to the one before.
+    ClosedLoop(Box<LoopTrial>),
 }
 
 /// How a DUT ended in a trial.
@@ -156,6 +240,10 @@ impl std::fmt::Display for DutEnd {
 pub struct Cpu {
     /// Of the DUT, second by second.
     pub dut: Vec<f64>,
+    /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to 1; empty where the host does
+    /// not say.
+    #[serde(default)]
+    pub host: Vec<f64>,
     /// Of AuthDNS, on average.
     pub auth: f64,
     /// Of the Measurer, on average.
@@ -196,6 +284,17 @@ pub enum ArchiveError {
     /// Its journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Written by another version of this program.
+    #[error(
+        "{folder} was written in version {version} of the format, this program reads version {VERSION}: measure again into another \
+         run folder, or use the program that wrote it"
+    )]
+    Version {
+        /// The run folder.
+        folder: PathBuf,
+        /// Its version.
+        version: u64,
+    },
     /// There is no journal.
     #[error("{folder} is no run folder: there is no journal.jsonl in it")]
     NoRun {
@@ -256,7 +355,7 @@ impl Archive {
         write_whole(&folder.join("plan.toml"), text.as_bytes())?;
         write_json(&folder.join("environment.json"), &Environment::observe())?;
         let mut journal = Lines::create(&folder.join("journal.jsonl"))?;
-        journal.append(&Entry::Plan(Box::new(plan.clone())))?;
+        journal.append(&Entry::begun(plan))?;
         Ok(Archive { folder: folder.into(), journal })
     }
 
@@ -271,7 +370,7 @@ impl Archive {
         if entries.is_empty() {
             // Killed before its first line: nothing is measured yet.
             let plan = Plan::load(&file)?;
-            journal.append(&Entry::Plan(Box::new(plan.clone())))?;
+            journal.append(&Entry::begun(&plan))?;
             return Ok((Archive { folder: folder.into(), journal }, plan, entries));
         }
         let plan = plan_of(&entries, folder)?;
@@ -387,7 +486,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveErro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::point::Conditions;
+    use crate::point::{Conditions, Cores};
 
     /// Another test's process that has just been forked holds our lock until it becomes another program.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
@@ -405,10 +504,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.jsonl");
         let step = |rate| {
-            let point = Point::Search(Conditions::worst_case("BIND \"9\"", 1));
+            let point = Point::Search(Conditions::worst_case("BIND \"9\"", Cores::first(1)));
             Entry::Started(Step { point, repeat: 0, rate: Qps(rate), length: Length::Probe })
         };
-        let mishap = Entry::Mishap { point: Point::SelfTest, what: "a\nb".into(), log: "ü".into() };
+        let point = Point::Search(Conditions::worst_case("x", Cores::first(2)));
+        let mishap = Entry::Mishap { point, what: "a\nb".into(), log: "ü".into() };
         let entries = [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), mishap, step(2)];
         let mut journal = Lines::create(&path).unwrap();
         for entry in &entries {

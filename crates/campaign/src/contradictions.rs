@@ -4,9 +4,10 @@ use method::precision::Interval;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::point::Point;
+use crate::measures::search::PointResult;
+use crate::point::{Cores, Point};
 use crate::report::chart::number;
-use crate::results::{DutResult, PointResult};
+use crate::results::DutResult;
 use crate::wording;
 
 /// Two results that cannot both be right.
@@ -15,7 +16,7 @@ use crate::wording;
 pub enum Contradiction {
     /// With a lower acceptance ratio the DUT failed at rates at which it passed with a higher one.
     LessForLess {
-        /// The DUT.
+        /// The DUT, and where it ran.
         dut: String,
         /// The lower ratio.
         accept: f64,
@@ -26,7 +27,7 @@ pub enum Contradiction {
     },
     /// The median does not hold in a trial at that rate.
     DoesNotHold {
-        /// The DUT.
+        /// The DUT, and where it ran.
         dut: String,
         /// The median.
         rate: Qps,
@@ -82,9 +83,10 @@ pub(crate) fn contradictions(duts: &[DutResult], allowed: impl Fn(&Point) -> Opt
     let mut all = Vec::new();
     for dut in duts {
         all.extend(dut.points.iter().filter_map(|point| less_for_less(dut, point)));
-        let full = dut.loads.iter().filter(|load| load.share == Share::ONE && load.passed == Some(false));
+        let full = dut.loads.iter().filter(|load| load.share == Share::ONE && load.found.passed == Some(false));
         all.extend(full.filter_map(|load| {
-            Some(Contradiction::DoesNotHold { dut: dut.name.clone(), rate: load.rate, valid: load.valid? })
+            let dut = on(&dut.name, &load.place);
+            Some(Contradiction::DoesNotHold { dut, rate: load.rate?, valid: load.found.valid? })
         }));
         for point in &dut.points {
             let named = Point::Search(point.conditions.clone());
@@ -98,13 +100,19 @@ pub(crate) fn contradictions(duts: &[DutResult], allowed: impl Fn(&Point) -> Opt
     all
 }
 
+/// A DUT and where it ran.
+fn on(dut: &str, place: &Cores) -> String {
+    format!("{dut} on {place}")
+}
+
 fn less_for_less(dut: &DutResult, point: &PointResult) -> Option<Contradiction> {
     let c = &point.conditions;
     let strict = dut.points.iter().find(|other| {
         let o = &other.conditions;
-        o.accept >= 1.0 && (o.cores, &o.placement, o.aaaa, o.cached) == (c.cores, &c.placement, c.aaaa, c.cached)
+        o.accept >= 1.0 && (&o.place, o.aaaa, o.cached) == (&c.place, c.aaaa, c.cached)
     })?;
     let (less, all) = (point.figures.interval, strict.figures.interval);
     let contradicts = c.accept < 1.0 && less.to? <= all.from?;
-    contradicts.then(|| Contradiction::LessForLess { dut: dut.name.clone(), accept: c.accept, less, all })
+    let dut = on(&dut.name, &c.place);
+    contradicts.then(|| Contradiction::LessForLess { dut, accept: c.accept, less, all })
 }

@@ -10,22 +10,26 @@ use std::time::Duration;
 use method::compliance::DEFAULT_AUTH_LIMIT;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
-use method::selftest::MIN_DELTA;
-use method::units::{Qps, Share};
+use method::units::Qps;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::NameRange;
 
+use crate::measures;
+use crate::measures::keys::{DutKeys, Keys};
+use crate::measures::search::Searching;
+use crate::measures::self_test::SelfTest;
 use crate::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
 
 pub use servers::Family;
 
 /// Plans that are ready to use: their names and texts.
-pub const READY: [(&str, &str); 3] = [
+pub const READY: [(&str, &str); 4] = [
     ("smoke", include_str!("../plans/smoke.toml")),
     ("compulsory", include_str!("../plans/compulsory.toml")),
     ("paper", include_str!("../plans/paper.toml")),
+    ("paper-small", include_str!("../plans/paper-small.toml")),
 ];
 
 /// A whole campaign.
@@ -57,7 +61,7 @@ pub struct Plan {
     pub self_test: Option<SelfTest>,
     /// What to measure of each DUT.
     #[serde(default)]
-    pub measure: Measure,
+    pub measure: Keys,
     /// The DUTs, in order.
     #[serde(rename = "dut")]
     pub duts: Vec<DutPlan>,
@@ -256,108 +260,6 @@ impl Trial {
     }
 }
 
-/// How rates are searched for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Searching {
-    /// Lowest rate.
-    pub min: Qps,
-    /// Highest rate, unless the DUT says otherwise.
-    pub max: Qps,
-    /// How close the result must be to the lowest rate that failed.
-    pub resolution: Qps,
-    /// Searches of each point; RFC 8219 §9.2: at least 20.
-    pub repeat: u32,
-    /// How often a trial that the tester spoiled is tried again.
-    pub invalid_retries: u32,
-    /// Length of the short trial before each full one; none: full trials only.
-    #[serde(with = "humantime_serde")]
-    pub probe: Option<Duration>,
-}
-
-impl Default for Searching {
-    fn default() -> Searching {
-        Searching { min: Qps(100), max: Qps(131_072), resolution: Qps(1), repeat: 20, invalid_retries: 3, probe: None }
-    }
-}
-
-/// The self-test (RFC 8219 §9.2.1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SelfTest {
-    /// Lowest rate.
-    pub min: Qps,
-    /// Highest rate.
-    pub max: Qps,
-    /// Resolution.
-    pub resolution: Qps,
-    /// Searches; the smallest result counts.
-    pub repeat: u32,
-    /// Reserve δ.
-    pub delta: f64,
-    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
-    pub family: Option<Family>,
-}
-
-impl Default for SelfTest {
-    fn default() -> SelfTest {
-        SelfTest {
-            min: Qps(1_000),
-            max: Qps(500_000),
-            resolution: Qps(1_000),
-            repeat: 3,
-            delta: MIN_DELTA,
-            family: None,
-        }
-    }
-}
-
-/// What to measure of each DUT. The worst case, 0 % AAAA and 0 % cached on the first number of cores, is always measured.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Measure {
-    /// Numbers of cores (and DUT threads) for the worst case; the first is that of everything else. None: one core.
-    pub cores: Vec<usize>,
-    /// Further sets of CPUs for the worst case, such as cores of one socket against cores of two.
-    pub placements: Vec<Placement>,
-    /// AAAA shares (α) at 0 % cached.
-    pub aaaa_shares: Vec<Share>,
-    /// Cached shares (β) at 0 % AAAA.
-    pub cached_shares: Vec<Share>,
-    /// Every combination of both lists too.
-    pub table: bool,
-    /// Acceptance ratios below 1 for the worst case; not RFC 8219 compliant.
-    pub acceptance: Vec<f64>,
-    /// CPU use and latency at shares of the measured maximum.
-    pub loads: Option<Loads>,
-}
-
-/// A set of CPUs for the DUT.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Placement {
-    /// What the report calls it.
-    pub name: String,
-    /// The CPUs; the DUT has as many threads.
-    pub cpus: Vec<usize>,
-}
-
-/// Trials at shares of the worst case's median: CPU use (CPRDP, seed 001) and latency.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Loads {
-    /// Which shares.
-    pub shares: Vec<Share>,
-    /// How long; seed 001: 180 s.
-    #[serde(with = "humantime_serde")]
-    pub duration: Duration,
-    /// The initial transient, which the CPU figures leave out; seed 001: 60 s.
-    #[serde(with = "humantime_serde")]
-    pub transient: Duration,
-    /// How often each.
-    pub repeat: u32,
-}
-
 /// A DUT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -385,6 +287,15 @@ pub struct DutPlan {
     /// A configuration of the operator's in place of ours, with `{listen}` and the other words in braces.
     #[serde(default)]
     pub config: Option<OwnFile>,
+    /// Its numbers of cores; none given: those of `[measure]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<Vec<usize>>,
+    /// Its placements, by their names in `[[measure.placements]]`; none given: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placements: Option<Vec<String>>,
+    /// What else is measured of it otherwise than `[measure]` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<DutKeys>,
     /// Commands of the driver `custom`.
     #[serde(default)]
     pub custom: Option<Custom>,
@@ -415,7 +326,7 @@ impl AuthPlan {
 pub enum PlanError {
     /// It cannot be read.
     #[error(
-        "no plan is ready under that name (smoke, compulsory and paper are), and cannot read the file {path}: {source}"
+        "no plan is ready under that name (smoke, compulsory, paper and paper-small are), and cannot read the file {path}: {source}"
     )]
     Read {
         /// The file.
@@ -471,11 +382,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Numbers of cores, the first of which is that of all points but the scale-up's.
-    pub fn cores(&self) -> Vec<usize> {
-        if self.measure.cores.is_empty() { vec![1] } else { self.measure.cores.clone() }
-    }
-
     fn check(&self) -> Result<(), String> {
         if self.duts.is_empty() {
             return Err("there is no [[dut]]; write for example [[dut]] with driver = \"unbound\"".into());
@@ -494,10 +400,6 @@ impl Plan {
                 (_, Some(_)) => return Err(format!("[[dut]] {}: [dut.custom] is for driver custom only", dut.name())),
             }
         }
-        let search = &self.search;
-        if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
-            return Err("[search]: min must not be above max, resolution and repeat be 1 at least".into());
-        }
         if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
             return Err(format!("[trial] window-limit = {} is no percentage above 0", self.trial.window_limit));
         }
@@ -513,43 +415,17 @@ impl Plan {
         {
             return Err("[trial]: duration, timeout and threads must be more than nothing".into());
         }
-        if let Some(ratio) = self.measure.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0)) {
-            return Err(format!("[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"));
-        }
-        let most = self.cores().into_iter().max().unwrap_or(1);
-        if self.cores().contains(&0) || !self.cpus.dut.is_empty() && most > self.cpus.dut.len() {
-            return Err(format!("[measure] cores: {most} of the {} CPUs in [cpus] dut", self.cpus.dut.len()));
-        }
-        let mut placed = BTreeSet::new();
-        for placement in &self.measure.placements {
-            if placement.cpus.is_empty() || !placed.insert(&placement.name) {
-                return Err(format!("[[measure.placements]] {}: needs CPUs, and a name of its own", placement.name));
-            }
-        }
         for dut in &self.duts {
-            if dut.max.is_some_and(|max| max < search.min) {
-                return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
-            }
             if dut.driver == Dut::Custom && dut.program.is_some() {
                 return Err(format!("[[dut]] {}: driver custom takes its program from [dut.custom] start", dut.name()));
             }
-        }
-        if let Some(test) = &self.self_test
-            && (test.min > test.max || test.resolution.0 == 0 || test.repeat == 0)
-        {
-            return Err("[self-test]: min must not be above max, resolution and repeat be 1 at least".into());
         }
         if self.auth.program.is_some() && self.auth.driver == Auth::Dns64bench {
             return Err("[auth] program: dns64bench is this program; name another driver".into());
         }
         self.check_servers()?;
         self.check_hosts()?;
-        if let Some(loads) = &self.measure.loads
-            && (loads.transient >= loads.duration || loads.repeat == 0)
-        {
-            return Err("[measure.loads]: transient must be shorter than duration, repeat 1 at least".into());
-        }
-        Ok(())
+        measures::check(self)
     }
 
     fn check_hosts(&self) -> Result<(), String> {

@@ -1,4 +1,8 @@
-//! A plan, taken apart into the points that are measured one after the other.
+//! The points of a plan: what is measured, of whom, where and under which conditions. They are measured one after the other.
+//!
+//! ```text
+//! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop}
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -6,34 +10,73 @@ use std::time::Duration;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{DutPlan, Plan};
+use crate::measures::{self, Measure};
+use crate::plan::{DutPlan, Family, Plan};
+use crate::servers::Auth;
 
-/// One point: what is measured, of whom, under which conditions. Its text names it in the journal.
-#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+/// One point. The journal has it with every trial; its text names it for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Point {
-    /// The tester against its own AuthDNS.
-    SelfTest,
+    /// The tester against an AuthDNS.
+    SelfTest(Loop),
     /// The highest rate of a DUT.
     Search(Conditions),
-    /// A DUT at a share of the worst case's median: CPU use and latency.
-    Load {
-        /// Whose.
-        dut: String,
-        /// Which share.
-        share: Share,
-    },
+    /// A DUT at a share of its own worst case's median on the same CPUs.
+    Load(AtShare),
+    /// A DUT at a rate that the plan gives.
+    ConstantRate(AtRate),
+    /// A DUT that is asked by so many threads, each with one query in flight.
+    ClosedLoop(WithThreads),
+}
+
+/// Which AuthDNS the tester is looped back to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loop {
+    /// What plays AuthDNS.
+    pub server: Auth,
+    /// Over which version of IP it is asked; absent: over that of the plan's trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// To how many of its CPUs it is confined; absent: to those of the plan's AuthDNS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<usize>,
+}
+
+/// Where a DUT runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cores {
+    /// Cores, and threads of the DUT.
+    pub cores: usize,
+    /// The plan's name for the CPUs; absent: the first ones of the DUT's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+}
+
+impl Cores {
+    /// The first `cores` of the DUT's CPUs.
+    pub fn first(cores: usize) -> Cores {
+        Cores { cores, placement: None }
+    }
+}
+
+impl fmt::Display for Cores {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.placement {
+            Some(placement) => write!(f, "{} cores ({placement})", self.cores),
+            None => write!(f, "{} cores", self.cores),
+        }
+    }
 }
 
 /// Under which conditions a rate is searched for.
-#[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Name of the DUT.
     pub dut: String,
-    /// Cores, and DUT threads.
-    pub cores: usize,
-    /// The plan's name for the CPUs; none: the first ones of the DUT's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub placement: Option<String>,
+    /// Where it runs.
+    #[serde(flatten)]
+    pub place: Cores,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
     /// Share of queries for cached names (β).
@@ -43,29 +86,74 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// The compulsory point of RFC 8219 §9.2 on so many cores.
-    pub fn worst_case(dut: &str, cores: usize) -> Conditions {
-        Conditions { dut: dut.into(), cores, placement: None, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
+    /// The compulsory point of RFC 8219 §9.2 at a place.
+    pub fn worst_case(dut: &str, place: Cores) -> Conditions {
+        Conditions { dut: dut.into(), place, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
     }
 
-    /// Whether this is the compulsory point, on however many of the DUT's first cores.
+    /// Whether this is the compulsory point, wherever the DUT runs.
     pub fn is_worst_case(&self) -> bool {
-        self.placement.is_none() && self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
+        self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
     }
+}
+
+/// A DUT at a share of its worst case's median.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AtShare {
+    /// Name of the DUT.
+    pub dut: String,
+    /// Where it runs.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// Which share.
+    pub share: Share,
+}
+
+/// A DUT at a rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AtRate {
+    /// Name of the DUT.
+    pub dut: String,
+    /// Where it runs.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// At which rate.
+    pub rate: Qps,
+}
+
+/// A DUT asked in a closed loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WithThreads {
+    /// Name of the DUT.
+    pub dut: String,
+    /// Where it runs.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// Threads of the tester, each with one query in flight.
+    pub threads: usize,
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Point::SelfTest => write!(f, "self-test"),
-            Point::Search(c) => {
-                write!(f, "{}, {} cores", c.dut, c.cores)?;
-                if let Some(placement) = &c.placement {
-                    write!(f, " ({placement})")?;
-                }
-                write!(f, ", AAAA {}, cached {}, accept {}", c.aaaa, c.cached, c.accept)
+            Point::SelfTest(Loop { server: Auth::Dns64bench, family: None, cores: None }) => {
+                write!(f, "self-test")
             }
-            Point::Load { dut, share } => write!(f, "{dut}, load {share}"),
+            Point::SelfTest(Loop { server, family, cores }) => {
+                write!(f, "self-test with {}", server.name())?;
+                if let Some(family) = family {
+                    write!(f, " over {family}")?;
+                }
+                cores.map_or(Ok(()), |cores| write!(f, ", {cores} cores"))
+            }
+            Point::Search(c) => {
+                write!(f, "{}, {}, AAAA {}, cached {}, accept {}", c.dut, c.place, c.aaaa, c.cached, c.accept)
+            }
+            Point::Load(at) => write!(f, "{}, {}, load {}", at.dut, at.place, at.share),
+            Point::ConstantRate(at) => write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate),
+            Point::ClosedLoop(with) => {
+                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)
+            }
         }
     }
 }
@@ -73,55 +161,61 @@ impl fmt::Display for Point {
 impl Point {
     /// The DUT's name.
     pub fn dut(&self) -> Option<&str> {
+        Some(match self {
+            Point::SelfTest(_) => return None,
+            Point::Search(conditions) => &conditions.dut,
+            Point::Load(at) => &at.dut,
+            Point::ConstantRate(at) => &at.dut,
+            Point::ClosedLoop(with) => &with.dut,
+        })
+    }
+
+    /// Where the DUT runs.
+    pub fn place(&self) -> Option<&Cores> {
+        Some(match self {
+            Point::SelfTest(_) => return None,
+            Point::Search(conditions) => &conditions.place,
+            Point::Load(at) => &at.place,
+            Point::ConstantRate(at) => &at.place,
+            Point::ClosedLoop(with) => &with.place,
+        })
+    }
+
+    /// The share of names with an AAAA record (α) that AuthDNS is started with.
+    pub fn aaaa(&self) -> Share {
         match self {
-            Point::SelfTest => None,
-            Point::Search(conditions) => Some(&conditions.dut),
-            Point::Load { dut, .. } => Some(dut),
+            // The Measurer takes AAAA records only, and there is no DUT to make them.
+            Point::SelfTest(_) => Share::ONE,
+            Point::Search(conditions) => conditions.aaaa,
+            Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) => Share::ZERO,
         }
+    }
+
+    /// What is measured at the point.
+    pub fn measure(&self) -> &'static dyn Measure {
+        measures::of(self)
     }
 }
 
 impl Plan {
-    /// All points in their order: the self-test, then DUT by DUT, the worst case before what builds on it.
+    /// All points in their order: the self-tests, then DUT by DUT, the worst case before what builds on it.
     pub fn points(&self) -> Vec<Point> {
-        let mut points = Vec::new();
-        if self.self_test.is_some() {
-            points.push(Point::SelfTest);
-        }
-        for dut in &self.duts {
-            points.extend(self.points_of(dut));
-        }
-        points
-    }
-
-    fn points_of(&self, dut: &DutPlan) -> Vec<Point> {
-        let cores = self.cores();
-        let worst = Conditions::worst_case(dut.name(), cores[0]);
-        let mut all: Vec<Conditions> = cores.iter().map(|&cores| Conditions { cores, ..worst.clone() }).collect();
-        let m = &self.measure;
-        all.extend(m.placements.iter().map(|p| Conditions {
-            cores: p.cpus.len(),
-            placement: Some(p.name.clone()),
-            ..worst.clone()
-        }));
-        all.extend(m.acceptance.iter().map(|&accept| Conditions { accept, ..worst.clone() }));
-        all.extend(m.aaaa_shares.iter().map(|&aaaa| Conditions { aaaa, ..worst.clone() }));
-        all.extend(m.cached_shares.iter().map(|&cached| Conditions { cached, ..worst.clone() }));
-        if m.table {
-            for &aaaa in &m.aaaa_shares {
-                all.extend(m.cached_shares.iter().map(|&cached| Conditions { aaaa, cached, ..worst.clone() }));
-            }
-        }
         let mut points: Vec<Point> = Vec::new();
-        for point in all.into_iter().map(Point::Search) {
+        let duts = std::iter::once(None).chain(self.duts.iter().map(Some));
+        for point in duts.flat_map(|dut| measures::ALL.iter().flat_map(move |measure| measure.points(self, dut))) {
             // A share of 0 in a list is the worst case again.
             if !points.contains(&point) {
                 points.push(point);
             }
         }
-        let shares = m.loads.iter().flat_map(|loads| &loads.shares);
-        points.extend(shares.map(|&share| Point::Load { dut: dut.name().into(), share }));
         points
+    }
+
+    /// The point of the self-test that vouches for the plan's trials, if the plan has one: that with the plan's own AuthDNS, asked
+    /// as the DUTs ask it.
+    pub fn own_self_test(&self) -> Option<Point> {
+        let own = Loop { server: self.auth.driver, family: None, cores: None };
+        self.self_test.as_ref().map(|_| Point::SelfTest(own))
     }
 
     /// The DUT of that name.
@@ -129,10 +223,10 @@ impl Plan {
         self.duts.iter().find(|dut| dut.name() == name)
     }
 
-    /// The CPUs that the DUT of a point runs on; none: any.
-    pub fn cpus_of(&self, conditions: &Conditions) -> &[usize] {
-        let placed = self.measure.placements.iter().find(|p| Some(&p.name) == conditions.placement.as_ref());
-        placed.map_or(&self.cpus.dut[..conditions.cores.min(self.cpus.dut.len())], |placement| &placement.cpus)
+    /// The CPUs of a place; none: any.
+    pub fn cpus_at(&self, place: &Cores) -> &[usize] {
+        let placed = self.measure.placements.iter().find(|p| Some(&p.name) == place.placement.as_ref());
+        placed.map_or(&self.cpus.dut[..place.cores.min(self.cpus.dut.len())], |placement| &placement.cpus)
     }
 
     /// The range that is searched for a DUT.
@@ -142,52 +236,20 @@ impl Plan {
 
     /// Trials of a point, at the most, and how long they take if none is repeated.
     pub fn effort(&self, point: &Point) -> (u32, Duration) {
-        let each = |length: Duration| length + self.trial.timeout(length) + self.trial.pause;
-        let steps = |min: Qps, max: Qps, resolution: Qps| ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;
-        match point {
-            Point::SelfTest => {
-                let test = self.self_test.clone().unwrap_or_default();
-                let trials = steps(test.min, test.max, test.resolution) * test.repeat;
-                (trials, each(self.trial.duration) * trials)
-            }
-            Point::Search(conditions) => {
-                let (min, max) = self.dut(&conditions.dut).map_or((Qps(1), Qps(1)), |dut| self.range(dut));
-                let steps = steps(min, max, self.search.resolution);
-                let full = each(self.trial.duration);
-                // With probes about half of the steps, those that fail, end with the probe.
-                let one = match self.search.probe {
-                    Some(probe) => each(probe) * steps + full * (steps / 2 + 1),
-                    None => full * steps,
-                };
-                let trials = if self.search.probe.is_some() { steps * 3 / 2 + 1 } else { steps };
-                (trials * self.search.repeat, one * self.search.repeat)
-            }
-            Point::Load { .. } => {
-                let loads = self.measure.loads.as_ref();
-                let (length, repeat) = loads.map_or((Duration::ZERO, 0), |loads| (loads.duration, loads.repeat));
-                (repeat, each(length) * repeat)
-            }
-        }
+        point.measure().effort(self, point)
+    }
+
+    /// How long a trial takes that sends for `length`, with its timeout and the pause after it.
+    pub(crate) fn takes(&self, length: Duration) -> Duration {
+        length + self.trial.timeout(length) + self.trial.pause
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::path::Path;
-
-    #[test]
-    fn the_papers_programme_has_all_its_points_once() {
-        let plan = Plan::load(Path::new("paper")).unwrap();
-        let points = plan.points();
-        let of = |dut: &str| points.iter().filter(|p| p.dut() == Some(dut)).count();
-        // 5 core counts, 2 ratios, 5 α, 5 β, 5 · 5 combinations, 4 loads.
-        assert_eq!(of("Unbound"), 5 + 2 + 5 + 5 + 25 + 4);
-        assert_eq!(points.len(), 1 + 4 * 46);
-        assert_eq!(points[1], Point::Search(Conditions::worst_case("BIND", 1)));
-        let names: std::collections::BTreeSet<_> = points.iter().map(ToString::to_string).collect();
-        assert_eq!(names.len(), points.len());
-    }
 
     #[test]
     fn the_compulsory_point_takes_twenty_times_a_search() {
@@ -195,5 +257,55 @@ mod tests {
         let (trials, time) = plan.effort(&plan.points()[1]);
         assert_eq!(trials, 20 * 19);
         assert_eq!(time, Duration::from_secs(71) * 380);
+    }
+
+    #[test]
+    fn points_have_texts_of_their_own_and_survive_the_journal() {
+        for (name, _) in crate::plan::READY {
+            let points = Plan::load(Path::new(name)).unwrap().points();
+            let texts: BTreeSet<_> = points.iter().map(ToString::to_string).collect();
+            assert_eq!(texts.len(), points.len(), "{name}");
+            for point in &points {
+                let line = serde_json::to_string(point).unwrap();
+                assert_eq!(serde_json::from_str::<Point>(&line).unwrap(), *point, "{line}");
+            }
+        }
+    }
+
+    fn of(text: &str) -> Vec<String> {
+        let plan = Plan::parse(&format!("name = 'x'\n{text}"), Path::new("p.toml")).unwrap();
+        plan.points().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_axis_is_chosen_by_server() {
+        let both = "[measure]\ncores = [1, 2]\nacceptance = [0.99]\naaaa-shares = [1]\nshares-at = [2]\n\
+            [[measure.placements]]\nname = '1+1'\ncpus = [0, 8]\n[measure.closed-loop]\nthreads = [4]\nat = ['1+1']\n\
+            [[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'bind'\ncores = [4]\nplacements = []\n[dut.measure]\nshares-at = [4]\n\
+            acceptance = []\nclosed-loop = { threads = [] }\nconstant-rates = [{ rates = [1500], duration = '9s', repeat = 3 }]\n";
+        assert_eq!(
+            of(both),
+            [
+                "Unbound, 1 cores, AAAA 0, cached 0, accept 1",
+                "Unbound, 2 cores, AAAA 0, cached 0, accept 1",
+                "Unbound, 2 cores (1+1), AAAA 0, cached 0, accept 1",
+                "Unbound, 1 cores, AAAA 0, cached 0, accept 0.99",
+                "Unbound, 2 cores, AAAA 0, cached 0, accept 0.99",
+                "Unbound, 2 cores (1+1), AAAA 0, cached 0, accept 0.99",
+                "Unbound, 2 cores, AAAA 1, cached 0, accept 1",
+                "Unbound, 2 cores (1+1), closed loop with 4 threads",
+                "BIND, 4 cores, AAAA 0, cached 0, accept 1",
+                "BIND, 4 cores, AAAA 1, cached 0, accept 1",
+                "BIND, 4 cores, constant rate 1500",
+            ]
+        );
+    }
+
+    #[test]
+    fn self_tests_with_other_servers_come_after_the_own() {
+        let text = "[cpus]\nauth = [0]\n[self-test]\nmin = 100\nmax = 100\n[[self-test.also]]\nserver = 'yadifa'\nfamily = 'ipv6'\n\
+            [[self-test.also]]\nserver = 'nsd'\ncores = 1\n[[dut]]\ndriver = 'unbound'\n";
+        let points = of(text);
+        assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 cores"]);
     }
 }

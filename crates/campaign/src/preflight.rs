@@ -44,9 +44,9 @@ fn topology_here() -> Topology {
 
 /// Whether a host has too few CPUs for a point, or not those that the plan names for it.
 fn is_beyond(plan: &Plan, point: &Point, has: &Topology) -> bool {
-    let Point::Search(conditions) = point else { return false };
+    let Some(place) = point.place() else { return false };
     let cpus = has.cpus();
-    conditions.cores > cpus.len() || plan.cpus_of(conditions).iter().any(|cpu| !cpus.contains(cpu))
+    place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
 /// What of a plan cannot be looked at from this machine, a sentence each.
@@ -125,13 +125,19 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
             let open = plan.duts.iter().filter(|dut| points.iter().any(|point| point.dut() == Some(dut.name())));
             open.flat_map(programs_of).collect()
         }
-        Role::Auth if points.is_empty() => Vec::new(),
         Role::Auth => {
-            let driver = plan.auth.driver.driver();
-            program_of(driver, plan.auth.program.as_deref())
-                .map(|program| (driver.name.into(), program))
-                .into_iter()
-                .collect()
+            let compared = points.iter().filter_map(|point| match point {
+                Point::SelfTest(at) => Some(at.server),
+                _ => None,
+            });
+            let mut all: Vec<(String, PathBuf)> = Vec::new();
+            for auth in points.iter().take(1).map(|_| plan.auth.driver).chain(compared) {
+                let (driver, given) =
+                    (auth.driver(), plan.auth.program.as_deref().filter(|_| auth == plan.auth.driver));
+                let program = program_of(driver, given).map(|program| (driver.name.to_owned(), program));
+                all.extend(program.filter(|program| !all.contains(program)));
+            }
+            all
         }
     }
 }
@@ -175,11 +181,8 @@ fn too_many(plan: &Plan, role: Role, host: &str, has: &Topology, points: &[Point
             missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), has.counted()));
         }
     }
-    let cores = points.iter().filter_map(|point| match point {
-        Point::Search(conditions) if conditions.placement.is_none() => Some(conditions.cores),
-        _ => None,
-    });
-    let most = cores.max().unwrap_or(0);
+    let cores = points.iter().filter_map(|point| point.place()).filter(|place| place.placement.is_none());
+    let most = cores.map(|place| place.cores).max().unwrap_or(0);
     if is_dut && most > existing.len() {
         missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", has.counted()));
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use method::compliance::Facts;
 use method::precision::Figures;
-use method::search::{Found, Search, Shortfall};
+use method::search::{Found, Shortfall};
+use method::set::{LowerBound, Set};
 use method::units::Qps;
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use tester::measurer::result::TrialResult;
 
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::SearchPlan;
-use crate::wording::lower_bound_reasons;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub struct SearchResult {
     /// Whether the DUT may do more than the median.
     pub lower_bound: bool,
     /// Why.
-    pub lower_bound_reasons: Vec<String>,
+    pub lower_bound_reasons: Vec<LowerBound>,
     /// Up to which rate the self-test vouches for the tester.
     pub self_test_allows: Option<Qps>,
     /// What each search found.
@@ -52,12 +52,12 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    fn conclude(plan: &SearchPlan, course: Course) -> Option<SearchResult> {
-        let Course { repeats, failed_by, trials } = course;
+    fn conclude(plan: &SearchPlan, set: &Set, trials: Vec<TrialResult>) -> Option<SearchResult> {
+        let repeats = set.found().to_vec();
         let overstatement = plan.overstatement();
         let figures = Figures::of(&repeats, overstatement);
         let allowed = plan.allowed();
-        let reasons = lower_bound_reasons(&repeats, &figures, plan.range.max, allowed);
+        let reasons = set.lower_bounds(&figures, allowed);
         let facts = plan.facts(trials.first()?);
         let noncompliance = facts.noncompliance();
         Some(SearchResult {
@@ -72,7 +72,7 @@ impl SearchResult {
             lower_bound_reasons: reasons,
             self_test_allows: allowed,
             repeats,
-            failed_by,
+            failed_by: set.failed_by().to_vec(),
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,
         })
@@ -143,7 +143,6 @@ pub fn run(
     done: Vec<Entry>,
     runner: &mut dyn Runner,
 ) -> Result<Option<SearchResult>, SearchError> {
-    let mut course = Course::default();
     let mut names_until = plan.trial.first_name;
     let mut replay = Vec::new();
     for entry in done {
@@ -154,46 +153,31 @@ pub fn run(
         }
     }
     let mut replay = replay.into_iter();
-    for repeat in 0..plan.repeat {
-        let mut search = Search::new(plan.range);
-        let first_trial = course.trials.len();
-        while let Some(rate) = search.next() {
-            let trial = match replay.next() {
-                Some(finished) if finished.repeat == repeat && finished.trial.rate == rate => finished.trial,
-                Some(finished) => {
-                    return Err(SearchError::Replay { repeat, found: finished.trial.rate, expected: Some(rate) });
+    let (mut set, mut trials) = (Set::new(plan.set()), Vec::new());
+    while let Some(due) = set.next() {
+        let (repeat, rate) = (due.repeat, due.rate);
+        let trial = match replay.next() {
+            Some(finished) if finished.repeat == repeat && finished.trial.rate == rate => finished.trial,
+            Some(finished) => {
+                return Err(SearchError::Replay { repeat, found: finished.trial.rate, expected: Some(rate) });
+            }
+            None => {
+                if !trials.is_empty() {
+                    runner.pause(plan.pause);
                 }
-                None => {
-                    if !course.trials.is_empty() {
-                        runner.pause(plan.pause);
-                    }
-                    let standing = Standing { repeat, of: plan.repeat, rate, bracket: search.bracket() };
-                    let trial = new_trial(plan, standing, &mut names_until, journal, runner)?;
-                    runner.finished(&trial);
-                    trial
-                }
-            };
-            search.report(trial.verdict);
-            course.trials.push(trial);
-        }
-        course.repeats.extend(search.result());
-        let failed = search.result().and_then(|found| found.failed);
-        let lowest = |trial: &&TrialResult| trial.verdict == Verdict::Failed && Some(trial.rate) == failed;
-        let shortfall =
-            course.trials[first_trial..].iter().find(lowest).map(|trial| Shortfall::of(trial.rate, &trial.counts));
-        course.failed_by.push(shortfall);
+                let standing = Standing { repeat, of: plan.repeat, rate, bracket: due.bracket };
+                let trial = new_trial(plan, standing, &mut names_until, journal, runner)?;
+                runner.finished(&trial);
+                trial
+            }
+        };
+        set.report(trial.verdict, &trial.counts);
+        trials.push(trial);
     }
     if let Some(finished) = replay.next() {
         return Err(SearchError::Replay { repeat: finished.repeat, found: finished.trial.rate, expected: None });
     }
-    Ok(SearchResult::conclude(plan, course))
-}
-
-#[derive(Default)]
-struct Course {
-    repeats: Vec<Found>,
-    failed_by: Vec<Option<Shortfall>>,
-    trials: Vec<TrialResult>,
+    Ok(SearchResult::conclude(plan, &set, trials))
 }
 
 fn new_trial(

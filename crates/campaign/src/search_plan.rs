@@ -6,6 +6,7 @@ use method::compliance::{Facts, Proof};
 use method::precision::overstatement;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
+use method::set::SetPlan;
 use method::units::Qps;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};
@@ -81,6 +82,11 @@ pub struct SelfTestSending {
 }
 
 impl SearchPlan {
+    /// The searches, each of full trials only.
+    pub fn set(&self) -> SetPlan {
+        SetPlan { range: self.range, repeat: self.repeat, probes: false }
+    }
+
     /// The trial at `rate` whose names begin at `first_name`.
     pub fn trial_at(&self, rate: Qps, first_name: u64) -> TrialPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }

@@ -1,7 +1,8 @@
 //! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes beyond the resolution.
 
 use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
-use method::search::{Found, Shortfall};
+use method::search::Shortfall;
+use method::set::LowerBound;
 use method::units::Qps;
 
 use crate::report::chart::number;
@@ -35,29 +36,60 @@ pub fn median(figures: &Figures, resolution: Qps) -> String {
     }
 }
 
-/// Why the DUT may do more than a point's median: searches that ended at the range's end or where nothing could be measured, and
-/// a median beyond what the self-test vouches for.
-pub fn lower_bound_reasons(found: &[Found], figures: &Figures, max: Qps, allowed: Option<Qps>) -> Vec<String> {
-    let mut reasons = Vec::new();
-    let of = found.len();
-    let open = found.iter().filter(|f| f.lower_bound && f.unmeasurable.is_none()).count();
-    if open > 0 {
-        reasons.push(format!("{open} of {} passed at the highest rate, {}", plural(of), number(max.0 as f64)));
+/// Why the DUT may do more than the median.
+pub fn lower_bound(reason: &LowerBound) -> String {
+    match *reason {
+        LowerBound::RangeEnd { searches, of, max } => {
+            format!("{searches} of {} passed at the highest rate, {}", plural(of), number(max.0 as f64))
+        }
+        LowerBound::Unmeasurable { searches, of } => {
+            format!("in {searches} of {} the next higher rate could not be measured", plural(of))
+        }
+        LowerBound::SelfTest { allowed } => {
+            format!("the self-test vouches for the tester up to {} queries/s only", number(allowed.0 as f64))
+        }
     }
-    let blocked = found.iter().filter(|f| f.unmeasurable.is_some()).count();
-    if blocked > 0 {
-        reasons.push(format!("in {blocked} of {} the next higher rate could not be measured", plural(of)));
-    }
-    if let Some(allowed) = allowed
-        && figures.median.is_some_and(|median| median > allowed.0 as f64)
-    {
-        reasons.push(format!("the self-test vouches for the tester up to {} queries/s only", number(allowed.0 as f64)));
-    }
-    reasons
+}
+
+/// As [`lower_bound`], of all reasons.
+pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
+    reasons.iter().map(lower_bound).collect()
 }
 
 fn plural(searches: usize) -> String {
     if searches == 1 { "1 search".into() } else { format!("{searches} searches") }
+}
+
+/// The rows of tables in the form of the papers.
+pub const STATISTICS: [&str; 6] = [
+    "Median (queries/s)",
+    "Minimum (queries/s)",
+    "Maximum (queries/s)",
+    "Dispersion (%)",
+    "[passed, failed)",
+    "Searches",
+];
+
+/// The cells of a point for [`STATISTICS`].
+pub fn statistics(figures: &Figures, resolution: Qps) -> [String; STATISTICS.len()] {
+    let rate = |rate: Option<f64>| match rate {
+        Some(rate) if rate > 0.0 => number(rounded_down(rate, resolution) as f64),
+        Some(_) => "none passed".into(),
+        None => "not measured".into(),
+    };
+    let dispersion = match figures.dispersion_pct {
+        Some(dispersion) => format!("{dispersion:.2}"),
+        None if figures.n < 2 => "one search".into(),
+        None => "median is 0".into(),
+    };
+    [
+        median(figures, resolution),
+        rate(figures.min),
+        rate(figures.max),
+        dispersion,
+        interval(&figures.interval, resolution),
+        figures.n.to_string(),
+    ]
 }
 
 /// How much a result of so many searches is worth: one is a look, not a result.

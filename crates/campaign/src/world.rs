@@ -11,7 +11,7 @@ use crate::interruption::Interruption;
 use crate::lab::{self, Host, LabError};
 use crate::place::{Neighbour, Sharing};
 use crate::plan::{self, Family, Plan, SshHost};
-use crate::point::Conditions;
+use crate::point::Cores;
 use crate::ports;
 use crate::topology::Topology;
 
@@ -125,15 +125,15 @@ impl World {
         Ok(World { tester, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
     }
 
-    /// The CPUs of the DUT at a point: those of the plan, or else as many of its host as the point has cores. None: the plan names
+    /// The CPUs of the DUT at a place: those of the plan, or else as many of its host as the place has cores. None: the plan names
     /// none, and the host does not say which it has.
-    pub fn dut_cpus(&self, plan: &Plan, conditions: &Conditions) -> Vec<usize> {
-        let given = plan.cpus_of(conditions);
+    pub fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
+        let given = plan.cpus_at(place);
         if !given.is_empty() {
             return given.to_vec();
         }
         let taken = self.neighbours(plan).into_iter().flat_map(|(_, cpus)| cpus).collect();
-        self.topology.pick(conditions.cores, &taken).unwrap_or_default()
+        self.topology.pick(place.cores, &taken).unwrap_or_default()
     }
 
     /// Who may use these CPUs of the DUT too.

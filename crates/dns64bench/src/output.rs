@@ -278,7 +278,7 @@ pub(crate) fn print_search(result: &SearchResult) {
             result.overstatement
         );
     }
-    print_points("Lower bound", &result.lower_bound_reasons);
+    print_points("Lower bound", &wording::lower_bounds(&result.lower_bound_reasons));
     print_points("Not RFC 8219 compliant", &result.noncompliance);
     print_points("Stated", &result.statements);
 }

@@ -85,7 +85,7 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     fs::write(folder.join("plan.toml"), &begun).unwrap();
     ends(folder, &["campaign", "run", "plan.toml", "--quiet"], 0, &[]);
     let first = &journal(folder)[0];
-    assert_eq!(first["plan"]["trial"]["duration"], "200ms", "{first}");
+    assert_eq!(first["begun"]["plan"]["trial"]["duration"], "200ms", "{first}");
 
     // Another word for the same is the same.
     fs::write(
@@ -115,9 +115,14 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     assert_eq!(results["plan"]["trial"]["duration"], "200ms", "trials of 200 ms are not told as ones of 60 s");
     fs::write(&own, text).unwrap();
 
-    // As an older version wrote it.
     let path = folder.join("plan-run/journal.jsonl");
     let lines = fs::read_to_string(&path).unwrap();
+    // As version 1 wrote it.
+    fs::write(&path, format!("{{\"plan\":{}}}\n", first["begun"]["plan"])).unwrap();
+    for args in [&["campaign", "resume", "plan-run"][..], &["campaign", "status", "plan-run"], &["report", "plan-run"]]
+    {
+        ends(folder, args, 2, &["version 1 of the format", "reads version 2"]);
+    }
     fs::write(&path, lines.split_once('\n').unwrap().1).unwrap();
     for args in [&["campaign", "resume", "plan-run"][..], &["campaign", "status", "plan-run"], &["report", "plan-run"]]
     {

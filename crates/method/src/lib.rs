@@ -7,8 +7,9 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! [`narrow`] is the search with short probes in front. [`selftest`] holds the formulas that say how fast the tester itself must
-//! be, [`reason`] why a trial did not pass, [`stats`] what a set of searches amounts to, [`precision`] how exactly that is known, [`evidence`] whether the DUT was
+//! [`narrow`] is the search with short probes in front, [`set`] all searches of a point. [`selftest`] holds the formulas that
+//! say how fast the tester itself must be, [`reason`] why a trial did not pass, [`stats`] what a set of searches amounts to,
+//! [`precision`] how exactly that is known, [`evidence`] whether the DUT was
 //! asked what the plan wanted, and [`compliance`] in which points it all is not what RFC 8219 wants.
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod records;
 pub mod schedule;
 pub mod search;
 pub mod selftest;
+pub mod set;
 pub mod stats;
 pub mod units;
 pub mod verdict;

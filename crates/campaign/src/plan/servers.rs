@@ -33,6 +33,15 @@ impl Family {
     }
 }
 
+impl std::fmt::Display for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Family::Ipv4 => "IPv4",
+            Family::Ipv6 => "IPv6",
+        })
+    }
+}
+
 impl Plan {
     /// Reads the configurations that operators give, whose paths begin in `folder`.
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), String> {

@@ -1,14 +1,16 @@
 //! The report: reads run folders, and never measures. One page that needs no network, and its tables and figures as files.
 //!
 //! ```text
-//! run folder ─► archive::read ─► Results ─┬─► tables ──► report.html, tables.md, tables.tex, results.csv
-//!                                         └─► figures ─► report.html, figures/*.svg
+//! run folder ─► archive::read ─► Results ─► measures ─┬─► tables ──► report.html, tables.md, tables.tex
+//!                                                     ├─► rows ────► results.csv
+//!                                                     └─► figures ─► report.html, figures/*.svg
 //! ```
 
 pub mod chart;
-mod figures;
+pub(crate) mod csv;
+mod pacing;
 mod summary;
-mod table;
+pub(crate) mod table;
 mod tables;
 
 use std::fmt::Write;
@@ -17,9 +19,12 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::{self, ArchiveError, write_json, write_whole};
 use crate::begun;
-use crate::results::Results;
-use chart::escape;
+use crate::measures;
+use crate::results::{DutResult, Results};
+use crate::servers::Auth;
+use chart::{Figure, escape};
 use summary::summary;
+use table::Table;
 
 /// A run and what a comparison calls it.
 pub struct Run {
@@ -60,18 +65,22 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
         path: figures_folder.clone(),
         source,
     })?;
-    let figures = figures::figures(runs);
+    let figures = figures(runs);
     for figure in &figures {
         write_whole(&figures_folder.join(format!("{}.svg", figure.file)), figure.svg(true).as_bytes())?;
     }
     let (mut markdown, mut latex) = (String::new(), String::new());
     latex += "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\\begin{document}\n\\footnotesize\n\n";
+    for table in comparisons(runs) {
+        markdown += &table.markdown();
+        latex += &table.latex();
+    }
     for run in runs {
         let _ = writeln!(markdown, "## {}\n\n{}\n", run.name, summary(run).join("\n\n"));
         for point in &run.results.noncompliance {
             let _ = writeln!(markdown, "Not RFC 8219 compliant: {point}\n");
         }
-        for table in tables::tables(run).into_iter().chain([tables::environment(run)]) {
+        for table in tables(run).into_iter().chain([tables::environment(run)]) {
             markdown += &table.markdown();
             latex += &table.latex();
         }
@@ -79,7 +88,7 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
     latex += "\\end{document}\n";
     write_whole(&folder.join("tables.md"), markdown.as_bytes())?;
     write_whole(&folder.join("tables.tex"), latex.as_bytes())?;
-    write_whole(&folder.join("results.csv"), csv(runs).as_bytes())?;
+    write_whole(&folder.join("results.csv"), csv::csv(runs).as_bytes())?;
     if let [run] = runs {
         write_json(&folder.join("results.json"), &run.results)?;
     }
@@ -88,52 +97,47 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
     Ok(page)
 }
 
-fn percent(share: u8) -> String {
+pub(crate) fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-fn csv(runs: &[Run]) -> String {
-    let quote = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
-    let option = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let mut out = "run,dut,version,cores,ran_on,placement,aaaa_share,cached_share,acceptance,searches,median,p1,p99,min,max,dispersion_pct,\
-                   interval_from,interval_to,resolution,lower_bound,void,real_aaaa_share,real_cached_share,questions_per_query\n"
-        .to_owned();
-    for run in runs {
-        for dut in &run.results.duts {
-            for p in &dut.points {
-                let (c, f) = (&p.conditions, &p.figures);
-                let real = |get: fn(&method::evidence::Real) -> Option<f64>| option(p.real.as_ref().and_then(get));
-                let cells = [
-                    quote(&run.name),
-                    quote(&dut.name),
-                    quote(&dut.version),
-                    c.cores.to_string(),
-                    quote(&p.ran_on()),
-                    quote(c.placement.as_deref().unwrap_or_default()),
-                    c.aaaa.to_string(),
-                    c.cached.to_string(),
-                    c.accept.to_string(),
-                    f.n.to_string(),
-                    option(f.median),
-                    option(f.p1),
-                    option(f.p99),
-                    option(f.min),
-                    option(f.max),
-                    option(f.dispersion_pct),
-                    option(f.interval.from),
-                    option(f.interval.to),
-                    run.results.plan.search.resolution.to_string(),
-                    (!p.lower_bound_reasons.is_empty()).to_string(),
-                    quote(&p.void.map_or(String::new(), |why| why.to_string())),
-                    real(|r| r.aaaa_share),
-                    real(|r| Some(r.cached_share)),
-                    real(|r| Some(r.questions_per_query)),
-                ];
-                let _ = writeln!(out, "{}", cells.join(","));
-            }
-        }
+/// All DUTs of all runs.
+pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)> {
+    runs.iter().flat_map(|run| run.results.duts.iter().map(move |dut| (run, dut)))
+}
+
+/// The name of a DUT in a legend: with its run where there are several.
+pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
+    if many { format!("{dut} ({})", run.name) } else { dut.into() }
+}
+
+/// A name as part of a file's name.
+pub(crate) fn file_word(name: &str) -> String {
+    name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
+}
+
+/// A note, with what is unproven where nobody counts what AuthDNS is asked.
+pub(crate) fn with_proof(run: &Run, note: &str) -> String {
+    match run.results.plan.auth.driver {
+        Auth::Dns64bench => note.into(),
+        _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
     }
-    out
+}
+
+/// All figures that the runs have data for.
+pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
+    measures::ALL.iter().flat_map(|measure| measure.figures(runs)).chain(pacing::pacing(runs)).collect()
+}
+
+/// The tables of one run.
+pub(crate) fn tables(run: &Run) -> Vec<Table> {
+    let measured = measures::ALL.iter().flat_map(|measure| measure.tables(run));
+    measured.chain([tables::cross_check(run), tables::health(run)]).collect()
+}
+
+/// The tables that set runs beside each other.
+pub(crate) fn comparisons(runs: &[Run]) -> Vec<Table> {
+    measures::ALL.iter().flat_map(|measure| measure.comparisons(runs)).collect()
 }
 
 const PAGE_STYLE: &str = "\
@@ -197,13 +201,20 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         let caption = escape(&figure.title);
         let _ = writeln!(out, "<figure><figcaption>{caption}</figcaption>{}</figure>", figure.svg(false));
     }
+    let beside = comparisons(runs);
+    if !beside.is_empty() {
+        out.push_str("<h2>Side by side</h2>\n");
+    }
+    for table in beside {
+        let _ = writeln!(out, "{}", table.html());
+    }
     for run in runs {
         let name = if runs.len() > 1 { format!(": {}", escape(&run.name)) } else { String::new() };
         let _ = writeln!(out, "<h2>Tables{name}</h2>");
         if !run.results.noncompliance.is_empty() {
             out.push_str("<p class=\"note mark\">Not RFC 8219 compliant, see above.</p>");
         }
-        for table in tables::tables(run) {
+        for table in tables(run) {
             let _ = writeln!(out, "{}", table.html());
         }
         for (i, warning) in run.results.health.warnings.iter().enumerate() {
@@ -249,3 +260,6 @@ fn mishaps(out: &mut String, run: &Run) {
         }
     }
 }
+
+#[cfg(test)]
+mod papers_tests;

@@ -7,8 +7,9 @@ use method::units::Qps;
 
 use super::Run;
 use super::chart::number;
+use crate::measures::search::{PointResult, worst_point};
 use crate::point::Point;
-use crate::results::{PointResult, Results};
+use crate::results::{Period, Results};
 use crate::servers::Auth;
 use crate::wording;
 
@@ -31,7 +32,8 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
         ));
     }
     for (name, point) in &ranked {
-        lines.extend(point.lower_bound_reasons.iter().map(|reason| format!("{name} may do more: {reason}.")));
+        let reasons = wording::lower_bounds(&point.lower_bound_reasons);
+        lines.extend(reasons.iter().map(|reason| format!("{name} may do more: {reason}.")));
     }
     if let Some(factor) = ranked.iter().map(|(_, p)| p.overstatement).find(|&factor| factor > 1.0) {
         lines.push(format!(
@@ -39,7 +41,7 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
              overstated by a factor of up to {factor:.3}, by which the intervals' lower ends are widened."
         ));
     }
-    lines.push(match &r.self_test {
+    lines.push(match r.own_self_test() {
         Some(test) => match test.allows {
             Some(allows) => {
                 format!(
@@ -62,14 +64,10 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
 
 /// The worst case of every DUT that has a number there, the fastest first.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
-    let cores = r.plan.cores()[0];
     let mut ranked: Vec<(&str, &PointResult)> = r
         .duts
         .iter()
-        .filter_map(|dut| {
-            let worst = |p: &&PointResult| p.conditions.is_worst_case() && p.conditions.cores == cores;
-            Some((dut.name.as_str(), dut.points.iter().find(worst).filter(|p| p.figures.n > 0)?))
-        })
+        .filter_map(|dut| Some((dut.name.as_str(), worst_point(dut).filter(|p| p.figures.n > 0)?)))
         .collect();
     let rate = |p: &PointResult| p.figures.median.unwrap_or(0.0);
     ranked.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)));
@@ -116,7 +114,7 @@ fn ratios(ranked: &[(&str, &PointResult)]) -> Option<String> {
 }
 
 fn when(r: &Results) -> Option<String> {
-    let (begun, ended) = r.period_unix_s?;
+    let Period { begun, ended } = r.period_unix_s?;
     let at = |seconds: f64| humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs_f64(seconds.max(0.0)));
     let length = Duration::from_secs((ended - begun).max(0.0) as u64);
     Some(format!("Measured from {} on, for {}.", at(begun), humantime::format_duration(length)))

@@ -5,21 +5,21 @@ use std::fmt::Write;
 use super::chart::escape;
 
 /// A table.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Table {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
     /// Heading.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// What a reader must know of it.
-    pub(super) note: String,
+    pub(crate) note: String,
     /// Column names.
-    pub(super) header: Vec<String>,
+    pub(crate) header: Vec<String>,
     /// Cells.
-    pub(super) rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table without rows.
-    pub(super) fn new(title: &str, note: &str, header: &[&str]) -> Table {
+    pub(crate) fn new(title: &str, note: &str, header: &[&str]) -> Table {
         Table {
             title: title.into(),
             note: note.into(),
@@ -29,7 +29,7 @@ impl Table {
     }
 
     /// GitHub's Markdown.
-    pub(super) fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let mut out = format!("### {}\n\n", self.title);
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|c| c.replace('|', "\\|").replace('\n', " ")).collect();
@@ -48,7 +48,7 @@ impl Table {
     }
 
     /// A LaTeX table for `article` without packages.
-    pub(super) fn latex(&self) -> String {
+    pub(crate) fn latex(&self) -> String {
         let columns = format!("l{}", "r".repeat(self.header.len().saturating_sub(1)));
         let line = |cells: &[String]| cells.iter().map(|c| tex(c)).collect::<Vec<_>>().join(" & ") + " \\\\\n";
         let mut out = format!("\\begin{{table}}[htbp]\n\\centering\n\\caption{{{}}}\n", tex(&self.title));
@@ -64,7 +64,7 @@ impl Table {
     }
 
     /// An HTML table in a box that scrolls by itself on narrow screens.
-    pub(super) fn html(&self) -> String {
+    pub(crate) fn html(&self) -> String {
         let cells = |tag: &str, cells: &[String]| {
             cells.iter().map(|c| format!("<{tag}>{}</{tag}>", escape(c))).collect::<String>()
         };

@@ -2,14 +2,20 @@
 
 use std::path::Path;
 
+use method::evidence::Deviation;
+use method::narrow::NarrowedSearch;
 use method::records::Counts;
+use method::search::SearchRange;
 use method::units::Nanos;
+use method::units::{Qps, Share};
 use tester::authdns::part::AuthPart;
 use tester::measurer::result::TrialResult;
 
 use super::*;
-use crate::archive::{Cpu, Step, StolenFrom};
-use crate::numa::NodePages;
+use crate::archive::{self, Cpu, DutEnd, Step, StolenFrom};
+use crate::measures::sustained::Sustained;
+use crate::numa::{NodePages, Numa};
+use crate::point::{AtShare, Conditions, Cores};
 
 const PLAN: &str = "name = 'x'\n[trial]\nduration = '2s'\n[search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 1\n\
     invalid-retries = 1\n[measure]\nacceptance = [0.99]\n[measure.loads]\nshares = [1]\nduration = '4s'\ntransient = '1s'\n\
@@ -20,11 +26,11 @@ fn plan() -> Plan {
 }
 
 fn search_point(accept: f64) -> Point {
-    Point::Search(Conditions { accept, ..Conditions::worst_case("Unbound", 1) })
+    Point::Search(Conditions { accept, ..Conditions::worst_case("Unbound", Cores::first(1)) })
 }
 
 fn load_point() -> Point {
-    Point::Load { dut: "Unbound".into(), share: Share::ONE }
+    Point::Load(AtShare { dut: "Unbound".into(), place: Cores::first(1), share: Share::ONE })
 }
 
 /// A trial of which `valid` in a hundred queries got a valid reply.
@@ -37,9 +43,10 @@ fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     trial.verdict = verdict;
     let step = Step { point: point.clone(), repeat: 0, rate: Qps(rate), length: Length::Full };
     let cpu = Cpu { dut: vec![1.0, 0.5, 0.5, 0.5], ..Cpu::default() };
+    let found = archive::Found::Trial(Box::new(trial));
     Measured {
         step,
-        trial,
+        found,
         dut_end: None,
         cpu,
         numa: None,
@@ -62,7 +69,7 @@ fn search(capacity: u64, accept: f64) -> Vec<Measured> {
     let mut all = Vec::new();
     while let Some((rate, _)) = search.next() {
         let measured = of(rate.0);
-        search.report(measured.trial.verdict);
+        search.report(measured.verdict());
         all.push(measured);
     }
     all
@@ -73,36 +80,37 @@ fn results(trials: impl IntoIterator<Item = Measured>) -> Results {
     Results::compute(&plan(), &Environment::observe(), &entries)
 }
 
-fn load_of(mut trials: Vec<Measured>) -> LoadResult {
+fn load_of(mut trials: Vec<Measured>) -> Sustained {
     let mut all = search(200, 1.0);
     all.append(&mut trials);
-    results(all).duts[0].loads[0].clone()
+    results(all).duts[0].loads[0].found.clone()
 }
 
 #[test]
 fn spoiled_trials_are_part_of_no_load_figure() {
-    let spoiled = trial(&load_point(), 200, 100, Verdict::Invalid);
+    let spoiled = trial(&load_point(), 175, 100, Verdict::Invalid);
     let load = load_of(vec![spoiled.clone()]);
     assert_eq!((load.trials, load.spoiled, load.passed), (0, 1, None));
     assert!(load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none() && load.valid.is_none());
-    let mut busy = trial(&load_point(), 200, 100, Verdict::Passed);
+    let mut busy = trial(&load_point(), 175, 100, Verdict::Passed);
     busy.cpu.dut = vec![1.0, 0.25, 0.25, 0.25];
     let load = load_of(vec![spoiled, busy]);
     assert_eq!((load.trials, load.spoiled, load.passed), (1, 1, Some(true)));
-    assert_eq!(load.cprdp.unwrap().median, 800.0, "that of the trial that counts");
+    assert_eq!(load.cprdp.unwrap().median, 700.0, "that of the trial that counts");
 }
 
 #[test]
 fn efficiency_counts_valid_replies_only() {
-    let load = load_of(vec![trial(&load_point(), 200, 50, Verdict::Failed)]);
-    assert_eq!((load.cprdp.unwrap().median, load.valid), (200.0, Some(0.5)), "100 valid replies/s for half a core");
+    let load = load_of(vec![trial(&load_point(), 175, 50, Verdict::Failed)]);
+    let valid = (175u64 / 2) as f64;
+    assert_eq!((load.cprdp.unwrap().median, load.valid), (valid * 2.0, Some(valid / 175.0)), "for half a core");
     assert!(!load.is_sound());
 }
 
 #[test]
 fn a_dut_that_ended_has_no_figures() {
     for end in [DutEnd::Hung, DutEnd::Died("signal: 9".into())] {
-        let ended = Measured { dut_end: Some(end), ..trial(&load_point(), 200, 10, Verdict::Failed) };
+        let ended = Measured { dut_end: Some(end), ..trial(&load_point(), 175, 10, Verdict::Failed) };
         let load = load_of(vec![ended]);
         assert!(load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none(), "{load:?}");
         assert_eq!((load.ended.len(), load.passed), (1, Some(false)));
@@ -112,10 +120,10 @@ fn a_dut_that_ended_has_no_figures() {
 #[test]
 fn a_median_that_does_not_hold_is_a_contradiction() {
     let mut all = search(200, 1.0);
-    all.push(trial(&load_point(), 200, 11, Verdict::Failed));
+    all.push(trial(&load_point(), 175, 11, Verdict::Failed));
     let results = results(all);
     let words = results.contradictions[0].in_words(Qps(100));
-    assert!(words.contains("does not hold") && words.contains("11 %"), "{words}");
+    assert!(words.contains("does not hold") && words.contains("10.86 %"), "{words}");
 }
 
 #[test]
@@ -133,9 +141,10 @@ fn a_point_that_was_not_asked_for_has_no_number() {
     let last = all.last_mut().unwrap();
     // Half of the names were never asked for.
     let mut part = AuthPart::default();
-    (part.asked.aaaa, part.asked.a) = (last.trial.counts.valid / 2, last.trial.counts.valid / 2);
-    last.trial.verdict = Verdict::Passed;
-    last.trial.weigh_auth(part, Nanos::SECOND, tester::measurer::plan::Subject::Dut);
+    let archive::Found::Trial(trial) = &mut last.found else { panic!("a search is at rates") };
+    (part.asked.aaaa, part.asked.a) = (trial.counts.valid / 2, trial.counts.valid / 2);
+    trial.verdict = Verdict::Passed;
+    trial.weigh_auth(part, Nanos::SECOND, tester::measurer::plan::Subject::Dut);
     let point = results(all).duts[0].points[0].clone();
     assert!(matches!(point.void, Some(Deviation::CachedShare { .. })), "{point:?}");
     assert_eq!((point.figures.n, point.figures.median, point.complete), (0, None, true));
@@ -162,7 +171,8 @@ fn reasons_are_counted_by_kind() {
     let off = |worst_pct, limit_pct| Reason::WindowOff { worst_pct, limit_pct };
     let reasons = [off(1.55, 1.0), Reason::LedgerFull, off(12.0, 5.0)];
     let counted = by_kind(reasons.iter());
-    assert_eq!(counted, [(ReasonKind::WindowOff.to_string(), 2), (ReasonKind::LedgerFull.to_string(), 1)]);
+    let of = |kind: ReasonKind, trials| InvalidReason { reason: kind.to_string(), trials };
+    assert_eq!(counted, [of(ReasonKind::WindowOff, 2), of(ReasonKind::LedgerFull, 1)]);
 }
 
 #[test]
@@ -186,7 +196,8 @@ fn what_a_hypervisor_took_is_told_host_by_host() {
 fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
     let with = |rate: u64, verdict: Verdict| {
         let mut measured = trial(&search_point(1.0), rate, 100, verdict);
-        measured.trial.windows = Some(Windows { stretch_ms: rate, ..Windows::default() });
+        let archive::Found::Trial(at_rate) = &mut measured.found else { panic!("a search is at rates") };
+        at_rate.windows = Some(Windows { stretch_ms: rate, ..Windows::default() });
         measured
     };
     let all = [(100, Verdict::Passed), (300, Verdict::Passed), (400, Verdict::Failed), (350, Verdict::Invalid)];
@@ -196,12 +207,13 @@ fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
 }
 
 #[test]
-fn page_allocations_are_summed_over_the_trials_that_count() {
+fn page_allocations_are_those_of_each_node_in_the_trials_that_count() {
     let node = |node, hit, miss| NodePages { node, hit, miss, ..NodePages::default() };
-    let with = |verdict| {
-        let numa = Numa { nodes: vec![node(0, 100, 1), node(1, 20, 3)] };
-        Measured { numa: Some(numa), ..trial(&load_point(), 200, 100, verdict) }
+    let with = |verdict, hit| {
+        let numa = Numa { nodes: vec![node(0, hit, 1), node(1, 20, 3)] };
+        Measured { numa: Some(numa), ..trial(&load_point(), 175, 100, verdict) }
     };
-    let health = results([with(Verdict::Passed), with(Verdict::Failed), with(Verdict::Invalid)]).health;
-    assert_eq!(health.numa, Some((240, 8)));
+    let numa = load_of(vec![with(Verdict::Invalid, 7), with(Verdict::Passed, 100)]).numa;
+    let found: Vec<_> = numa.iter().map(|of| (of.node, of.hit.median, of.miss.max)).collect();
+    assert_eq!(found, [(Some(0), 100.0, 1.0), (Some(1), 20.0, 3.0), (None, 120.0, 4.0)]);
 }

@@ -1,27 +1,23 @@
 //! Servers are started: once each before anything is measured, and anew for each search.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
 
-use crate::archive::{Configuration, Entry};
-use crate::plan::DutPlan;
-use crate::point::{Conditions, Point};
-use crate::preflight;
-use crate::results::is_complete;
-use crate::site::{Auth, Dut, SiteError};
-
-use method::units::Share;
-
+use super::hosts::Hosts;
 use super::{CampaignError, Run, Site};
+use crate::archive::{Configuration, Entry, Step};
+use crate::plan::{DutPlan, Plan};
+use crate::point::{Cores, Point};
+use crate::site::SiteError;
 
-impl Run<'_> {
+impl<H: Hosts> Run<'_, H> {
     /// Sees that what is still to do can be done: programs and CPUs are there, and every server starts and answers.
     ///
     /// # Errors
     /// If not. Nothing is measured yet then.
     pub(super) fn rehearse(&mut self) -> Result<(), CampaignError> {
         let points = self.plan.points();
-        let open: Vec<Point> = points.into_iter().filter(|p| !is_complete(self.plan, &self.entries, p)).collect();
-        let missing = preflight::on_hosts(self.plan, &self.world, &open)?;
+        let open: Vec<Point> = points.into_iter().filter(|point| !self.recorded().is_complete(point)).collect();
+        let missing = self.hosts.missing(&open)?;
         if !missing.is_empty() {
             return Err(CampaignError::Impossible(missing));
         }
@@ -32,7 +28,7 @@ impl Run<'_> {
         let mut site = Some(self.start_auth(any)?);
         for point in &firsts {
             let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { continue };
-            if site.as_ref().is_some_and(|site| site.auth.listens_on() != self.auth_address(point)) {
+            if site.as_ref().is_some_and(|site| !self.hosts.serves(&site.auth, point)) {
                 site = None;
             }
             let started = match &mut site {
@@ -57,71 +53,71 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If one of them does not start.
-    pub(super) fn start(&mut self, point: &Point) -> Result<Site, CampaignError> {
-        self.start_once(point).or_else(|error| self.start_again(point, error))
+    pub(super) fn start(&mut self, step: &Step) -> Result<Site<H>, CampaignError> {
+        let started = self.start_once(&step.point).or_else(|error| self.start_again(&step.point, error));
+        let repeat = step.point.measure().starts_anew().then_some(step.repeat);
+        started.map(|site| Site { repeat, ..site })
     }
 
     /// After a DUT did not start, for whatever reason: something may have taken its port. Nothing runs.
-    fn start_again(&mut self, point: &Point, error: CampaignError) -> Result<Site, CampaignError> {
+    fn start_again(&mut self, point: &Point, error: CampaignError) -> Result<Site<H>, CampaignError> {
         let CampaignError::Site(error @ SiteError::NotStarted { .. }) = error else { return Err(error) };
         self.mishap(point, &format!("{error}; it is started once more"), error.log().to_owned())?;
-        self.world.change_ports()?;
+        self.hosts.change_ports()?;
         self.start_once(point)
     }
 
-    fn start_once(&mut self, point: &Point) -> Result<Site, CampaignError> {
+    fn start_once(&mut self, point: &Point) -> Result<Site<H>, CampaignError> {
         let mut site = self.start_auth(point)?;
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.start_dut(&mut site, point, dut)?;
         }
-        self.note_configuration(self.plan.auth.driver.name(), site.auth.configuration())?;
+        // The servers that self-tests compare are told the same but for their own words.
+        if point.dut().is_some() || self.plan.own_self_test().as_ref() == Some(point) {
+            self.note_configuration(self.plan.auth.driver.name(), self.hosts.auth_configuration(&site.auth))?;
+        }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
-            self.note_configuration(name, dut.configuration())?;
+            self.note_configuration(name, self.hosts.dut_configuration(dut))?;
         }
         Ok(site)
     }
 
     /// Notes what a server is told, once.
-    fn note_configuration(&mut self, name: &str, told: &Configuration) -> Result<(), CampaignError> {
+    fn note_configuration(&mut self, name: &str, told: Configuration) -> Result<(), CampaignError> {
         let known = |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
         if self.entries.iter().any(known) {
             return Ok(());
         }
-        self.append(Entry::Configuration { server: name.into(), told: told.clone() })
+        self.append(Entry::Configuration { server: name.into(), told })
     }
 
-    /// Where AuthDNS listens at a point.
-    fn auth_address(&self, point: &Point) -> SocketAddr {
-        match point.dut() {
-            Some(name) => self.world.auth_address(self.plan.dut(name).and_then(|dut| dut.family)),
-            None => self.world.self_test_address(self.plan.self_test.as_ref().and_then(|test| test.family)),
-        }
-    }
-
-    fn start_auth(&self, point: &Point) -> Result<Site, CampaignError> {
-        let aaaa = match point {
-            Point::SelfTest => Share::ONE,
-            Point::Search(conditions) => conditions.aaaa,
-            Point::Load { .. } => Share::ZERO,
-        };
-        let listen = self.auth_address(point);
-        let auth = Auth::start(&self.world, self.plan, &self.archive, listen, aaaa);
+    fn start_auth(&self, point: &Point) -> Result<Site<H>, CampaignError> {
+        let auth = self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
         let auth = auth.map_err(|error| match error.into() {
             // That is no fault of the DUT's.
             CampaignError::Site(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;
-        Ok(Site { auth, dut: None, next_name: self.names().1 })
+        Ok(Site { auth, dut: None, next_name: self.names(point).1, repeat: None })
     }
 
-    fn start_dut(&self, site: &mut Site, point: &Point, dut: &DutPlan) -> Result<(), CampaignError> {
-        let worst = Conditions::worst_case(dut.name(), self.plan.cores()[0]);
-        let conditions = if let Point::Search(conditions) = point { conditions } else { &worst };
-        let cpus = self.world.dut_cpus(self.plan, conditions);
-        site.dut = Some(Dut::start(&self.world, self.plan, &self.archive, dut, conditions.cores, &cpus)?);
-        let ready: &Site = site;
+    /// The plan, with the AuthDNS that a self-test compares in place of its own.
+    fn with_auth_of(&self, point: &Point) -> Cow<'_, Plan> {
+        let Point::SelfTest(at) = point else { return Cow::Borrowed(self.plan) };
+        let mut plan = self.plan.clone();
+        if at.server != plan.auth.driver {
+            (plan.auth.driver, plan.auth.program) = (at.server, None);
+        }
+        plan.cpus.auth.truncate(at.cores.unwrap_or(usize::MAX));
+        Cow::Owned(plan)
+    }
+
+    fn start_dut(&self, site: &mut Site<H>, point: &Point, dut: &DutPlan) -> Result<(), CampaignError> {
+        let place = point.place().cloned().unwrap_or(Cores::first(1));
+        site.dut = Some(self.hosts.start_dut(&self.archive, dut, &place)?);
+        let ready: &Site<H> = site;
         match &ready.dut {
-            Some(started) => started.wait_until(dut.name(), &mut || self.answers(ready, point)),
+            Some(started) => self.hosts.wait_until(started, dut.name(), &mut || self.answers(ready, point)),
             None => Ok(()),
         }
     }

@@ -10,11 +10,12 @@ use anyhow::anyhow;
 use campaign::archive::{self, Archive, Entry, Measured, Step};
 use campaign::begun::{difference_of, same_plan};
 use campaign::interruption::Interruption;
+use campaign::measures::Paper;
 use campaign::plan::{Plan, READY};
 use campaign::point::Point;
 use campaign::preflight;
+use campaign::recorded::Recorded;
 use campaign::report::{Run, write};
-use campaign::results::{has_result, is_complete};
 use campaign::runner::{self, CampaignError, Watcher};
 use campaign::text::{MESSAGE, plain};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -109,7 +110,8 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     }
     let _ = writeln!(std::io::stdout(), "{}", page.display());
     let (plan, _, entries) = archive::read(&folder).map_err(Failure::environment)?;
-    let open: Vec<Point> = plan.points().into_iter().filter(|point| !has_result(&plan, &entries, point)).collect();
+    let recorded = Recorded::new(&plan, &entries);
+    let open: Vec<Point> = plan.points().into_iter().filter(|point| !recorded.has_result(point)).collect();
     for point in &open {
         let _ = writeln!(std::io::stderr(), "dns64bench: without a result: {point}");
     }
@@ -148,21 +150,35 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
 }
 
 fn print_plan(plan: &Plan) {
-    println!("{:>7} {:>12}  point", "trials", "about");
+    println!("{:>7} {:>12}  point: what it fills of the papers", "trials", "about");
     let mut sum = Duration::ZERO;
     for point in plan.points() {
         let (trials, time) = plan.effort(&point);
         sum += time;
-        println!("{trials:>7} {:>12}  {point}", rounded(time));
+        println!("{trials:>7} {:>12}  {point}{}", rounded(time), fills(plan, &point));
     }
     println!("{:>7} {:>12}  in all, if no trial is repeated", "", rounded(sum));
+    for paper in Paper::ALL {
+        println!("{}: {}", paper.short(), paper.title());
+    }
+}
+
+/// The tables and figures that a point fills: `: Benchmarking: Tables V-VII, Tables XIII-XV`.
+fn fills(plan: &Plan, point: &Point) -> String {
+    let all = point.measure().fills(plan, point);
+    let of = |paper: &Paper| {
+        let what: Vec<&str> = all.iter().filter(|filled| filled.paper == *paper).map(|filled| filled.what).collect();
+        (!what.is_empty()).then(|| format!(": {} {}", paper.short(), what.join(", ")))
+    };
+    Paper::ALL.iter().filter_map(of).collect()
 }
 
 fn print_status(plan: &Plan, entries: &[Entry]) {
     let mut left = Duration::ZERO;
+    let recorded = Recorded::new(plan, entries);
     for point in plan.points() {
         let trials = entries.iter().filter(|e| matches!(e, Entry::Finished(m) if m.step.point == point)).count();
-        let complete = is_complete(plan, entries, &point);
+        let complete = recorded.is_complete(&point);
         if !complete {
             let (of, time) = plan.effort(&point);
             left += time.mul_f64(1.0 - (trials as f64 / f64::from(of.max(1))).min(1.0));
@@ -200,7 +216,7 @@ impl Terminal<'_> {
     fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> Terminal<'a> {
         let plain = !std::io::stderr().is_terminal();
         let points = plan.points();
-        let open = points.iter().filter(|p| !is_complete(plan, done, p)).cloned().collect();
+        let open = points.iter().filter(|p| !Recorded::new(plan, done).is_complete(p)).cloned().collect();
         let bar = if quiet || plain { ProgressBar::hidden() } else { ProgressBar::new(points.len() as u64) };
         if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos} of {len} points, {elapsed_precise}  {wide_msg}")
         {
@@ -227,14 +243,22 @@ impl Watcher for Terminal<'_> {
         let bracket = |rate: Option<Qps>, unknown: &str| rate.map_or(unknown.into(), |rate| rate.to_string());
         let (low, high) = (bracket(passed, "?"), bracket(failed, "?"));
         let left = rounded(self.open.iter().map(|point| self.plan.effort(point).1).sum());
-        self.bar.set_message(format!("{} at {} in [{low}, {high}], about {left} to go", step.point, step.rate));
+        let Step { point, rate, .. } = step;
+        self.bar.set_message(match (passed, failed) {
+            (None, None) => format!("{point}, about {left} to go"),
+            _ => format!("{point} at {rate} in [{low}, {high}], about {left} to go"),
+        });
     }
 
     fn ended(&mut self, measured: &Measured) {
-        let (step, trial) = (&measured.step, &measured.trial);
+        let step = &measured.step;
         let length = if step.length == method::narrow::Length::Probe { "probe" } else { "trial" };
-        let reason = trial.reasons.first().map_or(String::new(), |reason| format!(" ({reason})"));
-        self.line(&format!("{}: {length} at {} {}{reason}", step.point, step.rate, word(trial.verdict)));
+        let reason = measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
+        let verdict = word(measured.verdict());
+        self.line(&match measured.at_rate() {
+            Some(_) => format!("{}: {length} at {} {verdict}{reason}", step.point, step.rate),
+            None => format!("{}: {length} {verdict}{reason}", step.point),
+        });
     }
 
     fn mishap(&mut self, point: &Point, what: &str) {

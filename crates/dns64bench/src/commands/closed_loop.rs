@@ -9,9 +9,9 @@ use std::time::Duration;
 use method::stats::Summary;
 use method::units::Nanos;
 use net::clock;
-use serde::Serialize;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
+use tester::client::experiments::{Experiments as Found, MeanAndDeviation};
 use tester::measurer::liveness;
 use wire::name::Domain;
 
@@ -119,69 +119,35 @@ fn print(result: &ClosedLoopResult) {
     print_rtt(result.rtt_us.as_ref());
 }
 
-/// What dns64perf2's experiments found (seed 002, Tables I to IV).
-#[derive(Serialize)]
-struct ExperimentsResult {
-    server: String,
-    threads: usize,
-    /// Milliseconds for each experiment of 256 names.
-    experiments_ms: Vec<f64>,
-    average_ms: f64,
-    standard_deviation_ms: f64,
-    /// 256 ÷ average.
-    qps: f64,
-    /// Names without a valid answer, over all experiments.
-    failed: u64,
-    /// CPU use of the watched process in per cent of a core, over its seconds; absent where none was watched.
-    cpu_pct: Option<Spread>,
-}
-
-/// Mean and sample standard deviation of some values.
-#[derive(Debug, PartialEq, Serialize)]
-struct Spread {
-    mean: f64,
-    standard_deviation: f64,
-}
-
 fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     let over = Arc::new(AtomicBool::new(false));
     let meter = args.cpu_of.map(|pid| {
         let over = Arc::clone(&over);
         thread::spawn(move || cpu_by_second(pid, &over))
     });
-    let (mut times, mut failed) = (Vec::new(), 0);
+    let began = clock::wall().as_secs_f64();
+    let mut result = Found::begin(experiments.server.to_string(), experiments.threads, began);
     for number in 0..experiments.count {
         let plan = args.experiment(experiments, number)?;
         if number == 0 {
             require_somebody(args, &plan)?;
         }
-        let result = carry_out(&plan)?;
-        if result.interrupted {
+        let experiment = carry_out(&plan)?;
+        if experiment.interrupted {
             break;
         }
-        if result.counts.valid == 0 {
+        if experiment.counts.valid == 0 {
             require_somebody(args, &plan)?;
         }
-        // Until all threads are through, as the original takes its time.
-        times.push(result.elapsed * 1e3);
-        failed += 256 - result.counts.valid.min(256);
+        result.add(&experiment);
         if !args.display.json {
-            println!("{:.6}", result.elapsed * 1e3);
+            println!("{:.6}", experiment.elapsed * 1e3);
         }
     }
     over.store(true, Ordering::Relaxed);
     let seconds = meter.map(|meter| meter.join().expect("a meter does not panic")).unwrap_or_default();
-    let (average_ms, standard_deviation_ms) = spread(&times).map_or((0.0, 0.0), |s| (s.mean, s.standard_deviation));
-    let result = ExperimentsResult {
-        server: experiments.server.to_string(),
-        threads: experiments.threads,
-        average_ms,
-        standard_deviation_ms,
-        qps: if average_ms > 0.0 { 256e3 / average_ms } else { 0.0 },
-        failed,
-        cpu_pct: spread(&seconds),
-        experiments_ms: times,
-    };
+    result.cpu_pct = MeanAndDeviation::of(&seconds);
+    result.conclude();
     if args.display.json {
         print_json(&result)?;
     } else if !args.display.quiet {
@@ -195,7 +161,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
 }
 
 /// On standard error: what scripts collect is the times on standard output.
-fn print_experiments(result: &ExperimentsResult) {
+fn print_experiments(result: &Found) {
     let n = result.experiments_ms.len();
     eprintln!("Threads                          {}", result.threads);
     eprintln!(
@@ -203,7 +169,7 @@ fn print_experiments(result: &ExperimentsResult) {
         result.average_ms, result.standard_deviation_ms
     );
     eprintln!("Number of queries per second     {:.0}", result.qps);
-    if let Some(Spread { mean, standard_deviation }) = result.cpu_pct {
+    if let Some(MeanAndDeviation { mean, standard_deviation }) = result.cpu_pct {
         eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {standard_deviation:.2}, of one core");
     }
     if result.failed > 0 {
@@ -215,17 +181,6 @@ fn print_experiments(result: &ExperimentsResult) {
             summary.min, summary.median, summary.max
         );
     }
-}
-
-/// The spread of `values`; `None` of nothing.
-fn spread(values: &[f64]) -> Option<Spread> {
-    let n = values.len() as f64;
-    if values.is_empty() {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-    Some(Spread { mean, standard_deviation: (squares / (n - 1.0).max(1.0)).sqrt() })
 }
 
 /// CPU use of a process, in per cent of a core, second by second until it is over.
@@ -242,18 +197,4 @@ fn cpu_by_second(pid: u32, over: &AtomicBool) -> Vec<f64> {
         }
     }
     seconds
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mean_and_sample_deviation() {
-        assert_eq!(spread(&[]), None);
-        assert_eq!(spread(&[3.0]), Some(Spread { mean: 3.0, standard_deviation: 0.0 }));
-        let found = spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-        let wanted = (32.0f64 / 7.0).sqrt();
-        assert!((found.mean - 5.0).abs() < 1e-12 && (found.standard_deviation - wanted).abs() < 1e-12);
-    }
 }

@@ -238,7 +238,8 @@ fn print(result: &QuickstartResult) {
     println!();
     println!("DUT: {}, one worker, on this host", result.dut);
     for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
-        print_points(&format!("Lower bound ({})", stage.name.replace('_', " ")), &search.lower_bound_reasons);
+        let reasons = wording::lower_bounds(&search.lower_bound_reasons);
+        print_points(&format!("Lower bound ({})", stage.name.replace('_', " ")), &reasons);
     }
     print_points("Not RFC 8219 compliant", &result.noncompliance);
     println!("Next: README.md, \"A first real measurement\"");

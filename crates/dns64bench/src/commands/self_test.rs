@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use campaign::search::{Runner, Standing};
 use campaign::search_plan::{PassedSelfTest, SelfTestSending};
-use method::search::{Search, SearchRange};
+use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
+use method::set::{Set, SetPlan, smallest_pass};
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
@@ -85,36 +86,32 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
         None => (required, required),
     };
     let resolution = Qps((max.0 / 256).max(1));
+    let range = SearchRange { min, max, resolution, invalid_retries: 2 };
+    let mut set = Set::new(SetPlan { range, repeat: args.repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
-    let mut passed: Option<Qps> = None;
-    let mut verdict = Verdict::Passed;
     let mut terminal = Terminal::new(args.display.quiet);
     let cost = measured_send_cost(&args.resolve(required)?)?;
     let mut first_name = args.traffic.first_name;
-    for repeat in 0..args.repeat {
-        let mut search = Search::new(SearchRange { min, max, resolution, invalid_retries: 2 });
-        while let Some(rate) = search.next() {
-            let mut plan = args.resolve(rate)?;
-            plan.send_cost = cost;
-            plan.first_name = first_name;
-            first_name += plan.names_needed();
-            let standing = Standing { repeat, of: args.repeat, rate, bracket: search.bracket() };
-            let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
-            terminal.finished(&trial);
-            search.report(trial.verdict);
-            trials.push(trial);
-        }
-        let found = search.result().expect("the search is over");
-        match found.highest {
-            Some(highest) => passed = Some(passed.map_or(highest, |p| p.min(highest))),
-            None => {
-                let unmeasurable = found.unmeasurable.is_some();
-                verdict = if unmeasurable { Verdict::Invalid } else { Verdict::Failed };
-                passed = None;
-                break;
-            }
-        }
+    // One search that passes nowhere decides.
+    while set.found().iter().all(|found| found.highest.is_some())
+        && let Some(due) = set.next()
+    {
+        let mut plan = args.resolve(due.rate)?;
+        plan.send_cost = cost;
+        plan.first_name = first_name;
+        first_name += plan.names_needed();
+        let standing = Standing { repeat: due.repeat, of: args.repeat, rate: due.rate, bracket: due.bracket };
+        let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
+        terminal.finished(&trial);
+        set.report(trial.verdict, &trial.counts);
+        trials.push(trial);
     }
+    let passed = smallest_pass(set.found());
+    let verdict = match set.found().iter().find(|found| found.highest.is_none()) {
+        None => Verdict::Passed,
+        Some(found) if found.unmeasurable.is_some() => Verdict::Invalid,
+        Some(_) => Verdict::Failed,
+    };
     let noncompliance = trials.first().map(|t| t.noncompliance.clone()).unwrap_or_default();
     Ok(SelfTestResult {
         for_rate: args.for_rate,

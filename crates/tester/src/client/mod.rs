@@ -21,6 +21,7 @@ mod stream;
 mod tally;
 
 pub mod closed_loop;
+pub mod experiments;
 pub mod ramp;
 
 use std::io;

@@ -1,0 +1,439 @@
+//! A DUT that is asked in a closed loop, as dns64perf2 does (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64
+//! Server Implementation: Proof of Concept): n threads with one query in flight each, experiments of 256 names, their time.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use method::evidence::{Deviation, Wanted};
+use method::reason::{HostLoss, Reason};
+use method::set::Repeats;
+use method::units::{Nanos, Qps, Share};
+use method::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use tester::authdns::part::AuthPart;
+use tester::client::experiments::{Experiments, MeanAndDeviation, NAMES};
+use tester::measurer::expect::Prefix;
+use tester::measurer::plan::TrialPlan;
+
+use super::keys::At;
+use super::load::place_name;
+use super::{Course, Filled, Measure, Paper, Task};
+use crate::archive::{DutEnd, Measured, Step};
+use crate::missing::Missing;
+use crate::plan::{DutPlan, Plan};
+use crate::point::{Cores, Point, WithThreads};
+use crate::recorded::Recorded;
+use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::csv::Row;
+use crate::report::table::Table;
+use crate::report::{Run, each_dut, legend};
+use crate::results::DutResult;
+
+/// Experiments of a block.
+const BLOCK: u32 = 256;
+/// A closed loop has no rate; the course has this one.
+const NO_RATE: Qps = Qps(1);
+/// How fast a DUT is assumed to answer one thread when its time is estimated; queries per second.
+const ASSUMED: u64 = 4_000;
+
+/// `[measure.closed-loop]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ClosedLoops {
+    /// Numbers of threads of the tester, powers of 2 up to 256.
+    pub threads: Vec<usize>,
+    /// On which numbers of cores and placements; none given: on the first number of cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Vec<At>>,
+    /// Blocks of 256 experiments in a trial, 1 to 10: no name is asked for twice.
+    pub blocks: u8,
+    /// When a query is given up; whole seconds.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+    /// How often each.
+    pub repeat: u32,
+}
+
+impl Default for ClosedLoops {
+    /// As in the paper, but for `threads`.
+    fn default() -> ClosedLoops {
+        ClosedLoops { threads: Vec::new(), at: None, blocks: 10, timeout: Duration::from_secs(1), repeat: 1 }
+    }
+}
+
+/// What the tester is to do in a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopPlan {
+    /// Whom it asks.
+    pub server: SocketAddr,
+    /// Threads, each with one query in flight.
+    pub threads: usize,
+    /// Blocks of 256 experiments.
+    pub blocks: u8,
+    /// When a query is given up.
+    pub timeout: Duration,
+    /// The first number of all names.
+    pub space: u8,
+    /// DNS64 prefix under which the addresses must lie.
+    pub prefix: Prefix,
+    /// CPUs of the tester; none: any.
+    pub cpus: Vec<usize>,
+}
+
+impl LoopPlan {
+    /// Names that a trial takes.
+    pub fn names(&self) -> u64 {
+        u64::from(BLOCK) * u64::from(self.blocks) * NAMES
+    }
+
+    /// The arguments of `dns64bench closed-loop` for it.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut words: Vec<String> =
+            ["closed-loop", "--json", "--quiet", "--liveness", "false", "--expect-prefix"].map(str::to_owned).into();
+        words.push(self.prefix.to_string());
+        if !self.cpus.is_empty() {
+            let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
+            words.extend(["--cpus".into(), cpus.join(",")]);
+        }
+        let timeout = self.timeout.as_secs_f64().to_string();
+        words.push("--dns64perf2".into());
+        words.extend([self.space.to_string(), self.blocks.to_string(), self.threads.to_string(), timeout]);
+        words.extend([self.server.ip().to_string(), self.server.port().to_string()]);
+        words
+    }
+}
+
+/// A trial in a closed loop, judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoopTrial {
+    /// What the tester found.
+    #[serde(flatten)]
+    pub experiments: Experiments,
+    /// AuthDNS's part in it, if it counts.
+    #[serde(default)]
+    pub auth: Option<AuthPart>,
+    /// In which way it was not what the plan wanted; only of a trial that would have passed.
+    #[serde(default)]
+    pub deviation: Option<Deviation>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What decided it; empty for one that passed.
+    pub reasons: Vec<Reason>,
+}
+
+impl LoopTrial {
+    /// Judges what the tester found: what its own host dropped makes it invalid, a name without a valid answer makes it fail.
+    pub fn judge(experiments: Experiments) -> LoopTrial {
+        let (drops, c) = (experiments.client_drops, &experiments.counts);
+        let too_few =
+            Reason::TooFewValid { sent: c.sent, valid: c.valid, lost: c.lost, late: c.late, wrong: c.wrong.total() };
+        let (verdict, reasons) = match c.sent - c.valid {
+            _ if drops > 0 => (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })]),
+            0 => (Verdict::Passed, Vec::new()),
+            _ => (Verdict::Failed, vec![too_few]),
+        };
+        LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
+    }
+
+    /// Holds it against AuthDNS's part, as trials at a rate are: what AuthDNS spoiled makes it invalid, and so does a DUT that
+    /// passed without asking AuthDNS for each name.
+    pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos) {
+        let faults = part.faults(limit);
+        if !faults.is_empty() {
+            self.verdict = Verdict::Invalid;
+            self.reasons.extend(faults);
+        }
+        let wanted = Wanted { valid: self.experiments.counts.valid, preloaded: 0, aaaa: Share::ZERO, cached: 0.0 };
+        if self.verdict == Verdict::Passed
+            && let Some(deviation) = part.asked.deviation(&wanted)
+        {
+            self.verdict = Verdict::Invalid;
+            self.reasons.push(Reason::Deviation { deviation });
+            self.deviation = Some(deviation);
+        }
+        self.auth = Some(part);
+    }
+}
+
+/// What was found in closed loops with so many threads.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClosedLoopResult {
+    /// Where the DUT ran.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// Threads of the tester.
+    pub threads: usize,
+    /// Trials that count.
+    pub trials: usize,
+    /// Trials that the tester spoiled.
+    pub spoiled: usize,
+    /// Whether all that the plan wants is done.
+    pub complete: bool,
+    /// Why there is no figure, if there is none.
+    pub missing: Option<Missing>,
+    /// Whether every name got a valid answer in the trials that count; absent if none counts.
+    pub passed: Option<bool>,
+    /// How the DUT ended in these trials.
+    pub ended: Vec<DutEnd>,
+    /// Where the DUT ran in all its trials; absent where that was not seen.
+    #[serde(rename = "place")]
+    pub seen: Option<crate::place::Place>,
+    /// Time of an experiment of 256 names in ms.
+    pub time_ms: Option<Spread>,
+    /// 256 ÷ that time: answered queries per second.
+    pub qps: Option<f64>,
+    /// CPU use of the DUT's host, 100 % less what was idle, in per cent of all its CPUs, over the seconds.
+    pub host_cpu_pct: Option<Spread>,
+    /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
+    pub dut_cpu_pct: Option<Spread>,
+}
+
+/// Mean and sample standard deviation of a set of values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Of how many values.
+    pub n: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation.
+    pub stdev: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Option<Spread> {
+        let MeanAndDeviation { mean, standard_deviation } = MeanAndDeviation::of(values)?;
+        Some(Spread { n: values.len(), mean, stdev: standard_deviation })
+    }
+}
+
+/// The measure.
+pub struct InClosedLoop;
+
+impl Measure for InClosedLoop {
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let Some(dut) = dut else { return Vec::new() };
+        let keys = plan.keys_of(dut);
+        let Some(loops) = &keys.closed_loop else { return Vec::new() };
+        let mut points = Vec::new();
+        for place in keys.places_or_first(loops.at.as_deref()) {
+            let with =
+                |&threads| Point::ClosedLoop(WithThreads { dut: dut.name().into(), place: place.clone(), threads });
+            points.extend(loops.threads.iter().map(with));
+        }
+        points
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        for dut in &plan.duts {
+            let keys = plan.keys_of(dut);
+            let Some(loops) = &keys.closed_loop else { continue };
+            let bad = loops.threads.iter().find(|threads| !threads.is_power_of_two() || **threads > 256);
+            if let Some(threads) = bad {
+                return Err(format!("[measure.closed-loop] threads: {threads} is none of 1, 2, 4 … 256"));
+            }
+            if !(1..=10).contains(&loops.blocks) || loops.repeat == 0 || loops.timeout.is_zero() {
+                return Err("[measure.closed-loop]: blocks from 1 to 10, repeat and timeout more than nothing".into());
+            }
+            if let Some(stray) = keys.stray(loops.at.as_deref()) {
+                let name = dut.name();
+                return Err(format!("[measure.closed-loop] at: {stray} is none of the cores and placements of {name}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
+        let (Some(loops), Point::ClosedLoop(with)) = (loops_of(plan, point), point) else { return (0, Duration::ZERO) };
+        let names = u64::from(BLOCK) * u64::from(loops.blocks) * NAMES;
+        let each = Duration::from_secs(names / (ASSUMED * with.threads.min(8) as u64)) + plan.trial.pause;
+        (loops.repeat, each * loops.repeat)
+    }
+
+    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+        let loops = loops_of(recorded.plan, point)?;
+        Some(Course::Repeats(Repeats::new(NO_RATE, loops.repeat, recorded.plan.search.invalid_retries)))
+    }
+
+    fn starts_anew(&self) -> bool {
+        true
+    }
+
+    fn repeats_deaths(&self) -> bool {
+        false
+    }
+
+    fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task {
+        let loops = loops_of(plan, &step.point).unwrap_or_default();
+        let threads = if let Point::ClosedLoop(with) = &step.point { with.threads } else { 1 };
+        Task::ClosedLoop(LoopPlan {
+            server: base.server,
+            threads,
+            blocks: loops.blocks,
+            timeout: loops.timeout,
+            space: base.names.address(base.first_name).octets()[0],
+            prefix: plan.trial.prefix,
+            cpus: plan.cpus.tester.clone(),
+        })
+    }
+
+    fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let walk = recorded.walk(point);
+        walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
+    }
+
+    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+        ["Tables I-IV", "Fig. 2"].map(|what| Paper::Mtd64.has(what)).into()
+    }
+
+    fn tables(&self, run: &Run) -> Vec<Table> {
+        let mut all = Vec::new();
+        for dut in &run.results.duts {
+            let mut places: Vec<&Cores> = Vec::new();
+            for at in &dut.closed_loops {
+                if !places.contains(&&at.place) {
+                    places.push(&at.place);
+                }
+            }
+            all.extend(places.into_iter().map(|place| table(dut, place)));
+        }
+        all
+    }
+
+    fn figures(&self, runs: &[Run]) -> Vec<Figure> {
+        figure(runs).into_iter().collect()
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        run.results.duts.iter().flat_map(|dut| dut.closed_loops.iter().flat_map(|at| rows(dut, at))).collect()
+    }
+}
+
+fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
+    let point = Point::ClosedLoop(WithThreads { dut: dut.name.clone(), place: at.place.clone(), threads: at.threads });
+    let mark = at.state().unwrap_or_default();
+    let spread = |quantity: &str, unit, spread: Option<Spread>| Row {
+        ran_on: at.seen.clone(),
+        mark: mark.clone(),
+        n: spread.map_or(0, |s| s.n),
+        mean: spread.map(|s| s.mean),
+        stdev: spread.map(|s| s.stdev),
+        ..Row::of_value(point.clone(), quantity, unit, 0, None)
+    };
+    vec![
+        spread("time_of_256", "ms", at.time_ms),
+        Row {
+            ran_on: at.seen.clone(),
+            mark: mark.clone(),
+            ..Row::of_value(point.clone(), "rate", "queries/s", at.trials, at.qps)
+        },
+        spread("host_cpu", "% of all CPUs", at.host_cpu_pct),
+        spread("dut_cpu", "% of one CPU", at.dut_cpu_pct),
+    ]
+}
+
+fn loops_of(plan: &Plan, point: &Point) -> Option<ClosedLoops> {
+    plan.keys_of(plan.dut(point.dut()?)?).closed_loop
+}
+
+/// What was found in closed loops with so many threads.
+pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
+    let Point::ClosedLoop(with) = point else { return None };
+    let walk = recorded.walk(point)?;
+    let counted: Vec<&Measured> = walk.trials.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
+    let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
+    let missing = match (walk.void, ended.first(), counted.is_empty(), walk.trials.is_empty()) {
+        (Some(why), ..) => Some(Missing::Void(why)),
+        (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
+        (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
+        (_, _, true, false) => Some(Missing::Spoiled),
+        _ => None,
+    };
+    let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
+    let times: Vec<f64> =
+        figured.iter().filter_map(|m| m.in_loop()).flat_map(|t| t.experiments.experiments_ms.iter().copied()).collect();
+    let seconds = |get: fn(&Measured) -> &[f64]| -> Vec<f64> {
+        figured.iter().flat_map(|m| get(m).iter().map(|share| share * 100.0)).collect()
+    };
+    let time_ms = Spread::of(&times);
+    Some(ClosedLoopResult {
+        place: with.place.clone(),
+        threads: with.threads,
+        trials: counted.len(),
+        spoiled: walk.trials.len() - counted.len(),
+        complete: walk.due().is_none(),
+        missing,
+        passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed)),
+        ended,
+        seen: super::search::place_of(walk.trials.iter().copied()),
+        time_ms,
+        qps: time_ms.filter(|t| t.mean > 0.0).map(|t| NAMES as f64 * 1e3 / t.mean),
+        host_cpu_pct: Spread::of(&seconds(|m| &m.cpu.host)),
+        dut_cpu_pct: Spread::of(&seconds(|m| &m.cpu.dut)),
+    })
+}
+
+impl ClosedLoopResult {
+    /// A mark where its figures are not those of a server that answered everything.
+    fn state(&self) -> Option<String> {
+        match (&self.missing, self.passed) {
+            (Some(why), _) => Some(why.to_string()),
+            (None, Some(false)) => Some("failed: not every name got a valid answer".into()),
+            _ => None,
+        }
+    }
+
+    fn cell(&self, value: Option<f64>, digits: usize) -> String {
+        let failed = if self.passed == Some(false) { " (failed)" } else { "" };
+        match (value, &self.missing) {
+            (Some(value), _) if digits == 0 => format!("{}{failed}", number(value.round())),
+            (Some(value), _) => format!("{value:.digits$}{failed}"),
+            (None, Some(why)) => why.to_string(),
+            (None, None) => Missing::NotCounted.to_string(),
+        }
+    }
+}
+
+/// Rows as in the paper, a column for each number of threads.
+fn table(dut: &DutResult, place: &Cores) -> Table {
+    let note = "Each experiment resolves 256 names, by so many threads with one query in flight each. CPU utilization as the paper counts \
+                it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
+    let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.place == *place).collect();
+    let seen = all.iter().find_map(|at| at.seen.as_ref());
+    let cores = super::search::column(place, seen, all.iter().find_map(|at| at.missing.as_ref()));
+    let title = format!("Closed loop: {}, {cores} CPU cores", dut.name);
+    let mut table = Table::new(&title, note, &["Number of threads"]);
+    table.header.extend(all.iter().map(|at| at.threads.to_string()));
+    let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
+        table.rows.push(std::iter::once(name.to_owned()).chain(all.iter().map(|at| cell(at))).collect());
+    };
+    row("Exec. time of 256 queries (ms), average", &|at| at.cell(at.time_ms.map(|t| t.mean), 2));
+    row("Exec. time of 256 queries (ms), std. dev.", &|at| at.cell(at.time_ms.map(|t| t.stdev), 2));
+    row("Number of queries per second", &|at| at.cell(at.qps, 0));
+    row("DNS64 server CPU utilization (%), average", &|at| at.cell(at.host_cpu_pct.map(|c| c.mean), 2));
+    row("DNS64 server CPU utilization (%), std. dev.", &|at| at.cell(at.host_cpu_pct.map(|c| c.stdev), 2));
+    row("CPU of the server's processes (%), average", &|at| at.cell(at.dut_cpu_pct.map(|c| c.mean), 2));
+    row("CPU of the server's processes (%), std. dev.", &|at| at.cell(at.dut_cpu_pct.map(|c| c.stdev), 2));
+    table
+}
+
+fn figure(runs: &[Run]) -> Option<Figure> {
+    let mut series: Vec<Series> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        for at in &dut.closed_loops {
+            let Some(y) = at.qps.filter(|_| at.passed == Some(true)) else { continue };
+            let name = format!("{}, {} cores", legend(run, &dut.name, runs.len() > 1), place_name(&at.place));
+            let dot = Dot::at(at.threads as f64, y);
+            match series.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.dots.push(dot),
+                None => series.push(Series { name, dots: vec![dot] }),
+            }
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: "closed-loop".into(),
+        title: "Closed loop: queries per second against the tester's threads".into(),
+        x_label: "threads, one query in flight each".into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Lines(series),
+    })
+}

@@ -1,0 +1,291 @@
+//! A DUT at rates that the plan gives: efficiency against the rate, the transient of its CPU use, and page allocations by NUMA node
+//! (Lencse and Kadobayashi 2018, §VI and §VII).
+
+use std::time::Duration;
+
+use method::set::Repeats;
+use method::stats::Summary;
+use method::units::Qps;
+use serde::{Deserialize, Serialize};
+use tester::measurer::plan::TrialPlan;
+
+use super::keys::At;
+use super::load::{by_second, place_name};
+use super::sustained::{self, NodeResult, Sustained};
+use super::{Course, Filled, Measure, Paper, Task};
+use crate::archive::Step;
+use crate::contradictions::almost;
+use crate::plan::{DutPlan, Plan};
+use crate::point::{AtRate, Cores, Point};
+use crate::recorded::Recorded;
+use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::csv::Row;
+use crate::report::table::Table;
+use crate::report::{Run, each_dut, file_word, legend};
+use crate::results::DutResult;
+
+/// `[[measure.constant-rates]]`: trials at rates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ConstantRates {
+    /// Which rates.
+    pub rates: Vec<Qps>,
+    /// On which numbers of cores and placements; none given: on the first number of cores.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Vec<At>>,
+    /// How long.
+    #[serde(with = "humantime_serde")]
+    pub duration: Duration,
+    /// The initial transient, which the CPU figures leave out.
+    #[serde(default, with = "humantime_serde")]
+    pub transient: Duration,
+    /// How often each.
+    pub repeat: u32,
+}
+
+/// What was found at a rate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConstantRateResult {
+    /// Where the DUT ran.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// The rate.
+    pub rate: Qps,
+    /// What was found there.
+    #[serde(flatten)]
+    pub found: Sustained,
+}
+
+/// The measure.
+pub struct AtRates;
+
+impl Measure for AtRates {
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let Some(dut) = dut else { return Vec::new() };
+        let keys = plan.keys_of(dut);
+        let mut points = Vec::new();
+        for block in &keys.constant_rates {
+            for place in keys.places_or_first(block.at.as_deref()) {
+                let at = |&rate| Point::ConstantRate(AtRate { dut: dut.name().into(), place: place.clone(), rate });
+                points.extend(block.rates.iter().map(at));
+            }
+        }
+        points
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        for dut in &plan.duts {
+            let keys = plan.keys_of(dut);
+            for block in &keys.constant_rates {
+                if block.transient >= block.duration || block.repeat == 0 || block.rates.contains(&Qps(0)) {
+                    return Err(
+                        "[[measure.constant-rates]]: transient must be shorter than duration, rates and repeat 1 at \
+                                least"
+                            .into(),
+                    );
+                }
+                if let Some(stray) = keys.stray(block.at.as_deref()) {
+                    let name = dut.name();
+                    let why = format!("at: {stray} is none of the cores and placements of {name}");
+                    return Err(format!("[[measure.constant-rates]] {why}"));
+                }
+            }
+            let mut points = self.points(plan, Some(dut));
+            while let Some(point) = points.pop() {
+                if points.contains(&point) {
+                    return Err(format!("[[measure.constant-rates]]: two of them have the point {point}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
+        block_of(plan, point).map_or((0, Duration::ZERO), |b| (b.repeat, plan.takes(b.duration) * b.repeat))
+    }
+
+    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+        let (Point::ConstantRate(at), block) = (point, block_of(recorded.plan, point)?) else { return None };
+        Some(Course::Repeats(Repeats::new(at.rate, block.repeat, recorded.plan.search.invalid_retries)))
+    }
+
+    fn starts_anew(&self) -> bool {
+        false
+    }
+
+    fn repeats_deaths(&self) -> bool {
+        false
+    }
+
+    fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
+        if let Some(block) = block_of(plan, &step.point) {
+            (base.duration, base.timeout) = (block.duration.into(), plan.trial.timeout(block.duration).into());
+        }
+        Task::Trial(Box::new(base))
+    }
+
+    fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let walk = recorded.walk(point);
+        walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid))
+    }
+
+    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+        ["Tables XXII-XXIII", "Figs. 3-4"].map(|what| Paper::Benchmarking.has(what)).into()
+    }
+
+    fn tables(&self, run: &Run) -> Vec<Table> {
+        let mut all = Vec::new();
+        for dut in &run.results.duts {
+            let mut rates: Vec<Qps> = dut.constant_rates.iter().map(|at| at.rate).collect();
+            rates.sort_unstable();
+            rates.dedup();
+            all.extend((!rates.is_empty()).then(|| efficiency(dut)));
+            all.extend(rates.iter().filter_map(|&rate| memory(dut, rate)));
+        }
+        all
+    }
+
+    fn figures(&self, runs: &[Run]) -> Vec<Figure> {
+        each_dut(runs).filter_map(|(run, dut)| transients(run, dut, runs.len() > 1)).chain(against_rate(runs)).collect()
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        let of = |dut: &DutResult, at: &ConstantRateResult| {
+            let point = AtRate { dut: dut.name.clone(), place: at.place.clone(), rate: at.rate };
+            at.found.rows(&Point::ConstantRate(point))
+        };
+        run.results.duts.iter().flat_map(|dut| dut.constant_rates.iter().flat_map(move |at| of(dut, at))).collect()
+    }
+}
+
+/// The block of a point's DUT that has its place and rate.
+fn block_of(plan: &Plan, point: &Point) -> Option<ConstantRates> {
+    let Point::ConstantRate(at) = point else { return None };
+    let keys = plan.keys_of(plan.dut(&at.dut)?);
+    let has = |block: &&ConstantRates| {
+        block.rates.contains(&at.rate) && keys.places_or_first(block.at.as_deref()).contains(&at.place)
+    };
+    keys.constant_rates.iter().find(has).cloned()
+}
+
+/// What was found at a rate.
+pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConstantRateResult> {
+    let Point::ConstantRate(at) = point else { return None };
+    let block = block_of(recorded.plan, point)?;
+    let walk = recorded.walk(point);
+    let lengths = (block.transient.as_secs_f64(), block.duration.as_secs_f64());
+    Some(ConstantRateResult {
+        place: at.place.clone(),
+        rate: at.rate,
+        found: sustained::result(recorded, point, walk.as_ref(), lengths),
+    })
+}
+
+/// CPU use and efficiency at each rate, a row each.
+fn efficiency(dut: &DutResult) -> Table {
+    let note = "CPU in cores, without the initial transient; CPRDP: valid replies/s for each core in use. Failed: the trials at \
+                that rate did not pass.";
+    let header = ["Cores", "Queries/s", "Trials", "Valid", "CPU", "CPRDP"];
+    let mut table = Table::new(&format!("At constant rates: {}", dut.name), note, &header);
+    for at in &dut.constant_rates {
+        let found = &at.found;
+        table.rows.push(vec![
+            super::search::column(&at.place, found.place.as_ref(), found.missing.as_ref()),
+            number(at.rate.0 as f64),
+            found.state(),
+            found.valid.map_or("–".into(), almost),
+            found.cell(found.cpu.as_ref().map(|cpu| format!("{:.2}", cpu.median))),
+            found.cprdp_cell(),
+        ]);
+    }
+    table
+}
+
+/// Page allocations by node: rows as in the paper, three for each place.
+fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
+    let all: Vec<&ConstantRateResult> = dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
+    // In the order of the paper: the nodes, then all of them; first hits, then misses.
+    let mut nodes: Vec<Option<usize>> = Vec::new();
+    for node in all.iter().flat_map(|at| &at.found.numa) {
+        if !nodes.contains(&node.node) {
+            nodes.push(node.node);
+        }
+    }
+    nodes.sort_by_key(|node| node.unwrap_or(usize::MAX));
+    let note = "Pages allocated on each NUMA node of the DUT's host during a trial, by whatever runs there; miss: on this node \
+                though another one was wanted.";
+    let title = format!("Numastat results of {}, test rate: {} queries/s", dut.name, number(rate.0 as f64));
+    let mut table = Table::new(&title, note, &["Cores", "Of the trials"]);
+    let name = |node: &Option<usize>| node.map_or("all".to_owned(), |node| format!("node{node}"));
+    for what in ["hit", "miss"] {
+        table.header.extend(nodes.iter().map(|node| format!("{} {what}", name(node))));
+    }
+    if nodes.is_empty() {
+        table.header.push("hit and miss".into());
+    }
+    for at in all {
+        let statistics: [(&str, fn(&Summary) -> f64); 3] =
+            [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
+        for (statistic, get) in statistics {
+            let cores = super::search::column(&at.place, at.found.place.as_ref(), at.found.missing.as_ref());
+            let mut row = vec![cores, statistic.to_owned()];
+            let cell = |node: &Option<usize>, which: fn(&NodeResult) -> &Summary| {
+                let of = at.found.numa.iter().find(|of| of.node == *node);
+                at.found.cell(of.map(|of| number(get(which(of)))))
+            };
+            row.extend(nodes.iter().map(|node| cell(node, |of| &of.hit)));
+            row.extend(nodes.iter().map(|node| cell(node, |of| &of.miss)));
+            if nodes.is_empty() {
+                row.push(at.found.cell(None));
+            }
+            table.rows.push(row);
+        }
+    }
+    Some(table)
+}
+
+/// CPU use second by second, a curve for each place and rate of a DUT.
+fn transients(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
+    let curve = |at: &ConstantRateResult| {
+        let name = format!("{} cores, {} queries/s", place_name(&at.place), number(at.rate.0 as f64));
+        (at.found.cpu_by_second.len() > 1).then(|| Series { name, dots: by_second(&at.found) })
+    };
+    let series: Vec<Series> = dut.constant_rates.iter().filter_map(curve).collect();
+    let name = legend(run, &dut.name, many);
+    (!series.is_empty()).then(|| Figure {
+        file: format!("transient-{}", file_word(&name)),
+        title: format!("Initial transient of the CPU use: {name}"),
+        x_label: "seconds".into(),
+        y_label: "cores in use".into(),
+        shape: Shape::Lines(series),
+    })
+}
+
+/// Efficiency over the rate, a curve for each DUT and place.
+fn against_rate(runs: &[Run]) -> Option<Figure> {
+    let mut series: Vec<Series> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        for at in &dut.constant_rates {
+            let failed = at.found.passed.is_some() && !at.found.is_sound();
+            let value = at.found.cprdp.as_ref().map(|c| (c.median, (c.min, c.max)));
+            // In a trial that failed the DUT did other work than it was asked for: it has a mark and no value.
+            let Some((y, range)) = value.or(failed.then_some((0.0, (0.0, 0.0)))) else { continue };
+            let name = format!("{}, {} cores", legend(run, &dut.name, runs.len() > 1), place_name(&at.place));
+            let dot = Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() };
+            match series.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.dots.push(dot),
+                None => series.push(Series { name, dots: vec![dot] }),
+            }
+        }
+    }
+    for curve in &mut series {
+        curve.dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: "cprdp-by-rate".into(),
+        title: "Valid replies per second for each core in use (CPRDP) against the query rate".into(),
+        x_label: "queries/s".into(),
+        y_label: "replies/s per core".into(),
+        shape: Shape::Lines(series),
+    })
+}

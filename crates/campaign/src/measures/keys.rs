@@ -1,0 +1,209 @@
+//! The keys of a plan that choose points: `[measure]` for all DUTs, and what a `[[dut]]` has otherwise.
+
+use std::fmt;
+
+use method::units::Share;
+use serde::{Deserialize, Serialize};
+
+use super::closed_loop::ClosedLoops;
+use super::constant_rate::ConstantRates;
+use super::load::Loads;
+use crate::plan::{DutPlan, Plan};
+use crate::point::Cores;
+
+/// `[measure]`: what to measure of each DUT. The worst case, 0 % AAAA and 0 % cached with every reply demanded, is always
+/// measured, at every place of a DUT: its numbers of cores and its placements.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Keys {
+    /// Numbers of cores (and DUT threads). None: one core.
+    pub cores: Vec<usize>,
+    /// Further sets of CPUs, such as cores of one socket against cores of two.
+    pub placements: Vec<Placement>,
+    /// Acceptance ratios below 1; not RFC 8219 compliant.
+    pub acceptance: Vec<f64>,
+    /// Where they are measured; none given: at every place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acceptance_at: Option<Vec<At>>,
+    /// AAAA shares (α) at 0 % cached.
+    pub aaaa_shares: Vec<Share>,
+    /// Cached shares (β) at 0 % AAAA.
+    pub cached_shares: Vec<Share>,
+    /// Every combination of both lists too.
+    pub table: bool,
+    /// Where both shares are measured; none given: on the first number of cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares_at: Option<Vec<At>>,
+    /// CPU use and latency at shares of the measured maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loads: Option<Loads>,
+    /// The same at rates that the plan gives, and what the DUT's memory does meanwhile.
+    pub constant_rates: Vec<ConstantRates>,
+    /// Queries of which each waits for the answer to the one before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_loop: Option<ClosedLoops>,
+}
+
+/// A set of CPUs for the DUT.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Placement {
+    /// What the report calls it.
+    pub name: String,
+    /// The CPUs; the DUT has as many threads.
+    pub cpus: Vec<usize>,
+}
+
+/// A place in a list of them: a number of cores, or the name of a placement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum At {
+    /// So many of the DUT's first CPUs.
+    Cores(usize),
+    /// The CPUs of that placement.
+    Placement(String),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Cores(cores) => cores.fmt(f),
+            At::Placement(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
+/// `[dut.measure]`: what a DUT has otherwise than `[measure]` says. A key that is not given is that of `[measure]`; an empty list
+/// takes out what the key asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DutKeys {
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acceptance: Option<Vec<f64>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acceptance_at: Option<Vec<At>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aaaa_shares: Option<Vec<Share>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_shares: Option<Vec<Share>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<bool>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares_at: Option<Vec<At>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loads: Option<Loads>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constant_rates: Option<Vec<ConstantRates>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_loop: Option<ClosedLoops>,
+}
+
+impl Plan {
+    /// What is measured of a DUT: `[measure]`, with what the DUT has otherwise.
+    pub fn keys_of(&self, dut: &DutPlan) -> Keys {
+        let all = &self.measure;
+        let own = dut.measure.clone().unwrap_or_default();
+        let wanted = |p: &&Placement| dut.placements.as_ref().is_none_or(|names| names.contains(&p.name));
+        Keys {
+            cores: dut.cores.clone().unwrap_or_else(|| all.cores.clone()),
+            placements: all.placements.iter().filter(wanted).cloned().collect(),
+            acceptance: own.acceptance.unwrap_or_else(|| all.acceptance.clone()),
+            acceptance_at: own.acceptance_at.or_else(|| all.acceptance_at.clone()),
+            aaaa_shares: own.aaaa_shares.unwrap_or_else(|| all.aaaa_shares.clone()),
+            cached_shares: own.cached_shares.unwrap_or_else(|| all.cached_shares.clone()),
+            table: own.table.unwrap_or(all.table),
+            shares_at: own.shares_at.or_else(|| all.shares_at.clone()),
+            loads: own.loads.or_else(|| all.loads.clone()),
+            constant_rates: own.constant_rates.unwrap_or_else(|| all.constant_rates.clone()),
+            closed_loop: own.closed_loop.or_else(|| all.closed_loop.clone()),
+        }
+    }
+
+    /// The numbers of cores of a DUT; the first is where shares are measured unless the plan says otherwise.
+    pub fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
+        self.keys_of(dut).cores()
+    }
+}
+
+impl Keys {
+    fn cores(&self) -> Vec<usize> {
+        if self.cores.is_empty() { vec![1] } else { self.cores.clone() }
+    }
+
+    /// All places: the numbers of cores, then the placements.
+    pub(crate) fn places(&self) -> Vec<Cores> {
+        let cores = self.cores().into_iter().map(Cores::first);
+        let placed = self.placements.iter().map(|p| Cores { cores: p.cpus.len(), placement: Some(p.name.clone()) });
+        cores.chain(placed).collect()
+    }
+
+    /// The places of a list; without one all of them.
+    pub(crate) fn places_at(&self, at: Option<&[At]>) -> Vec<Cores> {
+        let is_meant = |place: &Cores| {
+            at.is_none_or(|list| {
+                list.iter().any(|at| match (at, &place.placement) {
+                    (At::Cores(cores), None) => place.cores == *cores,
+                    (At::Placement(name), Some(placement)) => name == placement,
+                    _ => false,
+                })
+            })
+        };
+        self.places().into_iter().filter(is_meant).collect()
+    }
+
+    /// The places of a list; without one the first number of cores.
+    pub(crate) fn places_or_first(&self, at: Option<&[At]>) -> Vec<Cores> {
+        match at {
+            Some(_) => self.places_at(at),
+            None => self.places().into_iter().take(1).collect(),
+        }
+    }
+
+    /// Where AAAA shares and cached shares are measured.
+    pub(crate) fn share_places(&self) -> Vec<Cores> {
+        self.places_or_first(self.shares_at.as_deref())
+    }
+
+    /// The first entry of a list that is no place of this DUT.
+    pub(crate) fn stray<'a>(&self, at: Option<&'a [At]>) -> Option<&'a At> {
+        at?.iter().find(|at| self.places_at(Some(std::slice::from_ref(at))).is_empty())
+    }
+}
+
+/// The first mistake in the places of a plan's DUTs.
+pub(super) fn check(plan: &Plan) -> Result<(), String> {
+    let mut names = std::collections::BTreeSet::new();
+    for placement in &plan.measure.placements {
+        if placement.cpus.is_empty() || !names.insert(&placement.name) {
+            return Err(format!("[[measure.placements]] {}: needs CPUs, and a name of its own", placement.name));
+        }
+    }
+    for dut in &plan.duts {
+        let (keys, name) = (plan.keys_of(dut), dut.name());
+        let key = if dut.cores.is_some() { format!("[[dut]] {name}: cores") } else { "[measure] cores".into() };
+        let cores = keys.cores();
+        let most = cores.iter().copied().max().unwrap_or(1);
+        if cores.contains(&0) || !plan.cpus.dut.is_empty() && most > plan.cpus.dut.len() {
+            return Err(format!("{key}: {most} of the {} CPUs in [cpus] dut", plan.cpus.dut.len()));
+        }
+        if let Some(unknown) = dut.placements.iter().flatten().find(|wanted| !names.contains(wanted)) {
+            return Err(format!("[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"));
+        }
+        let lists = [("acceptance-at", &keys.acceptance_at), ("shares-at", &keys.shares_at)];
+        for (list, at) in lists {
+            if let Some(stray) = keys.stray(at.as_deref()) {
+                return Err(format!("{list}: {stray} is none of the cores and placements of {name}"));
+            }
+        }
+    }
+    Ok(())
+}

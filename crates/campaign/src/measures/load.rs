@@ -1,0 +1,369 @@
+//! A DUT at shares of its own worst case's median, on the same CPUs: CPU use, efficiency (CPRDP, Lencse and Kadobayashi 2018, §VI)
+//! and latency.
+
+use std::time::Duration;
+
+use method::set::Repeats;
+use method::units::{Qps, Share};
+use serde::{Deserialize, Serialize};
+use tester::measurer::plan::TrialPlan;
+
+use super::keys::At;
+use super::sustained::{self, Sustained};
+use super::{Course, Filled, Measure, Paper, Task};
+use crate::archive::Step;
+use crate::contradictions::almost;
+use crate::plan::{DutPlan, Plan};
+use crate::point::{AtShare, Cores, Point};
+use crate::recorded::Recorded;
+use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::csv::Row;
+use crate::report::table::Table;
+use crate::report::{Run, each_dut, legend, percent};
+use crate::results::DutResult;
+
+/// `[measure.loads]`: trials at shares of the worst case's median.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Loads {
+    /// Which shares.
+    pub shares: Vec<Share>,
+    /// On which numbers of cores and placements; none given: on all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Vec<At>>,
+    /// How long.
+    #[serde(with = "humantime_serde")]
+    pub duration: Duration,
+    /// The initial transient, which the CPU figures leave out.
+    #[serde(with = "humantime_serde")]
+    pub transient: Duration,
+    /// How often each.
+    pub repeat: u32,
+}
+
+impl Default for Loads {
+    /// Durations as in the paper.
+    fn default() -> Loads {
+        let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
+        Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }
+    }
+}
+
+/// What was found at a share of the maximum.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoadResult {
+    /// Where the DUT ran.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// The share.
+    pub share: Share,
+    /// The rate; absent where there was none to take a share of.
+    pub rate: Option<Qps>,
+    /// What was found there.
+    #[serde(flatten)]
+    pub found: Sustained,
+}
+
+/// The measure.
+pub struct AtShares;
+
+impl Measure for AtShares {
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let Some(dut) = dut else { return Vec::new() };
+        let keys = plan.keys_of(dut);
+        let Some(loads) = &keys.loads else { return Vec::new() };
+        let name = dut.name();
+        let of = |place: Cores| {
+            let at = move |&share| Point::Load(AtShare { dut: name.into(), place: place.clone(), share });
+            loads.shares.iter().map(at)
+        };
+        keys.places_at(loads.at.as_deref()).into_iter().flat_map(of).collect()
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        for dut in &plan.duts {
+            let keys = plan.keys_of(dut);
+            let Some(loads) = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty()) else { continue };
+            if loads.transient >= loads.duration || loads.repeat == 0 {
+                return Err("[measure.loads]: transient must be shorter than duration, repeat 1 at least".into());
+            }
+            if let Some(stray) = keys.stray(loads.at.as_deref()) {
+                return Err(format!(
+                    "[measure.loads] at: {stray} is none of the cores and placements of {}",
+                    dut.name()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
+        loads_of(plan, point).map_or((0, Duration::ZERO), |l| (l.repeat, plan.takes(l.duration) * l.repeat))
+    }
+
+    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+        let (Point::Load(at), loads) = (point, loads_of(recorded.plan, point)?) else { return None };
+        let rate = Qps((recorded.median_at(&at.dut, &at.place)? * at.share.fraction()) as u64);
+        let retries = recorded.plan.search.invalid_retries;
+        (rate.0 > 0).then(|| Course::Repeats(Repeats::new(rate, loads.repeat, retries)))
+    }
+
+    fn starts_anew(&self) -> bool {
+        false
+    }
+
+    fn repeats_deaths(&self) -> bool {
+        false
+    }
+
+    fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
+        if let Some(loads) = loads_of(plan, &step.point) {
+            (base.duration, base.timeout) = (loads.duration.into(), plan.trial.timeout(loads.duration).into());
+        }
+        Task::Trial(Box::new(base))
+    }
+
+    fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let walk = recorded.walk(point);
+        walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid))
+    }
+
+    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+        vec![Paper::Benchmarking.has("Tables XIX-XXI")]
+    }
+
+    fn tables(&self, run: &Run) -> Vec<Table> {
+        let efficiency = run.results.duts.iter().filter(|dut| !dut.loads.is_empty()).map(|dut| by_place(run, dut));
+        let all = (run.results.duts.iter().any(|dut| !dut.loads.is_empty())).then(|| latency_table(run));
+        efficiency.chain(all).collect()
+    }
+
+    fn figures(&self, runs: &[Run]) -> Vec<Figure> {
+        let cprdp = |load: &LoadResult| load.found.cprdp.as_ref().map(|c| (c.median, (c.min, c.max)));
+        let cpu = |load: &LoadResult| load.found.cpu.as_ref().map(|c| (c.median, (c.min, c.max)));
+        let title = "Valid replies per second for each core in use (CPRDP)";
+        let mut all: Vec<Figure> = Vec::new();
+        all.extend(bars(runs, "cprdp", title, "replies/s per core", cprdp));
+        all.extend(bars(runs, "cpu", "CPU use of the DUT", "cores in use", cpu));
+        all.extend(transient(runs));
+        all.extend(latency(runs, "latency-p50", "Median", |load| load.found.rtt_us.map(|rtt| rtt.p50)));
+        all.extend(latency(runs, "latency-p99", "99th percentile", |load| load.found.rtt_us.map(|rtt| rtt.p99)));
+        all
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        let of = |dut: &DutResult, load: &LoadResult| {
+            let at = AtShare { dut: dut.name.clone(), place: load.place.clone(), share: load.share };
+            let mut rows = load.found.rows(&Point::Load(at));
+            rows.iter_mut().for_each(|row| row.rate = load.rate);
+            rows
+        };
+        run.results.duts.iter().flat_map(|dut| dut.loads.iter().flat_map(move |load| of(dut, load))).collect()
+    }
+}
+
+fn loads_of(plan: &Plan, point: &Point) -> Option<Loads> {
+    plan.keys_of(plan.dut(point.dut()?)?).loads
+}
+
+/// What was found at a load.
+pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResult> {
+    let Point::Load(at) = point else { return None };
+    let loads = loads_of(recorded.plan, point)?;
+    let walk = recorded.walk(point);
+    let lengths = (loads.transient.as_secs_f64(), loads.duration.as_secs_f64());
+    Some(LoadResult {
+        place: at.place.clone(),
+        share: at.share,
+        rate: walk.as_ref().and_then(|walk| Some(walk.trials.first()?.step.rate)),
+        found: sustained::result(recorded, point, walk.as_ref(), lengths),
+    })
+}
+
+/// The efficiency of a DUT at every place: rows as in the paper, a column for each place.
+fn by_place(run: &Run, dut: &DutResult) -> Table {
+    let note = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
+                A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
+    let mut places: Vec<&Cores> = Vec::new();
+    let mut shares: Vec<Share> = Vec::new();
+    for load in &dut.loads {
+        if !places.contains(&&load.place) {
+            places.push(&load.place);
+        }
+        if !shares.contains(&load.share) {
+            shares.push(load.share);
+        }
+    }
+    let mut table =
+        Table::new(&format!("Computing power relative performance (CPRDP): {}", dut.name), note, &["CPU cores"]);
+    let seen = |place: &Cores| {
+        let of = dut.loads.iter().filter(|load| load.place == *place);
+        let (seen, missing) = of.fold((None, None), |(seen, missing), load| {
+            (seen.or(load.found.place.as_ref()), missing.or(load.found.missing.as_ref()))
+        });
+        super::search::column(place, seen, missing)
+    };
+    table.header.extend(places.iter().map(|place| seen(place)));
+    let full = |place: &Cores| {
+        let is_it =
+            |p: &&crate::measures::search::PointResult| p.conditions.is_worst_case() && p.conditions.place == *place;
+        let point = dut.points.iter().find(is_it);
+        point.map_or("not measured".into(), |p| super::search::found_in_words(p, run.results.plan.search.resolution))
+    };
+    let mut rows = vec![row("Full rate (queries/s)", &places, full)];
+    let at = |place: &Cores, share: Share, cell: fn(&Sustained) -> String| {
+        let load = dut.loads.iter().find(|load| load.place == *place && load.share == share);
+        load.map_or("not in the plan".into(), |load| cell(&load.found))
+    };
+    for &share in shares.iter().filter(|&&share| share != Share::ONE) {
+        let name = format!("CPRDP @{}", percent(share.per_hundred()));
+        rows.push(row(&name, &places, |place| at(place, share, Sustained::cprdp_cell)));
+    }
+    if shares.contains(&Share::ONE) {
+        let cpu = |found: &Sustained| found.cell(found.cpu.as_ref().map(|cpu| format!("{:.1} %", cpu.median * 100.0)));
+        rows.push(row("CPU utilization @100 %", &places, |place| at(place, Share::ONE, cpu)));
+    }
+    table.rows = rows;
+    table
+}
+
+/// What a column of a place is called.
+pub(crate) fn place_name(place: &Cores) -> String {
+    place.placement.clone().unwrap_or_else(|| place.cores.to_string())
+}
+
+fn row(name: &str, places: &[&Cores], cell: impl Fn(&Cores) -> String) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain(places.iter().map(|place| cell(place))).collect()
+}
+
+fn latency_table(run: &Run) -> Table {
+    let note = "Load: the share of the worst case's median that was sent. CPU in cores, without the initial transient; CPRDP: valid replies/s \
+                for each core in use. RTT over valid replies; AuthDNS: its own time in it. Trials that the tester spoiled are no part of any \
+                number.";
+    let header = [
+        "DUT",
+        "Cores",
+        "Load",
+        "Queries/s",
+        "Trials",
+        "Valid",
+        "CPU",
+        "CPRDP",
+        "RTT p50, ms",
+        "p99, ms",
+        "p99.9, ms",
+        "AuthDNS p99.9, ms",
+    ];
+    let mut table = Table::new("CPU use and latency", note, &header);
+    let ms = |us: Option<f64>| us.map_or("–".into(), |us| format!("{:.2}", us / 1e3));
+    for dut in &run.results.duts {
+        for load in &dut.loads {
+            let found = &load.found;
+            let rtt = |get: fn(&sustained::Latency) -> f64| ms(found.rtt_us.as_ref().map(get));
+            table.rows.push(vec![
+                dut.name.clone(),
+                super::search::column(&load.place, found.place.as_ref(), found.missing.as_ref()),
+                percent(load.share.per_hundred()),
+                load.rate.map_or("–".into(), |rate| number(rate.0 as f64)),
+                found.state(),
+                found.valid.map_or("–".into(), almost),
+                found.cpu.as_ref().map_or("–".into(), |cpu| format!("{:.2}", cpu.median)),
+                found.cprdp.as_ref().map_or("–".into(), |cprdp| number(cprdp.median.round())),
+                rtt(|rtt| rtt.p50),
+                rtt(|rtt| rtt.p99),
+                rtt(|rtt| rtt.p999),
+                ms(found.auth_p999_us),
+            ]);
+        }
+    }
+    table
+}
+
+/// What curves of a DUT are called: with the place where there are several.
+fn series_name(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> String {
+    let name = legend(run, &dut.name, many);
+    let several = dut.loads.iter().any(|load| load.place != *place);
+    if several { format!("{name}, {}", place_name(place)) } else { name }
+}
+
+/// A series for each DUT and place with what `dot` makes of its loads.
+fn series(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Series> {
+    let mut all = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let mut places: Vec<&Cores> = dut.loads.iter().map(|load| &load.place).collect();
+        places.dedup();
+        for place in places {
+            let dots: Vec<Dot> = dut.loads.iter().filter(|load| load.place == *place).filter_map(&dot).collect();
+            if !dots.is_empty() {
+                all.push(Series { name: series_name(run, dut, place, runs.len() > 1), dots });
+            }
+        }
+    }
+    all
+}
+
+type Value = (f64, (f64, f64));
+
+fn bars(
+    runs: &[Run],
+    file: &str,
+    title: &str,
+    y_label: &str,
+    value: fn(&LoadResult) -> Option<Value>,
+) -> Option<Figure> {
+    let mut shares: Vec<u8> = each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
+    shares.sort_unstable();
+    shares.dedup();
+    let series = series(runs, |load| {
+        let (y, range) = value(load)?;
+        let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
+        Some(Dot { x: x as f64, y, range, failed: !load.found.is_sound(), ..Dot::default() })
+    });
+    (!series.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: "share of the DUT's worst-case maximum".into(),
+        y_label: y_label.into(),
+        shape: Shape::Bars { groups: shares.iter().map(|&s| percent(s)).collect(), series },
+    })
+}
+
+/// CPU use second by second of the lowest load of each DUT.
+fn transient(runs: &[Run]) -> Option<Figure> {
+    let mut series = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let Some(load) = dut.loads.iter().find(|load| load.found.cpu_by_second.len() > 1) else { continue };
+        let name = legend(run, &dut.name, runs.len() > 1);
+        let name = format!("{name}, {} at {}", place_name(&load.place), percent(load.share.per_hundred()));
+        series.push(Series { name, dots: by_second(&load.found) });
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: "cpu-transient".into(),
+        title: "CPU use of the DUT from the start of a trial on".into(),
+        x_label: "seconds".into(),
+        y_label: "cores in use".into(),
+        shape: Shape::Lines(series),
+    })
+}
+
+/// CPU use second by second as points of a curve.
+pub(super) fn by_second(found: &Sustained) -> Vec<Dot> {
+    let dot = |(i, &y): (usize, &f64)| Dot::at((i + 1) as f64, y);
+    found.cpu_by_second.iter().enumerate().map(dot).collect()
+}
+
+fn latency(runs: &[Run], file: &str, which: &str, us: fn(&LoadResult) -> Option<f64>) -> Option<Figure> {
+    let series = series(runs, |load| {
+        // In a trial that failed, those that came are not those that were asked: it has a mark and no value.
+        let failed = load.found.passed.is_some() && !load.found.is_sound();
+        let y = if failed { 0.0 } else { us(load)? / 1000.0 };
+        Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
+    });
+    (!series.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: format!("{which} of the round-trip time against load"),
+        x_label: "load, % of the DUT's worst-case maximum".into(),
+        y_label: "ms".into(),
+        shape: Shape::Lines(series),
+    })
+}

@@ -1,0 +1,360 @@
+//! The highest rate at which a DUT passes (RFC 8219 §9.2): at every place, with smaller shares of valid replies accepted, and with
+//! shares of names that have AAAA records or are cached.
+
+mod shown;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use method::evidence::{Asked, Deviation, Real, Wanted};
+use method::narrow::Length;
+use method::precision::{Figures, overstatement};
+use method::search::{Found, SearchRange, Shortfall};
+use method::set::{LowerBound, Set, SetPlan};
+use method::units::{Qps, Share};
+use method::verdict::{Acceptance, Verdict};
+use serde::{Deserialize, Serialize};
+use tester::measurer::plan::TrialPlan;
+
+use super::{Course, Filled, Measure, Paper, Task};
+use crate::archive::{Measured, Step};
+use crate::measures::load::place_name;
+use crate::missing::Missing;
+use crate::place::Place;
+use crate::plan::{DutPlan, Plan};
+use crate::point::{Conditions, Cores, Point};
+use crate::recorded::Recorded;
+use crate::report::Run;
+use crate::report::chart::Figure;
+use crate::report::csv::Row;
+use crate::report::table::Table;
+
+pub(crate) use shown::{found_in_words, worst_point};
+
+/// `[search]`: how rates are searched for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Searching {
+    /// Lowest rate.
+    pub min: Qps,
+    /// Highest rate, unless the DUT says otherwise.
+    pub max: Qps,
+    /// How close the result must be to the lowest rate that failed.
+    pub resolution: Qps,
+    /// Searches of each point; RFC 8219 §9.2: at least 20.
+    pub repeat: u32,
+    /// How often a trial that the tester spoiled is tried again.
+    pub invalid_retries: u32,
+    /// Length of the short trial before each full one; none: full trials only.
+    #[serde(with = "humantime_serde")]
+    pub probe: Option<Duration>,
+}
+
+impl Default for Searching {
+    fn default() -> Searching {
+        Searching { min: Qps(100), max: Qps(131_072), resolution: Qps(1), repeat: 20, invalid_retries: 3, probe: None }
+    }
+}
+
+/// What a set of searches found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PointResult {
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Median, percentiles, dispersion and interval, queries per second; nothing of a point that is void.
+    pub figures: Figures,
+    /// Why there is no number, if there is none.
+    pub missing: Option<Missing>,
+    /// By how much short trials may overstate; the interval is widened by it.
+    pub overstatement: f64,
+    /// Each search's result.
+    pub found: Vec<Found>,
+    /// By how much the lowest rate that failed failed, search by search; absent where none failed.
+    pub failed_by: Vec<Option<Shortfall>>,
+    /// Whether all repetitions are done.
+    pub complete: bool,
+    /// Why there can be no number: the DUT was not asked what the point is about.
+    pub void: Option<Deviation>,
+    /// Why the DUT may do more.
+    pub lower_bound_reasons: Vec<LowerBound>,
+    /// What the trials that passed at full length really were; absent if what plays AuthDNS does not count, and then nothing
+    /// proves that new names were not answered from a cache.
+    pub real: Option<Real>,
+    /// Where the DUT ran in all its trials: what a number of cores is worth. Absent where that was not seen.
+    pub place: Option<Place>,
+    /// Trials: probes, full ones, and those that the tester spoiled.
+    pub trials: Trials,
+}
+
+impl PointResult {
+    /// Whether the DUT had the number of cores that the point asks for.
+    pub fn has_its_cores(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
+    }
+
+    /// On how many cores the DUT ran, or what is true instead.
+    pub fn ran_on(&self) -> String {
+        ran_on(&self.conditions.place, self.place.as_ref())
+    }
+
+    /// As [`PointResult::ran_on`], for a column that is named after the cores or the placement asked for.
+    pub(crate) fn column(&self) -> String {
+        column(&self.conditions.place, self.place.as_ref(), self.missing.as_ref())
+    }
+}
+
+/// Where a DUT ran in all trials of a point, as far as that was seen.
+pub(crate) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<Place> {
+    trials.filter_map(|m| m.cpu.place.clone()).reduce(|a, b| a.and(&b))
+}
+
+/// On how many cores a DUT ran that was to have `asked`.
+pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
+    seen.map_or_else(|| format!("{} asked for, not seen", asked.cores), Place::in_words)
+}
+
+/// The name of a column or row: the cores or the placement asked for, and what is true where that says more.
+pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missing>) -> String {
+    let (name, true_of_it) = (place_name(asked), ran_on(asked, seen));
+    let is_known = missing.is_some() && seen.is_none() || true_of_it == asked.cores.to_string();
+    if is_known { name } else { format!("{name} ({true_of_it})") }
+}
+
+/// How many trials there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trials {
+    /// Short ones.
+    pub probes: usize,
+    /// Of full length.
+    pub full: usize,
+    /// Of these, spoiled by the tester.
+    pub invalid: usize,
+    /// Full trials that failed probes made unnecessary.
+    pub saved: usize,
+}
+
+/// The measure.
+pub struct Searches;
+
+impl Measure for Searches {
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let Some(dut) = dut else { return Vec::new() };
+        let keys = plan.keys_of(dut);
+        let worst = |place| Conditions::worst_case(dut.name(), place);
+        let mut all: Vec<Conditions> = keys.places().into_iter().map(worst).collect();
+        for &accept in &keys.acceptance {
+            let places = keys.places_at(keys.acceptance_at.as_deref());
+            all.extend(places.into_iter().map(|place| Conditions { accept, ..worst(place) }));
+        }
+        for place in keys.share_places() {
+            let with = |aaaa: Share, cached: Share| Conditions { aaaa, cached, ..worst(place.clone()) };
+            all.extend(keys.aaaa_shares.iter().map(|&aaaa| with(aaaa, Share::ZERO)));
+            all.extend(keys.cached_shares.iter().map(|&cached| with(Share::ZERO, cached)));
+            for &aaaa in keys.aaaa_shares.iter().filter(|_| keys.table) {
+                all.extend(keys.cached_shares.iter().map(|&cached| with(aaaa, cached)));
+            }
+        }
+        all.into_iter().map(Point::Search).collect()
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        let search = &plan.search;
+        if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
+            return Err("[search]: min must not be above max, resolution and repeat be 1 at least".into());
+        }
+        for dut in &plan.duts {
+            if dut.max.is_some_and(|max| max < search.min) {
+                return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
+            }
+            let keys = plan.keys_of(dut);
+            if let Some(ratio) = keys.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0)) {
+                return Err(format!("[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"));
+            }
+        }
+        Ok(())
+    }
+
+    fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
+        let set = set_of(plan, point);
+        let probe = plan.search.probe.map(|probe| plan.takes(probe));
+        set.map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), probe))
+    }
+
+    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+        set_of(recorded.plan, point).map(|set| Course::Searches(Box::new(Set::new(set))))
+    }
+
+    fn starts_anew(&self) -> bool {
+        true
+    }
+
+    fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
+        if let (Some(probe), Length::Probe) = (plan.search.probe, step.length) {
+            base.duration = probe.into();
+        }
+        if let Point::Search(c) = &step.point {
+            (base.aaaa_share, base.cached_share, base.accept) = (c.aaaa, c.cached, Acceptance(c.accept));
+        }
+        Task::Trial(Box::new(base))
+    }
+
+    fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let walk = recorded.walk(point);
+        walk.is_some_and(|walk| walk.course.set().is_some_and(|set| Figures::of(set.found(), 1.0).n > 0))
+    }
+
+    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
+        let Point::Search(c) = point else { return Vec::new() };
+        let is_mtd64 = plan.dut(&c.dut).is_some_and(|dut| dut.driver == crate::servers::Dut::Mtd64Ng);
+        let shares = plan.dut(&c.dut).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default();
+        let paper = |what| Paper::Benchmarking.has(what);
+        let mut all = Vec::new();
+        let plain = (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
+        match (&c.place.placement, plain, c.accept >= 1.0) {
+            (None, true, true) if is_mtd64 => all.push(paper("Table III")),
+            (None, true, true) => all.push(paper("Tables V-VII")),
+            (None, true, false) => all.push(paper("Tables VIII-X")),
+            (Some(_), true, true) => all.push(paper("Table XI")),
+            (Some(_), true, false) => all.push(paper("Table XII")),
+            _ => {}
+        }
+        let swept = c.accept >= 1.0 && shares.contains(&c.place) && !is_mtd64;
+        if swept && c.cached == Share::ZERO {
+            all.push(paper("Tables XIII-XV"));
+        }
+        if swept && c.aaaa == Share::ZERO {
+            all.push(paper("Tables XVI-XVIII"));
+        }
+        all
+    }
+
+    fn tables(&self, run: &Run) -> Vec<Table> {
+        shown::tables(run)
+    }
+
+    fn comparisons(&self, runs: &[Run]) -> Vec<Table> {
+        shown::comparisons(runs)
+    }
+
+    fn figures(&self, runs: &[Run]) -> Vec<Figure> {
+        shown::figures(runs)
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        let points = run.results.duts.iter().flat_map(|dut| &dut.points);
+        points.map(|point| row(Point::Search(point.conditions.clone()), point)).collect()
+    }
+}
+
+fn row(point: Point, result: &PointResult) -> Row {
+    Row {
+        mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
+        real: result.real,
+        ran_on: result.place.clone(),
+        at_least: !result.lower_bound_reasons.is_empty(),
+        ..Row::of_figures(point, "rate", "queries/s", &result.figures)
+    }
+}
+
+/// The searches of a point.
+fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
+    let Point::Search(conditions) = point else { return None };
+    let (min, max) = plan.range(plan.dut(&conditions.dut)?);
+    let s = &plan.search;
+    let range = SearchRange { min, max, resolution: s.resolution, invalid_retries: s.invalid_retries };
+    Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
+}
+
+/// Trials of a set at the most, and how long they take if a full one takes `full` and a probe `probe`.
+pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> (u32, Duration) {
+    let SearchRange { min, max, resolution, .. } = set.range;
+    let steps = ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;
+    // With probes about half of the steps, those that fail, end with the probe.
+    let (trials, one) = match probe {
+        Some(probe) => (steps * 3 / 2 + 1, probe * steps + full * (steps / 2 + 1)),
+        None => (steps, full * steps),
+    };
+    (trials * set.repeat, one * set.repeat)
+}
+
+/// What was found at a point of a DUT.
+pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResult> {
+    let Point::Search(conditions) = point else { return None };
+    let walk = recorded.walk(point)?;
+    let set = walk.course.set()?;
+    let is_void = walk.void.is_some();
+    let found = if is_void { Vec::new() } else { set.found().to_vec() };
+    let duration = recorded.plan.trial.duration;
+    let overstatement = overstatement(duration.into(), recorded.plan.trial.timeout(duration).into());
+    let figures = Figures::of(&found, overstatement);
+    let missing = match walk.void {
+        Some(why) => Some(Missing::Void(why)),
+        None if figures.n > 0 => None,
+        None if walk.trials.is_empty() => Some(Missing::not_begun(recorded, point)),
+        None if found.is_empty() => Some(Missing::Unfinished),
+        None => Some(Missing::Spoiled),
+    };
+    Some(PointResult {
+        conditions: conditions.clone(),
+        complete: walk.due().is_none(),
+        failed_by: if is_void { Vec::new() } else { set.failed_by().to_vec() },
+        lower_bound_reasons: if is_void { Vec::new() } else { set.lower_bounds(&figures, recorded.allowed(point)) },
+        missing,
+        figures,
+        overstatement,
+        found,
+        void: walk.void,
+        real: real(&walk.trials),
+        place: place_of(walk.trials.iter().copied()),
+        trials: count(walk.trials.iter().copied()),
+    })
+}
+
+/// What the trials that passed at full length, or were found not to be what was wanted, really were together.
+fn real(trials: &[&Measured]) -> Option<Real> {
+    let judged = |m: &&&Measured| {
+        let passed = m.verdict() == Verdict::Passed || m.deviation().is_some();
+        passed && m.step.length == Length::Full
+    };
+    let mut sum: Option<(Asked, Wanted)> = None;
+    for trial in trials.iter().filter(judged).filter_map(|m| m.at_rate()) {
+        // Only what our AuthDNS counted can be compared.
+        let (asked, wanted) = (trial.auth.as_ref()?.asked, trial.wanted());
+        sum = Some(match sum {
+            None => (asked, wanted),
+            Some((a, w)) => {
+                let (valid, preloaded) = (w.valid + wanted.valid, w.preloaded + wanted.preloaded);
+                (a.plus(&asked), Wanted { valid, preloaded, ..w })
+            }
+        });
+    }
+    let (asked, wanted) = sum?;
+    asked.real(&wanted)
+}
+
+/// Counts the trials of one point: which probe spared which trial is known within a point only.
+pub(crate) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
+    let mut trials = Trials::default();
+    let mut probed_failed = 0;
+    let mut confirmed = 0;
+    let mut last_failed_probe: BTreeSet<(u32, Qps)> = BTreeSet::new();
+    for m in all {
+        let (repeat, rate) = (m.step.repeat, m.step.rate);
+        match m.step.length {
+            Length::Probe => {
+                trials.probes += 1;
+                if m.verdict() == Verdict::Failed {
+                    probed_failed += 1;
+                    last_failed_probe.insert((repeat, rate));
+                }
+            }
+            Length::Full => {
+                trials.full += 1;
+                trials.invalid += usize::from(m.verdict() == Verdict::Invalid);
+                confirmed += usize::from(last_failed_probe.remove(&(repeat, rate)));
+            }
+        }
+    }
+    trials.saved = probed_failed - confirmed;
+    trials
+}

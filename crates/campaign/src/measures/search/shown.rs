@@ -1,0 +1,455 @@
+//! Tables and figures of searches.
+
+use method::precision::rounded_down;
+use method::search::Shortfall;
+use method::units::{Qps, Share};
+
+use super::PointResult;
+use crate::measures::load::place_name;
+use crate::point::{Conditions, Cores};
+use crate::report::chart::{AT_LEAST, Dot, Figure, Row, Series, Shape, number};
+use crate::report::table::Table;
+use crate::report::{Run, each_dut, file_word, legend, percent, with_proof};
+use crate::results::DutResult;
+use crate::wording;
+
+/// What a point found, for one cell: one look shows its interval only, several searches their median and the interval.
+pub(crate) fn found_in_words(point: &PointResult, resolution: Qps) -> String {
+    if let Some(why) = &point.missing {
+        return why.to_string();
+    }
+    let figures = &point.figures;
+    let bound = if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
+    let interval = wording::interval(&figures.interval, resolution);
+    match figures.n {
+        1 => interval,
+        _ => format!("{bound}{} in {interval}", wording::median(figures, resolution)),
+    }
+}
+
+pub(super) fn tables(run: &Run) -> Vec<Table> {
+    let mut all = vec![worst_case(run)];
+    for dut in &run.results.duts {
+        all.extend(by_cores(run, dut));
+        all.extend(by_placement(run, dut));
+        for place in share_places(run, dut) {
+            let which = |c: &Conditions| c.place == place && c.accept >= 1.0;
+            let aaaa: Vec<&PointResult> = points(dut, |c| which(c) && c.cached == Share::ZERO);
+            let cached: Vec<&PointResult> = points(dut, |c| which(c) && c.aaaa == Share::ZERO);
+            all.extend(sweep(run, dut, &place, "AAAA record rate", aaaa, |c| c.aaaa));
+            all.extend(sweep(run, dut, &place, "cache hit rate", cached, |c| c.cached));
+            all.extend(both_shares(run, dut, &place));
+        }
+    }
+    all
+}
+
+fn points(dut: &DutResult, is_meant: impl Fn(&Conditions) -> bool) -> Vec<&PointResult> {
+    dut.points.iter().filter(|p| is_meant(&p.conditions)).collect()
+}
+
+/// Where the shares of a DUT were measured.
+fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
+    let plan = &run.results.plan;
+    plan.dut(&dut.name).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default()
+}
+
+/// By how much the lowest failed rate failed in the search that found the least.
+fn failed_by(point: &PointResult) -> String {
+    Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
+        let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
+        format!("{rate} by {missing} of {of}")
+    })
+}
+
+fn worst_case(run: &Run) -> Table {
+    let note = "Queries/s. Every name new and without an AAAA record: 1 AAAA query in, 2 questions to AuthDNS for each. [passed, failed): \
+                from the smallest rate that passed to the largest that failed. p1 and p99 from 20 searches on, dispersion from 2. \
+                ≥: a lower bound, reasons above.";
+    let header = [
+        "DUT",
+        "Cores",
+        "Median in [passed, failed)",
+        "Searches",
+        "p1",
+        "p99",
+        "Dispersion",
+        "Failed at, by",
+        "AuthDNS asked",
+    ];
+    let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
+    let resolution = run.results.plan.search.resolution;
+    let rounded = |rate: Option<f64>| rate.map_or("–".into(), |r| number(rounded_down(r, resolution) as f64));
+    for dut in &run.results.duts {
+        for p in points(dut, Conditions::is_worst_case) {
+            let f = &p.figures;
+            let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
+            table.rows.push(vec![
+                dut.name.clone(),
+                match &p.conditions.place.placement {
+                    Some(placement) => format!("{} ({placement})", p.ran_on()),
+                    None => p.ran_on(),
+                },
+                found_in_words(p, resolution),
+                format!("{} of {}", f.n, run.results.plan.search.repeat),
+                rounded(f.p1),
+                rounded(f.p99),
+                f.dispersion_pct.map_or("–".into(), |d| format!("{d:.1} %")),
+                failed_by(p),
+                asked.unwrap_or_else(|| "0 % cached unproven".into()),
+            ]);
+        }
+    }
+    table
+}
+
+/// A table in the form of the papers: rows of statistics, a column for each point.
+fn statistics(run: &Run, title: &str, note: &str, corner: &str, columns: &[(String, &PointResult)]) -> Option<Table> {
+    if columns.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(title, &with_proof(run, note), &[corner]);
+    table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
+    for (name, point) in columns {
+        table.header.push(name.clone());
+        let cells = cells(point, run.results.plan.search.resolution);
+        table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+    }
+    Some(table)
+}
+
+/// The cells of a point in the order of [`wording::STATISTICS`].
+fn cells(point: &PointResult, resolution: Qps) -> [String; wording::STATISTICS.len()] {
+    match &point.missing {
+        Some(why) => std::array::from_fn(|_| why.to_string()),
+        None => wording::statistics(&point.figures, resolution),
+    }
+}
+
+/// What is demanded, for a title; the papers mark what RFC 8219 does not know.
+fn demanded(accept: f64) -> String {
+    if accept >= 1.0 {
+        return String::new();
+    }
+    format!(", acceptance criterion: {} %, not RFC 8219 compliant", number(accept * 100.0))
+}
+
+/// The acceptance ratios of a DUT's points, the strictest first.
+fn ratios(dut: &DutResult) -> Vec<f64> {
+    let mut ratios: Vec<f64> = dut.points.iter().map(|p| p.conditions.accept).collect();
+    ratios.sort_by(|a, b| b.total_cmp(a));
+    ratios.dedup();
+    ratios
+}
+
+fn is_plain(c: &Conditions, accept: f64) -> bool {
+    (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO) && c.accept == accept
+}
+
+/// Performance as a function of the number of cores, a table for each acceptance ratio.
+fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
+    let table = |accept: f64| {
+        let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_none());
+        let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
+        let title =
+            format!("DNS64 performance by the number of CPU cores and threads: {}{}", dut.name, demanded(accept));
+        statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "CPU cores", &columns)
+    };
+    ratios(dut).into_iter().filter_map(table).collect()
+}
+
+/// Performance on chosen CPUs, a table for each acceptance ratio.
+fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
+    let table = |accept: f64| {
+        let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_some());
+        let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
+        let title = format!("DNS64 performance by the placement of the cores: {}{}", dut.name, demanded(accept));
+        statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Placement", &columns)
+    };
+    ratios(dut).into_iter().filter_map(table).collect()
+}
+
+/// Performance as a function of one of the shares.
+fn sweep(
+    run: &Run,
+    dut: &DutResult,
+    place: &Cores,
+    what: &str,
+    mut all: Vec<&PointResult>,
+    share: fn(&Conditions) -> Share,
+) -> Option<Table> {
+    // The worst case alone is no sweep.
+    if all.len() < 2 {
+        return None;
+    }
+    all.sort_by_key(|p| share(&p.conditions));
+    let columns: Vec<_> = all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
+    let cores = place_name(place);
+    let title = format!("DNS64 performance by {what}: {}, {cores} CPU cores, {} threads", dut.name, place.cores);
+    statistics(run, &title, "", what, &columns)
+}
+
+/// The shares of the α×β table of a DUT, 0 included.
+fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
+    let plan = &run.results.plan;
+    let keys = plan.dut(&dut.name).map(|dut| plan.keys_of(dut)).unwrap_or_default();
+    let with_zero = |shares: &[Share]| {
+        let mut all = vec![Share::ZERO];
+        all.extend(shares);
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    if keys.table { (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares)) } else { (Vec::new(), Vec::new()) }
+}
+
+/// The point at an AAAA share and a cached share, if it was measured.
+fn cell<'a>(dut: &'a DutResult, place: &Cores, aaaa: Share, cached: Share) -> Option<&'a PointResult> {
+    let is_it = |p: &&PointResult| {
+        let c = &p.conditions;
+        c.place == *place && c.accept >= 1.0 && (c.aaaa, c.cached) == (aaaa, cached)
+    };
+    dut.points.iter().find(is_it)
+}
+
+/// Medians by both shares.
+fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
+    let (aaaa, cached) = axes(run, dut);
+    let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
+                names (β).";
+    let title = format!("{} by AAAA share and cached share, {} CPU cores", dut.name, place_name(place));
+    let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
+    table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
+    for &a in &aaaa {
+        let mut row = vec![percent(a.per_hundred())];
+        let resolution = run.results.plan.search.resolution;
+        let of = |&b: &Share| cell(dut, place, a, b).map_or("–".into(), |p| found_in_words(p, resolution));
+        row.extend(cached.iter().map(of));
+        table.rows.push(row);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The worst case of each DUT and place, a column for each run: how test systems compare.
+pub(super) fn comparisons(runs: &[Run]) -> Vec<Table> {
+    if runs.len() < 2 {
+        return Vec::new();
+    }
+    let mut kinds: Vec<(String, Conditions)> = Vec::new();
+    for (_, dut) in each_dut(runs) {
+        for p in points(dut, |c| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO)) {
+            let kind = (dut.name.clone(), p.conditions.clone());
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+    }
+    kinds.iter().map(|(name, conditions)| comparison(runs, name, conditions)).collect()
+}
+
+fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
+    let cores = place_name(&conditions.place);
+    let title = format!("DNS64 performance of {name} using {cores} CPU cores{}, by run", demanded(conditions.accept));
+    let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
+    table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
+    for run in runs {
+        table.header.push(run.name.clone());
+        let dut = run.results.duts.iter().find(|dut| dut.name == name);
+        let point = dut.and_then(|dut| dut.points.iter().find(|p| p.conditions == *conditions));
+        let cells = match point {
+            Some(point) => cells(point, run.results.plan.search.resolution),
+            None => std::array::from_fn(|_| "not in this run's plan".into()),
+        };
+        table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+    }
+    table
+}
+
+pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
+    let mut all: Vec<Figure> = worst_case_bars(runs).into_iter().collect();
+    let plain = |c: &Conditions| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
+    all.extend(curve(runs, Over::Places, "scale-up", "Scale-up: worst case over cores", "cores", |_, c| {
+        (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64)
+    }));
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        "aaaa",
+        "Worst case with a share of names that have AAAA records",
+        "AAAA share α, %",
+        |shares, c| {
+            let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
+            is_in.then(|| f64::from(c.aaaa.per_hundred()))
+        },
+    ));
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        "cached",
+        "Worst case with a share of cached names",
+        "cached share β, %",
+        |shares, c| {
+            let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
+            is_in.then(|| f64::from(c.cached.per_hundred()))
+        },
+    ));
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        "acceptance",
+        "Worst case by acceptance ratio (not RFC 8219 compliant below 1)",
+        "accepted, %",
+        |shares, c| (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0),
+    ));
+    all.extend(placement_bars(runs));
+    let highest = highest_cell(runs);
+    for (run, dut) in each_dut(runs) {
+        all.extend(share_places(run, dut).iter().filter_map(|place| heat(run, dut, place, (runs.len() > 1, highest))));
+    }
+    all
+}
+
+/// A point of a diagram; none for what was not measured.
+fn dot(x: f64, point: &PointResult) -> Option<Dot> {
+    let f = &point.figures;
+    let y = f.median?;
+    let range = (f.interval.from.unwrap_or(0.0), f.interval.to.unwrap_or(y).max(y));
+    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty(), ..Dot::default() })
+}
+
+/// The worst case of a DUT on its first number of cores.
+pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
+    dut.points.iter().find(|p| p.conditions.is_worst_case())
+}
+
+fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
+    let mut groups: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
+    for (r, run) in runs.iter().enumerate() {
+        for dut in &run.results.duts {
+            let Some(point) = worst_point(dut).filter(|p| p.missing.is_none()) else { continue };
+            let group = groups.iter().position(|g| *g == dut.name).unwrap_or_else(|| {
+                groups.push(dut.name.clone());
+                groups.len() - 1
+            });
+            series[r].dots.extend(dot(group as f64, point));
+        }
+    }
+    (!groups.is_empty()).then(|| Figure {
+        file: "worst-case".into(),
+        title: "Worst case: 0 % AAAA, 0 % cached".into(),
+        x_label: "DUT".into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Bars { groups, series },
+    })
+}
+
+/// The worst case on placements beside that on as many of the first cores.
+fn placement_bars(runs: &[Run]) -> Option<Figure> {
+    let mut groups: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let placed: Vec<&PointResult> = points(dut, |c| c.is_worst_case() && c.place.placement.is_some());
+        let cores: Vec<usize> = placed.iter().map(|p| p.conditions.place.cores).collect();
+        let beside = |c: &Conditions| c.place.placement.is_none() && cores.contains(&c.place.cores);
+        let all = points(dut, |c| c.is_worst_case() && (c.place.placement.is_some() || beside(c)));
+        if placed.is_empty() {
+            continue;
+        }
+        let group = groups.len() as f64;
+        groups.push(legend(run, &dut.name, runs.len() > 1));
+        for point in all {
+            let name = place_name(&point.conditions.place);
+            let Some(dot) = dot(group, point) else { continue };
+            match series.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.dots.push(dot),
+                None => series.push(Series { name, dots: vec![dot] }),
+            }
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: "placements".into(),
+        title: "Worst case by the placement of the cores".into(),
+        x_label: "DUT".into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Bars { groups, series },
+    })
+}
+
+/// Along which axis a curve runs.
+#[derive(Clone, Copy)]
+enum Over {
+    /// From place to place.
+    Places,
+    /// At one place.
+    Conditions,
+}
+
+/// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were measured; none where no DUT has
+/// two points.
+fn curve(
+    runs: &[Run],
+    over: Over,
+    file: &str,
+    title: &str,
+    x_label: &str,
+    x: impl Fn(&[Cores], &Conditions) -> Option<f64>,
+) -> Option<Figure> {
+    let mut series = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        let places = share_places(run, dut);
+        // Where there are several places, each has its curve; over cores they are one.
+        let groups = match over {
+            Over::Places => vec![None],
+            Over::Conditions => places.iter().map(Some).collect(),
+        };
+        for place in groups {
+            // Only what had its cores stands over a number of cores.
+            let is_here = |p: &&PointResult| place.map_or(p.has_its_cores(), |place| p.conditions.place == *place);
+            let here = dut.points.iter().filter(is_here);
+            let mut dots: Vec<Dot> = here.filter_map(|p| dot(x(&places, &p.conditions)?, p)).collect();
+            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+            if dots.len() > 1 {
+                let name = legend(run, &dut.name, runs.len() > 1);
+                let name = place.map_or(name.clone(), |place| format!("{name}, {} cores", place_name(place)));
+                series.push(Series { name, dots });
+            }
+        }
+    }
+    (!series.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: x_label.into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Lines(series),
+    })
+}
+
+/// The largest value of all heat maps, by which all are shaded.
+fn highest_cell(runs: &[Run]) -> f64 {
+    let of = |(run, dut): (&Run, &DutResult)| {
+        let (aaaa, cached) = axes(run, dut);
+        let in_map = |c: &Conditions| c.accept >= 1.0 && aaaa.contains(&c.aaaa) && cached.contains(&c.cached);
+        points(dut, in_map).iter().filter_map(|p| p.figures.median).fold(0.0, f64::max)
+    };
+    each_dut(runs).map(of).fold(0.0, f64::max)
+}
+
+fn heat(run: &Run, dut: &DutResult, place: &Cores, (many, highest): (bool, f64)) -> Option<Figure> {
+    let (aaaa, cached) = axes(run, dut);
+    let value = |a: Share, b: Share| {
+        let point = cell(dut, place, a, b).filter(|p| p.missing.is_none())?;
+        Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
+    };
+    let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
+    let rows: Vec<Row> = aaaa.iter().map(row).collect();
+    let filled = rows.iter().flat_map(|(_, values)| values).flatten().count();
+    let name = format!("{}, {} cores", legend(run, &dut.name, many), place_name(place));
+    (filled > 0).then(|| Figure {
+        file: format!("table-{}", file_word(&name)),
+        title: format!("{name}: queries/s by AAAA share and cached share"),
+        x_label: "cached share β".into(),
+        y_label: "AAAA share α".into(),
+        shape: Shape::Heat { columns: cached.iter().map(|b| percent(b.per_hundred())).collect(), rows, highest },
+    })
+}

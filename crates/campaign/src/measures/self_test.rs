@@ -1,0 +1,297 @@
+//! The tester against an AuthDNS, without a DUT (RFC 8219 §9.2.1): how far its results can be trusted, and how authoritative
+//! servers compare in that role.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use method::precision::{Figures, rounded_down};
+use method::search::{Found, SearchRange};
+use method::selftest::{self, MIN_DELTA, allowed_rate, factor};
+use method::set::{Set, SetPlan, smallest_pass};
+use method::units::{Qps, Share};
+use serde::{Deserialize, Serialize};
+use tester::measurer::plan::{Subject, TrialPlan};
+
+use super::search::{Trials, count, effort};
+use super::{Course, Filled, Measure, Paper, Task};
+use crate::archive::Step;
+use crate::missing::Missing;
+use crate::plan::{DutPlan, Family, Plan};
+use crate::point::{Loop, Point};
+use crate::recorded::Recorded;
+use crate::report::Run;
+use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::csv::Row;
+use crate::report::table::Table;
+use crate::servers::Auth;
+use crate::wording;
+
+/// `[self-test]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SelfTest {
+    /// Lowest rate.
+    pub min: Qps,
+    /// Highest rate.
+    pub max: Qps,
+    /// Resolution.
+    pub resolution: Qps,
+    /// Searches; the smallest result counts.
+    pub repeat: u32,
+    /// Reserve δ.
+    pub delta: f64,
+    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    pub family: Option<Family>,
+    /// Further self-tests, with other servers or over another version of IP: for comparison, they vouch for nothing.
+    pub also: Vec<Also>,
+}
+
+/// A further self-test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Also {
+    /// What plays AuthDNS.
+    pub server: Auth,
+    /// Over which version of IP it is asked; none given: over that of the plan's trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// To how many of AuthDNS's CPUs it is confined; none given: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<usize>,
+}
+
+impl Default for SelfTest {
+    fn default() -> SelfTest {
+        let (min, max) = (Qps(1_000), Qps(500_000));
+        SelfTest { min, max, resolution: Qps(1_000), repeat: 3, delta: MIN_DELTA, family: None, also: Vec::new() }
+    }
+}
+
+/// What a self-test found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SelfTestResult {
+    /// What played AuthDNS.
+    pub server: String,
+    /// Over which version of IP it was asked; absent without a trial.
+    pub family: Option<Family>,
+    /// To how many CPUs it was confined; absent: to none in particular.
+    pub cores: Option<usize>,
+    /// Whether it vouches for the tester in the plan's trials.
+    pub vouches: bool,
+    /// The smallest of the highest rates that passed; absent where one search passed nowhere.
+    pub passed: Option<Qps>,
+    /// Up to which rate that allows tests at 0 % AAAA and 0 % cached.
+    pub allows: Option<Qps>,
+    /// Statistics of all searches, queries per second.
+    pub figures: Figures,
+    /// Each search's result.
+    pub found: Vec<Found>,
+    /// Whether all repetitions are done.
+    pub complete: bool,
+    /// Why there is no number, if there is none.
+    pub missing: Option<Missing>,
+    /// Trials.
+    pub trials: Trials,
+}
+
+/// The measure.
+pub struct SelfTesting;
+
+impl Measure for SelfTesting {
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let (Some(test), None) = (&plan.self_test, dut) else { return Vec::new() };
+        let also =
+            test.also.iter().map(|&Also { server, family, cores }| Point::SelfTest(Loop { server, family, cores }));
+        plan.own_self_test().into_iter().chain(also).collect()
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        let Some(test) = &plan.self_test else { return Ok(()) };
+        if test.min > test.max || test.resolution.0 == 0 || test.repeat == 0 {
+            return Err("[self-test]: min must not be above max, resolution and repeat be 1 at least".into());
+        }
+        let most = plan.cpus.auth.len();
+        let over_ssh = plan.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth).is_ipv6());
+        let other =
+            |also: &Also| also.family.is_some_and(|family| over_ssh.is_some_and(|v6| v6 != (family == Family::Ipv6)));
+        if test.also.iter().any(other) {
+            return Err("[[self-test.also]] family: [ssh.addresses] has no such address for self-tests".into());
+        }
+        match test.also.iter().find_map(|also| also.cores.filter(|&cores| cores == 0 || cores > most)) {
+            Some(cores) => Err(format!("[[self-test.also]] cores: {cores} of the {most} CPUs in [cpus] auth")),
+            None => Ok(()),
+        }
+    }
+
+    fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
+        set_of(plan, point).map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), None))
+    }
+
+    fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
+        set_of(recorded.plan, point).map(|set| Course::Searches(Box::new(Set::new(set))))
+    }
+
+    fn starts_anew(&self) -> bool {
+        true
+    }
+
+    fn task(&self, plan: &Plan, _: &Step, mut base: TrialPlan) -> Task {
+        base.timeout = selftest::timeout(base.timeout);
+        base.aaaa_share = Share::ONE;
+        let delta = plan.self_test.as_ref().map_or(MIN_DELTA, |test| test.delta);
+        base.subject = Subject::Tester { factor: factor(Share::ZERO, Share::ZERO, delta), delta };
+        Task::Trial(Box::new(base))
+    }
+
+    fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let walk = recorded.walk(point);
+        walk.is_some_and(|walk| walk.course.set().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some())))
+    }
+
+    fn fills(&self, _: &Plan, point: &Point) -> Vec<Filled> {
+        let Point::SelfTest(at) = point else { return Vec::new() };
+        vec![Paper::Benchmarking.has(match (at.cores, at.family) {
+            (Some(1), _) => "Table IV",
+            (_, Some(Family::Ipv6)) => "Table II",
+            _ => "Table I",
+        })]
+    }
+
+    fn tables(&self, _: &Run) -> Vec<Table> {
+        Vec::new()
+    }
+
+    fn comparisons(&self, runs: &[Run]) -> Vec<Table> {
+        let all = || runs.iter().flat_map(|run| &run.results.self_tests);
+        let mut kinds: Vec<(String, Option<Family>, Option<usize>)> = Vec::new();
+        for test in all() {
+            let kind = (test.server.clone(), test.family, test.cores);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds.iter().map(|kind| table(runs, kind)).collect()
+    }
+
+    fn figures(&self, runs: &[Run]) -> Vec<Figure> {
+        figure(runs).into_iter().collect()
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        let points = run.results.plan.points();
+        let tests = points.into_iter().filter(|point| matches!(point, Point::SelfTest(_)));
+        let row = |(point, result): (Point, &SelfTestResult)| Row {
+            mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
+            ..Row::of_figures(point, "rate", "queries/s", &result.figures)
+        };
+        tests.zip(&run.results.self_tests).map(row).collect()
+    }
+}
+
+/// What a self-test is called.
+fn title(server: &str, family: Option<Family>, cores: Option<usize>) -> String {
+    let family = family.map_or(String::new(), |family| format!(" over {family}"));
+    let cores = match cores {
+        None => String::new(),
+        Some(1) => ", single CPU core".into(),
+        Some(cores) => format!(", {cores} CPU cores"),
+    };
+    format!("Self-test: authoritative DNS performance of {server}{family}{cores}")
+}
+
+/// Rows as in the papers, a column for each run.
+fn table(runs: &[Run], (server, family, cores): &(String, Option<Family>, Option<usize>)) -> Table {
+    let note =
+        "Queries/s of the tester against that server alone. For the tester's own limit the smallest result counts.";
+    let mut table = Table::new(&title(server, *family, *cores), note, &["Run"]);
+    table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
+    for run in runs {
+        let is_it = |test: &&SelfTestResult| (&test.server, &test.family, &test.cores) == (server, family, cores);
+        table.header.push(run.name.clone());
+        let test = run.results.self_tests.iter().find(is_it);
+        let resolution = run.results.plan.self_test.as_ref().map_or(Qps(1), |test| test.resolution);
+        let cells = match test {
+            Some(SelfTestResult { missing: None, figures, .. }) => wording::statistics(figures, resolution),
+            Some(SelfTestResult { missing: Some(why), .. }) => std::array::from_fn(|_| why.to_string()),
+            None => std::array::from_fn(|_| "not in this run's plan".into()),
+        };
+        for (row, cell) in table.rows.iter_mut().zip(cells) {
+            row.push(cell);
+        }
+    }
+    table
+}
+
+fn figure(runs: &[Run]) -> Option<Figure> {
+    let mut groups: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
+    for (r, run) in runs.iter().enumerate() {
+        for test in &run.results.self_tests {
+            let Some(median) = test.figures.median.filter(|_| test.figures.n > 0) else { continue };
+            let family = test.family.map_or(String::new(), |family| format!(" {family}"));
+            let cores = test.cores.map_or(String::new(), |cores| format!(", {cores}"));
+            let group = format!("{}{family}{cores}", test.server);
+            let at = groups.iter().position(|g| *g == group).unwrap_or_else(|| {
+                groups.push(group);
+                groups.len() - 1
+            });
+            let range = (test.figures.min.unwrap_or(median), test.figures.max.unwrap_or(median));
+            series[r].dots.push(Dot { x: at as f64, y: median, range, ..Dot::default() });
+        }
+    }
+    (!groups.is_empty()).then(|| Figure {
+        file: "self-test".into(),
+        title: "Self-test: the tester against authoritative servers alone".into(),
+        x_label: "server".into(),
+        y_label: "queries/s".into(),
+        shape: Shape::Bars { groups, series },
+    })
+}
+
+/// The searches of a self-test.
+fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
+    let (Some(t), Point::SelfTest(_)) = (&plan.self_test, point) else { return None };
+    let range =
+        SearchRange { min: t.min, max: t.max, resolution: t.resolution, invalid_retries: plan.search.invalid_retries };
+    Some(SetPlan { range, repeat: t.repeat, probes: false })
+}
+
+/// What was found by a self-test.
+pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestResult> {
+    let (Point::SelfTest(at), Some(test)) = (point, &recorded.plan.self_test) else { return None };
+    let walk = recorded.walk(point)?;
+    let found = walk.course.set()?.found().to_vec();
+    let passed = smallest_pass(&found);
+    let figures = Figures::of(&found, 1.0);
+    let asked = walk.trials.first().and_then(|m| m.at_rate()?.server.parse::<SocketAddr>().ok());
+    let missing = match (figures.n, walk.trials.is_empty(), found.is_empty()) {
+        (0, true, _) => Some(Missing::not_begun(recorded, point)),
+        (0, _, true) => Some(Missing::Unfinished),
+        (0, ..) => Some(Missing::Spoiled),
+        _ => None,
+    };
+    Some(SelfTestResult {
+        server: at.server.name().into(),
+        family: asked.map(|a| if a.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }).or(at.family),
+        cores: at.cores.or(Some(recorded.plan.cpus.auth.len()).filter(|&cores| cores > 0)),
+        vouches: recorded.plan.own_self_test().as_ref() == Some(point),
+        passed,
+        allows: passed.map(|p| allowed_rate(p, Share::ZERO, Share::ZERO, test.delta)),
+        figures,
+        found,
+        complete: walk.due().is_none(),
+        missing,
+        trials: count(walk.trials.iter().copied()),
+    })
+}
+
+/// What the self-test that vouches for the trials found, in words.
+pub(crate) fn in_words(test: &SelfTestResult, resolution: Qps) -> String {
+    let rate =
+        |rate: Option<Qps>| rate.map_or("nothing".into(), |r| number(rounded_down(r.0 as f64, resolution) as f64));
+    format!(
+        "passed up to {} queries/s, which allows tests up to {} in the worst case",
+        rate(test.passed),
+        test.allows.map_or("nothing".into(), |rate| number(rate.0 as f64))
+    )
+}

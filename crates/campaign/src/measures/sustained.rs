@@ -1,0 +1,230 @@
+//! What trials at one rate show that is kept up for minutes: CPU use without its transient, efficiency, latency, memory. Loads and
+//! constant rates share it.
+
+use method::evidence::Deviation;
+use method::stats::Summary;
+use method::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use tester::measurer::result::Rtt;
+
+use crate::archive::{DutEnd, Measured};
+use crate::measures::search::place_of;
+use crate::missing::Missing;
+use crate::numa::{NodePages, Numa};
+use crate::place::Place;
+use crate::point::Point;
+use crate::recorded::{Recorded, Walk};
+use crate::report::chart::number;
+use crate::report::csv::Row;
+
+/// What was found at a rate. Trials that the tester spoiled are no part of any number.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sustained {
+    /// Trials that count.
+    pub trials: usize,
+    /// Trials that the tester spoiled.
+    pub spoiled: usize,
+    /// Whether all that the plan wants is done.
+    pub complete: bool,
+    /// Why there is no figure, if there is none.
+    pub missing: Option<Missing>,
+    /// Whether all trials that count passed; absent if none counts.
+    pub passed: Option<bool>,
+    /// How the DUT ended in these trials. If it did, there is no figure of CPU use, latency or memory.
+    pub ended: Vec<DutEnd>,
+    /// Why there can be no number: the DUT was not asked what the point is about.
+    pub void: Option<Deviation>,
+    /// CPU use of the DUT without the transient, in cores, trial by trial summarized.
+    pub cpu: Option<Summary>,
+    /// Valid replies per second for each core that is used (CPRDP), trial by trial summarized.
+    pub cprdp: Option<Summary>,
+    /// CPU use second by second of the first trial: the transient.
+    pub cpu_by_second: Vec<f64>,
+    /// Round-trip times of valid replies in µs, each the median over the trials.
+    pub rtt_us: Option<Latency>,
+    /// 99.9th percentile of AuthDNS's own time in µs, the median over the trials: so much of the round-trip times is the tester's.
+    pub auth_p999_us: Option<f64>,
+    /// Share of valid replies in all trials that count; absent if none does.
+    pub valid: Option<f64>,
+    /// Where the DUT ran in all its trials; absent where that was not seen.
+    pub place: Option<Place>,
+    /// Page allocations during each trial, by NUMA node; empty where the kernel does not count them.
+    pub numa: Vec<NodeResult>,
+}
+
+/// Percentiles of round-trip times in µs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+}
+
+/// Page allocations on a NUMA node, or on all of them, trial by trial summarized.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeResult {
+    /// The node's number; absent: all nodes together.
+    pub node: Option<usize>,
+    /// Pages allocated on the node that was wanted.
+    pub hit: Summary,
+    /// Pages allocated on this node though another one was wanted.
+    pub miss: Summary,
+}
+
+impl Sustained {
+    /// Whether its figures are of a DUT that answered all that it was asked.
+    pub fn is_sound(&self) -> bool {
+        self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
+    }
+
+    /// What became of the trials: a mark where the figures are not those of a sound server.
+    pub(crate) fn state(&self) -> String {
+        let spoiled = match self.spoiled {
+            0 => String::new(),
+            n => format!(", {n} spoiled"),
+        };
+        let state = match (&self.missing, self.passed, self.ended.first()) {
+            (Some(why @ Missing::Void(_)), ..) => format!("INVALID: {why}"),
+            (_, _, Some(DutEnd::Hung)) => "HUNG".into(),
+            (_, _, Some(DutEnd::Died(_))) => "DIED".into(),
+            (Some(why), None, None) => why.to_string(),
+            (_, Some(true), None) => format!("{} passed", self.trials),
+            (_, Some(false), None) => format!("{} FAILED", self.trials),
+            (None, None, None) => Missing::Unfinished.to_string(),
+        };
+        state + &spoiled
+    }
+
+    /// A figure for a cell, or why there is none; marked where trials failed.
+    pub(crate) fn cell(&self, value: Option<String>) -> String {
+        let failed = if self.passed == Some(false) { " (failed)" } else { "" };
+        match (value, &self.missing) {
+            (Some(value), _) => format!("{value}{failed}"),
+            (None, Some(why)) => why.to_string(),
+            (None, None) => Missing::NotCounted.to_string(),
+        }
+    }
+
+    /// The median efficiency for a cell.
+    pub(crate) fn cprdp_cell(&self) -> String {
+        self.cell(self.cprdp.as_ref().map(|cprdp| number(cprdp.median.round())))
+    }
+
+    /// All figures for `results.csv`.
+    pub(crate) fn rows(&self, point: &Point) -> Vec<Row> {
+        let mark = if self.is_sound() { String::new() } else { self.state() };
+        let of = |quantity: &str, unit, summary: Option<&Summary>| Row {
+            ran_on: self.place.clone(),
+            mark: mark.clone(),
+            ..Row::of_summary(point.clone(), quantity, unit, summary)
+        };
+        let one = |quantity: &str, unit, value: Option<f64>| Row {
+            ran_on: self.place.clone(),
+            mark: mark.clone(),
+            ..Row::of_value(point.clone(), quantity, unit, self.trials, value)
+        };
+        let latency = |get: fn(&Latency) -> f64| self.rtt_us.as_ref().map(get);
+        let mut rows = vec![
+            one("valid", "share", self.valid),
+            of("cpu", "cores", self.cpu.as_ref()),
+            of("cprdp", "replies/s per core", self.cprdp.as_ref()),
+            one("rtt_p50", "us", latency(|rtt| rtt.p50)),
+            one("rtt_p99", "us", latency(|rtt| rtt.p99)),
+            one("rtt_p999", "us", latency(|rtt| rtt.p999)),
+            one("auth_p999", "us", self.auth_p999_us),
+        ];
+        for node in &self.numa {
+            let name = node.node.map_or("all".to_owned(), |node| format!("node{node}"));
+            rows.push(of(&format!("numa_hit_{name}"), "pages", Some(&node.hit)));
+            rows.push(of(&format!("numa_miss_{name}"), "pages", Some(&node.miss)));
+        }
+        rows
+    }
+}
+
+/// What was found at a rate; `walk` is absent where there was no rate to begin with. The first `transient` of `duration`, both in
+/// seconds, is left out of the CPU use.
+pub(super) fn result(
+    recorded: &Recorded<'_>,
+    point: &Point,
+    walk: Option<&Walk<'_>>,
+    (transient, duration): (f64, f64),
+) -> Sustained {
+    let all: &[&Measured] = walk.map_or(&[], |walk| &walk.trials);
+    let counted: Vec<&Measured> = all.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
+    let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
+    let void = walk.and_then(|walk| walk.void);
+    let missing = match (void, ended.first(), counted.is_empty(), all.is_empty()) {
+        (Some(why), ..) => Some(Missing::Void(why)),
+        (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
+        (_, _, true, true) if walk.is_none() => Some(Missing::NoRate),
+        (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
+        (_, _, true, false) => Some(Missing::Spoiled),
+        _ => None,
+    };
+    // A DUT that ended used CPU for what nobody got.
+    let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
+    let steady = |m: &Measured| steady_cpu(m, transient, duration);
+    let cpu: Vec<f64> = figured.iter().filter_map(|m| steady(m)).collect();
+    let efficiency = |m: &&Measured| {
+        let cpu = steady(m).filter(|&cpu| cpu > 0.0)?;
+        Some(m.at_rate()?.throughput / cpu)
+    };
+    let cprdp: Vec<f64> = figured.iter().filter_map(efficiency).collect();
+    let trials = || figured.iter().filter_map(|m| m.at_rate());
+    let own: Vec<f64> = trials().filter_map(|t| t.auth.as_ref()?.own_time_us.map(|own| own.p999)).collect();
+    let sum = |get: fn(&Measured) -> u64| counted.iter().map(|m| get(m)).sum::<u64>();
+    let (valid, sent) = (sum(|m| m.counts().valid), sum(|m| m.counts().sent));
+    Sustained {
+        trials: counted.len(),
+        spoiled: all.len() - counted.len(),
+        complete: walk.is_some_and(|walk| walk.due().is_none()),
+        missing,
+        passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed)),
+        void,
+        cpu: Summary::of(&cpu),
+        cprdp: Summary::of(&cprdp),
+        cpu_by_second: figured.first().map(|m| m.cpu.dut.clone()).unwrap_or_default(),
+        rtt_us: latency(&trials().filter_map(|t| t.rtt_us).collect::<Vec<_>>()),
+        auth_p999_us: Summary::of(&own).map(|summary| summary.median),
+        valid: (sent > 0).then(|| valid as f64 / sent as f64),
+        ended,
+        place: place_of(all.iter().copied()),
+        numa: nodes(figured),
+    }
+}
+
+fn latency(all: &[Rtt]) -> Option<Latency> {
+    let median = |get: fn(&Rtt) -> f64| Summary::of(&all.iter().map(get).collect::<Vec<_>>()).map(|s| s.median);
+    Some(Latency { p50: median(|r| r.p50)?, p99: median(|r| r.p99)?, p999: median(|r| r.p999)? })
+}
+
+/// The mean CPU use of a trial after its transient; the last second may be partly after the trial.
+fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
+    let (skip, length) = (transient.ceil() as usize, duration as usize);
+    let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;
+    (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
+}
+
+/// Page allocations by node, then of all of them; nothing unless every trial has them of the same nodes.
+fn nodes(trials: &[&Measured]) -> Vec<NodeResult> {
+    let Some(all) = trials.iter().map(|m| m.numa.as_ref()).collect::<Option<Vec<&Numa>>>() else { return Vec::new() };
+    let numbers = |of: &Numa| of.nodes.iter().map(|n| n.node).collect::<Vec<_>>();
+    let Some(first) = all.first().map(|first| numbers(first)) else { return Vec::new() };
+    if first.is_empty() || all.iter().any(|trial| numbers(trial) != first) {
+        return Vec::new();
+    }
+    let of = |node: Option<usize>| {
+        let sum = |get: fn(&NodePages) -> u64| {
+            let each = |trial: &&Numa| {
+                trial.nodes.iter().filter(|n| node.is_none_or(|node| n.node == node)).map(get).sum::<u64>() as f64
+            };
+            Summary::of(&all.iter().map(each).collect::<Vec<_>>())
+        };
+        Some(NodeResult { node, hit: sum(|n| n.hit)?, miss: sum(|n| n.miss)? })
+    };
+    first.iter().map(|&node| Some(node)).chain([None]).filter_map(of).collect()
+}

@@ -1,0 +1,127 @@
+//! What a journal holds of each point: the point's trials are walked through again with the noted verdicts. Who measures and who
+//! computes results walk in the same way, so they agree on which trial belongs where.
+
+use method::evidence::Deviation;
+use method::precision::Figures;
+use method::selftest::allowed_rate;
+use method::set::{Due, smallest_pass};
+use method::units::{Qps, Share};
+
+use crate::archive::{Entry, Measured};
+use crate::measures::Course;
+use crate::plan::Plan;
+use crate::point::{Conditions, Cores, Point};
+
+/// A plan and the journal of its run.
+#[derive(Clone, Copy)]
+pub struct Recorded<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The journal's lines.
+    pub entries: &'a [Entry],
+}
+
+/// How far a point has come.
+pub struct Walk<'a> {
+    /// Where it stands.
+    pub course: Course,
+    /// The trials that belong to it, in their order; others of the same point in the journal do not.
+    pub trials: Vec<&'a Measured>,
+    /// Why the point can have no number: the DUT was not asked what it is about.
+    pub void: Option<Deviation>,
+}
+
+impl Walk<'_> {
+    /// The trial to carry out next; none if the point is complete or can have no number.
+    pub fn due(&self) -> Option<Due> {
+        // More trials would not change what the DUT is asked.
+        if self.void.is_some() { None } else { self.course.next() }
+    }
+}
+
+impl<'a> Recorded<'a> {
+    /// What the journal holds.
+    pub fn new(plan: &'a Plan, entries: &'a [Entry]) -> Recorded<'a> {
+        Recorded { plan, entries }
+    }
+
+    /// All finished trials of a point, whether they belong to its course or not.
+    pub fn measured(&self, point: &'a Point) -> impl Iterator<Item = &'a Measured> + use<'a> {
+        self.finished().filter(move |measured| measured.step.point == *point)
+    }
+
+    /// All finished trials.
+    pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Finished(measured) => Some(&**measured),
+            _ => None,
+        })
+    }
+
+    /// Walks through a point; `None` where it has nothing to begin with.
+    pub fn walk(&self, point: &Point) -> Option<Walk<'a>> {
+        let mut course = point.measure().course(self, point)?;
+        let mut left: Vec<&Measured> = self.finished().filter(|measured| measured.step.point == *point).collect();
+        let (mut trials, mut void) = (Vec::new(), None);
+        while let Some(due) = course.next() {
+            let is_due = |m: &&Measured| {
+                let step = &m.step;
+                (step.repeat, step.rate, step.length) == (due.repeat, due.rate, due.length)
+            };
+            let Some(at) = left.iter().position(is_due) else { break };
+            let measured = left.remove(at);
+            trials.push(measured);
+            if measured.voids_its_point() {
+                void = measured.deviation();
+                break;
+            }
+            course.report(measured.verdict(), measured.counts());
+        }
+        Some(Walk { course, trials, void })
+    }
+
+    /// Whether all that the plan wants of a point is in the journal. A point that can have no number is complete when that is
+    /// known.
+    pub fn is_complete(&self, point: &Point) -> bool {
+        self.walk(point).is_some_and(|walk| walk.due().is_none())
+    }
+
+    /// Whether there is a result for a point: a number, or that the lowest rate failed.
+    pub fn has_result(&self, point: &Point) -> bool {
+        let complete = self.walk(point).is_some_and(|walk| walk.void.is_none() && walk.course.next().is_none());
+        complete && point.measure().has_result(self, point)
+    }
+
+    /// The median of a DUT's worst case at a place, as far as its searches are done; `None` where none passed anywhere, or the
+    /// point is void.
+    pub fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
+        let walk = self.walk(&Point::Search(Conditions::worst_case(dut, place.clone())))?;
+        let figures = Figures::of(walk.course.set()?.found(), 1.0);
+        figures.median.filter(|_| figures.has_rate() && walk.void.is_none())
+    }
+
+    /// Up to which rate the self-test vouches for the tester at a point; `None` without a self-test of which a search is over.
+    pub fn allowed(&self, point: &Point) -> Option<Qps> {
+        let test = self.plan.self_test.as_ref()?;
+        let walk = self.walk(&self.plan.own_self_test()?)?;
+        let found = walk.course.set()?.found();
+        if found.is_empty() {
+            return None;
+        }
+        // Who passed nowhere vouches for nothing.
+        let passed = smallest_pass(found).unwrap_or(Qps(0));
+        let (aaaa, cached) = match point {
+            Point::Search(conditions) => (conditions.aaaa, conditions.cached),
+            _ => (Share::ZERO, Share::ZERO),
+        };
+        Some(allowed_rate(passed, aaaa, cached, test.delta))
+    }
+
+    /// What a server says that it is.
+    pub fn version(&self, name: &str) -> Option<String> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::Version { dut, text } if dut == name => Some(text.clone()),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,483 @@
+//! Every table and figure of the papers: what it must have, and each cell computed again from the journal's valid trials, by other
+//! code than that of the report.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use method::narrow::Length;
+use method::units::{Qps, Share};
+use method::verdict::Verdict;
+
+use super::chart::number;
+use super::table::Table;
+use super::{Run, comparisons, figures, tables};
+use crate::archive::{Entry, Measured};
+use crate::environment::Environment;
+use crate::plan::Plan;
+use crate::point::{Conditions, Cores, Loop, Point};
+use crate::results::Results;
+use crate::runner::simulated::journal_of;
+use crate::servers::Auth;
+
+/// The command that draws everything here from a run folder.
+const COMMAND: &str = "dns64bench report";
+
+/// What a paper's table is made of.
+#[derive(Clone, Copy, Debug)]
+enum Cells {
+    /// Statistics of searches: rows as in the paper, a column for each point.
+    Searches(fn(&Point) -> bool, fn(&Point) -> String),
+    /// Efficiency at shares of the full rate, and CPU use at all of it.
+    Efficiency,
+    /// Page allocations by node.
+    Memory,
+    /// Time of 256 names by threads.
+    ClosedLoop,
+}
+
+/// A table or some tables of a paper of one kind, one for each server of the plan.
+struct Wanted {
+    /// As the paper numbers them.
+    what: &'static str,
+    /// How the title of ours begins; `{}` is the server's name.
+    title: &'static str,
+    /// The names of its rows.
+    rows: &'static [&'static str],
+    /// What its columns are: the first cell of its header.
+    axis: &'static str,
+    /// What its cells are.
+    cells: Cells,
+}
+
+const STATISTICS: &[&str] = &[
+    "Median (queries/s)",
+    "Minimum (queries/s)",
+    "Maximum (queries/s)",
+    "Dispersion (%)",
+    "[passed, failed)",
+    "Searches",
+];
+const EFFICIENCY: &[&str] = &["Full rate (queries/s)", "CPRDP @25 %", "CPU utilization @100 %"];
+const MEMORY: &[&str] = &["2", "2", "2", "1+1", "1+1", "1+1"];
+const CLOSED_LOOP: &[&str] = &[
+    "Exec. time of 256 queries (ms), average",
+    "Exec. time of 256 queries (ms), std. dev.",
+    "Number of queries per second",
+    "DNS64 server CPU utilization (%), average",
+    "DNS64 server CPU utilization (%), std. dev.",
+    "CPU of the server's processes (%), average",
+    "CPU of the server's processes (%), std. dev.",
+];
+
+fn conditions(point: &Point) -> Option<&Conditions> {
+    if let Point::Search(c) = point { Some(c) } else { None }
+}
+
+fn is(point: &Point, placed: bool, accept: f64, shares: Option<(Share, Share)>) -> bool {
+    conditions(point).is_some_and(|c| {
+        c.place.placement.is_some() == placed && c.accept == accept && shares.is_none_or(|s| s == (c.aaaa, c.cached))
+    })
+}
+
+const NONE: Option<(Share, Share)> = Some((Share::ZERO, Share::ZERO));
+
+fn place(point: &Point) -> String {
+    let place = point.place().expect("a point of a DUT");
+    place.placement.clone().unwrap_or_else(|| place.cores.to_string())
+}
+
+fn percent(share: Share) -> String {
+    format!("{} %", share.per_hundred())
+}
+
+/// What the papers have, but for what sets several runs side by side.
+const WANTED: [Wanted; 9] = [
+    Wanted {
+        what: "V-VII",
+        title: "DNS64 performance by the number of CPU cores and threads: {}",
+        rows: STATISTICS,
+        axis: "CPU cores",
+        cells: Cells::Searches(|p| is(p, false, 1.0, NONE), place),
+    },
+    Wanted {
+        what: "VIII-X",
+        title: "DNS64 performance by the number of CPU cores and threads: {}, acceptance criterion: 99 %, not RFC 8219 compliant",
+        rows: STATISTICS,
+        axis: "CPU cores",
+        cells: Cells::Searches(|p| is(p, false, 0.99, NONE), place),
+    },
+    Wanted {
+        what: "XI",
+        title: "DNS64 performance by the placement of the cores: {}",
+        rows: STATISTICS,
+        axis: "Placement",
+        cells: Cells::Searches(|p| is(p, true, 1.0, NONE), place),
+    },
+    Wanted {
+        what: "XII",
+        title: "DNS64 performance by the placement of the cores: {}, acceptance criterion: 99 %, not RFC 8219 compliant",
+        rows: STATISTICS,
+        axis: "Placement",
+        cells: Cells::Searches(|p| is(p, true, 0.99, NONE), place),
+    },
+    Wanted {
+        what: "XIII-XV",
+        title: "DNS64 performance by AAAA record rate: {}, 1 CPU cores, 1 threads",
+        rows: STATISTICS,
+        axis: "AAAA record rate",
+        cells: Cells::Searches(
+            |p| is(p, false, 1.0, None) && conditions(p).is_some_and(|c| c.cached == Share::ZERO && c.place.cores == 1),
+            |p| conditions(p).map_or(String::new(), |c| percent(c.aaaa)),
+        ),
+    },
+    Wanted {
+        what: "XVI-XVIII",
+        title: "DNS64 performance by cache hit rate: {}, 1 CPU cores, 1 threads",
+        rows: STATISTICS,
+        axis: "cache hit rate",
+        cells: Cells::Searches(
+            |p| is(p, false, 1.0, None) && conditions(p).is_some_and(|c| c.aaaa == Share::ZERO && c.place.cores == 1),
+            |p| conditions(p).map_or(String::new(), |c| percent(c.cached)),
+        ),
+    },
+    Wanted {
+        what: "XIX-XXI",
+        title: "Computing power relative performance (CPRDP): {}",
+        rows: EFFICIENCY,
+        axis: "CPU cores",
+        cells: Cells::Efficiency,
+    },
+    Wanted {
+        what: "XXII-XXIII",
+        title: "Numastat results of {}, test rate: 1\u{202f}500 queries/s",
+        rows: MEMORY,
+        axis: "Cores",
+        cells: Cells::Memory,
+    },
+    Wanted {
+        what: "Performance Analysis of MTD64, I-IV",
+        title: "Closed loop: {}, 2 CPU cores",
+        rows: CLOSED_LOOP,
+        axis: "Number of threads",
+        cells: Cells::ClosedLoop,
+    },
+];
+
+/// Figures: the paper's number, and the file of ours; `{}` is the server's name in lower case.
+const FIGURES: [(&str, &str); 6] = [
+    ("Fig. 3", "transient-{}"),
+    ("Fig. 4", "cprdp-by-rate"),
+    ("Performance Analysis of MTD64, Fig. 2", "closed-loop"),
+    ("the placements of XI-XII", "placements"),
+    ("the self-tests of I, II and IV", "self-test"),
+    ("the columns of V-VII", "scale-up"),
+];
+
+fn plan() -> Plan {
+    Plan::load(Path::new("paper-small")).unwrap()
+}
+
+/// How much a DUT does on a core: inside the range of the plan, also on two cores with 1 % more.
+const CAPACITY: u64 = 15_000;
+
+fn entries() -> Vec<Entry> {
+    journal_of(&plan(), CAPACITY, &[])
+}
+
+fn run(name: &str, entries: &[Entry]) -> Run {
+    Run { name: name.into(), results: Results::compute(&plan(), &Environment::observe(), entries), notes: Vec::new() }
+}
+
+fn trials<'a>(entries: &'a [Entry], point: &'a Point) -> Vec<&'a Measured> {
+    let of = |entry: &'a Entry| match entry {
+        Entry::Finished(m) if m.step.point == *point && m.verdict() != Verdict::Invalid => Some(&**m),
+        _ => None,
+    };
+    entries.iter().filter_map(of).collect()
+}
+
+/// The statistics of a point's searches: its full trials by repetition. A search is whole if it has a full trial that passed and,
+/// no more than the resolution above, a full one that failed.
+fn searched(
+    plan: &Plan,
+    entries: &[Entry],
+    point: &Point,
+    repeat: u32,
+    resolution: Qps,
+) -> Result<[String; 6], String> {
+    let mut by_search: BTreeMap<u32, (Option<u64>, Option<u64>)> = BTreeMap::new();
+    for m in trials(entries, point).iter().filter(|m| m.step.length == Length::Full) {
+        let (passed, failed) = by_search.entry(m.step.repeat).or_default();
+        match m.verdict() {
+            Verdict::Passed => *passed = (*passed).max(Some(m.step.rate.0)),
+            _ => *failed = Some(failed.map_or(m.step.rate.0, |f| f.min(m.step.rate.0))),
+        }
+    }
+    let searches: Vec<(u64, Option<u64>)> =
+        by_search.values().filter_map(|(passed, failed)| Some(((*passed)?, *failed))).collect();
+    let top = match point {
+        Point::SelfTest(_) => plan.self_test.as_ref().map(|t| t.max.0),
+        _ => Some(plan.search.max.0),
+    };
+    let whole = |(passed, failed): &&(u64, Option<u64>)| {
+        failed.is_some_and(|failed| failed - passed <= resolution.0) || Some(*passed) == top
+    };
+    let whole: Vec<_> = searches.iter().filter(whole).collect();
+    if whole.len() != repeat as usize {
+        return Err(format!("{point}: {} of {repeat} searches are whole", whole.len()));
+    }
+    let mut rates: Vec<f64> = whole.iter().map(|(passed, _)| *passed as f64).collect();
+    rates.sort_by(f64::total_cmp);
+    let median = (rates[(rates.len() - 1) / 2] + rates[rates.len() / 2]) / 2.0;
+    let (min, max) = (rates[0], rates[rates.len() - 1]);
+    let step = 10f64.powi(resolution.0.ilog10() as i32);
+    let down = |rate: f64| number((rate / step).floor() * step);
+    let failed: Option<Vec<u64>> = whole.iter().map(|(_, failed)| *failed).collect();
+    let interval = match failed.and_then(|all| all.into_iter().max()) {
+        Some(to) => format!("[{}, {})", down(min), number((to as f64 / step).ceil() * step)),
+        None => format!("at least {}", down(min)),
+    };
+    let dispersion = format!("{:.2}", (max - min) / median * 100.0);
+    Ok([down(median), down(min), down(max), dispersion, interval, repeat.to_string()])
+}
+
+/// The cells of a table by row and column, computed from the journal; an error names a cell that has no trial.
+fn expected(plan: &Plan, entries: &[Entry], wanted: &Wanted, dut: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+    let points: Vec<Point> = plan.points().into_iter().filter(|p| p.dut() == Some(dut)).collect();
+    let mut columns = Vec::new();
+    match wanted.cells {
+        Cells::Searches(is_meant, name) => {
+            for point in points.iter().filter(|p| is_meant(p)) {
+                let cells = searched(plan, entries, point, plan.search.repeat, plan.search.resolution)?;
+                columns.push((name(point), cells.to_vec()));
+            }
+        }
+        Cells::Efficiency => {
+            for cores in [1, 2] {
+                columns.push((cores.to_string(), efficiency(plan, entries, &points, &Cores::first(cores))?));
+            }
+        }
+        Cells::Memory => return memory(entries, &points),
+        Cells::ClosedLoop => {
+            for point in &points {
+                let Point::ClosedLoop(with) = point else { continue };
+                columns.push((with.threads.to_string(), closed_loop(entries, point)?));
+            }
+        }
+    }
+    Ok(columns)
+}
+
+/// Of the trials at loads: the simulated DUT uses half a core after a second of two.
+fn efficiency(plan: &Plan, entries: &[Entry], points: &[Point], place: &Cores) -> Result<Vec<String>, String> {
+    let worst = Point::Search(Conditions::worst_case(points[0].dut().unwrap_or_default(), place.clone()));
+    let [median, .., interval, _] = searched(plan, entries, &worst, plan.search.repeat, plan.search.resolution)?;
+    let mut cells = vec![format!("{median} in {interval}")];
+    for share in [Share::percent(25), Share::ONE] {
+        let at = points.iter().find(|p| matches!(p, Point::Load(at) if at.place == *place && at.share == share));
+        let at = at.ok_or("no such load")?;
+        let all = trials(entries, at);
+        let trial = all.first().and_then(|m| m.at_rate()).ok_or(format!("{at}: no trial"))?;
+        let steady = &all[0].cpu.dut[2..6];
+        let cpu = steady.iter().sum::<f64>() / steady.len() as f64;
+        cells.push(match share {
+            Share::ONE => format!("{:.1} %", cpu * 100.0),
+            _ => number((trial.counts.valid as f64 / trial.duration_s / cpu).round()),
+        });
+    }
+    Ok(cells)
+}
+
+/// Rows by place and statistic; the first two cells of each are its names.
+fn memory(entries: &[Entry], points: &[Point]) -> Result<Vec<(String, Vec<String>)>, String> {
+    let mut rows = Vec::new();
+    for point in points.iter().filter(|p| matches!(p, Point::ConstantRate(at) if at.rate == Qps(1500))) {
+        let all = trials(entries, point);
+        if all.len() != 3 {
+            return Err(format!("{point}: {} of 3 trials", all.len()));
+        }
+        let mut columns: Vec<Vec<u64>> = Vec::new();
+        for get in [|n: &crate::numa::NodePages| n.hit, |n: &crate::numa::NodePages| n.miss] {
+            let of = |m: &&Measured| m.numa.as_ref().map_or(Vec::new(), |numa| numa.nodes.iter().map(get).collect());
+            let each: Vec<Vec<u64>> = all.iter().map(of).collect();
+            columns.extend((0..2).map(|node| each.iter().map(|nodes| nodes[node]).collect()));
+            columns.push(each.iter().map(|nodes| nodes.iter().sum()).collect());
+        }
+        columns.iter_mut().for_each(|column| column.sort_unstable());
+        for (statistic, at) in [("median", 1), ("minimum", 0), ("maximum", 2)] {
+            let mut row = vec![statistic.to_owned()];
+            row.extend(columns.iter().map(|column| number(column[at] as f64)));
+            rows.push((place(point), row));
+        }
+    }
+    Ok(rows)
+}
+
+fn closed_loop(entries: &[Entry], point: &Point) -> Result<Vec<String>, String> {
+    let all = trials(entries, point);
+    let measured = all.first().ok_or(format!("{point}: no trial"))?;
+    let times = &measured.in_loop().ok_or("no closed loop")?.experiments.experiments_ms;
+    let spread = |values: &[f64]| {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        (mean, (squares / (values.len() as f64 - 1.0)).sqrt())
+    };
+    let percent = |values: &[f64]| spread(&values.iter().map(|v| v * 100.0).collect::<Vec<_>>());
+    let (time, host, dut) = (spread(times), percent(&measured.cpu.host), percent(&measured.cpu.dut));
+    let two = |value: f64| format!("{value:.2}");
+    let rate = number((256e3 / time.0).round());
+    Ok(vec![two(time.0), two(time.1), rate, two(host.0), two(host.1), two(dut.0), two(dut.1)])
+}
+
+/// Compares a table of the report with what is wanted.
+fn compare(table: &Table, wanted: &Wanted, columns: &[(String, Vec<String>)]) -> Result<(), String> {
+    let at = |what: &str| format!("{} ({}): {what}", table.title, wanted.what);
+    let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+    if names != wanted.rows || table.header[0] != wanted.axis {
+        return Err(at(&format!("rows {names:?}, columns by {}", table.header[0])));
+    }
+    if let Cells::Memory = wanted.cells {
+        let rows: Vec<(String, Vec<String>)> =
+            table.rows.iter().map(|row| (row[0].clone(), row[1..].to_vec())).collect();
+        let header = ["node0 hit", "node1 hit", "all hit", "node0 miss", "node1 miss", "all miss"];
+        let same = rows == columns && table.header[2..] == header;
+        return if same { Ok(()) } else { Err(at(&format!("{rows:?} is not {columns:?}"))) };
+    }
+    let found: Vec<(String, Vec<String>)> = (1..table.header.len())
+        .map(|c| (table.header[c].clone(), table.rows.iter().map(|row| row[c].clone()).collect()))
+        .collect();
+    if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
+}
+
+/// Checks all tables and figures against a journal.
+fn check(entries: &[Entry]) -> Result<(), String> {
+    let (plan, run) = (plan(), run("here", entries));
+    let all = tables(&run);
+    for dut in &plan.duts {
+        for wanted in &WANTED {
+            let title = wanted.title.replace("{}", dut.name());
+            let table = all.iter().find(|t| t.title == title).ok_or(format!("{COMMAND}: no table {title}"))?;
+            compare(table, wanted, &expected(&plan, entries, wanted, dut.name())?)?;
+        }
+    }
+    check_self_tests(&plan, entries, std::slice::from_ref(&run))?;
+    check_figures(&plan, entries, &run)
+}
+
+/// Tables I, II and IV: a column for each run.
+fn check_self_tests(plan: &Plan, entries: &[Entry], runs: &[Run]) -> Result<(), String> {
+    let test = plan.self_test.as_ref().ok_or("no self-test")?;
+    for (title, family, cores) in [
+        ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
+        ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some("ipv6"), None),
+    ] {
+        let family = family.map(|_: &str| crate::plan::Family::Ipv6);
+        let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores });
+        let cells = searched(plan, entries, &point, test.repeat, test.resolution)?;
+        let all = comparisons(runs);
+        let table = all.iter().find(|t| t.title == title).ok_or(format!("no table {title}"))?;
+        let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+        let runs: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+        if names != STATISTICS || table.header[1..] != runs[..] {
+            return Err(format!("{title}: {names:?} by {:?}", table.header));
+        }
+        let found: Vec<&str> = table.rows.iter().map(|row| row[1].as_str()).collect();
+        if found != cells {
+            return Err(format!("{title}: {found:?} is not {cells:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Every figure is there, and has as many points as the journal has rates that passed.
+fn check_figures(plan: &Plan, entries: &[Entry], run: &Run) -> Result<(), String> {
+    let all = figures(std::slice::from_ref(run));
+    for dut in &plan.duts {
+        for (what, file) in FIGURES {
+            let file = file.replace("{}", &dut.name().to_lowercase());
+            let figure = all.iter().find(|figure| figure.file == file).ok_or(format!("{what}: no figure {file}"))?;
+            let svg = figure.svg(true);
+            if svg.contains("NaN") || !svg.contains("class=\"c0\"") && !svg.contains("curve s0") {
+                return Err(format!("{what}: {file} is empty"));
+            }
+        }
+        for point in plan.points().iter().filter(|p| matches!(p, Point::ConstantRate(at) if at.dut == dut.name())) {
+            if trials(entries, point).is_empty() {
+                return Err(format!("{point}: no trial"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
+    check(&entries()).unwrap();
+}
+
+#[test]
+fn no_valid_trial_can_be_taken_out_of_the_journal() {
+    let entries = entries();
+    let valid: Vec<usize> = (0..entries.len())
+        .filter(|&i| matches!(&entries[i], Entry::Finished(m) if m.step.length == Length::Full))
+        .collect();
+    assert!(valid.len() > 100, "{}", valid.len());
+    // Not each of them, so that the test takes seconds; the kinds of points have more trials than that.
+    for &i in valid.iter().step_by(11) {
+        let mut fewer = entries.clone();
+        let Entry::Finished(taken) = fewer.remove(i) else { panic!("only trials are taken out") };
+        assert!(check(&fewer).is_err(), "without the trial at {} of {}", taken.step.rate, taken.step.point);
+    }
+}
+
+#[test]
+fn a_cell_without_a_trial_says_why() {
+    let plan = plan();
+    let none = [Entry::begun(&plan)];
+    let run = run("here", &none);
+    for table in tables(&run).iter().filter(|t| WANTED.iter().any(|w| t.title.starts_with(&w.title[..12]))) {
+        for cell in table.rows.iter().flat_map(|row| &row[1..]) {
+            let is_name = ["median", "minimum", "maximum"].contains(&cell.as_str());
+            assert!(is_name || cell.contains("not measured"), "{}: {cell}", table.title);
+        }
+    }
+}
+
+#[test]
+fn runs_stand_side_by_side() {
+    let entries = entries();
+    let runs = [run("A", &entries), run("B", &[Entry::begun(&plan())])];
+    let all = comparisons(&runs);
+    let title = "DNS64 performance of Unbound using 2 CPU cores, by run";
+    let table = all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
+    assert_eq!(table.header, ["Run", "A", "B"]);
+    let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(names, STATISTICS);
+    assert!(table.rows.iter().all(|row| row[2].starts_with("not measured") && !row[1].starts_with("not")));
+    assert!(all.iter().any(|t| t.title.starts_with("Self-test") && t.header.len() == 3));
+}
+
+#[test]
+fn every_number_is_in_the_csv() {
+    let csv = super::csv::csv(&[run("here", &entries())]);
+    let width = csv.lines().next().unwrap().split(',').count();
+    let quantities = [
+        "\"self-test\"",
+        "\"search\"",
+        "\"load\"",
+        "\"constant rate\"",
+        "\"closed loop\"",
+        "\"cprdp\"",
+        "\"rtt_p99\"",
+        "\"numa_hit_node1\"",
+        "\"time_of_256\"",
+        "\"host_cpu\"",
+    ];
+    for quantity in quantities {
+        assert!(csv.contains(quantity), "{quantity}");
+    }
+    for line in csv.lines() {
+        // No text here has a comma.
+        assert_eq!(line.split(',').count(), width, "{line}");
+    }
+}

@@ -1,0 +1,317 @@
+//! What the runner needs of the hosts: servers that are started, trials that are carried out against them, counters that are read.
+//! The runner itself decides only; so it can be tested without hosts.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use method::units::Share;
+use net::cpu_time::CpuTimes;
+use tester::authdns::counters::AuthCounters;
+use tester::measurer::burst::SendCost;
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::TrialResult;
+
+use super::CampaignError;
+use super::meter::Meter;
+use crate::archive::{Archive, Configuration, Cpu, Found};
+use crate::environment::Environment;
+use crate::host::{HostError, Running};
+use crate::interruption::Interruption;
+use crate::measures::Task;
+use crate::measures::closed_loop::LoopTrial;
+use crate::numa::Numa;
+use crate::plan::{DutPlan, Plan, Topology};
+use crate::point::{Cores, Point};
+use crate::preflight;
+use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
+use crate::world::World;
+
+/// Between two looks at who takes part in a trial.
+const LOOK: Duration = Duration::from_millis(100);
+/// So much is written to see whether there is room; octets.
+const PROBE: usize = 16 << 10;
+/// How long the measurement of what sending costs may take.
+const SEND_COST: Duration = Duration::from_secs(20);
+/// A trial's result is not longer than this; octets. That of a closed loop has the times of all experiments.
+const RESULT: u64 = 4 << 20;
+/// The status with which the tester refuses a plan.
+const USAGE: i32 = 2;
+
+/// What a trial was, seen from outside.
+pub(super) enum Seen {
+    /// It came to its end, with so much CPU use.
+    Ended(Found, Cpu),
+    /// The DUT ended first, in this way.
+    Died(String),
+}
+
+/// The three hosts of a campaign.
+pub(super) trait Hosts {
+    /// AuthDNS, running until it is dropped.
+    type Auth;
+    /// A DUT, running until it is dropped.
+    type Dut;
+
+    /// What is missing on the hosts for these points, a sentence each.
+    fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
+    /// The facts of the hosts, where they are other machines or namespaces of this one.
+    fn facts(&self) -> Vec<(&'static str, Environment)>;
+    /// What a DUT says that it is.
+    fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError>;
+    /// What plays AuthDNS says that it is.
+    fn auth_version(&self) -> Result<String, SiteError>;
+    /// What sending costs on the tester's host.
+    fn send_cost(&self) -> Result<SendCost, CampaignError>;
+    /// What tells the machines of tester, DUT and AuthDNS from others.
+    fn machines(&self) -> [String; 3];
+    /// Where the Measurer asks at a point.
+    fn server_of(&self, point: &Point) -> std::net::SocketAddr;
+    /// Where the tester's host has a file of the run folder.
+    fn place(&self, file: &Path) -> PathBuf;
+    /// Takes other ports where they are ours to choose; nothing may run on the old ones.
+    fn change_ports(&mut self) -> Result<(), CampaignError>;
+    /// Starts AuthDNS as `plan` says, with a share of names that have AAAA records, and waits until it answers.
+    fn start_auth(&self, archive: &Archive, plan: &Plan, point: &Point, aaaa: Share) -> Result<Self::Auth, SiteError>;
+    /// Starts a DUT at a place; whether it answers is for the caller to see.
+    fn start_dut(&self, archive: &Archive, dut: &DutPlan, place: &Cores) -> Result<Self::Dut, SiteError>;
+    /// Whether AuthDNS listens where it is asked at a point.
+    fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
+    /// What AuthDNS was told.
+    fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
+    /// What a DUT was told.
+    fn dut_configuration(&self, dut: &Self::Dut) -> Configuration;
+    /// The CPUs that a DUT is confined to at a place; none: any.
+    fn cpus_at(&self, place: &Cores) -> Vec<usize>;
+    /// The CPUs that a DUT is confined to.
+    fn cpus_of(&self, dut: &Self::Dut) -> Vec<usize>;
+    /// Waits until `is_ready` says so; an error if the DUT ends before, or takes too long.
+    fn wait_until(
+        &self,
+        dut: &Self::Dut,
+        name: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
+    ) -> Result<(), CampaignError>;
+    /// How a DUT ended, if it has.
+    fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
+    /// The end of a DUT's log.
+    fn dut_log(&self, dut: &Self::Dut) -> String;
+    /// What AuthDNS has been asked, if it counts.
+    fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
+    /// Page allocations on the DUT's host, where the kernel counts them.
+    fn numa(&self) -> Result<Option<Numa>, HostError>;
+    /// What the CPUs of tester, DUT and AuthDNS have done, where the hosts tell.
+    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError>;
+    /// Carries out a trial and watches the servers meanwhile. A death of the DUT ends it at once, unless `to_the_end`.
+    fn trial(
+        &self,
+        auth: &Self::Auth,
+        dut: Option<&Self::Dut>,
+        task: &Task,
+        to_the_end: bool,
+    ) -> Result<Seen, CampaignError>;
+}
+
+/// The hosts as they are: processes on machines.
+pub(super) struct Real<'a> {
+    /// The plan.
+    pub(super) plan: &'a Plan,
+    /// The machines.
+    pub(super) world: World,
+    /// The user's wish to stop.
+    pub(super) interruption: Interruption,
+}
+
+impl Hosts for Real<'_> {
+    type Auth = Auth;
+    type Dut = Dut;
+
+    fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
+        preflight::on_hosts(self.plan, &self.world, open)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, Environment)> {
+        // On loopback all hosts are this one; in the lab they have interfaces of their own.
+        if self.plan.topology == Topology::Loopback {
+            return Vec::new();
+        }
+        let machines = [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)];
+        machines.map(|(role, machine)| (role, machine.greeting().environment.clone())).into()
+    }
+
+    fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
+        version_of(&self.world.dut, dut)
+    }
+
+    fn auth_version(&self) -> Result<String, SiteError> {
+        auth_version(&self.world.auth, self.plan)
+    }
+
+    fn send_cost(&self) -> Result<SendCost, CampaignError> {
+        let machine = &self.world.tester;
+        let mut words = vec!["send-cost".to_owned()];
+        if let Some(cpu) = self.plan.cpus.tester.first() {
+            words.extend(["--cpu".into(), cpu.to_string()]);
+        }
+        let (worked, printed) = machine.run(&machine.ours(&words), SEND_COST)?;
+        let cost = serde_json::from_str(&printed).ok().filter(|_| worked);
+        cost.ok_or_else(|| CampaignError::Tester(printed.trim().to_owned()))
+    }
+
+    fn machines(&self) -> [String; 3] {
+        [&self.world.tester, &self.world.dut, &self.world.auth].map(|machine| machine.greeting().boot_id.clone())
+    }
+
+    fn server_of(&self, point: &Point) -> std::net::SocketAddr {
+        match point {
+            Point::SelfTest(_) => self.auth_address(point),
+            _ => self.world.dut_address,
+        }
+    }
+
+    fn place(&self, file: &Path) -> PathBuf {
+        self.world.tester.place(file)
+    }
+
+    fn change_ports(&mut self) -> Result<(), CampaignError> {
+        Ok(self.world.change_ports()?)
+    }
+
+    fn start_auth(&self, archive: &Archive, plan: &Plan, point: &Point, aaaa: Share) -> Result<Auth, SiteError> {
+        Auth::start(&self.world, plan, archive, self.auth_address(point), aaaa)
+    }
+
+    fn start_dut(&self, archive: &Archive, dut: &DutPlan, place: &Cores) -> Result<Dut, SiteError> {
+        Dut::start(&self.world, self.plan, archive, dut, place.cores, &self.world.dut_cpus(self.plan, place))
+    }
+
+    fn serves(&self, auth: &Auth, point: &Point) -> bool {
+        auth.listens_on() == self.auth_address(point)
+    }
+
+    fn auth_configuration(&self, auth: &Auth) -> Configuration {
+        auth.configuration().clone()
+    }
+
+    fn dut_configuration(&self, dut: &Dut) -> Configuration {
+        dut.configuration().clone()
+    }
+
+    fn cpus_at(&self, place: &Cores) -> Vec<usize> {
+        self.world.dut_cpus(self.plan, place)
+    }
+
+    fn cpus_of(&self, dut: &Dut) -> Vec<usize> {
+        dut.cpus()
+    }
+
+    fn wait_until(
+        &self,
+        dut: &Dut,
+        name: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
+    ) -> Result<(), CampaignError> {
+        dut.wait_until(name, is_ready)
+    }
+
+    fn dut_ended(&self, dut: &Dut) -> Result<Option<String>, HostError> {
+        dut.ended()
+    }
+
+    fn dut_log(&self, dut: &Dut) -> String {
+        dut.log_tail()
+    }
+
+    fn counters(&self, auth: &Auth) -> Result<Option<AuthCounters>, HostError> {
+        auth.counters()
+    }
+
+    fn numa(&self) -> Result<Option<Numa>, HostError> {
+        self.world.dut.numa()
+    }
+
+    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
+        let World { tester, dut, auth, .. } = &self.world;
+        Ok([tester.cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
+    }
+
+    fn trial(&self, auth: &Auth, dut: Option<&Dut>, task: &Task, to_the_end: bool) -> Result<Seen, CampaignError> {
+        let machine = &self.world.tester;
+        let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
+        machine.write(log, "")?;
+        let words = match task {
+            Task::Trial(plan) => self.measure(plan)?,
+            Task::ClosedLoop(plan) => plan.arguments(),
+        };
+        let measurer = machine.start(&machine.ours(&words), &[], log, Some(output))?;
+        let mut meter = Meter::new(auth, dut, &self.world.dut, &measurer)?;
+        let ended = loop {
+            if let Some(ended) = measurer.ended(LOOK)? {
+                break ended;
+            }
+            if self.interruption.is_asked() {
+                return Err(CampaignError::Interrupted);
+            }
+            if let Some(ended) = auth.process().ended(Duration::ZERO)? {
+                let log = auth.process().log_tail();
+                return Err(CampaignError::Auth(format!("AuthDNS ended in a trial: {}\n{log}", ended.how)));
+            }
+            if let Some(how) = dut.map(Dut::ended).transpose()?.flatten()
+                && !to_the_end
+            {
+                return Ok(Seen::Died(format!("the DUT ended with {how}")));
+            }
+            meter.tick(dut, &measurer, task)?;
+        };
+        let cpu = meter.finish(auth)?;
+        let text = machine.read(output, RESULT)?;
+        match parse(task, &text) {
+            Ok(found) => Ok(Seen::Ended(found, cpu)),
+            Err(e) => Err(self.no_result(task, &measurer, &ended, &e.to_string())),
+        }
+    }
+}
+
+impl Real<'_> {
+    /// Where AuthDNS listens at a point.
+    fn auth_address(&self, point: &Point) -> std::net::SocketAddr {
+        let own = self.plan.self_test.as_ref().and_then(|test| test.family);
+        match point {
+            Point::SelfTest(at) => self.world.self_test_address(at.family.or(own)),
+            _ => self.world.auth_address(point.dut().and_then(|name| self.plan.dut(name)?.family)),
+        }
+    }
+
+    /// Writes a trial down for `dns64bench measure`; returns the words that carry it out.
+    fn measure(&self, plan: &TrialPlan) -> Result<Vec<String>, CampaignError> {
+        let (machine, file) = (&self.world.tester, Path::new("trial.plan.json"));
+        // Only a folder whose name is no UTF-8 cannot be written down.
+        let unfit =
+            |e: serde_json::Error| CampaignError::Trial { rate: Some(plan.rate), why: e.to_string(), is_usage: true };
+        machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
+        let place = machine.place(file).to_string_lossy().into_owned();
+        // The campaign asks the DUT itself, and knows whether its process lives.
+        Ok(["measure", "--plan", &place, "--json", "--quiet", "--liveness", "false"].map(str::to_owned).into())
+    }
+
+    /// Why the tester printed no result.
+    fn no_result(&self, task: &Task, measurer: &Running, ended: &crate::host::Ended, why: &str) -> CampaignError {
+        let (how, told) = (&ended.how, measurer.log_tail());
+        // A full disk keeps the reason from being written down; whoever writes next is told.
+        let written = self.world.tester.write(Path::new("trial.json"), &" ".repeat(PROBE));
+        let full = written.err().map_or(String::new(), |e| format!("; {e}"));
+        let (command, rate) = match task {
+            Task::Trial(plan) => ("measure", Some(plan.rate)),
+            Task::ClosedLoop(_) => ("closed-loop", None),
+        };
+        let why = format!("dns64bench {command} ended with {how}, its result is no trial ({why}): {told}{full}");
+        CampaignError::Trial { rate, why, is_usage: ended.status == Some(USAGE) }
+    }
+}
+
+/// Reads what the tester printed.
+fn parse(task: &Task, text: &str) -> serde_json::Result<Found> {
+    Ok(match task {
+        Task::Trial(_) => Found::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),
+        Task::ClosedLoop(_) => Found::ClosedLoop(Box::new(LoopTrial::judge(serde_json::from_str(text)?))),
+    })
+}

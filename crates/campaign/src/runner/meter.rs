@@ -1,0 +1,104 @@
+//! CPU use of all that take part in a trial, second by second.
+
+use std::time::{Duration, Instant};
+
+use method::units::Nanos;
+use net::cpu_time::CpuTimes;
+
+use crate::archive::Cpu;
+use crate::host::{HostError, Machine, Running};
+use crate::measures::Task;
+use crate::site::{Auth, Dut};
+
+/// The Measurer begins a moment after its process does.
+const SLACK: Nanos = Nanos::from_millis(200);
+
+/// CPU time of all that take part in a trial.
+pub(super) struct Meter<'a> {
+    start: Instant,
+    auth_before: f64,
+    dut_last: (Instant, f64),
+    tester_used: f64,
+    host: &'a Machine,
+    host_last: Option<CpuTimes>,
+    cpu: Cpu,
+}
+
+fn cpu_of(process: &Running) -> Result<f64, HostError> {
+    process.machine().cpu(&[process.id()])
+}
+
+impl Meter<'_> {
+    /// Begins with a trial; `host` is that of the DUT.
+    ///
+    /// # Errors
+    /// If a host is gone.
+    pub(super) fn new<'a>(
+        auth: &Auth,
+        dut: Option<&Dut>,
+        host: &'a Machine,
+        measurer: &Running,
+    ) -> Result<Meter<'a>, HostError> {
+        let used = dut.map_or(Ok(0.0), Dut::cpu)?;
+        let auth_before = cpu_of(auth.process())?;
+        let (host_last, start) = (host.cpu_times()?, Instant::now());
+        let tester_used = cpu_of(measurer)?;
+        Ok(Meter { start, auth_before, dut_last: (start, used), tester_used, host, host_last, cpu: Cpu::default() })
+    }
+
+    /// To be called often; looks once a second, and once where the DUT's threads may run. What comes after the trial's own length is no load.
+    ///
+    /// # Errors
+    /// If a host is gone.
+    pub(super) fn tick(&mut self, dut: Option<&Dut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
+        let (None, Some(running)) = (&self.cpu.place, dut) else { return self.second(dut, measurer, task) };
+        // Halfway through a trial; a closed loop has no length.
+        let is_half = match task {
+            Task::Trial(plan) => Nanos::from(self.start.elapsed()).0 >= plan.duration.0 / 2,
+            Task::ClosedLoop(_) => true,
+        };
+        if is_half {
+            self.cpu.place = Some(running.place()?);
+        }
+        self.second(dut, measurer, task)
+    }
+
+    /// Looks at the CPU times if a second has passed.
+    fn second(&mut self, dut: Option<&Dut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
+        if self.dut_last.0.elapsed() < Duration::from_secs(1) {
+            return Ok(());
+        }
+        // The tester's process is gone when the trial is over, so its time is read while it runs.
+        self.tester_used = cpu_of(measurer)?;
+        let Some(dut) = dut else {
+            self.dut_last.0 = Instant::now();
+            return Ok(());
+        };
+        let (used, host) = (dut.cpu()?, self.host.cpu_times()?);
+        let now = Instant::now();
+        // A process that has just died has used less than before.
+        let share = ((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64()).max(0.0);
+        let is_within = match task {
+            Task::Trial(plan) => Nanos::from(now - self.start) <= plan.duration + SLACK,
+            Task::ClosedLoop(_) => true,
+        };
+        if is_within {
+            self.cpu.dut.push(share);
+            let busy = host.as_ref().zip(self.host_last.as_ref()).map(|(now, before)| now.busy_since(before));
+            self.cpu.host.extend(busy.map(|percent| percent / 100.0));
+        }
+        (self.dut_last, self.host_last) = ((now, used), host);
+        Ok(())
+    }
+
+    /// At the end of a trial.
+    ///
+    /// # Errors
+    /// If AuthDNS's host is gone.
+    pub(super) fn finish(mut self, auth: &Auth) -> Result<Cpu, HostError> {
+        let seconds = self.start.elapsed().as_secs_f64().max(0.001);
+        self.cpu.auth = (cpu_of(auth.process())? - self.auth_before) / seconds;
+        self.cpu.tester = self.tester_used / seconds;
+        Ok(self.cpu)
+    }
+}

@@ -1,0 +1,305 @@
+//! Hosts that are simulated: no processes, no sockets, no waiting.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use method::records::Counts;
+use method::units::{Nanos, Qps, Share};
+use tester::authdns::counters::AuthCounters;
+use tester::authdns::part::AuthPart;
+use tester::client::experiments::Experiments;
+use tester::measurer::burst::SendCost;
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::{Rtt, TrialResult};
+
+use super::hosts::{Hosts, Seen};
+use super::*;
+use crate::archive::Configuration;
+use crate::environment::Environment;
+use crate::measures::closed_loop::LoopTrial;
+use crate::numa::{NodePages, Numa};
+use crate::place::{Allowed, Place};
+use crate::plan::DutPlan;
+use crate::point::Cores;
+
+/// What happens in a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Event {
+    /// The DUT's process ends.
+    Dies,
+    /// The DUT answers nothing any more.
+    Hangs,
+    /// The tester spoils it.
+    Spoiled,
+    /// The power fails before it ends.
+    Killed,
+}
+
+/// Hosts on which every DUT does `capacity` queries/s for each core.
+pub(super) struct Simulated {
+    capacity: u64,
+    /// What happens in which trial, counted from 0; looks at a DUT are none.
+    events: Vec<(usize, Event)>,
+    pub(super) trials: Cell<usize>,
+    /// Names of the DUTs that were started, in order.
+    pub(super) started: RefCell<Vec<String>>,
+    /// A DUT that does not start from this start of it on, counted from 1.
+    pub(super) broken: Option<(&'static str, usize)>,
+    hangs: Cell<bool>,
+    /// First names and numbers of names of all trials, by start of the DUT.
+    pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
+    numa: Cell<u64>,
+}
+
+/// A DUT that runs.
+pub(super) struct SimulatedDut {
+    cores: usize,
+    start: usize,
+    died: Cell<bool>,
+}
+
+impl Simulated {
+    pub(super) fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
+        Simulated {
+            capacity,
+            events: events.to_vec(),
+            trials: Cell::new(0),
+            started: RefCell::default(),
+            broken: None,
+            hangs: Cell::new(false),
+            names: RefCell::default(),
+            numa: Cell::new(0),
+        }
+    }
+
+    fn of_rate(&self, plan: &TrialPlan, dut: Option<&SimulatedDut>, event: Option<Event>) -> TrialResult {
+        let sent = plan.schedule().count();
+        let capacity = dut.map_or(u64::MAX, |dut| self.capacity * dut.cores as u64);
+        // What does not fit gets no reply; nine in a thousand may be lost where 99 % suffice.
+        let valid = match event {
+            Some(Event::Hangs) => 0,
+            _ if plan.rate.0 <= capacity => sent,
+            _ if plan.rate.0 <= capacity + capacity / 4 => sent - sent.div_ceil(200),
+            _ => sent / 2,
+        };
+        let mut trial = TrialResult::simulated(plan, Counts { sent, valid, lost: sent - valid, ..Counts::default() });
+        trial.rtt_us = Some(Rtt {
+            min: 50.0,
+            mean: 100.0,
+            stdev: 1.0,
+            p50: 100.0,
+            p90: 200.0,
+            p99: 300.0,
+            p999: 400.0 + plan.rate.0 as f64,
+            max: 9e3,
+        });
+        let mut part = AuthPart::default();
+        let fresh = valid - plan.cached_share.count_below(valid);
+        let preloaded = plan.names_needed().saturating_sub(sent - plan.cached_share.count_below(sent));
+        part.asked.aaaa = fresh + preloaded;
+        part.asked.aaaa_present = plan.aaaa_share.count_below(part.asked.aaaa);
+        part.asked.a = part.asked.aaaa - part.asked.aaaa_present;
+        if event == Some(Event::Spoiled) {
+            part.socket_drops = 1;
+        }
+        trial.weigh_auth(part, plan.auth_limit, plan.subject);
+        trial
+    }
+}
+
+impl Hosts for Simulated {
+    type Auth = ();
+    type Dut = SimulatedDut;
+
+    fn missing(&self, _: &[Point]) -> Result<Vec<String>, HostError> {
+        Ok(Vec::new())
+    }
+
+    fn facts(&self) -> Vec<(&'static str, Environment)> {
+        Vec::new()
+    }
+
+    fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError> {
+        Ok(format!("{} 1.0", dut.name()))
+    }
+
+    fn auth_version(&self) -> Result<String, SiteError> {
+        Ok("AuthDNS 1.0".into())
+    }
+
+    fn send_cost(&self) -> Result<SendCost, CampaignError> {
+        Ok(SendCost { wake_up: Nanos(5_000), query: Nanos(1_000) })
+    }
+
+    fn machines(&self) -> [String; 3] {
+        ["a", "b", "c"].map(str::to_owned)
+    }
+
+    fn server_of(&self, point: &Point) -> SocketAddr {
+        let text = match point {
+            Point::SelfTest(at) if at.family == Some(crate::plan::Family::Ipv6) => "[2001:2:1::2]:53",
+            Point::SelfTest(_) => "198.18.1.2:53",
+            _ => "[2001:2::1]:53",
+        };
+        text.parse().unwrap()
+    }
+
+    fn place(&self, file: &Path) -> PathBuf {
+        file.into()
+    }
+
+    fn change_ports(&mut self) -> Result<(), CampaignError> {
+        Ok(())
+    }
+
+    fn start_auth(&self, _: &Archive, _: &Plan, _: &Point, _: Share) -> Result<(), SiteError> {
+        Ok(())
+    }
+
+    fn start_dut(&self, _: &Archive, dut: &DutPlan, place: &Cores) -> Result<SimulatedDut, SiteError> {
+        self.started.borrow_mut().push(dut.name().into());
+        self.hangs.set(false);
+        let starts = self.started.borrow().iter().filter(|name| *name == dut.name()).count();
+        if self.broken.is_some_and(|(name, from)| name == dut.name() && starts >= from) {
+            return Err(SiteError::not_started(dut.name(), &"exit status: 7", "its log".into()));
+        }
+        Ok(SimulatedDut { cores: place.cores, start: self.started.borrow().len(), died: Cell::new(false) })
+    }
+
+    fn serves(&self, (): &(), _: &Point) -> bool {
+        true
+    }
+
+    fn auth_configuration(&self, (): &()) -> Configuration {
+        Configuration::default()
+    }
+
+    fn dut_configuration(&self, _: &SimulatedDut) -> Configuration {
+        Configuration::default()
+    }
+
+    fn cpus_at(&self, place: &Cores) -> Vec<usize> {
+        (0..place.cores).collect()
+    }
+
+    fn cpus_of(&self, dut: &SimulatedDut) -> Vec<usize> {
+        (0..dut.cores).collect()
+    }
+
+    fn wait_until(
+        &self,
+        _: &SimulatedDut,
+        _: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
+    ) -> Result<(), CampaignError> {
+        assert!(is_ready()?, "it answers at once");
+        Ok(())
+    }
+
+    fn dut_ended(&self, dut: &SimulatedDut) -> Result<Option<String>, HostError> {
+        Ok(dut.died.get().then(|| "signal: 9".into()))
+    }
+
+    fn dut_log(&self, _: &SimulatedDut) -> String {
+        "the end of its log".into()
+    }
+
+    fn counters(&self, _: &()) -> Result<Option<AuthCounters>, HostError> {
+        // Each trial is weighed where it is simulated.
+        Ok(None)
+    }
+
+    fn numa(&self) -> Result<Option<Numa>, HostError> {
+        self.numa.set(self.numa.get() + 10 + self.trials.get() as u64 % 3);
+        let at =
+            |node: usize| NodePages { node, hit: self.numa.get() * 7, miss: self.numa.get(), ..NodePages::default() };
+        Ok(Some(Numa { nodes: vec![at(0), at(1)] }))
+    }
+
+    fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError> {
+        Ok([None, None, None])
+    }
+
+    fn trial(&self, (): &(), dut: Option<&SimulatedDut>, task: &Task, to_the_end: bool) -> Result<Seen, CampaignError> {
+        let place = dut.map(|dut| {
+            let cpus: BTreeSet<usize> = (0..dut.cores).collect();
+            let allowed = vec![Allowed { cpus: cpus.clone(), threads: dut.cores }];
+            Place { cpus, told: Some(dut.cores), allowed, shared: Vec::new() }
+        });
+        let (seconds, host) = (vec![2.0, 0.5, 0.5, 0.5, 0.5, 0.5], vec![0.75, 0.25]);
+        let cpu = Cpu { dut: seconds, host, auth: 0.1, tester: 0.1, place };
+        let plan = match task {
+            Task::Trial(plan) if plan.rate == Qps(50) => {
+                let event = self.hangs.get().then_some(Event::Hangs);
+                return Ok(Seen::Ended(Found::Trial(Box::new(self.of_rate(plan, None, event))), cpu));
+            }
+            Task::Trial(plan) => plan,
+            Task::ClosedLoop(plan) => {
+                self.trials.set(self.trials.get() + 1);
+                let mut found = Experiments::begin(plan.server.to_string(), plan.threads, 0.0);
+                found.experiments_ms = vec![10.0, 12.0];
+                (found.counts.sent, found.counts.valid) = (512, 512);
+                found.conclude();
+                return Ok(Seen::Ended(Found::ClosedLoop(Box::new(LoopTrial::judge(found))), cpu));
+            }
+        };
+        let number = self.trials.replace(self.trials.get() + 1);
+        let event = self.events.iter().find(|(at, _)| *at == number).map(|(_, event)| *event);
+        let start = dut.map_or(0, |dut| dut.start);
+        self.names.borrow_mut().push((start, plan.first_name, plan.names_needed()));
+        match (event, dut) {
+            (Some(Event::Killed), _) => return Err(CampaignError::Interrupted),
+            (Some(Event::Dies), Some(dut)) => {
+                dut.died.set(true);
+                if !to_the_end {
+                    return Ok(Seen::Died("the DUT ended with signal: 9".into()));
+                }
+                let trial = self.of_rate(plan, Some(dut), Some(Event::Hangs));
+                return Ok(Seen::Ended(Found::Trial(Box::new(trial)), cpu));
+            }
+            (Some(Event::Hangs), _) => self.hangs.set(true),
+            _ => {}
+        }
+        Ok(Seen::Ended(Found::Trial(Box::new(self.of_rate(plan, dut, event))), cpu))
+    }
+}
+
+/// Nobody watches.
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn begins(&mut self, _: &Step, _: (Option<Qps>, Option<Qps>)) {}
+    fn ended(&mut self, _: &Measured) {}
+    fn mishap(&mut self, _: &Point, _: &str) {}
+    fn complete(&mut self, _: &Point) {}
+}
+
+/// Carries out what is left of a campaign in `folder`; returns how it ended, its journal and its hosts.
+pub(super) fn go_on(
+    plan: &Plan,
+    folder: &Path,
+    hosts: Simulated,
+) -> (Result<(), CampaignError>, Vec<Entry>, Simulated) {
+    let run_folder = folder.join("run");
+    let (archive, done) = match Archive::open(&run_folder) {
+        Ok((archive, _, done)) => (archive, done),
+        Err(_) => (Archive::create(&run_folder, plan).unwrap(), Vec::new()),
+    };
+    let mut nobody = Nobody;
+    let mut run = Run::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
+    run.comes_back = Duration::ZERO;
+    let ended = run.carry_out();
+    let (entries, hosts) = (std::mem::take(&mut run.entries), run.hosts);
+    (ended, entries, hosts)
+}
+
+/// The journal of a whole campaign on simulated hosts.
+pub(crate) fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<Entry> {
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, entries, _) = go_on(plan, folder.path(), Simulated::new(capacity, events));
+    ended.unwrap();
+    entries
+}

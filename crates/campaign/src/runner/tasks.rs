@@ -1,0 +1,127 @@
+//! What the tester is to do in a trial, and which names it may ask for.
+
+use method::compliance::{Fact, Facts};
+use method::narrow::Length;
+use method::units::{CpuId, Nanos, Qps, Share};
+use tester::measurer::plan::TrialPlan;
+use tester::measurer::result::TrialResult;
+use wire::name::NameRange;
+
+use super::hosts::Hosts;
+use super::{CampaignError, Run, Site};
+use crate::archive::Step;
+use crate::measures::Task;
+use crate::point::Point;
+use crate::roles::{Role, shared};
+use crate::servers::Auth;
+
+/// Names of the trials begin here; the DUT starts anew with each search, and so do they.
+const FIRST_NAME: u64 = 10 << 24;
+/// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial asks for them.
+const FOR_LOOKING: u64 = 256;
+
+impl<H: Hosts> Run<'_, H> {
+    /// What the tester is to do, and how many names that takes.
+    pub(super) fn task(&self, step: &Step, first_name: u64) -> (Task, u64) {
+        let task = step.point.measure().task(self.plan, step, self.base(step, first_name));
+        let used = match &task {
+            Task::Trial(plan) => plan.names_needed(),
+            Task::ClosedLoop(plan) => plan.names(),
+        };
+        (task, used)
+    }
+
+    /// What all trials have in common.
+    pub(super) fn base(&self, step: &Step, first_name: u64) -> TrialPlan {
+        let t = &self.plan.trial;
+        let mut plan = TrialPlan::new(self.hosts.server_of(&step.point), step.rate);
+        plan.duration = t.duration.into();
+        plan.timeout = t.timeout(t.duration).into();
+        plan.names = self.names(&step.point).0;
+        plan.first_name = first_name;
+        plan.prefixes = vec![t.prefix];
+        plan.threads = t.threads;
+        plan.source_ports = t.source_ports;
+        plan.max_burst = t.max_burst;
+        plan.send_cost = self.send_cost();
+        plan.real_time = !self.shares_tester_cpus();
+        plan.limits = t.pacing_limits();
+        plan.auth_limit = t.auth_limit.into();
+        plan.cpus = self.plan.cpus.tester.iter().map(|&cpu| CpuId(cpu)).collect();
+        plan
+    }
+
+    /// The block of the names of a point's trials, and the position of the first.
+    pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
+        let server = if let Point::SelfTest(at) = point { at.server } else { self.plan.auth.driver };
+        match server {
+            Auth::Dns64bench => (NameRange::ALL, FIRST_NAME),
+            _ => (self.plan.auth.names, FOR_LOOKING),
+        }
+    }
+
+    /// Starts anew where the names of the zone file do not suffice for another trial.
+    pub(super) fn make_room(&self, site: &mut Option<Site<H>>, step: &Step) -> Result<(), CampaignError> {
+        let (names, first) = self.names(&step.point);
+        let next = site.as_ref().map_or(first, |site| site.next_name);
+        let (_, used) = self.task(step, next);
+        if next + used <= names.count() {
+            return Ok(());
+        }
+        *site = None;
+        if first + used <= names.count() {
+            return Ok(());
+        }
+        let has = names.count() - first;
+        let why =
+            format!("it needs {used} names, [auth] names = \"{names}\" has {has} for a search; give a larger block");
+        Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
+    }
+
+    /// The step of a look at a DUT.
+    pub(super) fn looking(&self, point: &Point) -> Step {
+        Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
+    }
+
+    /// A few names that no trial asks for, with the AAAA share of a point.
+    pub(super) fn look(&self, point: &Point) -> Task {
+        let mut plan = self.base(&self.looking(point), 0);
+        if self.plan.auth.driver == Auth::Dns64bench {
+            plan.names = "9.0.0.0/24".parse().expect("a constant");
+        }
+        plan.aaaa_share = point.aaaa();
+        plan.cached_share = Share::ZERO;
+        (plan.duration, plan.timeout) = (Nanos::from_millis(100), Nanos::from_millis(500));
+        Task::Trial(Box::new(plan))
+    }
+
+    /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
+    /// `dut` are the CPUs of the DUT, none in a self-test.
+    pub(super) fn facts_of(&self, trial: &TrialResult, dut: Option<&[usize]>) -> Facts {
+        let [tester, machine, auth] = self.hosts.machines();
+        let dut = dut.map(|cpus| Role { machine: &machine, cpus });
+        let ours = [self.tester(&tester), self.auth(&auth)];
+        let roles: Vec<Role<'_>> = ours.into_iter().chain(dut).collect();
+        let (shares_host, shares_cpus) = shared(&roles);
+        Facts { shares_host, shares_cpus, ..trial.facts }
+    }
+
+    /// Whether the Measurer's CPUs may be those of AuthDNS or of a DUT.
+    fn shares_tester_cpus(&self) -> bool {
+        let [tester, machine, auth] = self.hosts.machines();
+        let points = self.plan.points();
+        let places: Vec<Vec<usize>> = points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
+        let duts = places.iter().map(|cpus| Role { machine: &machine, cpus });
+        let tester = self.tester(&tester);
+        // What is not known is no reason to keep others waiting.
+        duts.chain([self.auth(&auth)]).any(|other| shared(&[tester, other]).1 != Fact::No)
+    }
+
+    fn tester<'r>(&'r self, machine: &'r str) -> Role<'r> {
+        Role { machine, cpus: &self.plan.cpus.tester }
+    }
+
+    fn auth<'r>(&'r self, machine: &'r str) -> Role<'r> {
+        Role { machine, cpus: &self.plan.cpus.auth }
+    }
+}

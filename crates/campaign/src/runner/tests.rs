@@ -1,0 +1,210 @@
+//! The runner against hosts that are simulated.
+
+use std::path::Path;
+
+use method::narrow::Length;
+use method::units::Qps;
+use method::verdict::Verdict;
+
+use super::simulated::{Event, Simulated, go_on, journal_of};
+use super::*;
+use crate::environment::Environment;
+use crate::results::Results;
+
+/// Hosts on which Unbound does not start from this start on.
+fn broken_from(start: usize) -> Simulated {
+    let mut hosts = Simulated::new(250, &[]);
+    hosts.broken = Some(("Unbound", start));
+    hosts
+}
+
+const PLAN: &str = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\nmax-burst = '500us'\n[search]\nmin = 100\nmax = 400\n\
+    resolution = 100\nrepeat = 2\ninvalid-retries = 1\nprobe = '100ms'\n[self-test]\nmin = 500\nmax = 1500\nresolution = 500\nrepeat = 1\n\
+    [measure]\naaaa-shares = [1]\n[measure.loads]\nshares = [0.5]\nduration = '6s'\ntransient = '1s'\nrepeat = 2\n[measure.closed-loop]\n\
+    threads = [4]\nblocks = 1\n[[dut]]\ndriver = 'unbound'\n";
+
+fn plan() -> Plan {
+    Plan::parse(PLAN, Path::new("p.toml")).unwrap()
+}
+
+fn results(plan: &Plan, entries: &[Entry]) -> Results {
+    Results::compute(plan, &Environment::observe(), entries)
+}
+
+fn finished(entries: &[Entry]) -> Vec<&Measured> {
+    let measured = |entry| if let &Entry::Finished(ref m) = entry { Some(&**m) } else { None };
+    entries.iter().filter_map(measured).collect()
+}
+
+fn steps(entries: &[Entry]) -> Vec<Step> {
+    finished(entries).iter().map(|m| m.step.clone()).collect()
+}
+
+fn mishaps(entries: &[Entry]) -> Vec<&str> {
+    let what = |entry| if let &Entry::Mishap { ref what, .. } = entry { Some(what.as_str()) } else { None };
+    entries.iter().filter_map(what).collect()
+}
+
+#[test]
+fn a_campaign_measures_every_point_once() {
+    let entries = journal_of(&plan(), 250, &[]);
+    let found = results(&plan(), &entries);
+    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    let dut = &found.duts[0];
+    assert_eq!((dut.points.len(), dut.loads.len(), dut.closed_loops.len()), (2, 1, 1));
+    assert_eq!(dut.points[0].figures.median, Some(250.0), "the highest rate tried that passes");
+    assert_eq!(dut.loads[0].rate, Some(Qps(125)));
+    assert_eq!((dut.loads[0].found.trials, dut.loads[0].found.passed), (2, Some(true)));
+    assert_eq!(dut.closed_loops[0].time_ms.map(|t| (t.n, t.mean)), Some((2, 11.0)));
+    assert!(Recorded::new(&plan(), &entries).has_result(&plan().points()[0]));
+}
+
+#[test]
+fn a_campaign_that_is_killed_in_any_trial_goes_on_without_loss_or_repetition() {
+    let whole = journal_of(&plan(), 250, &[]);
+    let all = steps(&whole).len();
+    for killed in 0..all - 1 {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = Simulated::new(250, &[(killed, Event::Killed)]);
+        let (ended, before, _) = go_on(&plan(), folder.path(), hosts);
+        assert!(matches!(ended, Err(CampaignError::Interrupted)), "killed in trial {killed}");
+        let done = steps(&before).len();
+        let (ended, after, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+        ended.unwrap();
+        assert_eq!(steps(&after), steps(&whole), "killed in trial {killed}");
+        assert_eq!(hosts.trials.get(), all - done, "killed in trial {killed}");
+    }
+}
+
+/// Power loss may leave any number of the journal's lines.
+#[test]
+fn a_campaign_goes_on_from_any_line_of_its_journal() {
+    let whole_folder = tempfile::tempdir().unwrap();
+    let (ended, whole, _) = go_on(&plan(), whole_folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    let text = std::fs::read_to_string(whole_folder.path().join("run/journal.jsonl")).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    for cut in 0..=lines.len() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Archive::create(&folder.path().join("run"), &plan()).unwrap());
+        std::fs::write(folder.path().join("run/journal.jsonl"), lines[..cut].concat()).unwrap();
+        let (ended, entries, _) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
+        ended.unwrap();
+        assert_eq!(steps(&entries), steps(&whole), "cut off after {cut} lines");
+        let figures = |entries: &[Entry]| results(&plan(), entries).duts[0].points[0].figures;
+        assert_eq!(figures(&entries), figures(&whole), "cut off after {cut} lines");
+    }
+}
+
+#[test]
+fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated() {
+    let calm = steps(&journal_of(&plan(), 250, &[]));
+    // The self-test has two trials.
+    for event in [Event::Dies, Event::Hangs] {
+        let entries = journal_of(&plan(), 250, &[(3, event)]);
+        assert_eq!(steps(&entries), calm, "{event:?}");
+        assert_eq!(mishaps(&entries).len(), 1, "{event:?}");
+        let words = if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
+        assert!(mishaps(&entries)[0].contains(words), "{:?}", mishaps(&entries));
+    }
+    // Each time again: after two repetitions the result stands.
+    let entries = journal_of(&plan(), 250, &[(3, Event::Dies), (4, Event::Dies), (5, Event::Dies)]);
+    let ended = finished(&entries).into_iter().find(|m| m.dut_end.is_some()).unwrap();
+    assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
+    assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 3));
+}
+
+#[test]
+fn a_dut_that_ends_at_a_load_is_a_finding_and_not_repeated() {
+    let calm = journal_of(&plan(), 250, &[]);
+    let at = steps(&calm).iter().position(|step| matches!(step.point, Point::Load(_))).unwrap();
+    for (event, end) in [(Event::Dies, DutEnd::Died("signal: 9".into())), (Event::Hangs, DutEnd::Hung)] {
+        let entries = journal_of(&plan(), 250, &[(at, event)]);
+        assert_eq!(steps(&entries), steps(&calm), "{event:?}");
+        let load = results(&plan(), &entries).duts[0].loads[0].found.clone();
+        assert_eq!((load.ended, load.trials, load.cprdp.is_none()), (vec![end], 2, true), "{event:?}");
+    }
+}
+
+#[test]
+fn spoiled_trials_are_tried_again_and_then_given_up() {
+    let calm = journal_of(&plan(), 250, &[]);
+    let at = steps(&calm).iter().position(|step| matches!(step.point, Point::Load(_))).unwrap();
+    let once = results(&plan(), &journal_of(&plan(), 250, &[(at, Event::Spoiled)])).duts[0].loads[0].clone();
+    assert_eq!((once.found.trials, once.found.spoiled, once.found.complete), (2, 1, true));
+    let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Spoiled)).collect();
+    let never = results(&plan(), &journal_of(&plan(), 250, &all)).duts[0].loads[0].clone();
+    assert_eq!((never.found.trials, never.found.spoiled, never.found.complete), (0, 4, true));
+    assert_eq!(never.found.missing, Some(crate::missing::Missing::Spoiled));
+}
+
+#[test]
+fn a_dut_that_does_not_start_is_given_up_after_a_second_chance_and_the_others_are_measured() {
+    let text = format!("{PLAN}[[dut]]\ndriver = 'bind'\n");
+    let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = broken_from(1);
+    let (ended, entries, _) = go_on(&plan, folder.path(), hosts);
+    assert!(matches!(ended, Err(CampaignError::NotReady(_))) && finished(&entries).is_empty());
+    // It starts once, when that is tried out, and never again.
+    let folder = tempfile::tempdir().unwrap();
+    let hosts = broken_from(2);
+    let (ended, entries, hosts) = go_on(&plan, folder.path(), hosts);
+    ended.unwrap();
+    assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 3);
+    assert_eq!(mishaps(&entries).len(), 2, "{:?}", mishaps(&entries));
+    let found = results(&plan, &entries);
+    assert!(!found.complete && found.duts[1].points.iter().all(|point| point.complete));
+    let words = found.duts[0].points[0].missing.as_ref().unwrap().to_string();
+    assert!(words.contains("exit status: 7"), "{words}");
+}
+
+#[test]
+fn names_never_repeat_while_a_dut_lives_and_a_search_that_needs_more_starts_anew() {
+    let plan = with_few_names("1s");
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, _, hosts) = go_on(&plan, folder.path(), Simulated::new(350, &[]));
+    ended.unwrap();
+    let all = hosts.names.borrow();
+    let size = plan.auth.names.count();
+    for (i, &(start, first, count)) in all.iter().enumerate() {
+        assert!(first + count <= size, "{all:?}");
+        for &(other, from, names) in &all[..i] {
+            assert!(other != start || from + names <= first, "trial {i} repeats names: {all:?}");
+        }
+    }
+    let searches = 2;
+    let starts: std::collections::BTreeSet<usize> = all.iter().map(|of| of.0).collect();
+    assert!(starts.len() > searches, "a search took more names than there are: {all:?}");
+    // A trial that needs more names than there are at all cannot be carried out.
+    let plan = with_few_names("10s");
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, ..) = go_on(&plan, folder.path(), Simulated::new(1000, &[]));
+    assert!(matches!(ended, Err(CampaignError::Trial { is_usage: true, .. })));
+}
+
+/// A plan whose zone file has 768 names for a search, and whose trials last so long.
+fn with_few_names(duration: &str) -> Plan {
+    let text = format!(
+        "name = 'x'\n[auth]\ndriver = 'nsd'\nnames = '10.0.0.0/22'\n[trial]\nduration = '{duration}'\npause = '0s'\n\
+         max-burst = '500us'\n[search]\nmin = 100\nmax = 400\nresolution = 50\nrepeat = 2\n[[dut]]\ndriver = 'unbound'\n"
+    );
+    Plan::parse(&text, Path::new("p.toml")).unwrap()
+}
+
+#[test]
+fn a_trial_that_was_not_what_the_plan_wanted_ends_its_point() {
+    let mut entries = journal_of(&plan(), 250, &[]);
+    let at = entries.iter().position(|entry| match entry {
+        Entry::Finished(m) => matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full,
+        _ => false,
+    });
+    let Some(Entry::Finished(m)) = at.map(|at| &mut entries[at]) else { panic!("no full trial") };
+    let deviation = method::evidence::Deviation::CachedShare { wanted: 0.0, real: 0.5 };
+    let Found::Trial(trial) = &mut m.found else { panic!("a search is at rates") };
+    (trial.verdict, trial.deviation) = (Verdict::Invalid, Some(deviation));
+    let point = m.step.point.clone();
+    let (plan, recorded) = (plan(), entries);
+    let walk = Recorded::new(&plan, &recorded).walk(&point).unwrap();
+    assert_eq!((walk.due(), walk.void), (None, Some(deviation)));
+}

@@ -1,0 +1,264 @@
+//! A set of trials as a state machine without any I/O: the next trial, its verdict, until there is nothing left to do.
+//!
+//! ```text
+//! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; what each found, and how narrowly
+//! Repeats  trial 1 ─► trial 2 ─► … ─► trial n             all at one rate; a spoiled trial is tried again
+//! ```
+//!
+//! Whoever carries trials out, continues a journal, or computes results from one walks the same set, so all three agree on
+//! which trial belongs where.
+
+use serde::{Deserialize, Serialize};
+
+use crate::narrow::{Length, NarrowedSearch};
+use crate::precision::Figures;
+use crate::records::Counts;
+use crate::search::{Found, SearchRange, Shortfall};
+use crate::units::Qps;
+use crate::verdict::Verdict;
+
+/// The searches to carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetPlan {
+    /// Where each searches.
+    pub range: SearchRange,
+    /// How many searches.
+    pub repeat: u32,
+    /// Whether a short trial goes before each full one.
+    pub probes: bool,
+}
+
+/// The trial that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Of which search or repetition, from 0.
+    pub repeat: u32,
+    /// At which rate.
+    pub rate: Qps,
+    /// A probe, or of full length.
+    pub length: Length,
+    /// The highest rate that passed in this search, and the lowest that did not, as far as known.
+    pub bracket: (Option<Qps>, Option<Qps>),
+}
+
+/// Why the DUT may do more than the median of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LowerBound {
+    /// Searches passed at the highest rate of the range.
+    RangeEnd {
+        /// How many did.
+        searches: usize,
+        /// Of how many.
+        of: usize,
+        /// That rate.
+        max: Qps,
+    },
+    /// The tester could not measure the rate above what passed.
+    Unmeasurable {
+        /// In how many searches.
+        searches: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// The median is above what the self-test vouches for.
+    SelfTest {
+        /// Up to which rate it does.
+        allowed: Qps,
+    },
+}
+
+/// A set of searches. Ask for the [`next`](Set::next) trial, [`report`](Set::report) what it was, until nothing is due.
+#[derive(Clone, Debug)]
+pub struct Set {
+    plan: SetPlan,
+    search: NarrowedSearch,
+    repeat: u32,
+    /// Failed trials of the search that is under way.
+    failed: Vec<(Length, Shortfall)>,
+    found: Vec<Found>,
+    failed_by: Vec<Option<Shortfall>>,
+}
+
+impl Set {
+    /// A set of which nothing is done.
+    ///
+    /// # Panics
+    /// If the range is empty, as [`crate::search::Search::new`].
+    pub fn new(plan: SetPlan) -> Set {
+        let search = NarrowedSearch::new(plan.range, plan.probes);
+        Set { plan, search, repeat: 0, failed: Vec::new(), found: Vec::new(), failed_by: Vec::new() }
+    }
+
+    /// The trial to carry out next; `None` when all searches are over.
+    pub fn next(&self) -> Option<Due> {
+        if self.repeat >= self.plan.repeat {
+            return None;
+        }
+        let (rate, length) = self.search.next()?;
+        Some(Due { repeat: self.repeat, rate, length, bracket: self.search.bracket() })
+    }
+
+    /// Books verdict and counts of the trial that [`next`](Set::next) gave.
+    pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
+        let Some(due) = self.next() else { return };
+        if verdict == Verdict::Failed {
+            self.failed.push((due.length, Shortfall::of(due.rate, counts)));
+        }
+        self.search.report(verdict);
+        let Some(found) = self.search.result() else { return };
+        self.failed_by.push(shortfall(&self.failed, &found));
+        self.found.push(found);
+        self.failed.clear();
+        self.repeat += 1;
+        self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
+    }
+
+    /// What each search found that is over.
+    pub fn found(&self) -> &[Found] {
+        &self.found
+    }
+
+    /// By how much the lowest rate that failed failed, search by search; `None` where none failed.
+    pub fn failed_by(&self) -> &[Option<Shortfall>] {
+        &self.failed_by
+    }
+
+    /// Why the DUT may do more than the median of `figures`, which are those of this set: searches that ended at the range's
+    /// end or where nothing could be measured, and a median above `allowed`, up to which a self-test vouches for the tester.
+    pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
+        let of = self.found.len();
+        let count = |is: fn(&&Found) -> bool| self.found.iter().filter(is).count();
+        let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
+        let blocked = count(|f| f.unmeasurable.is_some());
+        let above = allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
+        let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max: self.plan.range.max });
+        let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
+        let above = above.map(|allowed| LowerBound::SelfTest { allowed });
+        open.into_iter().chain(blocked).chain(above).collect()
+    }
+}
+
+/// The smallest of the highest rates that passed; `None` where a search passed nowhere, or there is none.
+pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
+    // `None` is less than any rate.
+    found.iter().map(|f| f.highest).min().flatten()
+}
+
+/// By how much the lowest failed rate of a search failed: in its full trial, or else in its probe.
+fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
+    let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
+    at().find(|(length, _)| *length == Length::Full).or(at().next()).map(|(_, shortfall)| *shortfall)
+}
+
+/// Trials at one rate: so many that the tester did not spoil, each tried again a few times if it did.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeats {
+    rate: Qps,
+    repeat: u32,
+    invalid_retries: u32,
+    done: u32,
+    retries: u32,
+}
+
+impl Repeats {
+    /// `repeat` trials at `rate`; a spoiled one is tried again `invalid_retries` times and then given up.
+    pub fn new(rate: Qps, repeat: u32, invalid_retries: u32) -> Repeats {
+        Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
+    }
+
+    /// The trial to carry out next; `None` when all are done or given up.
+    pub fn next(&self) -> Option<Due> {
+        let due = Due { repeat: self.done, rate: self.rate, length: Length::Full, bracket: (None, None) };
+        (self.done < self.repeat).then_some(due)
+    }
+
+    /// Books the verdict of the trial that [`next`](Repeats::next) gave.
+    pub fn report(&mut self, verdict: Verdict) {
+        if verdict == Verdict::Invalid && self.retries < self.invalid_retries {
+            self.retries += 1;
+        } else {
+            (self.done, self.retries) = (self.done + 1, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(repeat: u32, probes: bool) -> SetPlan {
+        let range = SearchRange { min: Qps(100), max: Qps(500), resolution: Qps(100), invalid_retries: 1 };
+        SetPlan { range, repeat, probes }
+    }
+
+    fn counts(valid: u64) -> Counts {
+        Counts { sent: 100, valid, lost: 100 - valid, ..Counts::default() }
+    }
+
+    /// Walks a set against a DUT that does `capacity`; short trials overstate by `slack`.
+    fn walked(plan: SetPlan, capacity: u64, slack: u64) -> (Set, Vec<Due>) {
+        let (mut set, mut asked) = (Set::new(plan), Vec::new());
+        while let Some(due) = set.next() {
+            assert!(asked.len() < 100, "the set does not end");
+            let limit = capacity + if due.length == Length::Probe { slack } else { 0 };
+            let passed = due.rate.0 <= limit;
+            let valid = if passed { 100 } else { 99 - u64::from(due.length == Length::Probe) };
+            set.report(if passed { Verdict::Passed } else { Verdict::Failed }, &counts(valid));
+            asked.push(due);
+        }
+        (set, asked)
+    }
+
+    #[test]
+    fn searches_follow_each_other_and_say_how_narrowly_they_failed() {
+        for (probes, slack) in [(false, 0), (true, 0), (true, 60)] {
+            let (set, asked) = walked(plan(3, probes), 250, slack);
+            assert_eq!(asked.iter().map(|due| due.repeat).max(), Some(2));
+            assert!(asked.windows(2).all(|pair| pair[0].repeat <= pair[1].repeat));
+            let highest: Vec<_> = set.found().iter().map(|f| (f.highest, f.failed)).collect();
+            assert_eq!(highest, [(Some(Qps(200)), Some(Qps(300))); 3], "probes: {probes}");
+            // That of the full trial, not of the probe before it.
+            let shortfall = Shortfall { rate: Qps(300), missing: 1, of: 100 };
+            assert_eq!(set.failed_by(), [Some(shortfall); 3], "probes: {probes}");
+            assert_eq!(smallest_pass(set.found()), Some(Qps(200)));
+        }
+    }
+
+    #[test]
+    fn a_dut_that_passes_nowhere_or_everywhere() {
+        let (set, asked) = walked(plan(2, false), 50, 0);
+        assert_eq!((asked.len(), smallest_pass(set.found())), (2, None));
+        let (set, _) = walked(plan(2, false), 900, 0);
+        let figures = Figures::of(set.found(), 1.0);
+        let end = LowerBound::RangeEnd { searches: 2, of: 2, max: Qps(500) };
+        assert_eq!(set.lower_bounds(&figures, None), [end]);
+        assert_eq!(set.lower_bounds(&figures, Some(Qps(400))), [end, LowerBound::SelfTest { allowed: Qps(400) }]);
+        assert_eq!((set.failed_by(), smallest_pass(set.found())), (&[None, None][..], Some(Qps(500))));
+        assert_eq!(smallest_pass(&[]), None);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_leaves_a_lower_bound() {
+        let mut set = Set::new(plan(1, false));
+        while let Some(due) = set.next() {
+            set.report(if due.rate.0 > 100 { Verdict::Invalid } else { Verdict::Passed }, &counts(100));
+        }
+        let figures = Figures::of(set.found(), 1.0);
+        assert_eq!(set.lower_bounds(&figures, None), [LowerBound::Unmeasurable { searches: 1, of: 1 }]);
+    }
+
+    #[test]
+    fn spoiled_trials_at_one_rate_are_tried_again_and_then_given_up() {
+        let mut trials = Repeats::new(Qps(7), 2, 1);
+        let mut asked = Vec::new();
+        for verdict in [Verdict::Invalid, Verdict::Passed, Verdict::Invalid, Verdict::Invalid] {
+            asked.extend(trials.next().map(|due| (due.repeat, due.rate, due.length)));
+            trials.report(verdict);
+        }
+        let full = |repeat| (repeat, Qps(7), Length::Full);
+        assert_eq!(asked, [full(0), full(0), full(1), full(1)]);
+        assert_eq!(trials.next(), None);
+        assert_eq!(Repeats::new(Qps(7), 0, 1).next(), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! What dns64perf2 finds (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server Implementation: Proof of
+//! Concept): the time of experiments of 256 names each, which n threads resolve one after the other.
+
+use method::records::Counts;
+use serde::{Deserialize, Serialize};
+
+use super::closed_loop::ClosedLoopResult;
+
+/// Names of an experiment.
+pub const NAMES: u64 = 256;
+
+/// A run of experiments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Experiments {
+    /// The server that was asked.
+    pub server: String,
+    /// Threads, each with one query in flight.
+    pub threads: usize,
+    /// When the first began: seconds since 1970-01-01 UTC.
+    pub started_unix_s: f64,
+    /// Milliseconds for each experiment of 256 names.
+    pub experiments_ms: Vec<f64>,
+    /// Their mean.
+    pub average_ms: f64,
+    /// Their standard deviation.
+    pub standard_deviation_ms: f64,
+    /// 256 ÷ the mean: answered queries per second.
+    pub qps: f64,
+    /// Names without a valid answer, over all experiments.
+    pub failed: u64,
+    /// CPU use of the watched process in per cent of a core, over the seconds; absent where none is watched.
+    pub cpu_pct: Option<MeanAndDeviation>,
+    /// Answers that this host dropped because its own socket buffers were full: they are not the server's loss.
+    pub client_drops: u64,
+    /// What became of the queries.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// Mean and sample standard deviation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeanAndDeviation {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub standard_deviation: f64,
+}
+
+impl MeanAndDeviation {
+    /// Of some values; `None` of nothing.
+    pub fn of(values: &[f64]) -> Option<MeanAndDeviation> {
+        let n = values.len() as f64;
+        if values.is_empty() {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        Some(MeanAndDeviation { mean, standard_deviation: (squares / (n - 1.0).max(1.0)).sqrt() })
+    }
+}
+
+impl Experiments {
+    /// A run against `server` that began at `started_unix_s` and has no experiment yet.
+    pub fn begin(server: String, threads: usize, started_unix_s: f64) -> Experiments {
+        Experiments {
+            server,
+            threads,
+            started_unix_s,
+            experiments_ms: Vec::new(),
+            average_ms: 0.0,
+            standard_deviation_ms: 0.0,
+            qps: 0.0,
+            failed: 0,
+            cpu_pct: None,
+            client_drops: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Adds an experiment. Its time is that until all threads are through, as dns64perf2 takes it.
+    pub fn add(&mut self, experiment: &ClosedLoopResult) {
+        self.experiments_ms.push(experiment.elapsed * 1e3);
+        self.failed += NAMES - experiment.counts.valid.min(NAMES);
+        self.client_drops += experiment.client_drops;
+        self.counts.merge(&experiment.counts);
+    }
+
+    /// Computes what the experiments amount to, when all are added.
+    pub fn conclude(&mut self) {
+        let Some(times) = MeanAndDeviation::of(&self.experiments_ms) else { return };
+        (self.average_ms, self.standard_deviation_ms) = (times.mean, times.standard_deviation);
+        self.qps = if times.mean > 0.0 { NAMES as f64 * 1e3 / times.mean } else { 0.0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_sample_deviation() {
+        assert_eq!(MeanAndDeviation::of(&[]), None);
+        assert_eq!(MeanAndDeviation::of(&[3.0]), Some(MeanAndDeviation { mean: 3.0, standard_deviation: 0.0 }));
+        let found = MeanAndDeviation::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        let wanted = (32.0f64 / 7.0).sqrt();
+        assert!((found.mean - 5.0).abs() < 1e-12 && (found.standard_deviation - wanted).abs() < 1e-12);
+    }
+}
