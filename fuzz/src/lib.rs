@@ -6,9 +6,12 @@ use std::sync::LazyLock;
 
 use dns64::client::cookies::Cookies;
 use dns64::config::Settings;
+use dns64::name::KeyBuf;
 use dns64::resolver::cache::Cache;
 use dns64::walk::Walk;
 use method::units::Nanos;
+use wire::edns::put_opt;
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::Message;
 
@@ -65,4 +68,175 @@ pub fn assert_well_formed(reply: &[u8]) {
         record.expect("a well-formed record");
     }
     assert_eq!(records.offset(), reply.len(), "octets behind the last record");
+}
+
+/// What an upstream answers to the first and to any further question, as octets of an input:
+///
+/// ```text
+/// configuration, RCODE and whether there is a cache (bit 7), AN, NS, AR, length of the records (two octets), records   first answer
+/// AN, NS, AR, records                                                                                                 further ones
+/// ```
+///
+/// Header and question are made here; records may point into the question, which begins at octet 12.
+pub struct Said<'a> {
+    /// Number of the server's configuration.
+    pub configuration: u8,
+    /// Whether the server keeps answers.
+    pub caches: bool,
+    rcode: u8,
+    first: ([u8; 3], &'a [u8]),
+    further: ([u8; 3], &'a [u8]),
+}
+
+impl<'a> Said<'a> {
+    /// Reads an input; `None` if it is too short.
+    pub fn read(input: &'a [u8]) -> Option<Said<'a>> {
+        let (head, rest) = input.split_first_chunk::<7>()?;
+        let len = usize::from(u16::from_be_bytes([head[5], head[6]]));
+        let (first, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+        let further = rest.split_first_chunk::<3>().map_or(([0; 3], &[][..]), |(counts, records)| (*counts, records));
+        Some(Said {
+            configuration: head[0],
+            caches: head[1] & 0x80 != 0,
+            rcode: head[1] & 15,
+            first: ([head[2], head[3], head[4]], first),
+            further,
+        })
+    }
+
+    /// The answer to the first or to a further question.
+    pub fn message(&self, is_further: bool, question: &[u8]) -> Vec<u8> {
+        let (counts, records) = if is_further { self.further } else { self.first };
+        message(self.rcode, counts, question, records)
+    }
+}
+
+/// A response with these counts; more records than 255 in a section say nothing new.
+fn message(rcode: u8, counts: [u8; 3], question: &[u8], records: &[u8]) -> Vec<u8> {
+    let mut message = vec![0, 0, 0x81, 0x80 | rcode, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]];
+    message.extend(question);
+    message.extend(records);
+    message
+}
+
+/// A script of what a client asks and an upstream answers, read from an input octet by octet; zeros when it is used up.
+pub struct Script<'a> {
+    rest: &'a [u8],
+}
+
+/// A query of a client.
+pub struct Query {
+    /// As a message.
+    pub bytes: Vec<u8>,
+    /// The UDP payload that it takes, octets, if it has EDNS.
+    pub payload: Option<u16>,
+}
+
+/// Names that lead to each other.
+const NAMES: [&[u8]; 8] = [
+    b"\x01a\x04test\0",
+    b"\x01b\x04test\0",
+    b"\x01c\x01b\x04test\0",
+    b"\x04test\0",
+    b"\x03sub\x01a\x04test\0",
+    b"\x08ipv4only\x04arpa\0",
+    b"\x018\x018\x018\x018\x07in-addr\x04arpa\0",
+    b"\0",
+];
+
+impl<'a> Script<'a> {
+    /// The script of an input.
+    pub fn new(input: &'a [u8]) -> Script<'a> {
+        Script { rest: input }
+    }
+
+    /// Whether it is used up.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next octet.
+    pub fn octet(&mut self) -> u8 {
+        let Some((first, rest)) = self.rest.split_first() else { return 0 };
+        self.rest = rest;
+        *first
+    }
+
+    fn name(&mut self) -> &'static [u8] {
+        NAMES[usize::from(self.octet()) % NAMES.len()]
+    }
+
+    /// The next query.
+    pub fn query(&mut self) -> Query {
+        let flags = self.octet();
+        let qtype = [28u16, 28, 28, 1, 12, 255, 5, 39][usize::from(flags & 7)];
+        let mut bytes = vec![0x12, 0x34, 1, (flags & 8) << 1 | (flags & 16) << 1, 0, 1, 0, 0, 0, 0, 0, 0];
+        bytes.extend(self.name());
+        bytes.extend(qtype.to_be_bytes());
+        bytes.extend([0, 1]);
+        let payload = (flags & 32 != 0).then_some(512 + 8 * u16::from(flags));
+        if let Some(payload) = payload {
+            bytes[11] = 1;
+            put_opt(&mut bytes, payload, Rcode::NOERROR, flags & 64 != 0, &[]);
+        }
+        Query { bytes, payload }
+    }
+
+    /// The next answer of the upstream to a question; `None` is silence.
+    pub fn answer(&mut self, key: &KeyBuf) -> Option<Vec<u8>> {
+        let how = self.octet();
+        if how & 7 == 0 {
+            return None;
+        }
+        let rcode = [0, 0, 0, 0, 2, 3, 5, 0][usize::from(how & 7)];
+        let (mut counts, mut records) = ([0; 3], Vec::new());
+        for _ in 0..(how >> 3) & 7 {
+            let section = usize::from(self.octet() % 3);
+            self.record(&mut records);
+            counts[section] += 1;
+        }
+        if how & 64 != 0 {
+            let error = [0, 15, 0, 2, 0, self.octet() % 32];
+            counts[2] += 1;
+            put_opt(&mut records, 1_232, Rcode::NOERROR, false, &error);
+        }
+        Some(message(rcode, counts, key.question(), &records))
+    }
+
+    /// A record, well-formed but for what pointers lead to.
+    fn record(&mut self, out: &mut Vec<u8>) {
+        let kind = self.octet();
+        match kind & 3 {
+            0 => out.extend([0xc0, 12]),
+            1 => out.extend([0xc0, self.octet()]),
+            _ => out.extend(self.name()),
+        }
+        let rtype = [1u16, 28, 5, 39, 6, 46, 2, 12][usize::from(kind >> 2 & 7)];
+        out.extend(rtype.to_be_bytes());
+        out.extend([0, 1]);
+        out.extend([if kind & 32 != 0 { 0x7f } else { 0 }, 0, self.octet(), self.octet()]);
+        let mut data = Vec::new();
+        let mut target = |script: &mut Script<'_>| {
+            let kind = script.octet();
+            if kind & 1 == 0 { data.extend(script.name()) } else { data.extend([0xc0, script.octet()]) }
+        };
+        match rtype {
+            1 => data.extend([8, 8, 8, self.octet()]),
+            28 => data.extend([0x20, 1, 13, 184, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, self.octet()]),
+            6 => {
+                target(self);
+                target(self);
+                data.extend([0; 18]);
+                data.extend([0, self.octet()]);
+            }
+            46 => {
+                data.extend([0, [1, 28, 5, 39][usize::from(self.octet() % 4)]]);
+                data.extend([0; 16]);
+                data.extend(b"\x04test\0signature");
+            }
+            _ => target(self),
+        }
+        out.extend((data.len() as u16).to_be_bytes());
+        out.extend(data);
+    }
 }

@@ -114,5 +114,5 @@ fn less_for_less(dut: &DutResult, point: &PointResult) -> Option<Contradiction> 
     let (less, all) = (point.figures.interval, strict.figures.interval);
     let contradicts = c.accept < 1.0 && less.to? <= all.from?;
     let dut = on(&dut.name, &c.place);
-    contradicts.then(|| Contradiction::LessForLess { dut, accept: c.accept, less, all })
+    contradicts.then_some(Contradiction::LessForLess { dut, accept: c.accept, less, all })
 }

@@ -6,6 +6,7 @@
 //!
 //! `dns64d.example.toml` in the repository's `dist` explains every key to users; this module is its other half.
 
+mod networks;
 mod settings;
 
 use std::net::{IpAddr, SocketAddr};
@@ -131,6 +132,7 @@ pub struct TranslationKeys {
     pub prefixes: Option<Vec<PrefixKeys>>,
     /// AAAA records that count as none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "networks::optional")]
     pub exclude: Option<Vec<Ipv6Net>>,
     /// When A records are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,7 +180,7 @@ struct RawPrefixKeys {
     prefix: Prefix,
     #[serde(default = "no_suffix")]
     suffix: std::net::Ipv6Addr,
-    #[serde(default = "all_of_ipv4")]
+    #[serde(default = "all_of_ipv4", deserialize_with = "networks::all")]
     ranges: Vec<Ipv4Net>,
     #[serde(default)]
     allow_non_global: bool,
@@ -223,6 +225,7 @@ impl PrefixKeys {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupKeys {
     /// Addresses of its clients.
+    #[serde(deserialize_with = "networks::all")]
     pub clients: Vec<IpNet>,
     /// What differs from `[dns64]`.
     #[serde(default)]
@@ -234,6 +237,7 @@ pub struct GroupKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AccessKeys {
     /// Clients that are answered; others get REFUSED.
+    #[serde(deserialize_with = "networks::all")]
     pub allow: Vec<IpNet>,
     /// Needed to allow everybody.
     pub open_resolver: bool,
@@ -312,6 +316,11 @@ pub struct LimitKeys {
     pub client_rate: u32,
     /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
+    /// UDP replies over 512 octets per second to the clients of a network (IPv4 /24 or IPv6 /56) that have no valid DNS cookie;
+    /// 0 is no limit. The others are truncated.
+    pub large_reply_rate: u32,
+    /// Such replies that a network gets at once after a pause; 0 counts as 1.
+    pub large_reply_burst: u32,
     /// TCP connections; 1 to 1 048 576.
     pub tcp_connections: usize,
     /// TCP connections of a client (IPv4 address or IPv6 /64); 1 to 1 048 576.
@@ -330,6 +339,8 @@ impl Default for LimitKeys {
             overload: Overload::Servfail,
             client_rate: 0,
             client_burst: 100,
+            large_reply_rate: 50,
+            large_reply_burst: 100,
             tcp_connections: 1_000,
             tcp_per_client: 50,
             tcp_pipeline: 64,
@@ -345,11 +356,11 @@ pub struct ForwardingKeys {
     /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
     #[serde(with = "humantime_serde")]
     pub timeout: Duration,
-    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions.
+    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions or ten minutes.
     pub source_ports: u16,
     /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,
-    /// Pass on the upstreams' AD to clients with DO.
+    /// Pass on the upstreams' AD to clients with DO or AD.
     pub trust_ad: bool,
 }
 

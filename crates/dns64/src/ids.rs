@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(pub u16);
 
-/// Names a route of the [`Settings`](crate::config::Settings) in use. Other settings have other routes.
+/// Names a route of the settings in use. Other settings have other routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId(pub usize);
 

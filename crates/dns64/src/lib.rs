@@ -13,15 +13,15 @@
 
 pub mod client;
 pub mod config;
-pub mod daemon;
-pub mod harden;
+pub mod guard;
 pub mod ids;
 pub mod metrics;
 pub mod name;
+pub mod process;
 pub mod resolver;
 pub mod server;
 #[cfg(test)]
 mod testing;
 pub mod translation;
-mod transport;
+pub mod transport;
 pub mod walk;

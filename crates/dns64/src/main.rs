@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dns64::daemon::main(std::env::args_os())
+    dns64::process::daemon::main(std::env::args_os())
 }

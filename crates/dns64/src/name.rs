@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::str::FromStr;
 
 use domain::base::Name;
-use wire::view::{Malformed, Message};
 
 /// The longest name (RFC 1035 §2.3.4), with its root label.
 pub const MAX_NAME: usize = 255;
@@ -28,18 +27,6 @@ impl LowerName {
         // Length octets are below 64, so this changes letters of labels only.
         name.bytes[..wire.len()].make_ascii_lowercase();
         name
-    }
-
-    /// The name at `offset` of a message, compression undone.
-    ///
-    /// # Errors
-    /// If there is no name.
-    pub fn at(message: &Message<'_>, offset: usize) -> Result<LowerName, Malformed> {
-        let mut name = LowerName { bytes: [0; MAX_NAME], len: 0 };
-        let len = message.copy_name(offset, &mut name.bytes)?;
-        name.len = len as u8;
-        name.bytes[..len].make_ascii_lowercase();
-        Ok(name)
     }
 
     /// The octets.
@@ -93,6 +80,18 @@ pub fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Whether `name` is `ancestor` or below it, letter case aside.
+pub fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
+    ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
+}
+
+/// Whether two question sections ask the same. Letter case matters in no name; type and class are numbers, and have no letters.
+#[inline]
+pub fn is_question(said: &[u8], asked: &[u8]) -> bool {
+    let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else { return false };
+    said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
+}
+
 /// The labels of a name, without the root's.
 pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     ancestors(wire)
@@ -107,7 +106,7 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub struct Key(Box<[u8]>);
 
 /// A [`Key`] on the stack, to look with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct KeyBuf {
     bytes: [u8; MAX_NAME + TAIL],
     len: u16,
@@ -117,6 +116,12 @@ pub struct KeyBuf {
 const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
+
+impl std::fmt::Debug for KeyBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.to_key().fmt(f)
+    }
+}
 
 impl KeyBuf {
     /// The key of a question; `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
@@ -135,6 +140,12 @@ impl KeyBuf {
     #[inline]
     pub fn octets(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The name in wire format, lower case.
+    #[inline]
+    pub fn name(&self) -> &[u8] {
+        &self.octets()[..usize::from(self.len) - TAIL]
     }
 
     /// Name, type and class as in a question section.
@@ -178,6 +189,14 @@ impl Key {
     /// Octets of it.
     pub fn size(&self) -> usize {
         self.0.len()
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let flags = [(self.dnssec_ok(), " DO"), (self.checking_disabled(), " CD")];
+        write!(f, "{} type {}", text(self.name()), self.qtype())?;
+        flags.iter().filter(|(is_set, _)| *is_set).try_for_each(|(_, flag)| f.write_str(flag))
     }
 }
 

@@ -93,13 +93,20 @@ impl Said {
         self.soa("test", ttl, 300)
     }
 
+    /// With the upstream's AD.
+    pub(crate) fn set_authentic(&mut self) {
+        self.flags[1] |= 0x20;
+    }
+
     pub(crate) fn rcode(mut self, code: u8) -> Said {
         self.flags[1] = self.flags[1] & 0xf0 | code;
         self
     }
 
-    pub(crate) fn question(&self) -> &[u8] {
-        &self.question
+    /// With EDNS and an extended error (RFC 8914).
+    pub(crate) fn ede(self, code: u16) -> Said {
+        let option = [&[0, 15, 0, 2][..], &code.to_be_bytes()].concat();
+        self.with(Section::Additional, record(&[0], rtype::OPT, 0, &option))
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
@@ -108,7 +115,8 @@ impl Said {
         for section in [Section::Answer, Section::Authority, Section::Additional] {
             for (_, record) in self.records.iter().filter(|(at, _)| *at == section) {
                 message.extend(record);
-                message[section as usize + 1] += 1;
+                let count = u16::from_be_bytes([message[section as usize], message[section as usize + 1]]) + 1;
+                message[section as usize..section as usize + 2].copy_from_slice(&count.to_be_bytes());
             }
         }
         message
@@ -120,7 +128,7 @@ impl Said {
 
     /// As the cache gives it back, `age` seconds later.
     pub(crate) fn aged(&self, age: u32) -> Outcome {
-        Outcome::Answered(Kept { answer: Arc::new(self.parse().unwrap()), age, stale: false })
+        Outcome::Answered(Kept { age, ..Kept::fresh(Arc::new(self.parse().unwrap())) })
     }
 
     pub(crate) fn kept(&self) -> Outcome {

@@ -21,6 +21,7 @@ use crate::name::KeyBuf;
 use crate::resolver::answer::{Answer, Unusable};
 use crate::resolver::cache::{Cache, Found};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
+use crate::transport::Transport;
 
 /// What queries are answered with.
 pub struct Walk<'a> {
@@ -41,7 +42,7 @@ impl Walk<'_> {
         &self,
         bytes: &[u8],
         client: IpAddr,
-        over_tcp: bool,
+        transport: Transport,
         mut ask: impl FnMut(&KeyBuf) -> Option<Vec<u8>>,
     ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
@@ -54,7 +55,7 @@ impl Walk<'_> {
             Received::Query(query) => query,
         };
         let policy = self.settings.policy(client);
-        let mut inquiry = Inquiry::begin(&query, client, over_tcp, self.cookies.answer(&query, client), policy);
+        let mut inquiry = Inquiry::begin(&query, client, transport, self.cookies.answer(&query, client), policy);
         let rules = self.settings.rules(policy, inquiry.name());
         loop {
             match inquiry.step(&rules) {
@@ -78,7 +79,7 @@ impl Walk<'_> {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);
                 self.cache.put(key.to_key(), Arc::clone(&answer), self.now);
-                return Outcome::Answered(Kept { answer, age: 0, stale: false });
+                return Outcome::Answered(Kept::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
             // The server goes on listening for a better one until the time is over.

@@ -9,6 +9,7 @@ use dns64::config::Settings;
 use dns64::name::KeyBuf;
 use dns64::resolver::cache::Cache;
 use dns64::translation::prefix::Prefix;
+use dns64::transport::Transport;
 use dns64::walk::Walk;
 use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, Ttl};
@@ -50,12 +51,12 @@ fn settings(dns64: &str, more: &str) -> Settings {
 fn walk(
     settings: &Settings,
     bytes: &[u8],
-    over_tcp: bool,
+    transport: Transport,
     mut ask: impl FnMut(&[u8]) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
     let (cache, cookies) = (Cache::new(0), Cookies::new());
     let walk = Walk { settings, cache: &cache, cookies: &cookies, now: Nanos(0) };
-    walk.reply(bytes, CLIENT, over_tcp, |key: &KeyBuf| ask(key.question()))
+    walk.reply(bytes, CLIENT, transport, |key: &KeyBuf| ask(key.question()))
 }
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -113,8 +114,8 @@ fn no_answer_then_nxdomain_is_nxdomain() {
         let is_a = question.ends_with(&[0, 1, 0, 1]);
         is_a.then(|| reply_of(&Said { rcode: 3, aliases: 0, addresses: 0, aaaa_too: false, ttl: 0 }, question))
     };
-    let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), false, ask).unwrap();
-    assert_eq!(View::new(&reply).unwrap().rcode(), 3);
+    let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), Transport::Udp, ask).unwrap();
+    assert_eq!(View::new(&reply).unwrap().rcode().in_header(), 3);
 }
 
 /// Records parse to the end, the id is the query's, and over UDP it is no longer than the client allows.
@@ -151,7 +152,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 proptest! {
     #[test]
     fn any_client_bytes_get_a_small_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        if let Some(reply) = walk(&settings("", ""), &bytes, false, |_| None) {
+        if let Some(reply) = walk(&settings("", ""), &bytes, Transport::Udp, |_| None) {
             check(&reply, 1232)?;
         }
     }
@@ -165,7 +166,7 @@ proptest! {
         let ask = |question: &[u8]| {
             Some(reply_of(&Said { rcode: 0, aliases: 1, addresses: 100, aaaa_too: false, ttl: 60 }, question))
         };
-        if let Some(reply) = walk(&settings("", ""), &bytes, false, ask) {
+        if let Some(reply) = walk(&settings("", ""), &bytes, Transport::Udp, ask) {
             check(&reply, 1232)?;
         }
     }
@@ -191,9 +192,9 @@ proptest! {
             Some(bytes)
         };
         for qtype in [Rtype::AAAA, Rtype::A, Rtype::TXT, Rtype::ANY] {
-            let reply = walk(&settings, &query(qtype, edns, dnssec_ok), false, ask).unwrap();
+            let reply = walk(&settings, &query(qtype, edns, dnssec_ok), Transport::Udp, ask).unwrap();
             check(&reply, limit)?;
-            check(&walk(&settings, &query(qtype, edns, dnssec_ok), true, ask).unwrap(), 65_535)?;
+            check(&walk(&settings, &query(qtype, edns, dnssec_ok), Transport::Tcp, ask).unwrap(), 65_535)?;
         }
     }
 
@@ -205,7 +206,7 @@ proptest! {
             let aliases = if question.starts_with(b"\x04host") { aliases } else { 0 };
             Some(reply_of(&Said { rcode: 0, aliases, addresses, aaaa_too: false, ttl: 60 }, question))
         };
-        let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), true, ask).unwrap();
+        let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), Transport::Tcp, ask).unwrap();
         let message = Message::from_octets(&reply[..]).unwrap();
         let made: Vec<Ipv6Addr> = message.answer().unwrap().limit_to::<Aaaa>().map(|r| r.unwrap().data().addr()).collect();
         let embedded: Vec<_> = made.iter().map(|&a| Prefix::WELL_KNOWN.extract(a)).collect();
@@ -224,14 +225,14 @@ proptest! {
         };
         let bytes = query(Rtype::AAAA, None, false);
         let mut walk = Walk { settings: &settings, cache: &cache, cookies: &cookies, now: Nanos(0) };
-        let first = walk.reply(&bytes, CLIENT, false, ask).unwrap();
+        let first = walk.reply(&bytes, CLIENT, Transport::Udp, ask).unwrap();
         let needed = asked.swap(0, Ordering::Relaxed);
-        let second = walk.reply(&bytes, CLIENT, false, ask).unwrap();
+        let second = walk.reply(&bytes, CLIENT, Transport::Udp, ask).unwrap();
         // What has no TTL is asked for again.
         prop_assert!(asked.swap(0, Ordering::Relaxed) <= needed);
         prop_assert_eq!(&first, &second);
         walk.now = Nanos(Nanos::SECOND.0 * later);
-        let third = walk.reply(&bytes, CLIENT, false, ask).unwrap();
+        let third = walk.reply(&bytes, CLIENT, Transport::Udp, ask).unwrap();
         check(&third, 512)?;
         prop_assert_eq!(View::new(&first).unwrap().rcode(), View::new(&third).unwrap().rcode());
     }

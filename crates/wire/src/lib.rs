@@ -2,14 +2,18 @@
 //!
 //! ```text
 //! query index ─► name::NameSpace ─► IPv4 address ─► template::QueryTemplate ─► bytes on the wire
-//! bytes from the wire ─► view::Message ─► records, names compared in place
+//! bytes from the wire ─► view::Message ─► records, names compared in place, rdata checked
+//! EDNS ─► edns ─► OPT records, read and written; rcode::Rcode
 //! ```
 //!
 //! Measurer, AuthDNS and zone files share this crate, so they agree on which names exist and what they hold. No answer is
 //! made here, and none is judged.
 #![forbid(unsafe_code)]
 
+pub mod edns;
 pub mod name;
+pub mod rcode;
+mod rdata;
 pub mod template;
 pub mod tsig;
 pub mod view;

@@ -1,8 +1,10 @@
 //! Borrowed parsing of DNS messages (RFC 1035 §4.1), for the hot path: nothing is copied, nothing allocated, and no bytes
 //! whatever make it panic or loop.
 
+use std::cell::Cell;
 use std::ops::Range;
 
+use crate::rcode::Rcode;
 use crate::template::HEADER_LEN;
 
 /// Record types that a DNS64 benchmark meets.
@@ -18,6 +20,7 @@ pub mod rtype {
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
     pub const RRSIG: u16 = 46;
+    pub const TSIG: u16 = 250;
     pub const ANY: u16 = 255;
 }
 
@@ -66,10 +69,10 @@ impl<'a> Message<'a> {
     pub fn is_truncated(&self) -> bool {
         self.bytes[2] & 0x02 != 0
     }
-    /// The rcode in the header (the lower four bits of an extended one).
+    /// The RCODE in the header (the lower four bits of an extended one).
     #[inline]
-    pub fn rcode(&self) -> u8 {
-        self.bytes[3] & 0xf
+    pub fn rcode(&self) -> Rcode {
+        Rcode::new(u16::from(self.bytes[3] & 0xf))
     }
     /// How many questions it claims to have.
     #[inline]
@@ -108,6 +111,12 @@ impl<'a> Message<'a> {
         skip_name(self.bytes, offset)
     }
 
+    /// The offset after the character string at `offset`, which must end before `end` (RFC 1035 §3.3).
+    pub(crate) fn skip_string(&self, offset: usize, end: usize) -> Result<usize, Malformed> {
+        let len = usize::from(*self.bytes.get(offset).filter(|_| offset < end).ok_or(Malformed)?);
+        Some(offset + 1 + len).filter(|after| *after <= end).ok_or(Malformed)
+    }
+
     /// Whether there is a name at `offset` that surely ends without compression (a last label that ends in an octet above 0xbf
     /// could be a pointer, and is not looked at twice).
     fn is_plain_name(&self, offset: usize) -> bool {
@@ -115,27 +124,27 @@ impl<'a> Message<'a> {
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
     }
 
+    /// A reader of the names of this message that bounds the work for all of them together.
+    pub fn names(&self) -> NameReader<'a> {
+        NameReader { message: *self, hops: Cell::new(self.bytes.len() as u32) }
+    }
+
     /// Copies the name at `offset`, compression undone and with its root label, into `out`; returns its length.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
-        let mut labels = Labels::new(self.bytes, offset);
-        let mut len = 0;
-        while let Some(label) = labels.next_label()? {
-            // Labels refuses names that are too long, so there is room, the root label's octet included.
-            out[len] = label.len() as u8;
-            out[len + 1..=len + label.len()].copy_from_slice(label);
-            len += 1 + label.len();
-        }
-        out[len] = 0;
-        Ok(len + 1)
+        copy_name(Labels::new(self.bytes, offset, &Cell::new(MAX_HOPS)), out)
     }
 
     /// Whether the names at two offsets are the same, letter case aside; an error if one of them is no name.
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
+        self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
+    }
+
+    fn same_name_within(&self, a: usize, b: usize, hops: &Cell<u32>) -> Result<bool, Malformed> {
         // Most owners are a pointer to the question, and most comparisons are of one with it.
         if b < a && self.bytes.get(a..a + 2) == Some(&(0xc000 | b as u16).to_be_bytes()) && self.is_plain_name(b) {
             return Ok(true);
         }
-        let (mut a, mut b) = (Labels::new(self.bytes, a), Labels::new(self.bytes, b));
+        let (mut a, mut b) = (Labels::new(self.bytes, a, hops), Labels::new(self.bytes, b, hops));
         loop {
             match (a.next_label()?, b.next_label()?) {
                 (None, None) => return Ok(true),
@@ -146,25 +155,69 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Message<'_> {
-    /// Whether the name at `name` is read from any of the octets in `places`, be it that compression pointers lead there.
+/// The most compression pointers in one name: a name has no more labels (RFC 1035 §2.3.4), and a pointer to a pointer says nothing
+/// new.
+const MAX_HOPS: u32 = 127;
+
+fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, Malformed> {
+    let mut len = 0;
+    while let Some(label) = labels.next_label()? {
+        // Labels refuses names that are too long, so there is room, the root label's octet included.
+        out[len] = label.len() as u8;
+        out[len + 1..=len + label.len()].copy_from_slice(label);
+        len += 1 + label.len();
+    }
+    out[len] = 0;
+    Ok(len + 1)
+}
+
+/// Reads the names of one message, and follows in all no more compression pointers than the message has octets.
+///
+/// A pointer costs two octets and leads anywhere before it, so that a message of 64 KiB can have a chain of thousands of pointers and
+/// thousands of names that point to its end. Bounding each name alone would still let the message cost the product of both.
+pub struct NameReader<'a> {
+    message: Message<'a>,
+    hops: Cell<u32>,
+}
+
+impl<'a> NameReader<'a> {
+    /// As [`Message::copy_name`].
     ///
     /// # Errors
-    /// If it is no name.
-    pub fn name_reads(&self, name: usize, places: impl Fn(&Range<usize>) -> bool) -> Result<bool, Malformed> {
-        let mut labels = Labels::new(self.bytes, name);
+    /// If there is no name, or the message has had its share of pointers.
+    pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
+        copy_name(self.labels(offset), out)
+    }
+
+    /// As [`Message::same_name`].
+    ///
+    /// # Errors
+    /// If one of them is no name, or the message has had its share of pointers.
+    pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
+        self.message.same_name_within(a, b, &self.hops)
+    }
+
+    /// Whether all octets from which the name at `name` is read, be it that compression pointers lead there, lie in `places`.
+    ///
+    /// # Errors
+    /// If it is no name, or the message has had its share of pointers.
+    pub fn lies_in(&self, name: usize, places: impl Fn(&Range<usize>) -> bool) -> Result<bool, Malformed> {
+        let mut labels = self.labels(name);
+        let mut lies = true;
         loop {
             let (octets, is_end) = match labels.step()? {
                 Step::Label(octets) | Step::Pointer(octets) => (octets, false),
                 Step::Root(octets) => (octets, true),
             };
-            if places(&octets) {
-                return Ok(true);
-            }
+            lies &= places(&octets);
             if is_end {
-                return Ok(false);
+                return Ok(lies);
             }
         }
+    }
+
+    fn labels(&self, at: usize) -> Labels<'a, '_> {
+        Labels::new(self.message.bytes, at, &self.hops)
     }
 }
 
@@ -183,6 +236,14 @@ pub struct Record<'a> {
     pub data_at: usize,
     /// The data.
     pub data: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Offset of the TTL's four octets in the message.
+    #[inline]
+    pub fn ttl_at(&self) -> usize {
+        self.data_at - 6
+    }
 }
 
 /// Iterator over records; ends after the first malformed one.
@@ -252,17 +313,19 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
 }
 
 /// The labels of a name, compression pointers followed. Every pointer must lead to before the place where this part of the
-/// name began, so that a chain of them ends, and behind the header, in which there are no names (RFC 1035 §4.1.4).
-struct Labels<'a> {
+/// name began, so that a chain of them ends, and behind the header, in which there are no names (RFC 1035 §4.1.4). Each takes one of
+/// `hops`.
+struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,
     part: usize,
     len: usize,
+    hops: &'h Cell<u32>,
 }
 
-impl<'a> Labels<'a> {
-    fn new(bytes: &'a [u8], at: usize) -> Self {
-        Labels { bytes, at, part: at, len: 0 }
+impl<'a, 'h> Labels<'a, 'h> {
+    fn new(bytes: &'a [u8], at: usize, hops: &'h Cell<u32>) -> Self {
+        Labels { bytes, at, part: at, len: 0, hops }
     }
 
     /// The next label, `None` at the root.
@@ -298,6 +361,7 @@ impl<'a> Labels<'a> {
                 if target >= self.part || target < HEADER_LEN {
                     return Err(Malformed);
                 }
+                self.hops.set(self.hops.get().checked_sub(1).ok_or(Malformed)?);
                 (self.at, self.part) = (target, target);
                 Ok(Step::Pointer(at..at + 2))
             }
@@ -360,6 +424,41 @@ mod tests {
         }
         assert_eq!(message.same_name(12, 12), Err(Malformed));
         assert_eq!(message.same_name(16, 16), Err(Malformed));
+    }
+
+    /// A chain of pointers, each to the one before it, and names that point to its end.
+    #[test]
+    fn a_message_of_pointers_costs_no_more_than_its_length() {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes.extend([1, b'a', 0]);
+        let mut at = HEADER_LEN;
+        for _ in 0..8_000 {
+            let next = bytes.len();
+            bytes.extend((0xc000 | at as u16).to_be_bytes());
+            at = next;
+        }
+        let message = Message::new(&bytes).unwrap();
+        // Alone, the end of the chain is too far away; near its beginning it is not.
+        assert_eq!(message.copy_name(at, &mut [0; 255]), Err(Malformed));
+        assert_eq!(message.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]), Ok(3));
+        // All together they may not follow more pointers than there are octets: 16 015 of them, 101 for each name.
+        let names = message.names();
+        let read = (0..1_000).take_while(|_| names.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]).is_ok()).count();
+        assert_eq!(read, bytes.len() / 101);
+        assert_eq!(names.same_name(HEADER_LEN + 3 + 2 * 100, HEADER_LEN), Err(Malformed));
+    }
+
+    #[test]
+    fn names_lie_where_they_are_read_from() {
+        let bytes = compressed_answer();
+        let message = Message::new(&bytes).unwrap();
+        let question = HEADER_LEN..message.skip_name(HEADER_LEN).unwrap();
+        let owner = question.end + 4;
+        let names = message.names();
+        let place = |octets: &Range<usize>| question.contains(&octets.start) && octets.end <= question.end;
+        assert_eq!(names.lies_in(owner, place), Ok(false), "the pointer itself is behind the question");
+        let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
+        assert_eq!(names.lies_in(owner, with_owner), Ok(true));
     }
 
     proptest! {

@@ -136,10 +136,12 @@ impl Measure for AtRates {
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
         for dut in &run.results.duts {
-            let mut rates: Vec<Qps> = dut.constant_rates.iter().map(|at| at.rate).collect();
+            // Of one trial there is no smallest and no largest.
+            let is_repeated = |at: &&ConstantRateResult| at.found.numa.first().is_none_or(|node| node.hit.n > 1);
+            let mut rates: Vec<Qps> = dut.constant_rates.iter().filter(is_repeated).map(|at| at.rate).collect();
             rates.sort_unstable();
             rates.dedup();
-            all.extend((!rates.is_empty()).then(|| efficiency(dut)));
+            all.extend((!dut.constant_rates.is_empty()).then(|| efficiency(dut)));
             all.extend(rates.iter().filter_map(|&rate| memory(dut, rate)));
         }
         all
@@ -201,6 +203,11 @@ fn efficiency(dut: &DutResult) -> Table {
     table
 }
 
+/// What is told of the trials' counters.
+type Statistic = (&'static str, fn(&Summary) -> f64);
+
+const STATISTICS: [Statistic; 3] = [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
+
 /// Page allocations by node: rows as in the paper, three for each place.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     let all: Vec<&ConstantRateResult> = dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
@@ -224,9 +231,7 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
         table.header.push("hit and miss".into());
     }
     for at in all {
-        let statistics: [(&str, fn(&Summary) -> f64); 3] =
-            [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
-        for (statistic, get) in statistics {
+        for (statistic, get) in STATISTICS {
             let cores = super::search::column(&at.place, at.found.place.as_ref(), at.found.missing.as_ref());
             let mut row = vec![cores, statistic.to_owned()];
             let cell = |node: &Option<usize>, which: fn(&NodeResult) -> &Summary| {

@@ -19,6 +19,7 @@ use super::hosts::{Hosts, Seen};
 use super::*;
 use crate::archive::Configuration;
 use crate::environment::Environment;
+use crate::journal::JournalError;
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::{NodePages, Numa};
 use crate::place::{Allowed, Place};
@@ -277,6 +278,19 @@ impl Watcher for Nobody {
     fn complete(&mut self, _: &Point) {}
 }
 
+/// Another test's process that has just been forked holds our lock until it becomes another program.
+fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
+    loop {
+        match Archive::open(run_folder) {
+            Err(ArchiveError::Journal(JournalError::Busy { .. })) => std::thread::yield_now(),
+            opened => {
+                let (archive, _, done) = opened.unwrap();
+                return (archive, done);
+            }
+        }
+    }
+}
+
 /// Carries out what is left of a campaign in `folder`; returns how it ended, its journal and its hosts.
 pub(super) fn go_on(
     plan: &Plan,
@@ -284,9 +298,10 @@ pub(super) fn go_on(
     hosts: Simulated,
 ) -> (Result<(), CampaignError>, Vec<Entry>, Simulated) {
     let run_folder = folder.join("run");
-    let (archive, done) = match Archive::open(&run_folder) {
-        Ok((archive, _, done)) => (archive, done),
-        Err(_) => (Archive::create(&run_folder, plan).unwrap(), Vec::new()),
+    let (archive, done) = if run_folder.exists() {
+        reopened(&run_folder)
+    } else {
+        (Archive::create(&run_folder, plan).unwrap(), Vec::new())
     };
     let mut nobody = Nobody;
     let mut run = Run::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);

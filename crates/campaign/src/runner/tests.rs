@@ -32,8 +32,13 @@ fn results(plan: &Plan, entries: &[Entry]) -> Results {
 }
 
 fn finished(entries: &[Entry]) -> Vec<&Measured> {
-    let measured = |entry| if let &Entry::Finished(ref m) = entry { Some(&**m) } else { None };
-    entries.iter().filter_map(measured).collect()
+    let mut all = Vec::new();
+    for entry in entries {
+        if let Entry::Finished(measured) = entry {
+            all.push(&**measured);
+        }
+    }
+    all
 }
 
 fn steps(entries: &[Entry]) -> Vec<Step> {
@@ -41,8 +46,13 @@ fn steps(entries: &[Entry]) -> Vec<Step> {
 }
 
 fn mishaps(entries: &[Entry]) -> Vec<&str> {
-    let what = |entry| if let &Entry::Mishap { ref what, .. } = entry { Some(what.as_str()) } else { None };
-    entries.iter().filter_map(what).collect()
+    let mut all = Vec::new();
+    for entry in entries {
+        if let Entry::Mishap { what, .. } = entry {
+            all.push(what.as_str());
+        }
+    }
+    all
 }
 
 #[test]

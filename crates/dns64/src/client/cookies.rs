@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use domain::base::Serial;
 use domain::base::opt::cookie::{ServerCookie, StandardServerCookie};
 
-use crate::client::query::Query;
+use crate::client::query::{Cookie, Query};
 use crate::client::reply::COOKIE_LEN;
 
 /// How old a cookie of ours may be, and how far ahead of our clock (RFC 9018 §4.3), seconds.
@@ -42,7 +42,11 @@ impl Cookies {
 
     /// Whether the query has a cookie of ours for its source address, which is thereby no forged one.
     pub fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
-        let Some(cookie) = query.edns.and_then(|edns| edns.cookie) else { return false };
+        query.edns.and_then(|edns| edns.cookie).is_some_and(|cookie| self.is_ours(&cookie, client))
+    }
+
+    /// Whether this is a cookie of ours for the client's address.
+    pub fn is_ours(&self, cookie: &Cookie, client: IpAddr) -> bool {
         let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else { return false };
         let age = now().wrapping_sub(ours.timestamp().into_int());
         (age <= OLDEST || age.wrapping_neg() <= AHEAD) && ours.check_hash(cookie.client, client, &self.secret)

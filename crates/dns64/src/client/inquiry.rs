@@ -19,6 +19,7 @@ use crate::resolver::outcome::{Failure, Outcome};
 use crate::translation::decide::{self, Next, Question, Reply};
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
+use crate::transport::Transport;
 
 /// A query that has not been answered yet.
 #[derive(Clone, Debug)]
@@ -52,13 +53,13 @@ impl Inquiry {
     pub fn begin(
         query: &Query<'_>,
         client: IpAddr,
-        over_tcp: bool,
+        transport: Transport,
         cookie: Option<[u8; COOKIE_LEN]>,
         policy: &Policy,
     ) -> Inquiry {
         let mut inquiry = Inquiry {
             client,
-            frame: ReplyFrame::new(query, over_tcp, cookie),
+            frame: ReplyFrame::new(query, transport, cookie),
             question: query.to_question(),
             alias: false,
             local: None,
@@ -102,6 +103,15 @@ impl Inquiry {
         self.known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
     }
 
+    /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to do.
+    pub fn has_waited_in_vain(&self) -> bool {
+        let in_vain = |outcome: &Outcome| match outcome {
+            Outcome::Answered(kept) => kept.stale,
+            Outcome::Failed(failure) => *failure == Failure::Timeout,
+        };
+        self.known.iter().any(in_vain)
+    }
+
     /// What comes next, by all that is known.
     #[inline]
     pub fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
@@ -110,6 +120,10 @@ impl Inquiry {
         }
         match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
             Next::Ask(name, qtype) => Step::Ask(self.key(&name, qtype)),
+            Next::Probe(name) => {
+                let Question { qclass, dnssec_ok, .. } = self.question;
+                Step::Ask(KeyBuf::new(&name, rtype::AAAA, qclass, dnssec_ok, true))
+            }
             Next::Reply(reply) => Step::Reply(reply),
         }
     }
@@ -137,6 +151,11 @@ impl Inquiry {
     pub fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
         let alias = self.alias.then_some(&self.question.name);
         self.frame.write(out, reply, rules, alias, self.is_stale());
+    }
+
+    /// Writes a reply that only says that TCP has a better one.
+    pub fn write_truncated(&self, out: &mut Vec<u8>) {
+        self.frame.write_truncated(out);
     }
 
     fn key(&self, name: &LowerName, qtype: u16) -> KeyBuf {

@@ -1,4 +1,4 @@
-//! Queries per second of each client (item 42): the generic cell rate algorithm (ITU-T I.371), one word per client.
+//! How much a client, or a network, gets a second: the generic cell rate algorithm (ITU-T I.371), one word for each.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,10 +25,14 @@ impl Limiter {
 
     /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no limit.
     pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
+        self.admits_network(network(client), now, rate, burst)
+    }
+
+    /// Whether a network gets one more now, at `rate` per second with `burst` at once; 0 is no limit.
+    pub(crate) fn admits_network(&self, key: u64, now: Nanos, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
         }
-        let key = network(client);
         let slot = self.whole_at.get(&key).unwrap_or_else(|| {
             let slot = Arc::new(AtomicU64::new(0));
             self.whole_at.insert(key, Arc::clone(&slot));
@@ -49,6 +53,15 @@ pub(crate) fn network(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),
         IpAddr::V6(v6) => (u128::from(v6) >> 64) as u64,
+    }
+}
+
+/// The network that a client is in, as far as a forger of its address need care which host of it he floods: an IPv4 /24, an IPv6
+/// /56.
+pub(crate) fn wide_network(client: IpAddr) -> u64 {
+    match client {
+        IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
+        IpAddr::V6(v6) => (u128::from(v6) >> 72) as u64,
     }
 }
 

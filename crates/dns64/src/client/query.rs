@@ -1,21 +1,13 @@
 //! Queries of clients: what they ask, and what is wrong with those that get an error at once (items 31, 34, 44).
 
 use domain::base::opt::cookie::{ClientCookie, ServerCookie};
+use wire::edns::{LEAST_PAYLOAD, OPT_LEN, Opt, option};
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
-use wire::view::{CLASS_IN, Message, rtype};
+use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
-use crate::name::LowerName;
-use crate::resolver::answer::rcode;
+use crate::name::{LowerName, text};
 use crate::translation::decide::Question;
-
-/// UDP payload that we offer, and send at the most (dnsflagday.net/2020).
-pub const MAX_UDP: usize = 1232;
-/// UDP payload that every client takes (RFC 1035 §2.3.4).
-pub const MIN_UDP: usize = 512;
-
-const COOKIE: u16 = 10;
-/// RCODE 16 (RFC 6891 §6.1.3).
-pub const BADVERS: u16 = 16;
 
 /// A client's EDNS part.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +53,18 @@ pub struct Query<'a> {
     pub recursion_desired: bool,
     /// CD.
     pub checking_disabled: bool,
+    /// AD: the client wants to know whether the answer is authentic, without its signatures (RFC 6840 §5.7).
+    pub authentic_data: bool,
     /// EDNS, if it has any.
     pub edns: Option<Edns>,
+}
+
+/// The question of a client's message in words, for logs; empty if it has none.
+pub fn describe(bytes: &[u8]) -> String {
+    match Received::read(bytes) {
+        Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
+        Received::Error { .. } | Received::Ignored => String::new(),
+    }
 }
 
 /// What a datagram is.
@@ -77,7 +79,7 @@ pub enum Received<'a> {
     /// Something that gets an error: the RCODE, with EDNS if it is above 15.
     Error {
         /// The RCODE.
-        rcode: u16,
+        rcode: Rcode,
         /// The question, where it could be read and must be repeated.
         question: &'a [u8],
         /// Whether it speaks EDNS, so that the reply must (RFC 6891 §6.1.1).
@@ -94,24 +96,24 @@ impl<'a> Received<'a> {
         // A response to a response would go on for ever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else { return Received::Ignored };
         if message.opcode() != 0 {
-            return Received::error(rcode::NOTIMP);
+            return Received::error(Rcode::NOTIMP);
         }
         let Some((name_end, question)) = read_question(&message, bytes) else {
-            return Received::error(rcode::FORMERR);
+            return Received::error(Rcode::FORMERR);
         };
         let f = &bytes[name_end..];
         let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
         let edns = match read_edns(&message, HEADER_LEN + question.len()) {
             Ok(edns) => edns,
-            Err(rcode) => return Received::Error { rcode, question, edns: rcode == BADVERS },
+            Err(rcode) => return Received::Error { rcode, question, edns: rcode == Rcode::BADVERS },
         };
         // Zone transfers and other meta types (RFC 6895 §3.1) are nothing to forward, ANY excepted.
         if qtype == rtype::OPT || (128..=254).contains(&qtype) {
-            let code = if qtype == rtype::OPT { rcode::FORMERR } else { rcode::NOTIMP };
-            return Received::Error { rcode: u16::from(code), question, edns: edns.is_some() };
+            let code = if qtype == rtype::OPT { Rcode::FORMERR } else { Rcode::NOTIMP };
+            return Received::Error { rcode: code, question, edns: edns.is_some() };
         }
         if qclass != CLASS_IN && (qclass == 0 || qclass >= 254) {
-            return Received::Error { rcode: u16::from(rcode::NOTIMP), question, edns: edns.is_some() };
+            return Received::Error { rcode: Rcode::NOTIMP, question, edns: edns.is_some() };
         }
         Received::Query(Query {
             id: message.id(),
@@ -121,12 +123,13 @@ impl<'a> Received<'a> {
             qclass,
             recursion_desired: bytes[2] & 0x01 != 0,
             checking_disabled: bytes[3] & 0x10 != 0,
+            authentic_data: bytes[3] & 0x20 != 0,
             edns,
         })
     }
 
-    fn error(code: u8) -> Received<'a> {
-        Received::Error { rcode: u16::from(code), question: &[], edns: false }
+    fn error(code: Rcode) -> Received<'a> {
+        Received::Error { rcode: code, question: &[], edns: false }
     }
 }
 
@@ -173,46 +176,41 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
 }
 
 /// The EDNS part (RFC 6891 §6.1), or the RCODE for a wrong one. What else is in a query is skipped, but must be well formed.
-fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, u16> {
-    const FORMERR: u16 = rcode::FORMERR as u16;
+fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, Rcode> {
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
     if others.any(|record| record.is_err()) {
-        return Err(FORMERR);
+        return Err(Rcode::FORMERR);
     }
     let mut edns = None;
     for record in message.records(others.offset(), message.arcount()) {
-        let Ok(record) = record else { return Err(FORMERR) };
-        if record.rtype != rtype::OPT {
-            continue;
-        }
+        let Ok(record) = record else { return Err(Rcode::FORMERR) };
+        let Some(opt) = Opt::of(&record) else { continue };
         // One OPT, owned by the root.
-        if edns.is_some() || message.skip_name(record.owner) != Ok(record.owner + 1) {
-            return Err(FORMERR);
+        if edns.is_some() || record.data_at != record.owner + OPT_LEN {
+            return Err(Rcode::FORMERR);
         }
-        if record.ttl >> 16 & 0xff != 0 {
-            return Err(BADVERS);
+        if opt.version != 0 {
+            return Err(Rcode::BADVERS);
         }
-        let cookie = read_cookie(record.data).map_err(|()| FORMERR)?;
-        let size = usize::from(record.class).max(MIN_UDP);
-        edns = Some(Edns { size, dnssec_ok: record.ttl & 0x8000 != 0, cookie });
+        let cookie = read_cookie(&opt).map_err(|Malformed| Rcode::FORMERR)?;
+        let size = usize::from(opt.payload).max(LEAST_PAYLOAD);
+        edns = Some(Edns { size, dnssec_ok: opt.dnssec_ok, cookie });
     }
     Ok(edns)
 }
 
 /// The first cookie option; others are ignored. An error if options or cookie are malformed (RFC 7873 §5.2.2).
-fn read_cookie(mut options: &[u8]) -> Result<Option<Cookie>, ()> {
+fn read_cookie(opt: &Opt<'_>) -> Result<Option<Cookie>, Malformed> {
     let mut cookie = None;
-    while !options.is_empty() {
-        let [c0, c1, l0, l1, rest @ ..] = options else { return Err(()) };
-        let (data, after) = rest.split_at_checked(usize::from(u16::from_be_bytes([*l0, *l1]))).ok_or(())?;
-        if u16::from_be_bytes([*c0, *c1]) == COOKIE && cookie.is_none() {
-            let (client, server) = data.split_first_chunk::<8>().ok_or(())?;
+    for option in opt.options() {
+        let (code, data) = option?;
+        if code == option::COOKIE && cookie.is_none() {
+            let (client, server) = data.split_first_chunk::<8>().ok_or(Malformed)?;
             if !server.is_empty() && !(8..=32).contains(&server.len()) {
-                return Err(());
+                return Err(Malformed);
             }
             cookie = Some(Cookie { client: ClientCookie::from_octets(*client), server: server.try_into().ok() });
         }
-        options = after;
     }
     Ok(cookie)
 }
@@ -242,7 +240,7 @@ mod tests {
         bytes
     }
 
-    fn rcode_of(bytes: &[u8]) -> Option<u16> {
+    fn rcode_of(bytes: &[u8]) -> Option<Rcode> {
         match Received::read(bytes) {
             Received::Error { rcode, .. } => Some(rcode),
             _ => None,
@@ -255,14 +253,14 @@ mod tests {
         assert!(matches!(Received::read(&good), Received::Query(q) if q.recursion_desired && q.qtype == 28));
         assert!(matches!(Received::read(&query(0x8000, 28, &[])), Received::Ignored));
         assert!(matches!(Received::read(&good[..11]), Received::Ignored));
-        assert_eq!(rcode_of(&query(0x2800, 28, &[])), Some(4), "UPDATE");
+        assert_eq!(rcode_of(&query(0x2800, 28, &[])), Some(Rcode::NOTIMP), "UPDATE");
         for questions in [0, 2] {
             let mut other = good.clone();
             other[5] = questions;
-            assert_eq!(rcode_of(&other), Some(1), "{questions} questions");
+            assert_eq!(rcode_of(&other), Some(Rcode::FORMERR), "{questions} questions");
         }
-        assert_eq!(rcode_of(&good[..20]), Some(1));
-        assert_eq!(rcode_of(&query(0, 252, &[])), Some(4), "AXFR");
+        assert_eq!(rcode_of(&good[..20]), Some(Rcode::FORMERR));
+        assert_eq!(rcode_of(&query(0, 252, &[])), Some(Rcode::NOTIMP), "AXFR");
     }
 
     #[test]
@@ -275,11 +273,15 @@ mod tests {
         assert_eq!(edns(&opt(100, 0, &[])).unwrap().size, 512);
         let wide = edns(&opt(4096, 0x8000, &[0, 3, 0, 0])).unwrap();
         assert!(wide.size == 4096 && wide.dnssec_ok && wide.cookie.is_none());
-        assert_eq!(rcode_of(&query(0, 28, &opt(1232, 1 << 16, &[]))), Some(BADVERS));
-        assert_eq!(rcode_of(&query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]))), Some(1), "an option that is cut off");
+        assert_eq!(rcode_of(&query(0, 28, &opt(1232, 1 << 16, &[]))), Some(Rcode::BADVERS));
+        assert_eq!(
+            rcode_of(&query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]))),
+            Some(Rcode::FORMERR),
+            "an option that is cut off"
+        );
         let mut two = query(0, 28, &[opt(1232, 0, &[]), opt(1232, 0, &[])].concat());
         two[11] = 2;
-        assert_eq!(rcode_of(&two), Some(1));
+        assert_eq!(rcode_of(&two), Some(Rcode::FORMERR));
     }
 
     #[test]

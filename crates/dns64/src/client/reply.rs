@@ -4,30 +4,26 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder, StaticCompressor};
+use domain::base::message_builder::{AnswerBuilder, AuthorityBuilder, RecordSectionBuilder, StaticCompressor};
 use domain::base::name::Name;
+use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
+use smallvec::{SmallVec, smallvec};
+use wire::edns::ede;
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::client::query::{MAX_UDP, MIN_UDP, Query};
+use crate::client::query::Query;
 use crate::name::LowerName;
-use crate::resolver::answer::{ReadRecord, rcode, readable};
-use crate::resolver::outcome::{Failure, Kept, Outcome};
-use crate::translation::decide::{Reply, addresses};
+use crate::resolver::answer::{ReadRecord, readable};
+use crate::resolver::outcome::{Failure, Kept};
+use crate::translation::decide::{Reply, Way, Withheld, addresses};
 use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
-
-/// Extended DNS errors (RFC 8914 and its registry).
-pub mod ede {
-    #![allow(missing_docs)]
-    pub const STALE_ANSWER: u16 = 3;
-    pub const PROHIBITED: u16 = 18;
-    pub const NO_REACHABLE_AUTHORITY: u16 = 22;
-    pub const NETWORK_ERROR: u16 = 23;
-    pub const SYNTHESIZED: u16 = 29;
-}
+use crate::transport::Transport;
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
 pub const COOKIE_LEN: usize = 24;
@@ -45,6 +41,10 @@ pub struct ReplyFrame {
     pub checking_disabled: bool,
     /// DO.
     pub dnssec_ok: bool,
+    /// Whether AD means something to the client: it has set DO or AD (RFC 6840 §5.7, §5.8).
+    pub wants_authentic: bool,
+    /// How the query came.
+    pub transport: Transport,
     /// Whether it speaks EDNS; only then the reply may.
     pub edns: bool,
     /// The most octets that it takes.
@@ -54,19 +54,17 @@ pub struct ReplyFrame {
 }
 
 impl ReplyFrame {
-    /// The frame for a reply to `query`; over TCP a reply may be as long as a message can be.
-    pub fn new(query: &Query<'_>, over_tcp: bool, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
-        let limit = match (over_tcp, query.edns) {
-            (true, _) => usize::from(u16::MAX),
-            (false, Some(edns)) => edns.size.min(MAX_UDP),
-            (false, None) => MIN_UDP,
-        };
+    /// The frame for a reply to `query`, which came over `transport`.
+    pub fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
+        let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
             question: query.question.into(),
             recursion_desired: query.recursion_desired,
             checking_disabled: query.checking_disabled,
             dnssec_ok: query.dnssec_ok(),
+            wants_authentic: query.dnssec_ok() || query.authentic_data,
+            transport,
             edns: query.edns.is_some(),
             limit,
             cookie,
@@ -84,16 +82,18 @@ impl ReplyFrame {
         stale: bool,
     ) {
         let start = out.len();
-        let ede = self.extended_error(reply, stale);
+        let errors = self.extended_errors(reply, stale);
         match *reply {
             Reply::Local(answer) => self.write_local(out, answer),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
-            Reply::Pass { aliases: [], last, strip: false, .. } if alias.is_none() => {
-                let ad = rules.trust_ad && self.dnssec_ok && last.answer.is_authentic();
+            Reply::Pass { aliases, last, strip: false, .. } if aliases.is_empty() && alias.is_none() => {
+                let ad = rules.trust_ad && self.wants_authentic && last.answer.is_authentic();
                 self.write_copy(out, last, ad);
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. }
-                if alias.is_none() && is_bare(a) && !aliases.iter().any(has_aliases) =>
+                if alias.is_none()
+                    && a.answer.is_bare()
+                    && !aliases.answers().any(|kept| kept.answer.has_aliases()) =>
             {
                 self.write_synthesized(out, a, rules.policy, ttl_limit);
             }
@@ -101,23 +101,27 @@ impl ReplyFrame {
                 // It fails only where something exceeds what a message can hold.
                 if self.compose(out, reply, rules.policy, alias).is_none() {
                     out.truncate(start);
-                    self.write_header(out, rcode::SERVFAIL, false);
+                    self.write_header(out, Rcode::SERVFAIL, false);
                 }
             }
         }
-        self.finish(out, start, ede);
+        self.finish(out, start, &errors);
     }
 
-    /// What the extended error says about a reply (RFC 8914).
-    fn extended_error(&self, reply: &Reply<'_>, stale: bool) -> Option<u16> {
-        match *reply {
-            Reply::Error { failure: Some(Failure::Timeout), .. } => Some(ede::NO_REACHABLE_AUTHORITY),
-            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } => None,
-            Reply::Error { failure: None, rcode } => Some(ede::NETWORK_ERROR).filter(|_| rcode == rcode::SERVFAIL),
+    /// What extended errors say about a reply (RFC 8914). Those of upstreams are handed on (§3).
+    fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
+        let own = match *reply {
+            Reply::Error { failure: Some(Failure::Timeout), .. } => {
+                return smallvec![ede::NETWORK_ERROR, ede::NO_REACHABLE_AUTHORITY];
+            }
+            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } | Reply::Local(_) => None,
+            Reply::Error { failure: None, extended_error, .. } => extended_error,
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
-            Reply::Pass { .. } | Reply::Empty { .. } | Reply::Local(_) => None,
-        }
+            Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => Some(ede::FILTERED),
+            Reply::Pass { last, .. } => last.answer.extended_error(),
+        };
+        own.into_iter().collect()
     }
 
     /// An answer that needed no upstream.
@@ -135,30 +139,30 @@ impl ReplyFrame {
     }
 
     /// Writes a reply that is only an error, with the extended error `ede`.
-    pub fn write_error(&self, out: &mut Vec<u8>, code: u8, ede: Option<u16>) {
+    pub fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
         let start = out.len();
         self.write_header(out, code, false);
-        self.finish(out, start, ede);
+        self.finish(out, start, ede.as_slice());
     }
 
     /// Writes a reply that only says that TCP has a better one.
     pub fn write_truncated(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        self.write_header(out, rcode::NOERROR, false);
+        self.write_header(out, Rcode::NOERROR, false);
         out[start + 2] |= TC;
-        self.finish(out, start, None);
+        self.finish(out, start, &[]);
     }
 
-    fn write_header(&self, out: &mut Vec<u8>, code: u8, ad: bool) {
+    fn write_header(&self, out: &mut Vec<u8>, code: Rcode, ad: bool) {
         out.extend(self.id.to_be_bytes());
         out.extend(self.flags(code, ad));
         out.extend([0, 1, 0, 0, 0, 0, 0, 0]);
         out.extend(&*self.question);
     }
 
-    fn flags(&self, code: u8, ad: bool) -> [u8; 2] {
+    fn flags(&self, code: Rcode, ad: bool) -> [u8; 2] {
         let rd = u8::from(self.recursion_desired);
-        [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code]
+        [QR | rd, RA | u8::from(ad) << 5 | u8::from(self.checking_disabled) << 4 | code.in_header()]
     }
 
     /// The upstream's message with our header, the client's question, and what is left of the TTLs.
@@ -166,25 +170,24 @@ impl ReplyFrame {
         let start = out.len();
         let answer = &*kept.answer;
         self.write_header(out, answer.rcode(), ad);
-        out[start + ANCOUNT..start + HEADER_LEN].copy_from_slice(&answer.bytes()[ANCOUNT..HEADER_LEN]);
-        out.extend(&answer.bytes()[answer.records_at()..]);
+        out[start + ANCOUNT..start + HEADER_LEN].copy_from_slice(&answer.message()[ANCOUNT..HEADER_LEN]);
+        out.extend(&answer.message()[answer.records_at()..]);
         if kept.age == 0 && !kept.stale {
             return;
         }
-        let view = answer.view();
-        for record in view.all_records(answer.records_at()).flatten() {
-            let at = start + record.data_at - 6;
-            out[at..at + 4].copy_from_slice(&kept.left(record.ttl).to_be_bytes());
+        for place in answer.ttl_places() {
+            let left = kept.left(answer.ttl_at(place));
+            out[start + place..start + place + 4].copy_from_slice(&left.to_be_bytes());
         }
     }
 
     /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL for all (item 16).
     fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, policy: &Policy, ttl_limit: u32) {
         let start = out.len();
-        self.write_header(out, rcode::NOERROR, false);
+        self.write_header(out, Rcode::NOERROR, false);
         let ttl = synthetic_ttl(a, ttl_limit);
         let records_at = out.len();
-        let few = a.answer.view().ancount() <= FEW;
+        let few = a.answer.answer_count() <= FEW;
         let mut seen = HashSet::new();
         for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
             let is_new = if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) };
@@ -201,7 +204,7 @@ impl ReplyFrame {
 
     /// The general way: aliases in order, then data or denial, names compressed anew.
     fn compose(&self, out: &mut Vec<u8>, reply: &Reply<'_>, policy: &Policy, alias: Option<&LowerName>) -> Option<()> {
-        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(MAX_UDP))).ok()?;
+        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(UDP_PAYLOAD))).ok()?;
         builder.header_mut().set_id(self.id);
         let name_end = self.question.len() - 4;
         let name = Name::from_octets(&self.question[..name_end]).ok()?;
@@ -225,9 +228,14 @@ impl ReplyFrame {
                 push_synthesized(&mut answer, a, policy, ttl_limit)?;
                 a
             }
-            Reply::Empty { aliases, authority, .. } => {
+            Reply::Empty { aliases, a, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
-                authority
+                if a.answer.negative_ttl().is_none() {
+                    let mut authority = answer.authority();
+                    push_made_up_soa(&mut authority, aliases, a)?;
+                    return self.put_composed(out, authority.additional().finish(), reply.rcode());
+                }
+                a
             }
             Reply::Error { .. } | Reply::Local(_) => return None,
         };
@@ -236,9 +244,13 @@ impl ReplyFrame {
         push_section(&mut authority, last, Section::Authority)?;
         let mut additional = authority.additional();
         push_section(&mut additional, last, Section::Additional)?;
+        self.put_composed(out, additional.finish(), reply.rcode())
+    }
+
+    fn put_composed(&self, out: &mut Vec<u8>, composed: Compressed, code: Rcode) -> Option<()> {
         let start = out.len();
-        out.extend(additional.finish().into_target());
-        out[start + 2..start + 4].copy_from_slice(&self.flags(reply.rcode(), false));
+        out.extend(composed.into_target());
+        out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
         // Compression may have given the question another form only if it were longer than the client's.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
@@ -246,30 +258,34 @@ impl ReplyFrame {
     }
 
     /// Cuts a reply that is too long and appends EDNS.
-    fn finish(&self, out: &mut Vec<u8>, start: usize, ede: Option<u16>) {
+    fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
         let mut options = Vec::new();
         if self.edns {
             if let Some(cookie) = &self.cookie {
-                options.extend([0, 10, 0, COOKIE_LEN as u8]);
+                put_option_header(&mut options, option::COOKIE, COOKIE_LEN);
                 options.extend(cookie);
             }
-            if let Some(code) = ede {
-                options.extend([0, 15, 0, 2]);
-                options.extend(code.to_be_bytes());
+            for error in errors {
+                put_option_header(&mut options, option::EXTENDED_ERROR, 2);
+                options.extend(error.to_be_bytes());
             }
         }
-        let opt_len = if self.edns { 11 + options.len() } else { 0 };
+        if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
+            // The answer is worth more than what explains it.
+            options.clear();
+        }
+        let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
         if out.len() - start + opt_len > self.limit {
             self.cut(out, start, self.limit.saturating_sub(opt_len));
         }
         if self.edns {
             count(out, start, ARCOUNT);
-            put_opt(out, 0, self.dnssec_ok, &options);
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.dnssec_ok, &options);
         }
     }
 
     /// Makes a reply fit into `room` octets. What is only there besides is left out; TC says that the answer itself is not
-    /// whole, and then nothing of it is there (RFC 2181 §9).
+    /// whole, and then nothing of it is there (RFC 2181 §9). Over TCP, where TC would lead nowhere, that is a SERVFAIL.
     fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
         let records_at = HEADER_LEN + self.question.len();
         let view = Message::new(&out[start..]);
@@ -279,6 +295,12 @@ impl ReplyFrame {
             Some((_, authority)) if authority <= room => (authority, ARCOUNT),
             // Who validates may need signatures from there; who got no data needs the SOA.
             Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
+            // A negative answer over TCP is of use without its SOA too.
+            Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
+            _ if !self.transport.truncates() => {
+                out[start + 3] = out[start + 3] & 0xf0 | Rcode::SERVFAIL.in_header();
+                (records_at, ANCOUNT)
+            }
             _ => {
                 out[start + 2] |= TC;
                 (records_at, ANCOUNT)
@@ -301,15 +323,15 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
 /// for those that speak it.
-pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: u16, question: &[u8], edns: bool) {
+pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
     let start = out.len();
     out.extend(&received[..2]);
     // The opcode and RD of the query.
-    out.extend([QR | received[2] & 0x79, code as u8 & 0xf, 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
+    out.extend([QR | received[2] & 0x79, code.in_header(), 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
     out.extend(question);
     if edns {
         count(out, start, ARCOUNT);
-        put_opt(out, (code >> 4) as u8, false, &[]);
+        put_opt(out, UDP_PAYLOAD as u16, code, false, &[]);
     }
 }
 
@@ -338,19 +360,11 @@ fn put_record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]
     out.extend(data);
 }
 
-fn put_opt(out: &mut Vec<u8>, extended_rcode: u8, dnssec_ok: bool, options: &[u8]) {
-    out.extend([0, 0, rtype::OPT as u8]);
-    out.extend((MAX_UDP as u16).to_be_bytes());
-    out.extend([extended_rcode, 0, u8::from(dnssec_ok) << 7, 0]);
-    out.extend((options.len() as u16).to_be_bytes());
-    out.extend(options);
-}
-
 /// Octets of a synthesized record: pointer, type, class, TTL, length, address.
 const AAAA_LEN: usize = 28;
 
 /// Records that are compared one by one; more need a table.
-const FEW: u16 = 32;
+const FEW: usize = 32;
 
 /// Whether one of the synthesized records in `records` has this address.
 fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
@@ -363,16 +377,6 @@ fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
 
-/// Whether there is nothing but data of the name that was asked for.
-fn is_bare(kept: &Kept) -> bool {
-    let view = kept.answer.view();
-    view.nscount() == 0 && view.arcount() == 0 && !kept.answer.has_aliases()
-}
-
-fn has_aliases(outcome: &Outcome) -> bool {
-    outcome.kept().is_some_and(|kept| kept.answer.has_aliases())
-}
-
 type Compressed = StaticCompressor<Vec<u8>>;
 
 #[derive(Clone, Copy)]
@@ -383,7 +387,7 @@ enum Section {
 }
 
 fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
-    let message = DomainMessage::from_slice(kept.answer.bytes()).ok()?;
+    let message = DomainMessage::from_slice(kept.answer.message()).ok()?;
     let records = match which {
         Section::Answer => message.answer(),
         Section::Authority => message.authority(),
@@ -403,8 +407,19 @@ fn aged<'a>(mut record: ReadRecord<'a>, kept: &Kept) -> ReadRecord<'a> {
 }
 
 /// The aliases of all answers; the AAAA question may have got none where the A question did.
-fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, known: &[Outcome]) -> Option<()> {
-    known.iter().filter_map(Outcome::kept).try_for_each(|kept| push_aliases(answer, kept))
+fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) -> Option<()> {
+    aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
+}
+
+/// The SOA for "no such data" where upstreams gave none: it lasts as long as the records because of which there are none (RFC 2308
+/// §3).
+fn push_made_up_soa(authority: &mut AuthorityBuilder<Compressed>, aliases: Way<'_>, a: &Kept) -> Option<()> {
+    let lasting = aliases.answers().chain([a]).map(|kept| kept.left(kept.answer.ttl()));
+    let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(local::SOA_TTL));
+    let target = a.answer.target();
+    let owner = Name::from_octets(target.wire()).ok()?;
+    let data = UnknownRecordData::from_octets(Rtype::SOA, local::soa_data()).ok()?;
+    authority.push(Record::new(owner, Class::IN, ttl, data)).ok()
 }
 
 /// The whole answer section, but without excluded AAAA records if `strip`.
@@ -450,3 +465,6 @@ fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<(
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,12 @@
 //! What a configuration means: everything that is written in it checked and looked up.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use toml::Spanned;
@@ -10,7 +15,8 @@ use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, Translati
 use crate::ids::RouteId;
 use crate::name::LowerName;
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::policy::{Mode, Policy, Rules};
+use crate::translation::policy::{Mapping, Mode, Policy, Rules};
+use crate::translation::prefix::Prefix;
 
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +54,12 @@ pub struct Settings {
     pub routes: Vec<Route>,
     /// TTL limits.
     pub ttl: TtlLimits,
+    /// Connections to upstreams over TCP at once.
+    pub upstream_connections: usize,
 }
+
+/// Connections to upstreams over TCP at once, where the system allows as many.
+const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
     /// Reads and checks a file; `None` is the configuration without one.
@@ -57,7 +68,7 @@ impl Settings {
     /// If the file cannot be read or its content cannot be used.
     pub fn load(file: Option<&Path>) -> Result<Settings, ConfigError> {
         let Some(file) = file else { return Settings::from_text("", Path::new("the default configuration")) };
-        let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+        let text = read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
         Settings::from_text(&text, file)
     }
 
@@ -112,6 +123,31 @@ impl Settings {
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
+    /// What somebody who runs a server with these settings should know.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(net) = covers_everybody(&self.config.access.allow) {
+            let limits = self.config.limits;
+            let mut text =
+                format!("an open resolver: access.allow covers {net}, and whoever can forge addresses can use it");
+            if limits.client_rate == 0 {
+                text += "; set limits.client-rate";
+            }
+            if limits.large_reply_rate == 0 {
+                text += "; limits.large-reply-rate = 0 makes it an amplifier of attacks on others";
+            }
+            warnings.push(text);
+        }
+        warnings
+    }
+
+    /// How long a question to upstreams may take, all attempts together: with stale answers at hand no longer than a client should
+    /// wait for one (RFC 8767 §5: 1.8 s).
+    pub fn timeout(&self) -> Duration {
+        let timeout = self.config.forwarding.timeout;
+        if self.ttl.stale.is_some() { timeout.min(STALE_TIMEOUT) } else { timeout }
+    }
+
     /// The effective configuration as a file would have it.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be shown: {e}\n"))
@@ -135,6 +171,7 @@ impl Checker<'_> {
             policies.push(policy(&group.dns64, &base));
         }
         let all: Vec<usize> = (0..upstreams.len()).collect();
+        answer_for_all_prefixes(&mut policies);
         let mut routes = Vec::new();
         for forward in &config.forwards {
             let domain: LowerName =
@@ -159,7 +196,16 @@ impl Checker<'_> {
         if follows_system {
             config.upstreams = upstreams.iter().map(|u| UpstreamKeys::new(u.address)).collect();
         }
-        Ok(Settings { config, policies, groups, upstreams, follows_system, routes, ttl })
+        Ok(Settings {
+            config,
+            policies,
+            groups,
+            upstreams,
+            follows_system,
+            routes,
+            ttl,
+            upstream_connections: UPSTREAM_CONNECTIONS,
+        })
     }
 
     fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {
@@ -173,11 +219,7 @@ impl Checker<'_> {
     }
 
     fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
-        // Put together, so that two halves of everything are everything.
-        let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
-        let allowed = IpNet::aggregate(&config.access.allow);
-        let everybody = allowed.iter().find(|net| net.prefix_len() < 8 && **net != unique_local);
-        if let Some(net) = everybody.filter(|_| !config.access.open_resolver) {
+        if let Some(net) = covers_everybody(&config.access.allow).filter(|_| !config.access.open_resolver) {
             let reason = format!(
                 "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
             );
@@ -245,11 +287,27 @@ impl Checker<'_> {
     }
 }
 
+/// Leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
+const STALE_TIMEOUT: Duration = Duration::from_millis(1_750);
+
 /// More than any machine of today needs; a bit of a word each.
 pub const MAX_THREADS: usize = 64;
 
+/// Gives every policy the prefixes of all, and the well-known one: pointers below them are answered whoever asks.
+fn answer_for_all_prefixes(policies: &mut [Policy]) {
+    let mut all: Vec<Mapping> = policies.iter().flat_map(|policy| policy.mappings.iter().cloned()).collect();
+    if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
+        all.push(Mapping::well_known());
+    }
+    let all: Arc<[Mapping]> = all.into();
+    for policy in policies {
+        policy.reverse = Arc::clone(&all);
+    }
+}
+
 fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
     Policy {
+        reverse: Arc::clone(&base.reverse),
         mappings: match &keys.prefixes {
             Some(prefixes) => prefixes.iter().map(PrefixKeys::mapping).collect(),
             None => base.mappings.clone(),
@@ -263,8 +321,33 @@ fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
 }
 
 /// The name servers of the system's resolv.conf. Lines that name none that we can use (a scoped address) are left out.
+/// A network among these that is far more than anybody's own.
+fn covers_everybody(allow: &[IpNet]) -> Option<IpNet> {
+    let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
+    // Put together, so that two halves of everything are everything.
+    IpNet::aggregate(&allow.to_vec()).into_iter().find(|net| net.prefix_len() < 8 && *net != unique_local)
+}
+
+/// The longest configuration file, octets.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// Reads a regular file of no more than a mebibyte. Something else, a pipe for example, is not waited for: whoever reads the
+/// configuration again has signals to heed.
+fn read(file: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_FILE {
+        return Err(io::Error::other(format!("longer than {LONGEST_FILE} octets")));
+    }
+    Ok(text)
+}
+
 fn system_upstreams() -> Vec<Upstream> {
-    let text = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    let text = read(Path::new(RESOLV_CONF)).unwrap_or_default();
     let nameserver = |line: &str| {
         let mut words = line.split_whitespace();
         let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
@@ -276,7 +359,6 @@ fn system_upstreams() -> Vec<Upstream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::translation::prefix::Prefix;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 
@@ -352,6 +434,35 @@ mod tests {
         assert_eq!(policy("10.2.2.3").mappings[0].prefix().len(), 32);
         assert!(policy("10.2.2.3").break_dnssec);
         assert_eq!(*policy("192.168.0.1").mappings[0].prefix(), Prefix::WELL_KNOWN);
+    }
+
+    #[test]
+    fn a_single_address_needs_no_length() {
+        let settings = read(&format!(
+            "{UPSTREAM}[access]\nallow = ['192.0.2.1', '2001:db8::1', '10.0.0.0/8']\n[dns64]\nexclude = ['2001:db8::7']\n\
+             prefixes = [{{ prefix = '2001:db8:64::/96', ranges = ['192.0.2.9'] }}]\n\
+             [[group]]\nclients = ['10.0.0.1']\ndns64.prefixes = []\n"
+        ))
+        .unwrap();
+        for (client, allowed) in
+            [("192.0.2.1", true), ("192.0.2.2", false), ("2001:db8::1", true), ("2001:db8::2", false)]
+        {
+            assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
+        }
+        let policy = settings.policy("10.0.0.2".parse().unwrap());
+        assert!(policy.excludes("2001:db8::7".parse().unwrap()) && !policy.excludes("2001:db8::8".parse().unwrap()));
+        assert_eq!(policy.embed("192.0.2.9".parse().unwrap()).count(), 1);
+        assert_eq!(policy.embed("192.0.2.8".parse().unwrap()).count(), 0);
+        assert!(!settings.policy("10.0.0.1".parse().unwrap()).translates());
+        let error = refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));
+        assert!(error.contains("line 6") && error.contains("192.0.2.0/24"), "{error}");
+    }
+
+    #[test]
+    fn stale_answers_come_before_a_client_gives_up() {
+        let timeout = |text: &str| read(&format!("{text}{UPSTREAM}")).unwrap().timeout().as_millis();
+        assert_eq!(timeout("[forwarding]\ntimeout = '1900ms'\n"), 1_900);
+        assert_eq!(timeout("[forwarding]\ntimeout = '1900ms'\n[cache]\nserve-stale = '1h'\n"), 1_750);
     }
 
     #[test]

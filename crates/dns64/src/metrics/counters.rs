@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use method::units::Nanos;
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::ids::WorkerId;
+use crate::transport::Transport;
 
 /// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,9 @@ counters! {
         OtherRcode "other",
     }
     "replies_truncated", "UDP replies that did not fit and sent the client to TCP", "" { Truncated "", }
+    "large_replies_withheld", "UDP replies over 512 octets in whose place clients without a cookie were sent to TCP", "" {
+        LargeWithheld "",
+    }
     "synthesized", "AAAA answers made from A records, by why there were no AAAA records", "reason" {
         SynthesizedNodata "nodata",
         SynthesizedRcode "rcode",
@@ -86,7 +91,10 @@ counters! {
         AclRefused "acl",
         RateLimited "rate",
         Overload "overload",
+        ClientShare "client-share",
+        DeadBranch "dead-branch",
     }
+    "defects", "Panics that cost one query's work; each is in the log with its question", "" { Defect "", }
     "queries_dropped_by_kernel",
     "Client queries over UDP that the kernel threw away, mostly for want of room: the worker does not keep up", "" {
         SocketDrops "",
@@ -95,6 +103,9 @@ counters! {
     "tcp_connections_refused", "TCP connections of clients that were closed at once, by reason", "reason" {
         TcpRefusedAcl "acl",
         TcpRefusedLimit "limit",
+    }
+    "tcp_accepts_failed", "Times that no TCP connection could be accepted, mostly for want of file descriptors", "" {
+        TcpAcceptFailed "",
     }
     "cache_lookups", "Questions looked up in the cache", "result" {
         CacheHit "hit",
@@ -162,28 +173,28 @@ impl WorkerMetrics {
     }
 
     /// Counts a client query by transport and type.
-    pub fn count_query(&self, tcp: bool, qtype: u16) {
-        self.count(match (tcp, qtype) {
-            (false, rtype::A) => Count::UdpA,
-            (false, rtype::AAAA) => Count::UdpAaaa,
-            (false, rtype::PTR) => Count::UdpPtr,
-            (false, _) => Count::UdpOther,
-            (true, rtype::A) => Count::TcpA,
-            (true, rtype::AAAA) => Count::TcpAaaa,
-            (true, rtype::PTR) => Count::TcpPtr,
-            (true, _) => Count::TcpOther,
+    pub fn count_query(&self, transport: Transport, qtype: u16) {
+        self.count(match (transport, qtype) {
+            (Transport::Udp, rtype::A) => Count::UdpA,
+            (Transport::Udp, rtype::AAAA) => Count::UdpAaaa,
+            (Transport::Udp, rtype::PTR) => Count::UdpPtr,
+            (Transport::Udp, _) => Count::UdpOther,
+            (Transport::Tcp, rtype::A) => Count::TcpA,
+            (Transport::Tcp, rtype::AAAA) => Count::TcpAaaa,
+            (Transport::Tcp, rtype::PTR) => Count::TcpPtr,
+            (Transport::Tcp, _) => Count::TcpOther,
         });
     }
 
     /// Counts a reply to a client by RCODE.
-    pub fn count_rcode(&self, code: u16) {
+    pub fn count_rcode(&self, code: Rcode) {
         self.count(match code {
-            0 => Count::Noerror,
-            1 => Count::Formerr,
-            2 => Count::Servfail,
-            3 => Count::Nxdomain,
-            4 => Count::Notimp,
-            5 => Count::Refused,
+            Rcode::NOERROR => Count::Noerror,
+            Rcode::FORMERR => Count::Formerr,
+            Rcode::SERVFAIL => Count::Servfail,
+            Rcode::NXDOMAIN => Count::Nxdomain,
+            Rcode::NOTIMP => Count::Notimp,
+            Rcode::REFUSED => Count::Refused,
             _ => Count::OtherRcode,
         });
     }

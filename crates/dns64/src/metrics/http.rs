@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
@@ -16,16 +17,20 @@ use crate::resolver::cache::Cache;
 /// The longest request that is read, octets, and how long it is waited for.
 const LONGEST_REQUEST: usize = 4_096;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections at once; others are closed.
+const CONNECTIONS: usize = 16;
 /// How long to wait when no connection can be accepted: the process is out of file descriptors, most likely.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers requests for ever, one for each connection.
 pub(crate) async fn serve(listener: TcpListener, metrics: Metrics, cache: Arc<Cache>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let (metrics, cache) = (metrics.clone(), Arc::clone(&cache));
         spawn_local(async move {
             let serve = async {
@@ -35,6 +40,7 @@ pub(crate) async fn serve(listener: TcpListener, metrics: Metrics, cache: Arc<Ca
             };
             // Prometheus will come again.
             let _ = timeout(PATIENCE, serve).await;
+            drop(place);
         });
     }
 }

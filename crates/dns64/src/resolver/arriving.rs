@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, Kind, Unusable, rcode};
+use super::answer::{Answer, Kind, Unusable};
 use super::fetch::State;
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
@@ -26,11 +27,12 @@ impl<O: Outside> Resolver<O> {
         let (Some(message), Some(id)) = (message, expected) else {
             return self.metrics().count(Count::UpstreamStray);
         };
+        self.current = Some(id);
         let Some(fetch) = self.fetches.get(id) else { return };
         let question = bytes.get(HEADER_LEN..HEADER_LEN + fetch.query.key().question().len());
         let same = question.is_some_and(|question| fetch.query.has_sent(question));
         let code = message.rcode();
-        let disliked = matches!(code, rcode::FORMERR | rcode::NOTIMP);
+        let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
         // Servers that cannot read a query may leave its question out.
         let unread = message.qdcount() == 0 && disliked;
         if !(message.qdcount() == 1 && same || unread) {
@@ -40,12 +42,12 @@ impl<O: Outside> Resolver<O> {
         let sent = udp.sent(at(&message));
         let had_edns = sent.is_some_and(|attempt| attempt.edns);
         let plain = udp.plain == Some(port.server);
-        let is_error = !matches!(code, rcode::NOERROR | rcode::NXDOMAIN);
+        let is_error = !matches!(code, Rcode::NOERROR | Rcode::NXDOMAIN);
         let server = self.upstreams.server(port.server);
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
             server.answered(rtt, is_error);
-            self.budget.answered(self.now);
+            self.budget.heard(self.now);
             self.common.metrics.worker(self.worker).rtt(rtt);
         }
         if plain && !had_edns && !is_error {
@@ -74,6 +76,7 @@ impl<O: Outside> Resolver<O> {
 
     /// What has come of a question over TCP.
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
+        self.current = Some(id);
         let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp()) else { return };
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
@@ -94,6 +97,7 @@ impl<O: Outside> Resolver<O> {
         let Some(id) = self.fetches.find(key.octets()) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits && let Some(fetch) = self.fetches.remove(id) {
+            self.budget.leave(fetch.charge);
             self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
         }
     }
@@ -102,11 +106,14 @@ impl<O: Outside> Resolver<O> {
     fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return true };
         let metrics = self.common.metrics.worker(self.worker);
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-answer", fetch.query.key().name());
         match Answer::parse(bytes, fetch.query.key().question(), &self.settings.ttl) {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);
-                if answer.kind() != Kind::Failed || !self.does_somebody_better(id, &answer) {
+                let is_final = answer.kind() != Kind::Failed || answer.is_rejected();
+                if is_final || !self.does_somebody_better(id, &answer) {
                     self.land(id, Some(answer), Failure::Timeout);
                 }
                 true

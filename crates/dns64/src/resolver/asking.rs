@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use method::units::Nanos;
 use wire::template::HEADER_LEN;
+use wire::view::{Message, rtype};
 
 use super::Resolver;
 use super::answer::{Answer, Kind};
+use super::budget::Charge;
 use super::cache::Found;
 use super::fetch::{Attempt, Fetch, State, Udp};
 use super::outcome::{Failure, Kept, Outcome};
@@ -25,7 +27,7 @@ const GRACE: Nanos = Nanos::from_millis(100);
 impl<O: Outside> Resolver<O> {
     /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, it
     /// is there at once.
-    pub(super) fn begin(&mut self, question: &KeyBuf) -> Result<FetchId, Kept> {
+    pub(super) fn begin(&mut self, question: &KeyBuf, charge: Charge) -> Result<FetchId, Kept> {
         let key = question.to_key();
         let mine = self.common.flights.claim(&key, self.worker);
         if mine
@@ -36,12 +38,14 @@ impl<O: Outside> Resolver<O> {
             return Err(kept);
         }
         let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(forwarding.timeout);
+        let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route(&LowerName::of_wire(key.name()));
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
         let state = if mine { State::Udp(Udp::default()) } else { State::Elsewhere };
-        let id = self.fetches.insert(Fetch::new(key, route, deadline, state, random_case));
+        let id = self.fetches.insert(Fetch::new(key, route, charge, deadline, state, random_case));
+        self.budget.enter(charge);
+        self.current = Some(id);
         if mine {
             self.attempt(id);
         } else {
@@ -88,7 +92,7 @@ impl<O: Outside> Resolver<O> {
         let edns = udp.plain != Some(number) && server.uses_edns(self.now);
         let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
         let query = &fetch.query;
-        match self.outside.ask(number, id, &mut self.rng, |id, out| query.write(id, edns, out)) {
+        match self.outside.ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out)) {
             Ok(at) => {
                 udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
                 server.asked();
@@ -135,7 +139,7 @@ impl<O: Outside> Resolver<O> {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
         let edns = udp.plain != Some(number) && self.upstreams.server(number).uses_edns(self.now);
-        let mut query = Vec::with_capacity(HEADER_LEN + fetch.query.key().question().len() + 11);
+        let mut query = Vec::with_capacity(fetch.query.len());
         fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, edns, &mut query);
         // Where there is another server, it must have time left for it.
         let left = fetch.deadline.since(self.now);
@@ -164,8 +168,11 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// The time of a question has come, unless something else has happened since its timer was set.
-    pub(super) fn on_timer(&mut self, id: FetchId) {
+    pub(crate) fn on_timer(&mut self, id: FetchId) {
+        self.current = Some(id);
         let Some(fetch) = self.fetches.get(id) else { return };
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-timer", fetch.query.key().name());
         if self.now < fetch.due {
             return;
         }
@@ -181,6 +188,7 @@ impl<O: Outside> Resolver<O> {
             if !std::mem::replace(&mut last.expired, true) {
                 self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
                 server.failed(self.now, "no answer in time");
+                self.budget.failed(fetch.query.key().name(), self.now);
             }
             // An error is at hand, and the server that might do better does not answer.
             let silent = udp.times(number) > 1 || server.is_left_alone(self.now);
@@ -193,12 +201,14 @@ impl<O: Outside> Resolver<O> {
     /// A question is over: its answer is kept, other workers are told, and those who waited will be.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
         let Some(fetch) = self.fetches.remove(id) else { return };
+        self.budget.leave(fetch.charge);
         for attempt in fetch.state.attempts() {
             self.outside.forget(attempt.at);
         }
         let elsewhere = matches!(fetch.state, State::Elsewhere);
         let answer = answer.or(fetch.state.into_fallback());
         let key = fetch.query.into_key();
+        self.note(&key, answer.as_deref());
         let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
         let outcome = self.outcome(key, answer, failure, elsewhere);
         if let Some(key) = told {
@@ -207,11 +217,25 @@ impl<O: Outside> Resolver<O> {
         self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
     }
 
+    /// Lets the budget know whether names like this one are answered. A zone above the name may have answered for the apex of
+    /// another one, which need not be well for that.
+    fn note(&mut self, key: &Key, answer: Option<&Answer>) {
+        match answer {
+            Some(answer) if answer.kind() != Kind::Failed => {
+                if self.budget.has_failures(self.now) {
+                    let by_parent = !answer.has_aliases() && is_from_above(answer);
+                    self.budget.answered(key.name(), by_parent, self.now);
+                }
+            }
+            _ => self.budget.failed(key.name(), self.now),
+        }
+    }
+
     /// What becomes of an answer or of its absence, the cache considered.
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl) {
+        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
@@ -223,6 +247,14 @@ impl<O: Outside> Resolver<O> {
             (None, _) => return Outcome::Failed(failure),
         };
         cache.put(key, Arc::clone(&answer), self.now);
-        Outcome::Answered(Kept { answer, age: 0, stale: false })
+        Outcome::Answered(Kept::fresh(answer))
     }
+}
+
+/// Whether the authority section has the SOA or NS records of a zone whose apex is above the name.
+fn is_from_above(answer: &Answer) -> bool {
+    let Some(view) = Message::new(answer.message()) else { return false };
+    let mut records = view.all_records(answer.records_at()).flatten().skip(answer.answer_count());
+    let owner = records.find(|record| matches!(record.rtype, rtype::SOA | rtype::NS)).map(|record| record.owner);
+    owner.is_some_and(|owner| view.same_name(owner, HEADER_LEN) == Ok(false))
 }

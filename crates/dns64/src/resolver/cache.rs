@@ -30,6 +30,8 @@ struct Entry {
     stored: u32,
     /// Until this second it is served though its time is over.
     revived_until: u32,
+    /// See [`Kept::doubtful`].
+    doubtful: bool,
 }
 
 /// What the cache has for a question.
@@ -77,8 +79,10 @@ impl Cache {
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
         match entry.answer {
-            Ok(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false }),
-            Ok(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true }),
+            Ok(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false, doubtful: false }),
+            Ok(answer) if second < entry.revived_until => {
+                Found::Usable(Kept { answer, age, stale: true, doubtful: entry.doubtful })
+            }
             Err(failure) if age < limits.failure => Found::Failed(failure),
             _ => Found::Missing,
         }
@@ -90,7 +94,8 @@ impl Cache {
             return;
         }
         if answer.ttl() > 0 {
-            self.entries.insert(key, Entry { answer: Ok(answer), stored: second(now), revived_until: 0 });
+            self.entries
+                .insert(key, Entry { answer: Ok(answer), stored: second(now), revived_until: 0, doubtful: false });
         } else {
             self.entries.remove(&key);
         }
@@ -99,13 +104,18 @@ impl Cache {
     /// Remembers for a moment that there was no answer.
     pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos) {
         if self.keeps {
-            self.entries.insert(key, Entry { answer: Err(failure), stored: second(now), revived_until: 0 });
+            self.entries
+                .insert(key, Entry { answer: Err(failure), stored: second(now), revived_until: 0, doubtful: false });
         }
     }
 
     /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
-    /// (RFC 8767). It will do for the next half minute.
-    pub fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits) -> Option<Kept> {
+    /// (RFC 8767). It will do for the next half minute. `failed`: what an upstream said in its stead, if anything; an answer that
+    /// validation has rejected (RFC 8914) is not replaced.
+    pub fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits, failed: Option<&Answer>) -> Option<Kept> {
+        if failed.is_some_and(Answer::is_rejected) {
+            return None;
+        }
         let stale = u32::try_from(limits.stale?.as_secs()).unwrap_or(u32::MAX);
         let mut entry = self.entries.get(key)?;
         let answer = entry.answer.clone().ok().filter(|answer| answer.kind() != Kind::Failed)?;
@@ -114,9 +124,11 @@ impl Cache {
         if age.saturating_sub(answer.ttl()) >= stale {
             return None;
         }
+        let doubtful = failed.is_some_and(Answer::is_unexplained);
         entry.revived_until = second + STALE_RECHECK;
+        entry.doubtful = doubtful;
         self.entries.insert(key.clone(), entry);
-        Some(Kept { stale: age >= answer.ttl(), answer, age })
+        Some(Kept { stale: age >= answer.ttl(), answer, age, doubtful })
     }
 
     /// Answers that it holds.

@@ -21,21 +21,23 @@ use std::sync::Arc;
 use method::units::Nanos;
 use rand::Rng;
 use smallvec::SmallVec;
-use wire::view::rtype;
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, put_opt};
+use wire::rcode::Rcode;
+use wire::template::HEADER_LEN;
 
 use super::answer::Answer;
+use super::budget::Charge;
 use super::upstreams::ports::Expected;
 use super::waiter::Waiters;
 use crate::ids::{RouteId, ServerId};
-use crate::name::Key;
-
-/// UDP payload that we offer upstreams, octets (dnsflagday.net/2020).
-const UDP_SIZE: u16 = 1232;
+use crate::name::{Key, is_question};
 
 /// A question in flight.
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
+    /// Whose share of the budget it takes.
+    pub(super) charge: Charge,
     /// When it is over, whatever has come until then.
     pub(super) deadline: Nanos,
     /// When it is looked at next; timers that ring earlier were set before something else happened.
@@ -90,12 +92,13 @@ impl Fetch {
     pub(super) fn new(
         key: Key,
         route: RouteId,
+        charge: Charge,
         deadline: Nanos,
         state: State,
         random_case: Option<&mut impl Rng>,
     ) -> Fetch {
         let query = UpstreamQuery::new(key, random_case);
-        Fetch { query, route, deadline, due: deadline, waiters: Waiters::new(), state }
+        Fetch { query, route, charge, deadline, due: deadline, waiters: Waiters::new(), state }
     }
 }
 
@@ -205,20 +208,24 @@ impl UpstreamQuery {
     pub(super) fn has_sent(&self, question: &[u8]) -> bool {
         match &self.random_case {
             Some(sent) => *question == **sent,
-            None => question.eq_ignore_ascii_case(self.key.question()),
+            None => is_question(question, self.key.question()),
         }
+    }
+
+    /// The most octets of the query.
+    pub(super) fn len(&self) -> usize {
+        HEADER_LEN + self.key.question().len() + OPT_LEN
     }
 
     /// Writes the query: an id of its own, EDNS of this hop (RFC 6891 §6.1.1).
     pub(super) fn write(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
-        let cd = u8::from(self.key.checking_disabled()) << 4;
+        // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7).
+        let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
         out.extend(id.to_be_bytes());
-        out.extend([0x01, cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+        out.extend([0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
-            let size = UDP_SIZE.to_be_bytes();
-            let dnssec_ok = u8::from(self.key.dnssec_ok()) << 7;
-            out.extend([0, 0, rtype::OPT as u8, size[0], size[1], 0, 0, dnssec_ok, 0, 0, 0]);
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
         }
     }
 }
@@ -288,12 +295,17 @@ mod tests {
         let mut out = Vec::new();
         query.write(0x1234, true, &mut out);
         let question = b"\x01a\x04test\0\0\x1c\0\x01";
-        assert_eq!(out[..12], [0x12, 0x34, 0x01, 0x10, 0, 1, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(out[..12], [0x12, 0x34, 0x01, 0x30, 0, 1, 0, 0, 0, 0, 0, 1]);
         assert_eq!(out[12..12 + question.len()], *question);
         assert_eq!(out[12 + question.len()..], [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]);
         out.clear();
         query.write(0x1234, false, &mut out);
         assert_eq!((out.len(), out[11]), (12 + question.len(), 0));
+        let https = UpstreamQuery::new(
+            KeyBuf::new(&"a.test".parse().unwrap(), 65, 1, false, false).to_key(),
+            None::<&mut StdRng>,
+        );
+        assert!(https.has_sent(b"\x01A\x04test\0\0A\0\x01") && !https.has_sent(b"\x01a\x04test\0\0a\0\x01"), "type 97");
         assert!(query.has_sent(b"\x01A\x04TEST\0\0\x1c\0\x01") && !query.has_sent(b"\x01b\x04test\0\0\x1c\0\x01"));
     }
 

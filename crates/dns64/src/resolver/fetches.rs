@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::ids::RouteId;
     use crate::name::{Key, KeyBuf};
+    use crate::resolver::budget::Budget;
     use crate::resolver::fetch::State;
     use method::units::Nanos;
 
@@ -96,8 +97,10 @@ mod tests {
     #[test]
     fn questions_are_found_by_key_until_they_are_removed() {
         let mut fetches = Fetches::default();
-        let new =
-            |name: &str| Fetch::new(key(name), RouteId(0), Nanos(0), State::Elsewhere, None::<&mut rand::rngs::StdRng>);
+        let charge = Budget::new(&mut rand::rng()).whose(0, &[0], Nanos(0));
+        let new = |name: &str| {
+            Fetch::new(key(name), RouteId(0), charge, Nanos(0), State::Elsewhere, None::<&mut rand::rngs::StdRng>)
+        };
         let ids: Vec<_> = (0..1_000).map(|n| fetches.insert(new(&format!("n{n}.test")))).collect();
         for (n, id) in ids.iter().enumerate() {
             assert_eq!(fetches.find(key(&format!("N{n}.test")).octets()), Some(*id));

@@ -42,16 +42,16 @@ use self::budget::Budget;
 use self::cache::{Cache, Found};
 use self::fetches::Fetches;
 use self::flights::Flights;
-use self::outcome::Outcome;
+use self::outcome::{Failure, Kept, Outcome};
 use self::outside::Outside;
 use self::timers::Timers;
 use self::upstreams::Upstreams;
 use self::upstreams::ports::MOST_IDS;
 use self::waiter::{Asked, Demand, Denial, Landed};
 use crate::config::Settings;
-use crate::ids::WorkerId;
+use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
-use crate::name::KeyBuf;
+use crate::name::{KeyBuf, text};
 
 /// A question is not begun for a query that is older than this: the client is about to ask again, and two more rounds of
 /// `forwarding.timeout` would make it wait for more than four seconds.
@@ -77,6 +77,8 @@ pub(crate) struct Resolver<O> {
     timers: Timers,
     budget: Budget,
     landed: VecDeque<Landed>,
+    /// What is being worked on.
+    current: Option<FetchId>,
     rng: StdRng,
     now: Nanos,
     outside: O,
@@ -92,8 +94,9 @@ impl<O: Outside> Resolver<O> {
             upstreams: Upstreams::default(),
             fetches: Fetches::default(),
             timers: Timers::default(),
-            budget: Budget::default(),
+            budget: Budget::new(&mut rand::rng()),
             landed: VecDeque::new(),
+            current: None,
             rng: StdRng::from_rng(&mut rand::rng()),
             now: Nanos(0),
             outside,
@@ -139,29 +142,45 @@ impl<O: Outside> Resolver<O> {
                 Asked::Known(Outcome::Failed(failure))
             }
             Found::Missing => {
+                if let Some(kept) = self.stale_at_once(question, demand) {
+                    self.metrics().count(Count::CacheHit);
+                    return Asked::Known(Outcome::Answered(kept));
+                }
                 self.metrics().count(Count::CacheMiss);
                 self.ask_upstream(question, demand)
             }
         }
     }
 
+    fn stale_at_once(&self, question: &KeyBuf, demand: Demand) -> Option<Kept> {
+        let wanted = demand.in_vain && self.settings.ttl.stale.is_some();
+        wanted.then(|| self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None)).flatten()
+    }
+
     fn ask_upstream(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
         if self.now.since(demand.since) > PATIENCE {
             return Asked::Denied(Denial::TooLate);
         }
-        let in_flight = self.fetches.find(question.octets());
-        if !demand.may_wait || in_flight.is_none() && demand.first && !self.may_ask_more() {
+        if !demand.may_wait {
             return Asked::Denied(Denial::NoRoom);
         }
-        let id = match in_flight {
+        let id = match self.fetches.find(question.octets()) {
             Some(id) => {
                 self.metrics().count(Count::Collapsed);
                 id
             }
-            None => match self.begin(question) {
-                Ok(id) => id,
-                Err(kept) => return Asked::Known(Outcome::Answered(kept)),
-            },
+            None => {
+                let charge = self.budget.whose(demand.client, question.name(), self.now);
+                if demand.first
+                    && let Err(denial) = self.budget.admit(charge, self.free())
+                {
+                    return Asked::Denied(denial);
+                }
+                match self.begin(question, charge) {
+                    Ok(id) => id,
+                    Err(kept) => return Asked::Known(Outcome::Answered(kept)),
+                }
+            }
         };
         if let Some(fetch) = self.fetches.get(id) {
             fetch.waiters.push(demand.waiter);
@@ -169,23 +188,25 @@ impl<O: Outside> Resolver<O> {
         Asked::Waiting
     }
 
-    /// Asks a question whose answer will be wanted in a moment, unless it is known or in flight. Nobody is told; the answer will
-    /// be in the cache.
-    pub(crate) fn ask_ahead(&mut self, question: &KeyBuf) {
+    /// Asks a question whose answer a client will want in a moment, unless it is known or in flight. Nobody is told; the answer
+    /// will be in the cache.
+    pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
-            let _ = self.begin(question);
+            let charge = self.budget.whose(client, question.name(), self.now);
+            let _ = self.begin(question, charge);
         }
     }
 
-    /// Whether the first question of one more query may be in flight.
-    fn may_ask_more(&self) -> bool {
+    /// How many more questions may be in flight.
+    fn free(&self) -> usize {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids are left for those that are asked again.
         let ids = usize::from(forwarding.source_ports) * MOST_IDS / 2;
         let most = self.settings.config.limits.in_flight * FETCHES_PER_JOB;
-        self.fetches.len() < most.min(ids).min(self.budget.questions(Nanos::from(forwarding.timeout)))
+        let most = most.min(ids).min(self.budget.questions(Nanos::from(forwarding.timeout)));
+        most.saturating_sub(self.fetches.len())
     }
 
     /// A question that is over, with those who wait for its outcome; the one that was over first.
@@ -199,10 +220,28 @@ impl<O: Outside> Resolver<O> {
         self.timers.next()
     }
 
-    /// Looks at the questions whose time has come.
-    pub(crate) fn on_time(&mut self) {
-        while let Some(id) = self.timers.pop(self.now) {
-            self.on_timer(id);
+    /// A question whose time has come, for [`on_timer`](Resolver::on_timer).
+    pub(crate) fn next_timer(&mut self) -> Option<FetchId> {
+        self.timers.pop(self.now)
+    }
+
+    /// Something new begins: nothing is being worked on.
+    #[inline]
+    pub(crate) fn begin_work(&mut self) {
+        self.current = None;
+    }
+
+    /// The question that was being worked on when something went wrong, in words.
+    pub(crate) fn current(&mut self) -> Option<String> {
+        let key = self.fetches.get(self.current?)?.query.key();
+        Some(format!("{} of type {}", text(key.name()), key.qtype()))
+    }
+
+    /// Gives up the question that was being worked on when something went wrong; those who wait for it are told that it has
+    /// failed.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(id) = self.current.take() {
+            self.land(id, None, Failure::Overload);
         }
     }
 

@@ -44,12 +44,20 @@ pub struct Kept {
     pub age: u32,
     /// Whether its time is over (RFC 8767).
     pub stale: bool,
+    /// Of a stale answer: whether the upstream, asked anew, said SERVFAIL without a reason. It may have rejected the new answer for its
+    /// signatures, and then the old one must not stand for it.
+    pub doubtful: bool,
 }
 
 /// TTL of records that are served though their time is over (RFC 8767 §4).
 pub const STALE_TTL: u32 = 30;
 
 impl Kept {
+    /// An answer that has just come.
+    pub fn fresh(answer: Arc<Answer>) -> Kept {
+        Kept { answer, age: 0, stale: false, doubtful: false }
+    }
+
     /// What is left of a TTL.
     #[inline]
     pub fn left(&self, ttl: u32) -> u32 {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use method::units::Nanos;
 use rand::rngs::StdRng;
 
 use super::outcome::Outcome;
@@ -48,6 +49,7 @@ pub(crate) trait Outside {
         &mut self,
         server: ServerId,
         fetch: FetchId,
+        now: Nanos,
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected>;

@@ -77,6 +77,7 @@ impl Outside for Notes {
         &mut self,
         server: ServerId,
         fetch: FetchId,
+        _: Nanos,
         _: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
@@ -155,14 +156,16 @@ impl Test {
         while let Some(due) = self.resolver.next_due().filter(|due| *due <= until) {
             self.now = self.now.max(due);
             self.resolver.set_now(self.now);
-            self.resolver.on_time();
+            while let Some(id) = self.resolver.next_timer() {
+                self.resolver.on_timer(id);
+            }
         }
         self.now = until;
         self.resolver.set_now(until);
     }
 
     fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand { waiter: JOB, since: self.now, first: true, may_wait: true };
+        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false, may_wait: true };
         self.resolver.ask(&key(name), demand)
     }
 
@@ -194,13 +197,13 @@ impl Test {
     }
 
     /// What the one waiter of the one question that is over is told: an RCODE and a number of records, or why not.
-    fn outcome(&mut self) -> Option<Result<(u8, u16), Failure>> {
+    fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
         let landed = self.resolver.next_landed()?;
         assert!(landed.waiters[..] == [JOB] && self.resolver.next_landed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
         Some(match landed.outcome {
-            Outcome::Answered(kept) => Ok((kept.answer.rcode(), kept.answer.view().ancount())),
+            Outcome::Answered(kept) => Ok((kept.answer.rcode().in_header(), kept.answer.answers().count())),
             Outcome::Failed(failure) => Err(failure),
         })
     }
@@ -494,7 +497,14 @@ fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
 #[test]
 fn a_query_that_is_old_or_one_too_many_is_denied() {
     let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
-    let late = Demand { waiter: JOB, since: Nanos(test.now.0 - 2 * PATIENCE.0), first: false, may_wait: true };
+    let late = Demand {
+        waiter: JOB,
+        client: 1,
+        since: Nanos(test.now.0 - 2 * PATIENCE.0),
+        first: false,
+        in_vain: false,
+        may_wait: true,
+    };
     assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
     let full = Demand { since: test.now, may_wait: false, ..late };
     assert!(matches!(test.resolver.ask(&key("a.test"), full), Asked::Denied(Denial::NoRoom)));
@@ -503,18 +513,18 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
     }
     assert!(matches!(test.ask("n4.test"), Asked::Denied(Denial::NoRoom)));
     assert!(matches!(test.ask("n3.test"), Asked::Waiting), "what is asked already costs nothing");
-    let further = Demand { waiter: JOB, since: test.now, first: false, may_wait: true };
+    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, may_wait: true };
     assert!(matches!(test.resolver.ask(&key("n4.test"), further), Asked::Waiting));
 }
 
 #[test]
 fn what_is_asked_ahead_is_found_in_the_cache() {
     let mut test = Test::new(1);
-    test.resolver.ask_ahead(&key("a.test"));
+    test.resolver.ask_ahead(&key("a.test"), 1);
     let sent = test.one();
-    test.resolver.ask_ahead(&key("a.test"));
+    test.resolver.ask_ahead(&key("a.test"), 1);
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
-    test.resolver.ask_ahead(&key("a.test"));
+    test.resolver.ask_ahead(&key("a.test"), 1);
     assert!(test.sent().is_empty());
     assert!(test.resolver.next_landed().unwrap().waiters.is_empty());
     assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
@@ -545,4 +555,72 @@ fn another_configuration_asks_other_servers_and_keeps_what_is_in_flight() {
     for n in 0..20 {
         assert_eq!(test.begin(&format!("n{n}.corp.test"))[0].server(), 0);
     }
+}
+
+#[test]
+fn r3_a_dead_zone_leaves_room_for_living_names() {
+    let mut test = Test::new(1);
+    let mut served = 0;
+    for n in 0..24_000_u64 {
+        let demand =
+            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false, may_wait: true };
+        let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
+        if n % 12 == 0 {
+            test.pass(1);
+            let demand = Demand { client: 1_000, since: test.now, ..demand };
+            test.sent();
+            if matches!(test.resolver.ask(&key(&format!("n{n}.living.test")), demand), Asked::Waiting) {
+                let sent = test.one();
+                test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+                served += 1;
+            }
+            while test.resolver.next_landed().is_some() {}
+        }
+    }
+    assert_eq!(served, 2_000, "of as many living names");
+    assert!(test.resolver.fetches.len() < 2_000, "the dead zone has its share: {}", test.resolver.fetches.len());
+}
+
+#[test]
+fn what_was_being_worked_on_can_be_given_up() {
+    let common = common(2);
+    let mut test = Test::with(1, "", WorkerId(0), common);
+    let sent = test.begin("a.test").remove(0);
+    assert_eq!(test.resolver.current().unwrap(), "a.test. of type 1");
+    test.resolver.abandon();
+    assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
+    test.resolver.begin_work();
+    test.resolver.abandon();
+    assert_eq!((test.outcome(), test.resolver.current()), (None, None));
+    // It may be asked again, and an answer to what was given up is none.
+    test.answer(&sent, &sent.answer(0, &[]));
+    assert_eq!(test.count(Count::UpstreamStray), 1);
+    assert_eq!(test.begin("a.test").len(), 1);
+}
+
+#[test]
+fn udp_what_validation_rejects_is_final() {
+    let mut test = Test::new(2);
+    let sent = test.begin("a.test").remove(0);
+    let mut rejected = sent.answer(2, &[]);
+    rejected[11] += 1;
+    wire::edns::put_opt(&mut rejected, 1232, wire::rcode::Rcode::NOERROR, false, &[0, 15, 0, 2, 0, 6]);
+    test.answer(&sent, &rejected);
+    assert_eq!(test.outcome(), Some(Ok((2, 0))));
+    assert!(test.sent().is_empty(), "who does not validate is not asked");
+}
+
+#[test]
+fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
+    let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+    assert_eq!(test.outcome(), Some(Ok((0, 1))));
+    test.pass(61_000);
+    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true, may_wait: true };
+    match test.resolver.ask(&key("a.test"), demand) {
+        Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
+        other => panic!("{other:?}"),
+    }
+    assert!(test.sent().is_empty());
 }

@@ -22,11 +22,17 @@ pub(crate) type Waiters = SmallVec<[Waiter; 1]>;
 pub(crate) struct Demand {
     /// Who is told.
     pub(crate) waiter: Waiter,
+    /// The client for whose query this is asked: an IPv4 address or an IPv6 /64
+    /// ([`network`](crate::client::limiter::network)).
+    pub(crate) client: u64,
     /// When the query came for which this is asked.
     pub(crate) since: Nanos,
     /// Whether nothing has been asked for that query yet. A query for which something has been asked gets the rest as well:
     /// else that were for nothing.
     pub(crate) first: bool,
+    /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
+    /// and a stale answer will do at once.
+    pub(crate) in_vain: bool,
     /// Whether the waiter has room to wait.
     pub(crate) may_wait: bool,
 }
@@ -49,6 +55,10 @@ pub(crate) enum Denial {
     TooLate,
     /// As much is in flight as may be.
     NoRoom,
+    /// The client has caused as much of what is in flight as one client may while it is so much.
+    ClientShare,
+    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be.
+    DeadBranch,
 }
 
 /// A question that is over.

@@ -10,23 +10,31 @@
 use std::sync::Arc;
 
 use method::units::Nanos;
+use wire::edns::{LEAST_PAYLOAD, ede};
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
-use super::jobs::{Client, Job, Jobs};
+use super::jobs::{Job, Jobs};
 use super::network::Network;
 use super::replies::Replies;
 use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
+use crate::client::limiter::{network, wide_network};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{ReplyFrame, ede, write_refusal};
-use crate::config::{Overload, Settings};
-use crate::ids::WorkerId;
+use crate::client::reply::{ReplyFrame, write_refusal};
+use crate::config::{LimitKeys, Overload, Settings};
+use crate::ids::{JobId, WorkerId};
 use crate::metrics::{Count, WorkerMetrics};
 use crate::resolver::Resolver;
-use crate::resolver::answer::rcode;
-use crate::resolver::outcome::Failure;
-use crate::resolver::waiter::{Asked, Demand, Denial, Landed, Waiter};
+use crate::resolver::outcome::{Failure, Outcome};
+use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
 use crate::translation::decide::{Reason, Reply, Withheld};
+use crate::transport::Transport;
+use crate::transport::client::Client;
+
+/// Replies over UDP that are longer, octets, are for clients whose address is proven, and a few others: no client without EDNS
+/// gets a longer one, and what is no longer amplifies little.
+const LARGE: usize = LEAST_PAYLOAD;
 
 /// The half of a worker that clients see.
 pub(super) struct Frontend {
@@ -49,6 +57,11 @@ impl Frontend {
         self.settings = settings;
     }
 
+    /// The configuration that it follows.
+    pub(super) fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// Tells it what time it is.
     #[inline]
     pub(super) fn set_now(&mut self, now: Nanos) {
@@ -67,7 +80,7 @@ impl Frontend {
 
     /// Sends the replies of this turn.
     pub(super) fn flush(&mut self) {
-        self.replies.flush(self.shared.metrics().worker(self.worker));
+        self.replies.flush(self.now, self.shared.metrics().worker(self.worker));
     }
 
     fn metrics(&self) -> &WorkerMetrics {
@@ -80,40 +93,48 @@ impl Frontend {
     }
 
     /// A datagram, or a message of a connection.
-    pub(super) fn on_query(&mut self, resolver: &mut Resolver<Network>, client: Client, bytes: &[u8]) {
+    pub(super) fn on_query(&mut self, resolver: &mut Resolver<Network>, client: &Client, bytes: &[u8]) {
         let limits = self.settings.config.limits;
-        let admitted = client.is_tcp()
+        let admitted = client.transport().is_proven()
             || self.shared.limiter.admits(client.ip(), self.now, limits.client_rate, limits.client_burst);
         if !admitted {
-            return self.limit(&client, bytes);
+            return self.limit(client, bytes);
         }
         if !self.settings.allows(client.ip()) {
-            return self.refuse(&client, bytes);
+            return self.refuse(client, bytes);
         }
         match Received::read(bytes) {
             Received::Query(query) => self.on_good_query(resolver, client, &query),
             Received::Error { rcode, question, edns } => {
                 self.metrics().count_rcode(rcode);
-                self.reply(&client, |out| write_refusal(out, bytes, rcode, question, edns));
+                self.reply(client, |out| write_refusal(out, bytes, rcode, question, edns));
             }
             Received::Ignored => {
                 self.metrics().count(Count::Ignored);
-                self.reply(&client, |_| {});
+                self.reply(client, |_| {});
             }
         }
     }
 
-    fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: Client, query: &Query<'_>) {
-        self.metrics().count_query(client.is_tcp(), query.qtype);
+    fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: &Client, query: &Query<'_>) {
+        self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
         let settings = Arc::clone(&self.settings);
         let policy = settings.policy(ip);
         let cookie = self.shared.cookies.answer(query, ip);
-        let inquiry = Inquiry::begin(query, ip, client.is_tcp(), cookie, policy);
+        let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
             self.metrics().count(Count::WithheldCd);
         }
-        self.advance(resolver, Job { client, inquiry, arrived: self.now });
+        self.advance(
+            resolver,
+            &mut Some(Job {
+                client: client.clone(),
+                inquiry,
+                arrived: self.now,
+                cookie: query.edns.and_then(|edns| edns.cookie),
+            }),
+        );
     }
 
     /// A client that must not ask: REFUSED, if it has asked at all.
@@ -121,9 +142,9 @@ impl Frontend {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
             Received::Query(query) => {
-                let frame = ReplyFrame::new(&query, client.is_tcp(), None);
-                self.metrics().count_rcode(u16::from(rcode::REFUSED));
-                self.reply(client, |out| frame.write_error(out, rcode::REFUSED, Some(ede::PROHIBITED)));
+                let frame = ReplyFrame::new(&query, client.transport(), None);
+                self.metrics().count_rcode(Rcode::REFUSED);
+                self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
             }
             _ => self.reply(client, |_| {}),
         }
@@ -138,13 +159,19 @@ impl Frontend {
             && self.settings.allows(ip)
             && self.shared.cookies.proves(&query, ip)
         {
-            let frame = ReplyFrame::new(&query, false, self.shared.cookies.answer(&query, ip));
+            let frame = ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
             self.reply(client, |out| frame.write_truncated(out));
         }
     }
 
     /// Takes a client query as far as what is known allows: to its reply, or to the next question that it waits for.
-    fn advance(&mut self, resolver: &mut Resolver<Network>, mut job: Job) {
+    fn advance(&mut self, resolver: &mut Resolver<Network>, held: &mut Option<Job>) {
+        let Some(job) = held else { return };
+        #[cfg(test)]
+        crate::guard::panic_if_named(
+            if job.inquiry.is_new() { "defect-query" } else { "defect-reply" },
+            job.inquiry.name().wire(),
+        );
         let settings = Arc::clone(&self.settings);
         let rules = settings.rules(settings.policy(job.inquiry.client()), job.inquiry.name());
         loop {
@@ -152,42 +179,85 @@ impl Frontend {
                 Step::Ask(key) => key,
                 Step::Reply(reply) => {
                     self.count_reply(&job.inquiry, &reply);
-                    let Job { client, inquiry, .. } = &job;
-                    return self.reply(client, |out| inquiry.write(out, &reply, &rules));
+                    let (shared, job, now) = (&*self.shared, &*job, self.now);
+                    let metrics = shared.metrics().worker(self.worker);
+                    return self.replies.send(&job.client, metrics, |out| {
+                        let start = out.len();
+                        job.inquiry.write(out, &reply, &rules);
+                        if out.len() - start > LARGE && !may_get_large(shared, job, &settings.config.limits, now) {
+                            metrics.count(Count::LargeWithheld);
+                            out.truncate(start);
+                            job.inquiry.write_truncated(out);
+                        }
+                    });
                 }
             };
             let demand = Demand {
                 waiter: Waiter::Job(self.jobs.next_id()),
                 since: job.arrived,
+                client: network(job.inquiry.client()),
                 first: job.inquiry.is_new(),
+                in_vain: job.inquiry.has_waited_in_vain(),
                 may_wait: self.jobs.len() < settings.config.limits.in_flight,
             };
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
                 Asked::Waiting => {
                     let companion = job.inquiry.companion(rules.policy);
-                    self.jobs.insert(job);
-                    return companion.into_iter().for_each(|key| resolver.ask_ahead(&key));
+                    held.take().into_iter().for_each(|job| self.jobs.insert(job));
+                    return companion.into_iter().for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }
-                Asked::Denied(Denial::TooLate) => job.inquiry.give_up(Failure::Overload),
-                Asked::Denied(Denial::NoRoom) => {
-                    self.metrics().count(Count::Overload);
-                    if settings.config.limits.overload == Overload::Drop && !job.client.is_tcp() {
-                        return;
-                    }
-                    job.inquiry.give_up(Failure::Overload);
-                }
+                Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
+                // No timeout: nobody has been asked, and nothing may be made up for records that may exist.
+                Asked::Denied(_) => job.inquiry.give_up(Failure::Overload),
             }
         }
     }
 
-    /// A question is over: those who waited for it go on.
-    pub(super) fn resume(&mut self, resolver: &mut Resolver<Network>, landed: Landed) {
-        for waiter in landed.waiters {
-            let Waiter::Job(id) = waiter;
-            let Some(mut job) = self.jobs.remove(id) else { continue };
-            job.inquiry.learn(landed.outcome.clone());
-            self.advance(resolver, job);
+    /// Counts a question that was denied; whether its client gets no reply.
+    fn is_shed(&self, client: &Client, denial: Denial) -> bool {
+        self.metrics().count(match denial {
+            Denial::TooLate => return false,
+            Denial::NoRoom => Count::Overload,
+            Denial::ClientShare => Count::ClientShare,
+            Denial::DeadBranch => Count::DeadBranch,
+        });
+        self.settings.config.limits.overload == Overload::Drop && client.transport() == Transport::Udp
+    }
+
+    /// A client query that waits no more.
+    #[inline]
+    pub(super) fn take(&mut self, id: JobId) -> Option<Job> {
+        self.jobs.remove(id)
+    }
+
+    /// The question that a query waited for is over: it goes on. What is left in `held` has neither its reply nor waits.
+    #[inline]
+    pub(super) fn resume(&mut self, resolver: &mut Resolver<Network>, held: &mut Option<Job>, outcome: Outcome) {
+        if let Some(job) = held {
+            job.inquiry.learn(outcome);
+            self.advance(resolver, held);
+        }
+    }
+
+    /// SERVFAIL for a query at whose work there was a panic.
+    pub(super) fn fail(&mut self, mut job: Job) {
+        job.inquiry.give_up(Failure::Overload);
+        let settings = Arc::clone(&self.settings);
+        let rules = settings.rules(settings.policy(job.inquiry.client()), job.inquiry.name());
+        if let Step::Reply(reply) = job.inquiry.step(&rules) {
+            self.metrics().count_rcode(reply.rcode());
+            let Job { client, inquiry, .. } = &job;
+            self.reply(client, |out| inquiry.write(out, &reply, &rules));
+        }
+    }
+
+    /// SERVFAIL for a query at whose beginning there was a panic.
+    pub(super) fn fail_query(&mut self, client: &Client, bytes: &[u8]) {
+        if let Received::Query(query) = Received::read(bytes) {
+            let frame = ReplyFrame::new(&query, client.transport(), None);
+            self.metrics().count_rcode(Rcode::SERVFAIL);
+            self.reply(client, |out| frame.write_error(out, Rcode::SERVFAIL, None));
         }
     }
 
@@ -212,6 +282,15 @@ impl Frontend {
         if inquiry.is_stale() {
             metrics.count(Count::StaleServed);
         }
-        metrics.count_rcode(u16::from(reply.rcode()));
+        metrics.count_rcode(reply.rcode());
     }
+}
+
+/// Whether a client gets a reply that is longer than any without EDNS: its address is proven, or not too many have gone to its
+/// network, whose hosts may be flooded by whoever forges their addresses.
+fn may_get_large(shared: &Shared, job: &Job, limits: &LimitKeys, now: Nanos) -> bool {
+    let ip = job.client.ip();
+    job.client.transport().is_proven()
+        || job.cookie.is_some_and(|cookie| shared.cookies.is_ours(&cookie, ip))
+        || shared.large_replies.admits_network(wide_network(ip), now, limits.large_reply_rate, limits.large_reply_burst)
 }

@@ -1,43 +1,20 @@
 //! Client queries that wait for upstreams, from their arrival to their reply.
 
-use std::net::IpAddr;
-
 use method::units::Nanos;
-use net::batch::Peer;
 use slab::Slab;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::client::inquiry::Inquiry;
+use crate::client::query::Cookie;
 use crate::ids::JobId;
-
-/// Whom the reply goes to.
-#[derive(Clone)]
-pub(super) enum Client {
-    /// A datagram's source, and the number of the endpoint that it came to.
-    Udp(usize, Peer),
-    /// A connection: it gets one message for each query, empty if there is no reply.
-    Tcp(IpAddr, UnboundedSender<Vec<u8>>),
-}
-
-impl Client {
-    /// Its address; an IPv4 client of a socket for both families is one of IPv4.
-    pub(super) fn ip(&self) -> IpAddr {
-        match self {
-            Client::Udp(_, peer) => peer.address.ip().to_canonical(),
-            Client::Tcp(ip, _) => *ip,
-        }
-    }
-
-    pub(super) fn is_tcp(&self) -> bool {
-        matches!(self, Client::Tcp(..))
-    }
-}
+use crate::transport::client::Client;
 
 /// A client query that has not been answered yet.
 pub(super) struct Job {
     pub(super) client: Client,
     pub(super) inquiry: Inquiry,
     pub(super) arrived: Nanos,
+    /// What may prove the client's address (RFC 7873).
+    pub(super) cookie: Option<Cookie>,
 }
 
 /// The client queries that wait.
@@ -80,14 +57,15 @@ mod tests {
     use super::*;
     use crate::client::query::Received;
     use crate::translation::policy::Policy;
+    use crate::transport::Transport;
 
     fn job() -> Job {
         let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x1c\0\x01";
         let Received::Query(query) = Received::read(query) else { panic!("a query") };
         let (reply, _) = tokio::sync::mpsc::unbounded_channel();
         let ip = [127, 0, 0, 1].into();
-        let inquiry = Inquiry::begin(&query, ip, true, None, &Policy::default());
-        Job { client: Client::Tcp(ip, reply), inquiry, arrived: Nanos(0) }
+        let inquiry = Inquiry::begin(&query, ip, Transport::Tcp, None, &Policy::default());
+        Job { client: Client::Stream(Transport::Tcp, ip, reply), inquiry, arrived: Nanos(0), cookie: None }
     }
 
     #[test]

@@ -1,21 +1,20 @@
 //! What workers are told by the thread for TCP and by each other.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use net::poller::Alarm;
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::ids::FetchId;
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::TcpFailure;
+use crate::transport::client::Client;
 
 /// What a worker is told by others.
 pub(super) enum Mail {
-    /// A query that came over TCP.
-    TcpQuery { bytes: Vec<u8>, from: IpAddr, reply: UnboundedSender<Vec<u8>> },
+    /// A query that came over a connection.
+    Query { bytes: Vec<u8>, client: Client },
     /// What came of a question to an upstream over TCP.
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
     /// What came of a question that another worker asked.

@@ -5,6 +5,7 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
+mod defects;
 mod frontend;
 mod jobs;
 mod mail;
@@ -31,11 +32,13 @@ use tokio::sync::mpsc::unbounded_channel;
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
+use crate::guard::guard_thread;
 use crate::ids::WorkerId;
 use crate::metrics::{self, Metrics};
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
 use crate::resolver::flights::Flights;
+use crate::transport::Transport;
 use mail::{Mail, Mailbox};
 use shared::Shared;
 use worker::Worker;
@@ -53,8 +56,16 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// "UDP", "TCP" or "HTTP".
-        transport: &'static str,
+        /// Over which clients were to be served.
+        transport: Transport,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The address of the metrics cannot be used.
+    #[error("cannot serve metrics at {address}: {source}")]
+    ListenMetrics {
+        /// The address.
+        address: SocketAddr,
         /// What the system says.
         source: io::Error,
     },
@@ -119,7 +130,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         return Err(ServerError::NoAddress);
     }
     if let Some(address) = bound.settings.config.metrics.listen {
-        let at = |source| ServerError::Listen { address, transport: "HTTP", source };
+        let at = |source| ServerError::ListenMetrics { address, source };
         let listener = tcp_listener(address).map_err(at)?;
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
@@ -136,12 +147,12 @@ fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
 impl BoundServer {
     fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
         let at = |transport| move |source| ServerError::Listen { address, transport, source };
-        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at("UDP"))?;
-        let bound = endpoints[0].local_address().map_err(at("UDP"))?;
+        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at(Transport::Udp))?;
+        let bound = endpoints[0].local_address().map_err(at(Transport::Udp))?;
         for endpoint in &endpoints {
-            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at("UDP"))?;
+            endpoint.limit_buffers(CLIENT_BUFFER).map_err(at(Transport::Udp))?;
         }
-        self.listeners.push(tcp_listener(bound).map_err(at("TCP"))?);
+        self.listeners.push(tcp_listener(bound).map_err(at(Transport::Tcp))?);
         self.hand_out(endpoints);
         self.addresses.push(bound);
         Ok(())
@@ -191,6 +202,7 @@ impl BoundServer {
                 metrics: Metrics::new(workers),
             },
             limiter: Limiter::new(),
+            large_replies: Limiter::new(),
             cookies: Cookies::new(),
             mailboxes,
             tcp_questions,
@@ -216,14 +228,16 @@ impl BoundServer {
                 {
                     tracing::warn!("cannot pin worker {number} to CPU {cpu}: {error}");
                 }
-                worker.run();
+                guard_thread(|| worker.run());
             });
             running.workers.push(thread.map_err(failed("a worker"))?);
         }
         let tcp = thread::Builder::new().name("tcp".into()).spawn(move || {
-            if let Err(error) = tcp::run(&shared, self.listeners, self.metrics_listener, questions) {
-                tracing::error!("TCP is not served: {error}");
-            }
+            guard_thread(|| {
+                if let Err(error) = tcp::run(&shared, self.listeners, self.metrics_listener, questions) {
+                    tracing::error!("TCP is not served: {error}");
+                }
+            });
         });
         running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
         Ok(running)
@@ -267,6 +281,11 @@ impl RunningServer {
         for mailbox in &self.shared.mailboxes {
             mailbox.alarm.ring();
         }
+    }
+
+    /// Whether all workers are at work. One that has panicked too often has ended; the process's panic hook has been told.
+    pub fn is_whole(&self) -> bool {
+        !self.workers.iter().any(JoinHandle::is_finished)
     }
 
     /// Takes no new queries, and returns when those that wait have their replies.

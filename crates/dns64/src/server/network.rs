@@ -4,7 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use method::units::Nanos;
 use net::poller::Poller;
+use net::socket::Endpoint;
 use rand::rngs::StdRng;
 
 use super::mail::Mail;
@@ -13,7 +15,7 @@ use crate::ids::{FetchId, ServerId, WorkerId};
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::{Outside, TcpQuestion};
-use crate::resolver::upstreams::ports::{Expected, PortId, Ports};
+use crate::resolver::upstreams::ports::{Expected, FIRST_TOKEN, PortId, Ports};
 
 /// A worker's sockets towards the upstreams, and its way to others.
 pub(super) struct Network {
@@ -23,10 +25,24 @@ pub(super) struct Network {
     shared: Arc<Shared>,
 }
 
+/// Tokens of the poller: client endpoints from 0 on, then this, then upstream ports.
+pub(super) const INBOX: usize = FIRST_TOKEN - 1;
+/// Sockets that one wait reports.
+const READY: usize = 256;
+
 impl Network {
-    /// No upstream is known yet.
-    pub(super) fn new(poller: Poller, shared: Arc<Shared>) -> Network {
-        Network { poller, ports: Ports::default(), shared }
+    /// No upstream is known yet; what comes from clients, and into the worker's mailbox, is waited for.
+    ///
+    /// # Errors
+    /// If the process has no file descriptor left.
+    pub(super) fn new(worker: WorkerId, shared: Arc<Shared>, endpoints: &[Endpoint]) -> io::Result<Network> {
+        let poller = Poller::new(READY)?;
+        for (token, endpoint) in endpoints.iter().enumerate() {
+            endpoint.use_receive_offload();
+            poller.add(endpoint, token)?;
+        }
+        poller.add(&*shared.mailboxes[worker.0].alarm, INBOX)?;
+        Ok(Network { poller, ports: Ports::default(), shared })
     }
 }
 
@@ -40,10 +56,11 @@ impl Outside for Network {
         &mut self,
         server: ServerId,
         fetch: FetchId,
+        now: Nanos,
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        self.ports.ask(server, fetch, &self.poller, rng, write)
+        self.ports.ask(server, fetch, &self.poller, now, rng, write)
     }
 
     #[inline]

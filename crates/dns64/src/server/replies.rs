@@ -1,24 +1,34 @@
 //! Replies on their way to clients: those of one turn leave together over UDP; over TCP each goes to its connection.
 
+use method::units::Nanos;
 use net::batch::Peer;
 use net::queue::SendQueue;
 use net::socket::Endpoint;
 use wire::view::Message;
 
-use super::jobs::Client;
 use crate::metrics::{Count, WorkerMetrics};
+use crate::transport::client::Client;
 
 /// A worker's sockets towards clients, and the replies that wait on each.
 pub(super) struct Replies {
     endpoints: Vec<Endpoint>,
     queues: Vec<SendQueue>,
+    /// What the kernel had thrown away when this worker began; `None` if another worker has the same sockets and counts.
+    drops_before: Option<u64>,
+    /// When the kernel is asked again.
+    drops_due: Nanos,
 }
 
+/// How often the kernel is asked what it has thrown away.
+const DROPS_EACH: Nanos = Nanos::from_millis(100);
+
 impl Replies {
-    /// Nothing waits on these sockets, one per address served.
-    pub(super) fn new(endpoints: Vec<Endpoint>) -> Replies {
+    /// Nothing waits on these sockets, one per address served. `counts_drops`: no other worker of lower number has the same
+    /// ones.
+    pub(super) fn new(endpoints: Vec<Endpoint>, counts_drops: bool) -> Replies {
         let queues = endpoints.iter().map(|_| SendQueue::new()).collect();
-        Replies { endpoints, queues }
+        let drops_before = counts_drops.then(|| drops(&endpoints));
+        Replies { endpoints, queues, drops_before, drops_due: Nanos(0) }
     }
 
     /// The sockets.
@@ -45,7 +55,7 @@ impl Replies {
                     metrics.count(Count::Truncated);
                 }
             }
-            Client::Tcp(_, connection) => {
+            Client::Stream(_, _, connection) => {
                 let mut message = Vec::new();
                 write(&mut message);
                 // The client may have gone.
@@ -54,10 +64,16 @@ impl Replies {
         }
     }
 
-    /// Sends what waits.
-    pub(super) fn flush(&mut self, metrics: &WorkerMetrics) {
+    /// Sends what waits, and counts now and then what the kernel has thrown away.
+    pub(super) fn flush(&mut self, now: Nanos, metrics: &WorkerMetrics) {
         for number in 0..self.queues.len() {
             self.flush_one(number, metrics);
+        }
+        if let Some(before) = self.drops_before
+            && now >= self.drops_due
+        {
+            self.drops_due = now + DROPS_EACH;
+            metrics.set(Count::SocketDrops, drops(&self.endpoints) - before);
         }
     }
 
@@ -67,9 +83,9 @@ impl Replies {
             metrics.add(Count::SendRefused, flushed.refused as u64);
         }
     }
+}
 
-    /// Datagrams that found the sockets full since they were opened.
-    pub(super) fn drops(&self) -> u64 {
-        self.endpoints.iter().map(Endpoint::drops).sum()
-    }
+/// Datagrams that found these sockets full since they were opened.
+fn drops(endpoints: &[Endpoint]) -> u64 {
+    endpoints.iter().map(Endpoint::drops).sum()
 }

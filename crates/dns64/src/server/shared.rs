@@ -19,6 +19,8 @@ pub(super) struct Shared {
     /// What the workers' resolvers share.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
+    /// Large replies to networks in which nobody has proven an address.
+    pub(super) large_replies: Limiter,
     pub(super) cookies: Cookies,
     /// One for each worker, by its number.
     pub(super) mailboxes: Vec<Mailbox>,

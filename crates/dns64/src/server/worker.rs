@@ -7,6 +7,7 @@
 //!          └──► timers ─────────────► Resolver ───────────┴─► upstream queries ────────────┘
 //! ```
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -15,40 +16,36 @@ use std::time::Duration;
 use method::units::Nanos;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
-use net::poller::Poller;
 use net::socket::Endpoint;
 
+use super::defects::Defects;
 use super::frontend::Frontend;
-use super::jobs::Client;
 use super::mail::Mail;
-use super::network::Network;
+use super::network::{INBOX, Network};
 use super::replies::Replies;
 use super::shared::Shared;
-use crate::config::Settings;
+use crate::client::query;
+use crate::guard::{self, Panic};
 use crate::ids::WorkerId;
-use crate::metrics::{Count, WorkerMetrics};
+use crate::name::text;
 use crate::resolver::Resolver;
-use crate::resolver::upstreams::ports::{FIRST_TOKEN, PortId};
+use crate::resolver::upstreams::ports::PortId;
+use crate::resolver::waiter::Waiter;
+use crate::transport::client::Client;
 
 /// Batches that are read from one socket before the others have their turn.
 const BATCHES: usize = 4;
-/// Tokens of the poller: client endpoints from 0 on, then this, then upstream ports.
-const INBOX: usize = FIRST_TOKEN - 1;
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
 
 pub(super) struct Worker {
     id: WorkerId,
     shared: Arc<Shared>,
-    settings: Arc<Settings>,
     inbox: Receiver<Mail>,
     frontend: Frontend,
     resolver: Resolver<Network>,
+    defects: Defects,
     now: Nanos,
-    /// What the kernel had thrown away when this worker began; `None` if another worker has the same sockets and counts.
-    drops_before: Option<u64>,
-    /// When the kernel is asked again.
-    drops_due: Nanos,
 }
 
 impl Worker {
@@ -63,25 +60,17 @@ impl Worker {
         counts_drops: bool,
         inbox: Receiver<Mail>,
     ) -> std::io::Result<Worker> {
-        let poller = Poller::new(256)?;
-        for (token, endpoint) in endpoints.iter().enumerate() {
-            endpoint.use_receive_offload();
-            poller.add(endpoint, token)?;
-        }
-        poller.add(&*shared.mailboxes[id.0].alarm, INBOX)?;
         let settings = shared.settings.load_full();
-        let network = Network::new(poller, Arc::clone(&shared));
-        let replies = Replies::new(endpoints);
+        let network = Network::new(id, Arc::clone(&shared), &endpoints)?;
+        let replies = Replies::new(endpoints, counts_drops);
         Ok(Worker {
             id,
-            drops_before: counts_drops.then(|| replies.drops()),
             frontend: Frontend::new(id, Arc::clone(&shared), Arc::clone(&settings), replies),
-            resolver: Resolver::new(id, Arc::clone(&settings), shared.common.clone(), network),
+            resolver: Resolver::new(id, settings, shared.common.clone(), network),
             shared,
-            settings,
             inbox,
+            defects: Defects::default(),
             now: clock::now(),
-            drops_due: Nanos(0),
         })
     }
 
@@ -124,14 +113,11 @@ impl Worker {
                     None => self.read_clients(token, &mut batch),
                 }
             }
-            self.resolver.on_time();
-            self.resume();
+            while let Some(id) = self.resolver.next_timer() {
+                self.resolve(|resolver| resolver.on_timer(id));
+            }
             self.flush();
         }
-    }
-
-    fn metrics(&self) -> &WorkerMetrics {
-        self.shared.metrics().worker(self.id)
     }
 
     fn look_at_the_clock(&mut self) {
@@ -143,19 +129,58 @@ impl Worker {
     /// Looks whether the configuration has been replaced.
     fn take_settings(&mut self) {
         let current = self.shared.settings.load();
-        if !Arc::ptr_eq(&current, &self.settings) {
-            self.settings = Arc::clone(&current);
+        if !Arc::ptr_eq(&current, self.frontend.settings()) {
             self.resolver.take_settings(Arc::clone(&current));
             self.frontend.take_settings(Arc::clone(&current));
         }
     }
 
-    /// Lets those go on whose questions are over.
+    /// Does a client query's work. If it panics, its client gets SERVFAIL.
+    #[inline]
+    fn on_query(&mut self, client: &Client, bytes: &[u8]) {
+        let Worker { frontend, resolver, .. } = self;
+        resolver.begin_work();
+        if let Err(panic) = guard::catch(|| frontend.on_query(resolver, client, bytes)) {
+            let _ = guard::catch(|| frontend.fail_query(client, bytes));
+            self.on_panic(&panic, || query::describe(bytes));
+        }
+        self.resume();
+    }
+
+    /// Does a question's work. If it panics, those who wait for it are told that it has failed.
+    #[inline]
+    fn resolve(&mut self, work: impl FnOnce(&mut Resolver<Network>)) {
+        self.resolver.begin_work();
+        if let Err(panic) = guard::catch(|| work(&mut self.resolver)) {
+            let question = self.resolver.current();
+            self.on_panic(&panic, || question.unwrap_or_default());
+        }
+        self.resume();
+    }
+
+    /// Lets those go on whose questions are over. If that panics, their clients get SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_landed() {
-            self.frontend.resume(&mut self.resolver, landed);
+            for Waiter::Job(id) in landed.waiters {
+                let Worker { frontend, resolver, .. } = self;
+                resolver.begin_work();
+                let mut job = frontend.take(id);
+                if let Err(panic) = guard::catch(|| frontend.resume(resolver, &mut job, landed.outcome.clone())) {
+                    let name = job.as_ref().map(|job| text(job.inquiry.name().wire()));
+                    let _ = guard::catch(|| job.into_iter().for_each(|job| frontend.fail(job)));
+                    self.on_panic(&panic, || name.unwrap_or_default());
+                }
+            }
         }
+    }
+
+    /// What was being worked on is given up; too many panics are not survived.
+    #[cold]
+    fn on_panic(&mut self, panic: &Panic, question: impl FnOnce() -> String) {
+        let _ = guard::catch(|| self.resolver.abandon());
+        let question = guard::catch(question).unwrap_or_default();
+        self.defects.note(panic, &question, self.now, self.shared.metrics().worker(self.id));
     }
 
     fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
@@ -167,8 +192,7 @@ impl Worker {
                 // Nobody has port 0: what comes from there is forged, and the kernel would refuse to send there.
                 let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else { continue };
                 for datagram in batch.get(i).segments() {
-                    self.frontend.on_query(&mut self.resolver, Client::Udp(number, peer), datagram);
-                    self.resume();
+                    self.on_query(&Client::Udp(number, peer), datagram);
                 }
             }
             if received < BATCH {
@@ -185,18 +209,14 @@ impl Worker {
                     self.look_at_the_clock();
                     for i in 0..received {
                         for datagram in batch.get(i).segments() {
-                            self.resolver.on_datagram(port, datagram);
-                            self.resume();
+                            self.resolve(|resolver| resolver.on_datagram(port, datagram));
                         }
                     }
                     if received < BATCH {
                         return;
                     }
                 }
-                Err(error) => {
-                    self.resolver.on_unreachable(port, &error);
-                    return self.resume();
-                }
+                Err(error) => return self.resolve(|resolver| resolver.on_unreachable(port, &error)),
             }
         }
     }
@@ -205,13 +225,10 @@ impl Worker {
         self.shared.mailboxes[self.id.0].alarm.reset();
         while let Ok(mail) = self.inbox.try_recv() {
             match mail {
-                Mail::TcpQuery { bytes, from, reply } => {
-                    self.frontend.on_query(&mut self.resolver, Client::Tcp(from, reply), &bytes);
-                }
-                Mail::TcpAnswer { fetch, message } => self.resolver.on_tcp(fetch, message),
-                Mail::Landed(key, outcome) => self.resolver.on_elsewhere(&key, outcome),
+                Mail::Query { bytes, client } => self.on_query(&client, &bytes),
+                Mail::TcpAnswer { fetch, message } => self.resolve(|resolver| resolver.on_tcp(fetch, message)),
+                Mail::Landed(key, outcome) => self.resolve(|resolver| resolver.on_elsewhere(&key, outcome)),
             }
-            self.resume();
         }
     }
 
@@ -220,19 +237,12 @@ impl Worker {
         let refused = self.resolver.outside().ports.flush();
         if !refused.is_empty() {
             for port in refused {
-                self.resolver.on_unreachable(port, &std::io::ErrorKind::ConnectionRefused.into());
+                self.resolve(|resolver| resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into()));
             }
-            self.resume();
             // What others are asked instead; should they refuse as well, the timers will see to it.
             self.resolver.outside().ports.flush();
         }
         self.frontend.flush();
-        self.metrics().in_flight.store(self.frontend.waiting() as u64, Ordering::Relaxed);
-        if let Some(before) = self.drops_before
-            && self.now >= self.drops_due
-        {
-            self.drops_due = self.now + Nanos::from(IDLE);
-            self.metrics().set(Count::SocketDrops, self.frontend.replies().drops() - before);
-        }
+        self.shared.metrics().worker(self.id).in_flight.store(self.frontend.waiting() as u64, Ordering::Relaxed);
     }
 }

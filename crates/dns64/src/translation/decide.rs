@@ -5,6 +5,7 @@
 //!                 ▼                                                           │
 //! AAAA query ─► AAAA answer ─► real AAAA records ─► pass (excluded ones stripped)
 //!                 ├─► NXDOMAIN ─► pass
+//!                 ├─► SERVFAIL that may be bogus ─► probe with CD ─► there is something ─► SERVFAIL
 //!                 └─► none, all excluded, error, timeout ─► ask A of the end of the aliases
 //!                                                             ├─► A records ─► synthesize
 //!                                                             └─► none ─► a reply based on that
@@ -12,10 +13,12 @@
 //!
 //! [`next`] is called anew with all answers known so far; it holds no state of its own.
 
+use wire::edns::ede;
+use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::name::LowerName;
-use crate::resolver::answer::{Answer, Kind, MAX_ALIASES, rcode};
+use crate::resolver::answer::{Answer, Kind, MAX_ALIASES};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::local::LocalAnswer;
 
@@ -45,8 +48,10 @@ pub struct Question {
     reason = "lives on the stack for one query; a box would be an allocation per query"
 )]
 pub enum Next<'a> {
-    /// Ask upstream for this name and type.
+    /// Ask upstream for this name and type, as the client asks.
     Ask(LowerName, u16),
+    /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation has rejected them.
+    Probe(LowerName),
     /// Reply.
     Reply(Reply<'a>),
 }
@@ -73,14 +78,37 @@ pub enum Withheld {
     Signed,
 }
 
-/// A reply, made from answers that it borrows. `aliases` are answers of which only the aliases are repeated, in order; failures
-/// among them give nothing.
+/// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures among them give nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Way<'a> {
+    aaaa: &'a [Outcome],
+    a: &'a [Outcome],
+}
+
+impl<'a> Way<'a> {
+    /// The answers, first those to the AAAA question.
+    pub fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
+        self.aaaa.iter().chain(self.a).filter_map(Outcome::kept)
+    }
+
+    /// How many questions there were before the last one.
+    pub fn len(&self) -> usize {
+        self.aaaa.len() + self.a.len()
+    }
+
+    /// Whether the last question was the first one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A reply, made from answers that it borrows.
 #[derive(Clone, Debug)]
 pub enum Reply<'a> {
     /// The aliases, and the last answer whole.
     Pass {
         /// Answers whose aliases lead to the last one.
-        aliases: &'a [Outcome],
+        aliases: Way<'a>,
         /// The answer that is passed on.
         last: &'a Kept,
         /// Whether excluded AAAA records are left out.
@@ -91,7 +119,7 @@ pub enum Reply<'a> {
     /// The aliases, those of `a`, and for each A record of `a` a AAAA record for each prefix that carries it.
     Synthesize {
         /// The answers before the one with the A records, to both questions.
-        aliases: &'a [Outcome],
+        aliases: Way<'a>,
         /// The answer with the A records.
         a: &'a Kept,
         /// The highest TTL of the new records, seconds (RFC 6147 §5.1.7).
@@ -102,18 +130,20 @@ pub enum Reply<'a> {
     /// The aliases and no data.
     Empty {
         /// Answers whose aliases are repeated.
-        aliases: &'a [Outcome],
-        /// The answer whose authority section is repeated.
-        authority: &'a Kept,
+        aliases: Way<'a>,
+        /// The answer to the A question: its denial is repeated, or if it has data, a denial is made up that lasts as long.
+        a: &'a Kept,
         /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
     /// Nothing but an RCODE.
     Error {
         /// The RCODE.
-        rcode: u8,
+        rcode: Rcode,
         /// Why, if it is not an upstream's own.
         failure: Option<Failure>,
+        /// The extended error that the upstream gave, or that we have found out.
+        extended_error: Option<u16>,
     },
     /// An answer that needed no upstream.
     Local(&'a LocalAnswer),
@@ -121,10 +151,10 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// The RCODE that the client sees.
-    pub fn rcode(&self) -> u8 {
+    pub fn rcode(&self) -> Rcode {
         match self {
             Reply::Pass { last, .. } => last.answer.rcode(),
-            Reply::Synthesize { .. } | Reply::Empty { .. } => rcode::NOERROR,
+            Reply::Synthesize { .. } | Reply::Empty { .. } => Rcode::NOERROR,
             Reply::Error { rcode, .. } => *rcode,
             Reply::Local(answer) => answer.rcode,
         }
@@ -156,27 +186,56 @@ pub fn next<'a>(question: &Question, policy: &Policy, mode: Mode, known: &'a [Ou
     if !question.may_translate(policy) {
         return match known.first() {
             None => Next::Ask(question.name, question.qtype),
-            Some(outcome) => Next::Reply(as_it_is(&[], outcome)),
+            Some(outcome) => Next::Reply(as_it_is(Way::default(), outcome)),
         };
     }
-    let aaaa = match follow(question.name, known, 0) {
+    let aaaa = match follow(question.name, known) {
         Followed::Ask(name) => return Next::Ask(name, rtype::AAAA),
         Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
         Followed::End(chain) => chain,
     };
+    let mut answered = aaaa.with_last.len();
+    if may_be_bogus(aaaa.last, mode) {
+        match known.get(answered) {
+            None => return Next::Probe(aaaa.end),
+            Some(found) if is_there(found) => return Next::Reply(bogus()),
+            Some(_) => answered += 1,
+        }
+    }
     let reason = match reason(policy, &aaaa) {
         Ok(reason) => reason,
         Err(reply) => return Next::Reply(reply),
     };
     if mode == Mode::NodataOnly && matches!(reason, Reason::Rcode | Reason::Timeout) {
-        return Next::Reply(as_it_is(aaaa.before, aaaa.last));
+        return Next::Reply(as_it_is(aaaa.way, aaaa.last));
     }
-    let a = match follow(aaaa.end, known, aaaa.before.len() + 1) {
+    let way = Way { aaaa: aaaa.with_last, a: &[] };
+    let a = match follow(aaaa.end, known.get(answered..).unwrap_or_default()) {
         Followed::Ask(name) => return Next::Ask(name, rtype::A),
         Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
-        Followed::End(chain) => chain,
+        Followed::End(chain) => Chain { way: Way { a: chain.way.aaaa, ..way }, ..chain },
     };
     Next::Reply(conclude(question, policy, reason, &aaaa, &a))
+}
+
+/// Whether an upstream may have rejected the AAAA records, or their absence, because of their signatures, without saying so: then A
+/// records must not stand for them (RFC 6147 §5.1.2 has other errors in mind). Asked with CD it hands them out.
+fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
+    match aaaa.kept() {
+        Some(kept) if kept.stale => kept.doubtful,
+        Some(kept) => mode == Mode::Strict && kept.answer.is_unexplained(),
+        None => false,
+    }
+}
+
+/// Whether an upstream knows about the name, now that it need not validate.
+fn is_there(probed: &Outcome) -> bool {
+    probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != Kind::Failed)
+}
+
+/// The reply for what validation has rejected.
+fn bogus() -> Reply<'static> {
+    Reply::Error { rcode: Rcode::SERVFAIL, failure: None, extended_error: Some(ede::DNSSEC_BOGUS) }
 }
 
 /// Why A records are to be asked for after this end of the AAAA question, or the reply if they are not (RFC 6147 §5.1.1 to §5.1.4).
@@ -186,7 +245,7 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
         Outcome::Failed(failure) => return Err(error(*failure)),
         Outcome::Answered(kept) => kept,
     };
-    let pass = |strip| Reply::Pass { aliases: aaaa.before, last: kept, strip, withheld: None };
+    let pass = |strip| Reply::Pass { aliases: aaaa.way, last: kept, strip, withheld: None };
     match kept.answer.kind() {
         Kind::NxDomain => Err(pass(false)),
         Kind::Data => match excluded(policy, &kept.answer) {
@@ -195,6 +254,7 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
             Excluded::All => Ok(Reason::Excluded),
         },
         Kind::NoData | Kind::Unfinished => Ok(Reason::NoData),
+        Kind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
         Kind::Failed => Ok(Reason::Rcode),
     }
 }
@@ -207,9 +267,9 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
     };
     // What the client would have got without DNS64.
     let denial = |withheld| match (reason, aaaa.last) {
-        (Reason::NoData, Outcome::Answered(last)) => Reply::Pass { aliases: aaaa.before, last, strip: false, withheld },
-        (Reason::Excluded, _) => Reply::Empty { aliases: aaaa.with_last, authority: found, withheld },
-        _ => as_it_is(aaaa.before, aaaa.last),
+        (Reason::NoData, Outcome::Answered(last)) => Reply::Pass { aliases: aaaa.way, last, strip: false, withheld },
+        (Reason::Excluded, _) => Reply::Empty { aliases: Way { aaaa: aaaa.with_last, a: &[] }, a: found, withheld },
+        _ => as_it_is(aaaa.way, aaaa.last),
     };
     match found.answer.kind() {
         Kind::Data => {
@@ -223,10 +283,10 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
             }
             let soa = denied.and_then(|kept| kept.answer.negative_ttl().map(|ttl| kept.left(ttl)));
             let ttl_limit = soa.unwrap_or(TTL_WITHOUT_SOA);
-            Reply::Synthesize { aliases: a.before, a: found, ttl_limit, reason }
+            Reply::Synthesize { aliases: a.way, a: found, ttl_limit, reason }
         }
         Kind::NoData | Kind::Unfinished => denial(None),
-        Kind::NxDomain | Kind::Failed => as_it_is(a.before, a.last),
+        Kind::NxDomain | Kind::Failed => as_it_is(a.way, a.last),
     }
 }
 
@@ -240,10 +300,11 @@ pub fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + 
 }
 
 /// The reply for what is no loss of DNS64's: the answers, or the error.
-fn as_it_is<'a>(aliases: &'a [Outcome], last: &'a Outcome) -> Reply<'a> {
+fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
         Outcome::Answered(kept) if kept.answer.kind() == Kind::Failed => {
-            Reply::Error { rcode: kept.answer.rcode(), failure: None }
+            let extended_error = kept.answer.extended_error();
+            Reply::Error { rcode: kept.answer.rcode(), failure: None, extended_error }
         }
         Outcome::Answered(last) => Reply::Pass { aliases, last, strip: false, withheld: None },
         Outcome::Failed(failure) => error(*failure),
@@ -251,7 +312,7 @@ fn as_it_is<'a>(aliases: &'a [Outcome], last: &'a Outcome) -> Reply<'a> {
 }
 
 fn error(failure: Failure) -> Reply<'static> {
-    Reply::Error { rcode: rcode::SERVFAIL, failure: Some(failure) }
+    Reply::Error { rcode: Rcode::SERVFAIL, failure: Some(failure), extended_error: None }
 }
 
 enum Excluded {
@@ -277,9 +338,9 @@ fn excluded(policy: &Policy, answer: &Answer) -> Excluded {
 
 /// Answers to one question, from alias to alias.
 struct Chain<'a> {
-    /// All answers before the last one, those to an earlier question among them.
-    before: &'a [Outcome],
-    /// `before` and the last one.
+    /// The answers before the last one, and those to the AAAA question if this one is for A.
+    way: Way<'a>,
+    /// The answers to this question.
     with_last: &'a [Outcome],
     last: &'a Outcome,
     /// The name at which the aliases end.
@@ -294,17 +355,18 @@ enum Followed<'a> {
     End(Chain<'a>),
 }
 
-/// Follows the aliases that upstreams did not follow (RFC 6147 §5.1.5), from answer number `first` on.
-fn follow(start: LowerName, known: &[Outcome], first: usize) -> Followed<'_> {
+/// Follows the aliases that upstreams did not follow (RFC 6147 §5.1.5).
+fn follow(start: LowerName, known: &[Outcome]) -> Followed<'_> {
     let mut name = start;
     let mut asked = Vec::new();
-    for (i, last) in known.iter().enumerate().skip(first) {
+    for (i, last) in known.iter().enumerate() {
         let end = match last.kept() {
             Some(kept) => kept.answer.target(),
             None => name,
         };
         if last.kept().is_none_or(|kept| kept.answer.kind() != Kind::Unfinished) {
-            return Followed::End(Chain { before: &known[..i], with_last: &known[..=i], last, end });
+            let way = Way { aaaa: &known[..i], a: &[] };
+            return Followed::End(Chain { way, with_last: &known[..=i], last, end });
         }
         asked.push(name);
         if asked.contains(&end) || asked.len() > MAX_ALIASES {

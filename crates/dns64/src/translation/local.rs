@@ -2,17 +2,19 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
-use crate::resolver::answer::rcode;
-use crate::translation::policy::{IPV4ONLY, Policy};
+use crate::translation::policy::{IPV4ONLY, Mapping, Policy};
 
 /// `ipv4only.arpa`.
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// All that is answered here is below it.
 const ARPA: &[u8] = b"\x04arpa\0";
+/// The name server of zones that are made up here (RFC 6303 §3).
+const NAME_SERVER: &[u8] = b"\x09localhost\0";
 /// TTL of what is made here, seconds.
 const TTL: u32 = 600;
 /// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds.
@@ -32,8 +34,8 @@ pub struct LocalRecord {
 /// An answer that needs no upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAnswer {
-    /// RCODE.
-    pub rcode: u8,
+    /// The RCODE.
+    pub rcode: Rcode,
     /// Records of the name that was asked for.
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
@@ -62,8 +64,8 @@ pub fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     if IPV4ONLY.iter().any(|&v4| *name == in_addr_arpa(v4)) {
         return Local::Answer(ipv4only_pointer(qtype, name));
     }
-    if policy.translates() && name.ends_with(IP6_ARPA) {
-        return reverse(name, qtype, policy);
+    if !policy.reverse.is_empty() && name.ends_with(IP6_ARPA) {
+        return reverse(name, qtype, &policy.reverse);
     }
     Local::No
 }
@@ -71,7 +73,7 @@ pub fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
 /// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below it.
 fn ipv4only(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     if name.wire() != IPV4ONLY_ARPA {
-        return Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, IPV4ONLY_ARPA));
+        return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, IPV4ONLY_ARPA));
     }
     let record = |rtype, data| LocalRecord { rtype, ttl: IPV4ONLY_TTL, data };
     let a = || IPV4ONLY.iter().map(|v4| record(rtype::A, v4.octets().to_vec()));
@@ -102,18 +104,18 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
 }
 
 impl LocalAnswer {
-    fn negative(rcode: u8, zone: &[u8]) -> LocalAnswer {
+    fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
         LocalAnswer { rcode, records: Vec::new(), zone: Some(zone.to_vec()) }
     }
 
     fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
         let zone = records.is_empty().then(|| zone.to_vec());
-        LocalAnswer { rcode: rcode::NOERROR, records, zone }
+        LocalAnswer { rcode: Rcode::NOERROR, records, zone }
     }
 }
 
 /// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).
-fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping]) -> Local {
     let all: Vec<&[u8]> = labels(name.wire()).collect();
     // Without "ip6" and "arpa", from the top down.
     let below = &all[..all.len() - 2];
@@ -133,24 +135,27 @@ fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
         }
     }
     let address = Ipv6Addr::from(bits);
-    let ours = |mapping: &&crate::translation::policy::Mapping| {
-        nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address)
-    };
-    let Some(first) = policy.mappings.iter().find(ours) else { return Local::No };
-    let zone = ip6_arpa(first.prefix().network(), u32::from(first.prefix().len()) / 4);
+    let ours =
+        |mapping: &&Mapping| nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address);
+    let longest = mappings.iter().filter(ours).max_by_key(|mapping| mapping.prefix().len());
+    let Some(prefix) = longest.map(Mapping::prefix) else { return Local::No };
+    let apex = u32::from(prefix.len()) / 4;
+    let zone = ip6_arpa(prefix.network(), apex);
     if !well_formed {
-        return Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone));
+        return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
+    }
+    if nibbles == apex {
+        return Local::Answer(LocalAnswer::positive_or_nodata(apex_records(qtype), &zone));
     }
     if nibbles < 32 {
-        return Local::Answer(LocalAnswer::negative(rcode::NOERROR, &zone));
+        return Local::Answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
     }
-    let embedded = policy
-        .mappings
+    let embedded = mappings
         .iter()
         .filter(ours)
         .find_map(|mapping| mapping.prefix().extract(address).filter(|&v4| mapping.carries(v4)));
     match embedded {
-        None => Local::Answer(LocalAnswer::negative(rcode::NXDOMAIN, &zone)),
+        None => Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone)),
         // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
         Some(v4) if IPV4ONLY.contains(&v4) => {
             let mut answer = ipv4only_pointer(qtype, name);
@@ -158,6 +163,19 @@ fn reverse(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
             Local::Answer(answer)
         }
         Some(v4) => Local::Alias(in_addr_arpa(v4)),
+    }
+}
+
+/// What a zone that is made up here has at its apex (RFC 1034 §4.2.1), so that whoever looks for zone cuts finds one.
+fn apex_records(qtype: u16) -> Vec<LocalRecord> {
+    let record = |rtype, data| LocalRecord { rtype, ttl: TTL, data };
+    let soa = || record(rtype::SOA, soa_data());
+    let ns = || record(rtype::NS, NAME_SERVER.to_vec());
+    match qtype {
+        rtype::SOA => vec![soa()],
+        rtype::NS => vec![ns()],
+        rtype::ANY => vec![soa(), ns()],
+        _ => Vec::new(),
     }
 }
 
@@ -191,7 +209,7 @@ fn ip6_arpa(address: Ipv6Addr, nibbles: u32) -> Vec<u8> {
 
 /// Data of the SOA of negative answers made here, uncompressed.
 pub fn soa_data() -> Vec<u8> {
-    let mut data = b"\x09localhost\0\x06nobody\x07invalid\0".to_vec();
+    let mut data = [NAME_SERVER, b"\x06nobody\x07invalid\0"].concat();
     for number in [1, 3_600, 1_200, 604_800, TTL] {
         data.extend(u32::to_be_bytes(number));
     }
@@ -203,13 +221,15 @@ pub const SOA_TTL: u32 = TTL;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::translation::policy::Mapping;
     use crate::translation::prefix::Prefix;
 
     fn policy(prefix: &str) -> Policy {
         let prefix: Prefix = prefix.parse().unwrap();
-        Policy { mappings: vec![Mapping::new(prefix, vec!["0.0.0.0/0".parse().unwrap()], false)], ..Policy::default() }
+        let mappings = vec![Mapping::new(prefix, vec!["0.0.0.0/0".parse().unwrap()], false)];
+        Policy { reverse: mappings.clone().into(), mappings, ..Policy::default() }
     }
 
     fn ask(name: &str, qtype: u16, policy: &Policy) -> Local {
@@ -221,7 +241,7 @@ mod tests {
         (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
     }
 
-    fn negative(local: &Local) -> Option<u8> {
+    fn negative(local: &Local) -> Option<Rcode> {
         match local {
             Local::Answer(answer) if answer.records.is_empty() && answer.zone.is_some() => Some(answer.rcode),
             _ => None,
@@ -248,24 +268,57 @@ mod tests {
     fn item_22_what_is_no_address_under_the_prefix() {
         let policy = policy("64:ff9b::/96");
         let good = reverse_name("64:ff9b::8.8.8.8");
-        assert_eq!(negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "33 nibbles");
-        assert_eq!(negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "letter z");
-        assert_eq!(negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)), Some(rcode::NXDOMAIN));
-        assert_eq!(negative(&ask(&good[2..], rtype::PTR, &policy)), Some(rcode::NOERROR), "an empty node");
+        assert_eq!(negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "33 nibbles");
+        assert_eq!(negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "letter z");
+        assert_eq!(negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN));
+        assert_eq!(negative(&ask(&good[2..], rtype::PTR, &policy)), Some(Rcode::NOERROR), "an empty node");
         let zone = reverse_name("64:ff9b::")[16..].to_owned();
-        assert_eq!(negative(&ask(&zone, rtype::PTR, &policy)), Some(rcode::NOERROR), "the prefix itself");
+        assert_eq!(negative(&ask(&zone, rtype::PTR, &policy)), Some(Rcode::NOERROR), "the prefix itself");
         assert_eq!(ask(&zone[2..], rtype::PTR, &policy), Local::No, "above the prefix");
         assert_eq!(ask(&reverse_name("2001:db8::1"), rtype::PTR, &policy), Local::No);
         assert_eq!(ask("z.ip6.arpa", rtype::PTR, &policy), Local::No);
         let private = reverse_name("64:ff9b::10.0.0.1");
-        assert_eq!(negative(&ask(&private, rtype::PTR, &policy)), Some(rcode::NXDOMAIN), "an address that has no AAAA");
+        assert_eq!(negative(&ask(&private, rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "an address that has no AAAA");
     }
 
     #[test]
     fn item_22_a_wrong_suffix_is_no_address() {
         let policy = policy("2001:db8::/32");
         let address = reverse_name("2001:db8:808:808::1");
-        assert_eq!(negative(&ask(&address, rtype::PTR, &policy)), Some(rcode::NXDOMAIN));
+        assert_eq!(negative(&ask(&address, rtype::PTR, &policy)), Some(Rcode::NXDOMAIN));
+    }
+
+    /// RFC 6147 §5.3.1: all prefixes are ours, whoever asks.
+    #[test]
+    fn pointers_below_any_prefix_are_answered_for_everybody() {
+        let mut policy = policy("2001:db8::/32");
+        policy.reverse = Arc::new([policy.mappings[0].clone(), Mapping::well_known()]);
+        policy.mappings.clear();
+        let alias = Local::Alias("8.8.8.8.in-addr.arpa".parse().unwrap());
+        for address in ["2001:db8:808:808::", "64:ff9b::8.8.8.8"] {
+            assert_eq!(ask(&reverse_name(address), rtype::PTR, &policy), alias, "{address}");
+        }
+        policy.reverse = Arc::new([]);
+        assert_eq!(ask(&reverse_name("64:ff9b::8.8.8.8"), rtype::PTR, &policy), Local::No, "no DNS64 at all");
+    }
+
+    #[test]
+    fn the_apex_of_a_made_up_zone_has_soa_and_ns() {
+        let mut policy = policy("2001:db8::/32");
+        let inner = Mapping::new("2001:db8:64::/96".parse().unwrap(), vec!["0.0.0.0/0".parse().unwrap()], false);
+        policy.reverse = Arc::new([policy.mappings[0].clone(), inner]);
+        let types = |name: &str, qtype| match ask(name, qtype, &policy) {
+            Local::Answer(answer) => answer.records.iter().map(|record| record.rtype).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        for apex in [&reverse_name("2001:db8::")[48..], &reverse_name("2001:db8:64::")[16..]] {
+            assert_eq!(types(apex, rtype::SOA), [rtype::SOA], "{apex}");
+            assert_eq!(types(apex, rtype::NS), [rtype::NS]);
+            assert_eq!(types(apex, rtype::ANY), [rtype::SOA, rtype::NS]);
+            assert_eq!(negative(&ask(apex, rtype::PTR, &policy)), Some(Rcode::NOERROR));
+            let below = format!("1.{apex}");
+            assert_eq!(negative(&ask(&below, rtype::SOA, &policy)), Some(Rcode::NOERROR), "{below} is no apex");
+        }
     }
 
     #[test]
@@ -279,8 +332,8 @@ mod tests {
         let aaaa: Vec<Ipv6Addr> =
             data(rtype::AAAA).into_iter().map(|d| <[u8; 16]>::try_from(d).unwrap().into()).collect();
         assert_eq!(aaaa, ["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"].map(|a| a.parse::<Ipv6Addr>().unwrap()));
-        assert_eq!(negative(&ask("ipv4only.arpa", 15, &policy)), Some(rcode::NOERROR));
-        assert_eq!(negative(&ask("x.ipv4only.arpa", rtype::A, &policy)), Some(rcode::NXDOMAIN));
+        assert_eq!(negative(&ask("ipv4only.arpa", 15, &policy)), Some(Rcode::NOERROR));
+        assert_eq!(negative(&ask("x.ipv4only.arpa", rtype::A, &policy)), Some(Rcode::NXDOMAIN));
         assert_eq!(ask("ipv4only.arpa", rtype::DS, &policy), Local::No);
         for name in ["170.0.0.192.in-addr.arpa".to_owned(), reverse_name("2001:db8:64::c000:ab")] {
             match ask(&name, rtype::PTR, &policy) {

@@ -1,6 +1,7 @@
 //! What a group of clients gets: which prefixes, for which IPv4 addresses, and how willingly.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
@@ -40,6 +41,11 @@ impl Mapping {
         Mapping { prefix, ranges, global_only }
     }
 
+    /// The well-known prefix for all global addresses.
+    pub fn well_known() -> Mapping {
+        Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)
+    }
+
     /// The prefix.
     pub fn prefix(&self) -> &Prefix {
         &self.prefix
@@ -62,6 +68,9 @@ impl Mapping {
 pub struct Policy {
     /// Prefixes, in the order of their records in answers. None: DNS64 is off.
     pub mappings: Vec<Mapping>,
+    /// The prefixes of all groups and the well-known one: names below them are answered whoever asks (RFC 6147 §5.3.1). None if no
+    /// group has a prefix.
+    pub reverse: Arc<[Mapping]>,
     /// AAAA records in these ranges count as none (RFC 6147 §5.1.4).
     pub exclude: Vec<Ipv6Net>,
     /// When A records are asked for, unless a forward rule says otherwise.
@@ -108,8 +117,10 @@ impl Policy {
 impl Default for Policy {
     /// The well-known prefix for all global addresses (item 13), RFC 6147's behaviour.
     fn default() -> Policy {
+        let well_known = Mapping::well_known();
         Policy {
-            mappings: vec![Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)],
+            reverse: Arc::new([well_known.clone()]),
+            mappings: vec![well_known],
             exclude: vec!["::ffff:0:0/96".parse().expect("a constant")],
             mode: Mode::Strict,
             break_dnssec: false,

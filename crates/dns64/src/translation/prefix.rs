@@ -25,7 +25,7 @@ impl Prefix {
     /// The prefix `network/len`.
     ///
     /// # Errors
-    /// If RFC 6052 §2.2 has no such length, or bits beyond the length or in octet 8 are set.
+    /// If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set, or the well-known prefix is in it.
     pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
         let bits = u128::from(network);
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
@@ -36,6 +36,9 @@ impl Prefix {
         }
         if bits & U_OCTET != 0 {
             return Err(PrefixError::ReservedOctet);
+        }
+        if len < Prefix::WELL_KNOWN.len && Prefix::WELL_KNOWN.network & !(u128::MAX >> len) == bits {
+            return Err(PrefixError::CoversWellKnown(len));
         }
         Ok(Prefix { network: bits, len, suffix: 0 })
     }
@@ -160,6 +163,9 @@ pub enum PrefixError {
     /// Bits set after the prefix.
     #[error("the address has bits set beyond the prefix length {0}")]
     HostBits(u8),
+    /// The well-known prefix is a part of it: the same address would stand for two IPv4 addresses (RFC 6052 §2.1, §3.1).
+    #[error("a prefix of {0} bits that covers the well-known prefix; write 64:ff9b::/96, or a prefix of your own")]
+    CoversWellKnown(u8),
     /// Octet 8 is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
@@ -188,6 +194,18 @@ mod tests {
         ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
         ("64:ff9b::/96", "64:ff9b::192.0.2.33"),
     ];
+
+    #[test]
+    fn what_covers_the_well_known_prefix_is_refused() {
+        for len in [32, 40, 48, 56, 64] {
+            let refused = format!("64:ff9b::/{len}").parse::<Prefix>();
+            assert_eq!(refused, Err(PrefixError::CoversWellKnown(len)));
+        }
+        // RFC 8215: the local-use prefix is beside it.
+        for beside in ["64:ff9b::/96", "64:ff9b:1::/48", "64:ff9b:1:fffe::/96", "64:ff9b:0:1::/64", "64:ff9a::/32"] {
+            assert!(beside.parse::<Prefix>().is_ok(), "{beside}");
+        }
+    }
 
     #[test]
     fn item_12_vectors_of_rfc_6052_section_2_4() {

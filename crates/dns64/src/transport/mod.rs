@@ -1,3 +1,82 @@
-//! How messages travel.
+//! How messages travel between clients, this server and upstreams.
+//!
+//! ```text
+//! clients ── UDP ─► server::worker                      upstreams ◄─ UDP ── resolver::upstreams::ports
+//!         ── TCP ─► stream ─► worker ─► stream ─► client          ◄─ TCP ── upstream_tcp
+//!                   framing, connections                          framing
+//! ```
 
+pub(crate) mod client;
+pub(crate) mod connections;
 pub(crate) mod framing;
+pub(crate) mod stream;
+pub(crate) mod upstream_tcp;
+
+use std::fmt;
+
+use wire::edns::{LEAST_PAYLOAD, UDP_PAYLOAD};
+
+/// The way on which a client asks, and gets its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Datagrams: a reply that is too long is truncated, and the source address may be forged.
+    Udp,
+    /// A connection (RFC 7766).
+    Tcp,
+}
+
+impl Transport {
+    /// The longest reply, octets, to a client that takes UDP payloads of up to `payload`; `None` if it has no EDNS.
+    #[inline]
+    pub fn limit(self, payload: Option<usize>) -> usize {
+        match self {
+            Transport::Udp => payload.map_or(LEAST_PAYLOAD, |payload| payload.clamp(LEAST_PAYLOAD, UDP_PAYLOAD)),
+            Transport::Tcp => usize::from(u16::MAX),
+        }
+    }
+
+    /// Whether a message is sure to come from its source address.
+    #[inline]
+    pub fn is_proven(self) -> bool {
+        match self {
+            Transport::Udp => false,
+            Transport::Tcp => true,
+        }
+    }
+
+    /// Whether a reply that is too long says so with TC, because there is a way that has room for it (RFC 7766 §5).
+    #[inline]
+    pub fn truncates(self) -> bool {
+        match self {
+            Transport::Udp => true,
+            Transport::Tcp => false,
+        }
+    }
+
+    /// Its name, for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_as_long_as_its_client_and_the_way_take() {
+        for (payload, limit) in [(None, 512), (Some(100), 512), (Some(1_000), 1_000), (Some(4_096), 1_232)] {
+            assert_eq!(Transport::Udp.limit(payload), limit);
+            assert_eq!(Transport::Tcp.limit(payload), 65_535);
+        }
+    }
+}

@@ -17,7 +17,7 @@ use domain::base::message_builder::{AnswerBuilder, TreeCompressor};
 use domain::base::name::{Name, ToName};
 use domain::base::record::ComposeRecord;
 use domain::base::{Message, MessageBuilder, Record, Serial, Ttl};
-use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Rrsig, Soa};
+use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Rrsig, Soa};
 
 /// How long a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(6);
@@ -66,7 +66,8 @@ impl Asked {
         let builder = MessageBuilder::from_target(TreeCompressor::new(Vec::new())).unwrap();
         let mut answer = builder.start_answer(&self.message, rcode).unwrap();
         answer.header_mut().set_ra(true);
-        Reply { answer, authority: Vec::new(), additional: Vec::new(), truncated: false, authentic: false, edns: true }
+        let (authority, additional) = (Vec::new(), Vec::new());
+        Reply { answer, authority, additional, truncated: false, authentic: false, edns: true, ede: None }
     }
 
     /// "No such data", with a SOA of the given TTL and MINIMUM.
@@ -88,6 +89,7 @@ pub(crate) struct Reply {
     truncated: bool,
     authentic: bool,
     edns: bool,
+    ede: Option<u16>,
 }
 
 impl Reply {
@@ -135,6 +137,11 @@ impl Reply {
         self
     }
 
+    pub(crate) fn ns(mut self, zone: &str, ttl: u32, server: &str) -> Reply {
+        self.authority.push(record(zone, ttl, AllRecordData::Ns(Ns::new(name(server)))));
+        self
+    }
+
     pub(crate) fn signed_authority(mut self) -> Reply {
         self.authority.push(record("test", 300, AllRecordData::Rrsig(signature(Rtype::SOA))));
         self
@@ -161,6 +168,12 @@ impl Reply {
         self
     }
 
+    /// With an extended error (RFC 8914).
+    pub(crate) fn ede(mut self, code: u16) -> Reply {
+        self.ede = Some(code);
+        self
+    }
+
     pub(crate) fn bytes(mut self) -> Vec<u8> {
         self.answer.header_mut().set_tc(self.truncated);
         self.answer.header_mut().set_ad(self.authentic);
@@ -174,6 +187,10 @@ impl Reply {
             additional
                 .opt(|opt| {
                     opt.set_udp_payload_size(4096);
+                    if let Some(code) = self.ede {
+                        let data = domain::base::opt::UnknownOptData::new(15.into(), code.to_be_bytes()).unwrap();
+                        opt.push(&data)?;
+                    }
                     Ok(())
                 })
                 .unwrap();
@@ -344,7 +361,9 @@ pub(crate) struct Server {
 
 /// A server in front of `upstreams`, with more lines of configuration: those before the first table come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
-    let running = bind(settings(upstreams, configuration), Activated::default()).unwrap().start().unwrap();
+    // The kernel gives any free UDP port, and somebody may have the TCP port of that number.
+    let bound = (0..50).find_map(|_| bind(settings(upstreams, configuration), Activated::default()).ok());
+    let running = bound.expect("a port that is free for UDP and TCP").start().unwrap();
     let address = running.addresses()[0];
     Server { running, address }
 }
@@ -375,6 +394,7 @@ pub(crate) struct Ask {
     pub(crate) id: u16,
     pub(crate) recursion_desired: bool,
     pub(crate) checking_disabled: bool,
+    pub(crate) authentic_data: bool,
     pub(crate) edns: Option<u16>,
     pub(crate) dnssec_ok: bool,
     pub(crate) options: Vec<(u16, Vec<u8>)>,
@@ -389,6 +409,7 @@ pub(crate) fn ask(name: &str, qtype: Rtype) -> Ask {
         id: rand::random(),
         recursion_desired: true,
         checking_disabled: false,
+        authentic_data: false,
         edns: None,
         dnssec_ok: false,
         options: Vec::new(),
@@ -409,6 +430,10 @@ impl Ask {
         self.checking_disabled = true;
         self
     }
+    pub(crate) fn authentic_data(mut self) -> Ask {
+        self.authentic_data = true;
+        self
+    }
     pub(crate) fn option(mut self, code: u16, data: &[u8]) -> Ask {
         self.edns = Some(self.edns.unwrap_or(1232));
         self.options.push((code, data.to_vec()));
@@ -424,6 +449,7 @@ impl Ask {
         builder.header_mut().set_id(self.id);
         builder.header_mut().set_rd(self.recursion_desired);
         builder.header_mut().set_cd(self.checking_disabled);
+        builder.header_mut().set_ad(self.authentic_data);
         let mut question = builder.question();
         question.push((name(&self.name), self.qtype, self.class)).unwrap();
         let mut additional = question.additional();
@@ -522,6 +548,14 @@ impl Got {
             .map(|option| option.unwrap())
             .map(|option| (option.code().to_int(), option.data().to_vec()))
             .collect()
+    }
+
+    /// The extended errors, in order.
+    pub(crate) fn edes(&self) -> Vec<u16> {
+        let Some(opt) = self.message.opt() else { return Vec::new() };
+        let options = opt.opt().iter::<domain::base::opt::UnknownOptData<_>>().map(|option| option.unwrap());
+        let errors = options.filter(|option| option.code().to_int() == 15);
+        errors.map(|option| u16::from_be_bytes([option.data()[0], option.data()[1]])).collect()
     }
 
     /// The extended error (RFC 8914).

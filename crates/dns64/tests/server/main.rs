@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 mod harness;
+mod last_cases;
 mod operations;
 mod records;
 mod safety;

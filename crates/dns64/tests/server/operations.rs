@@ -1,5 +1,6 @@
 //! Configuration, reload, metrics, signals: with the real binary where it matters.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -94,19 +95,21 @@ struct Daemon {
     child: Child,
     address: SocketAddr,
     lines: Receiver<String>,
+    /// All lines so far.
+    said: RefCell<Vec<String>>,
 }
 
 impl Daemon {
     fn start(config: &Path) -> Daemon {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dns64d"))
-            .args(["--config".as_ref(), config.as_os_str()])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Daemon::run(Command::new(env!("CARGO_BIN_EXE_dns64d")).args(["--config".as_ref(), config.as_os_str()]))
+    }
+
+    fn run(command: &mut Command) -> Daemon {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut daemon = Daemon { child, address: ([127, 0, 0, 1], 0).into(), lines };
+        let mut daemon = Daemon { child, address: ([127, 0, 0, 1], 0).into(), lines, said: RefCell::default() };
         let line = daemon.line_with("serving ");
         daemon.address = line.rsplit(' ').next().unwrap().trim_end_matches("\u{1b}[0m").parse().unwrap();
         daemon
@@ -114,14 +117,13 @@ impl Daemon {
 
     fn line_with(&self, text: &str) -> String {
         let give_up = Instant::now() + SOON;
-        let mut seen = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+            self.said.borrow_mut().push(line.clone());
             if line.contains(text) {
                 return line;
             }
-            seen.push(line);
         }
-        panic!("no line with '{text}' among {seen:#?}");
+        panic!("no line with '{text}' among {:#?}", self.said);
     }
 
     fn signal(&self, signal: &str) {
@@ -234,6 +236,74 @@ fn arrived(socket: &std::net::UdpSocket) -> Vec<Vec<u8>> {
     socket.set_nonblocking(true).unwrap();
     let mut bytes = [0; 512];
     std::iter::from_fn(|| socket.recv(&mut bytes).ok().map(|len| bytes[..len].to_vec())).collect()
+}
+
+#[test]
+fn r4_few_descriptors_are_said_and_leave_tcp_and_metrics_alive() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let config = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64 && exec \"$0\" --config \"$1\"", env!("CARGO_BIN_EXE_dns64d")]).arg(&config);
+    let daemon = Daemon::run(&mut command);
+    let said = daemon.said.borrow().iter().any(|line| line.contains("64 file descriptors are allowed"));
+    assert!(said, "{:#?}", daemon.said);
+    for n in 0..300 {
+        let got = ask(&format!("n{n}.test"), Rtype::A).try_of(daemon.address, SOON);
+        assert_eq!(got.expect("a reply").rcode(), Rcode::NOERROR);
+    }
+    let mut stream = TcpStream::connect(daemon.address).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    write_tcp(&mut stream, &ask("www.test", Rtype::A).bytes());
+    assert_eq!(Got::new(&read_tcp(&mut stream).expect("a reply over TCP")).rcode(), Rcode::NOERROR);
+    assert!(get(metrics, "/metrics").contains("dns64d_tcp_accepts_failed_total 0"));
+}
+
+#[test]
+fn r6_what_is_no_file_is_not_waited_for_and_a_long_line_is_not_repeated() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let mut daemon = Daemon::start(&path);
+    let reload = |daemon: &Daemon| {
+        daemon.signal("HUP");
+        daemon.line_with("the old configuration stays")
+    };
+    std::fs::write(&path, format!("nonsense = '{}'\n", "x".repeat(500_000))).unwrap();
+    let line = reload(&daemon);
+    assert!(line.len() < 3_000, "{} octets", line.len());
+    std::fs::write(&path, "# nothing\n".repeat(200_000)).unwrap();
+    assert!(reload(&daemon).contains("longer than"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(reload(&daemon).contains("not a regular file"));
+    daemon.signal("TERM");
+    let give_up = Instant::now() + SOON;
+    while daemon.child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < give_up, "it heeds no signal");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn r5_check_warns_of_an_open_resolver() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), "192.0.2.1:53".parse().unwrap(), "2001:db8:1::/96");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let warned = |more: &str| {
+        std::fs::write(&path, format!("{text}{more}")).unwrap();
+        let output = run(&["check", "--config", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(warned(""), "");
+    let open = warned("[access]\nallow = ['0.0.0.0/0']\nopen-resolver = true\n");
+    assert!(open.contains("open resolver") && open.contains("client-rate") && !open.contains("large-reply"), "{open}");
+    let worse = warned("[access]\nallow = ['::/0']\nopen-resolver = true\n[limits]\nlarge-reply-rate = 0\n");
+    assert!(worse.contains("large-reply-rate"), "{worse}");
 }
 
 fn run(args: &[&str]) -> Output {

@@ -40,10 +40,9 @@ fn item_19_also_of_synthesized_answers_and_cut_before_these_are() {
         Rtype::A => {
             let answer = (1..=12).fold(q.answer(), |answer, i| answer.a(&q.name, 60, &format!("192.0.2.{i}")));
             let besides = if q.name == "many.test" { 20 } else { 2 };
-            let besides = (1..=besides).fold(answer, |reply, i| {
-                reply.additional_a(&format!("ns{i}.test"), 60, &format!("192.0.2.{}", 100 + i))
-            });
-            besides.soa("test", 60, 60).send()
+            let besides = (1..=besides)
+                .fold(answer, |reply, i| reply.additional_a("ns.test", 60, &format!("192.0.2.{}", 100 + i)));
+            besides.ns("test", 60, "ns.test").send()
         }
         _ => q.nodata(60, 60).send(),
     });

@@ -376,3 +376,37 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     });
     assert!(server.running.metrics().total(Count::Formerr) > 0);
 }
+
+#[test]
+fn r5_large_replies_are_for_clients_whose_address_is_proven() {
+    let upstream =
+        Upstream::new(|q| (0..60).fold(q.answer(), |reply, n| reply.a(&q.name, 300, &format!("192.0.2.{n}"))).send());
+    let server = server(&[upstream.address], PREFIX);
+    let large = || ask("large.test", Rtype::A).edns(1232);
+    let cookie = large().option(10, &[7; 8]).of(&server).options()[&10].clone();
+    let started = Instant::now();
+    let mut whole = 1;
+    for _ in 0..300 {
+        let got = large().of(&server);
+        if got.message.header().tc() {
+            assert!(got.answers().is_empty() && got.message.opt().is_some() && got.len() < 100);
+        } else {
+            assert!(got.len() > 512);
+            whole += 1;
+        }
+    }
+    let most = 100 + 50 * (started.elapsed().as_secs() + 1);
+    assert!((100..=most).contains(&whole), "{whole} of {most}");
+    let withheld = server.running.metrics().total(Count::LargeWithheld);
+    assert_eq!(withheld, 301 - whole);
+    // A forger cannot know the cookie, nor answer over TCP; another network has its own; small replies are no amplifier.
+    for _ in 0..20 {
+        assert!(large().option(10, &cookie).of(&server).len() > 512);
+        assert!(large().over_tcp(&server).len() > 512);
+        assert!(large().from("127.9.9.9").of(&server).len() > 512);
+    }
+    let invented = [&cookie[..8], &[9; 16]].concat();
+    let truncated = (0..60).filter(|_| large().option(10, &invented).of(&server).message.header().tc()).count();
+    assert!(truncated > 0, "an invented cookie proves nothing");
+    assert!(ask("large.test", Rtype::A).of(&server).len() <= 512);
+}

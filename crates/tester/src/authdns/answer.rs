@@ -4,7 +4,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use method::units::Share;
+use wire::edns::{OPT_LEN, Opt, opt_header};
 use wire::name::{Domain, LABEL_LEN, has_aaaa, own_aaaa, parse_label};
+use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
@@ -100,11 +102,6 @@ const AA: u8 = 0x04;
 const QR: u8 = 0x80;
 const TC: u8 = 0x02;
 
-const NXDOMAIN: u8 = 3;
-const NOTIMP: u8 = 4;
-const REFUSED: u8 = 5;
-const FORMERR: u8 = 1;
-
 fn pointer(offset: usize) -> [u8; 2] {
     (0xc000 | offset as u16).to_be_bytes()
 }
@@ -173,12 +170,12 @@ impl Zone {
         // QR, the query's opcode and RD; nothing else is copied.
         reply.put(&[QR | query[2] & 0x79, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         if message.opcode() != 0 {
-            reply.out[3] = NOTIMP;
+            reply.out[3] = Rcode::NOTIMP.in_header();
             return Answered::nothing_of_a_name(reply.len, Kind::NotImp);
         }
         let parsed = parse_question(&message, query).and_then(|q| parse_edns(&message, q.end).map(|edns| (q, edns)));
         let Some((question, edns)) = parsed else {
-            reply.out[3] = FORMERR;
+            reply.out[3] = Rcode::FORMERR.in_header();
             return Answered::nothing_of_a_name(reply.len, Kind::FormErr);
         };
         reply.count(4);
@@ -194,7 +191,7 @@ impl Zone {
             (Transport::Udp, None) => MIN_UDP,
         };
         let question_end = reply.len;
-        let opt_len = if edns.is_some() { 11 } else { 0 };
+        let opt_len = if edns.is_some() { OPT_LEN } else { 0 };
         let (kind, name) = match edns {
             Some(Edns { version: 1.., .. }) => (Kind::BadVers, None),
             _ => self.answer_question(&question, &mut reply),
@@ -207,10 +204,8 @@ impl Zone {
         }
         if let Some(edns) = edns {
             reply.count(ARCOUNT);
-            reply.put(&[0, 0, rtype::OPT as u8]);
-            reply.put(&(MAX_UDP as u16).to_be_bytes());
-            let extended_rcode = u8::from(kind == Kind::BadVers);
-            reply.put(&[extended_rcode, 0, u8::from(edns.dnssec_ok) << 7, 0, 0, 0]);
+            let rcode = if kind == Kind::BadVers { Rcode::BADVERS } else { Rcode::NOERROR };
+            reply.put(&opt_header(MAX_UDP as u16, rcode, edns.dnssec_ok, 0));
         }
         Answered { len: reply.len, kind, qtype, name }
     }
@@ -285,7 +280,7 @@ impl Zone {
     #[inline]
     fn deny(&self, kind: Kind, zone_at: usize, reply: &mut Writer<'_>) -> Kind {
         if kind == Kind::NxDomain {
-            reply.out[3] = NXDOMAIN;
+            reply.out[3] = Rcode::NXDOMAIN.in_header();
         }
         self.put_soa(NSCOUNT, zone_at, reply);
         kind
@@ -312,7 +307,7 @@ pub(super) fn soa_numbers(ttl: u32) -> [u32; 5] {
 }
 
 fn refuse(reply: &mut Writer<'_>) -> Kind {
-    reply.out[3] = REFUSED;
+    reply.out[3] = Rcode::REFUSED.in_header();
     Kind::Refused
 }
 
@@ -367,15 +362,12 @@ fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<Edns>> {
     let mut edns = None;
     for record in message.records(before.offset(), message.arcount()) {
         let record = record.ok()?;
-        if record.rtype != rtype::OPT {
-            continue;
-        }
-        let is_root = record.data_at == record.owner + 11;
+        let Some(opt) = Opt::of(&record) else { continue };
+        let is_root = record.data_at == record.owner + OPT_LEN;
         if edns.is_some() || !is_root {
             return None;
         }
-        let [_, version, flags, _] = record.ttl.to_be_bytes();
-        edns = Some(Edns { size: record.class.into(), version, dnssec_ok: flags & 0x80 != 0 });
+        edns = Some(Edns { size: opt.payload.into(), version: opt.version, dnssec_ok: opt.dnssec_ok });
     }
     Some(edns)
 }

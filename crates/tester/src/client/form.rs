@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use wire::edns::{put_opt, put_option_header};
+use wire::rcode::Rcode;
 use wire::tsig::{Key, Mac};
-use wire::view::rtype;
 
 /// Option codes (IANA).
 const NSID: u16 = 3;
@@ -86,17 +87,12 @@ impl Form {
     pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Form {
         let mut opt = Vec::new();
         if let Some(edns) = edns {
-            opt.push(0);
-            opt.extend(rtype::OPT.to_be_bytes());
-            opt.extend(edns.size.to_be_bytes());
-            opt.extend([0, 0, u8::from(edns.dnssec_ok) << 7, 0]);
-            let len: usize = edns.options.iter().map(|option| 4 + option.value.len()).sum();
-            opt.extend((len as u16).to_be_bytes());
+            let mut options = Vec::new();
             for option in &edns.options {
-                opt.extend(option.code.to_be_bytes());
-                opt.extend((option.value.len() as u16).to_be_bytes());
-                opt.extend(&option.value);
+                put_option_header(&mut options, option.code, option.value.len());
+                options.extend(&option.value);
             }
+            put_opt(&mut opt, edns.size, Rcode::NOERROR, edns.dnssec_ok, &options);
         }
         Form { opt, key, skew }
     }

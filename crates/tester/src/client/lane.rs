@@ -11,6 +11,7 @@ use net::affinity::{allowed_cpus, pin_to};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
 use net::poller::Poller;
+use wire::rcode::Rcode;
 use wire::view::Message;
 
 use super::port::{Flight, Flights, Port, port_of};
@@ -526,8 +527,8 @@ impl Arrival<'_> {
         let judged = match &setup.check {
             Check::Address(expectation) => expectation.judge(&message, answers_at, flight.asked.address()),
             Check::Rcode => match message.rcode() {
-                0 | 3 => Ok(()),
-                other => Err(Wrong::Rcode(other)),
+                Rcode::NOERROR | Rcode::NXDOMAIN => Ok(()),
+                other => Err(Wrong::Rcode(other.in_header())),
             },
         };
         let signed = |()| match setup.form.key() {
@@ -540,7 +541,7 @@ impl Arrival<'_> {
             Err(wrong) => Outcome::Wrong(wrong),
         };
         flights.leave(id);
-        tally.answered(flight.sent.since(start), rtt, message.rcode(), bytes.len(), outcome);
+        tally.answered(flight.sent.since(start), rtt, message.rcode().in_header(), bytes.len(), outcome);
         tally.last_answer = tally.last_answer.max(arrived);
         Reply::Booked
     }

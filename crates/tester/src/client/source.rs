@@ -13,6 +13,7 @@ use std::sync::Arc;
 use domain::base::Name;
 use domain::base::iana::{Class, Rtype};
 use wire::name::{Domain, NameRange};
+use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::Message;
 
@@ -217,7 +218,7 @@ impl Source {
         match message.qdcount() {
             1 if is_it => Some(len),
             // Servers that could not parse a query, or would not, may leave the question out.
-            0 if message.rcode() != 0 => Some(HEADER_LEN),
+            0 if message.rcode() != Rcode::NOERROR => Some(HEADER_LEN),
             _ => None,
         }
     }

@@ -8,6 +8,7 @@ use method::records::Wrong;
 use method::units::Share;
 use serde::{Deserialize, Serialize};
 use wire::name::{has_aaaa, own_aaaa};
+use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
@@ -121,8 +122,8 @@ impl Expectation {
             return Err(Wrong::Malformed);
         }
         match message.rcode() {
-            0 => {}
-            rcode => return Err(Wrong::Rcode(rcode)),
+            Rcode::NOERROR => {}
+            other => return Err(Wrong::Rcode(other.in_header())),
         }
         if message.is_truncated() {
             return Err(Wrong::Truncated);
@@ -162,7 +163,7 @@ pub(crate) fn answers_at(message: &Message<'_>, bytes: &[u8], asked: &QueryTempl
     match message.qdcount() {
         1 if asked.is_question_of(bytes, name) => Some(asked.len()),
         // Servers that could not parse a query, or would not, may leave the question out.
-        0 if message.rcode() != 0 => Some(HEADER_LEN),
+        0 if message.rcode() != Rcode::NOERROR => Some(HEADER_LEN),
         _ => None,
     }
 }

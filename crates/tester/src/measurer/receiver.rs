@@ -204,7 +204,7 @@ impl Receiver {
         if outcome == Outcome::Valid {
             state.received.rtt.saturating_record(rtt.0.max(1));
         }
-        *slot = Slot { received: arrived, decided: Some((outcome, message.rcode())) };
+        *slot = Slot { received: arrived, decided: Some((outcome, message.rcode().in_header())) };
         state.received.counts.add(outcome);
         state.decided += 1;
         true

@@ -3,15 +3,17 @@
 //! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number of source ports, which the
 //! kernel draws at random; each question gets one of them and a random id. The questions of one turn of the worker share a
 //! port, so that they leave with one system call. At most half of a port's ids are in use at once, so that a free one is found
-//! by guessing. After 10 000 questions a port is closed and another one takes its place, once nothing is expected on it.
+//! by guessing. After 10 000 questions, or ten minutes, a port is closed and another one takes its place, once nothing is expected on
+//! it.
 //!
 //! ```text
-//! server ─► port ─► id ─► question        a port:  opened ─► used 10 000 times ─► nothing expected ─► closed
+//! server ─► port ─► id ─► question        a port:  opened ─► used 10 000 times, or for ten minutes ─► nothing expected ─► closed
 //! ```
 
 use std::io;
 use std::net::SocketAddr;
 
+use method::units::Nanos;
 use net::poller::Poller;
 use net::queue::{Flushed, SendQueue};
 use net::socket::Endpoint;
@@ -23,6 +25,8 @@ use crate::ids::{FetchId, ServerId};
 
 /// Questions that a source port is used for before another takes its place.
 const USES: u32 = 10_000;
+/// How long a source port is used before another takes its place, so that it does not stay the same for days on a quiet server.
+const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// Ids of a source port that may be in use: half of them, so that a free one is found by guessing.
 pub(crate) const MOST_IDS: usize = 32_768;
 /// How often a random port is drawn in the hope of one that need not be looked for.
@@ -63,6 +67,7 @@ struct Port {
     /// The questions that it waits for.
     ids: FxHashMap<u16, FetchId>,
     used: u32,
+    opened: Nanos,
 }
 
 impl Port {
@@ -76,8 +81,8 @@ impl Port {
     }
 
     /// Whether it has been used long enough.
-    fn is_worn(&self) -> bool {
-        self.used >= USES
+    fn is_worn(&self, now: Nanos) -> bool {
+        self.used >= USES || now.since(self.opened) >= AGE
     }
 }
 
@@ -122,10 +127,11 @@ impl Ports {
         server: ServerId,
         fetch: FetchId,
         poller: &Poller,
+        now: Nanos,
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        self.servers[server.place()].ask(server, fetch, poller, rng, write)
+        self.servers[server.place()].ask(server, fetch, poller, now, rng, write)
     }
 
     /// The socket of a port, while it is open.
@@ -201,6 +207,7 @@ impl ServerPorts {
         server: ServerId,
         fetch: FetchId,
         poller: &Poller,
+        now: Nanos,
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
@@ -209,7 +216,7 @@ impl ServerPorts {
         }
         let number = match self.turn {
             Some(number) => number,
-            None => self.draw(server, poller, rng)?,
+            None => self.draw(server, poller, now, rng)?,
         };
         self.turn = Some(number);
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
@@ -232,10 +239,11 @@ impl ServerPorts {
     }
 
     /// A random source port. One that is worn is replaced as soon as nothing is expected on it.
-    fn draw(&mut self, server: ServerId, poller: &Poller, rng: &mut StdRng) -> io::Result<usize> {
+    fn draw(&mut self, server: ServerId, poller: &Poller, now: Nanos, rng: &mut StdRng) -> io::Result<usize> {
         let allowed = self.allowed.max(1).min(self.ports.len());
-        let is_good =
-            |port: &Option<Port>| port.as_ref().is_none_or(|port| !port.is_worn() && port.has_room() || port.is_done());
+        let is_good = |port: &Option<Port>| {
+            port.as_ref().is_none_or(|port| !port.is_worn(now) && port.has_room() || port.is_done())
+        };
         let mut number = rng.random_range(0..allowed);
         for _ in 0..DRAWS {
             if is_good(&self.ports[number]) {
@@ -243,8 +251,8 @@ impl ServerPorts {
             }
             number = rng.random_range(0..allowed);
         }
-        if self.ports[number].as_ref().is_none_or(|port| port.is_worn() && port.is_done()) {
-            match self.open(PortId { server, number: number as u16 }, poller) {
+        if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
+            match self.open(PortId { server, number: number as u16 }, poller, now) {
                 Ok(()) => return Ok(number),
                 // Out of file descriptors, perhaps: one that is open will do.
                 Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
@@ -259,11 +267,11 @@ impl ServerPorts {
     }
 
     /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by the poller.
-    fn open(&mut self, id: PortId, poller: &Poller) -> io::Result<()> {
+    fn open(&mut self, id: PortId, poller: &Poller, now: Nanos) -> io::Result<()> {
         let endpoint = Endpoint::connect(self.address)?;
         endpoint.use_receive_offload();
         poller.add(&endpoint, id.token())?;
-        self.ports[usize::from(id.number)] = Some(Port { endpoint, ids: FxHashMap::default(), used: 0 });
+        self.ports[usize::from(id.number)] = Some(Port { endpoint, ids: FxHashMap::default(), used: 0, opened: now });
         Ok(())
     }
 
@@ -296,6 +304,7 @@ mod tests {
     struct Test {
         silent: std::net::UdpSocket,
         poller: Poller,
+        now: Nanos,
         rng: StdRng,
         ports: Ports,
     }
@@ -304,7 +313,7 @@ mod tests {
         fn new(allowed: u16) -> Test {
             let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             let (poller, rng) = (Poller::new(8).unwrap(), StdRng::seed_from_u64(1));
-            let mut test = Test { silent, poller, rng, ports: Ports::default() };
+            let mut test = Test { silent, poller, now: Nanos::SECOND, rng, ports: Ports::default() };
             test.allow(allowed);
             test
         }
@@ -314,7 +323,7 @@ mod tests {
         }
 
         fn ask(&mut self) -> io::Result<Expected> {
-            let asked = self.ports.ask(SERVER, FETCH, &self.poller, &mut self.rng, |_, out| out.push(0));
+            let asked = self.ports.ask(SERVER, FETCH, &self.poller, self.now, &mut self.rng, |_, out| out.push(0));
             assert_eq!(self.ports.flush(), []);
             asked
         }
@@ -366,6 +375,26 @@ mod tests {
         test.ports.forget(last);
         test.ask().unwrap();
         assert_ne!(source(&test), port);
+    }
+
+    #[test]
+    fn r8_a_port_is_replaced_after_its_time_when_nothing_is_expected_on_it() {
+        let mut test = Test::new(1);
+        let source = |test: &Test| test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap();
+        let first = test.ask().unwrap();
+        let port = source(&test);
+        test.now = test.now + AGE;
+        let second = test.ask().unwrap();
+        assert_eq!(source(&test), port, "an answer is still expected");
+        test.ports.forget(first);
+        test.ports.forget(second);
+        let third = test.ask().unwrap();
+        assert_ne!(source(&test), port);
+        test.ports.forget(third);
+        let port = source(&test);
+        test.now = test.now + Nanos(AGE.0 - 1);
+        test.ask().unwrap();
+        assert_eq!(source(&test), port, "it is young");
     }
 
     #[test]

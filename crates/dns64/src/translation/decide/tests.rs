@@ -63,6 +63,7 @@ impl Case {
         let next = next(&self.question, &self.policy, self.mode, &self.known);
         let shown = match next {
             Next::Ask(name, qtype) => format!("ask {name:?} {qtype}"),
+            Next::Probe(name) => format!("probe {name:?}"),
             Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
                 let strip = if strip { " stripped" } else { "" };
                 format!("pass {}{strip} after {}{}", number(last), aliases.len(), withheld(why))
@@ -70,10 +71,13 @@ impl Case {
             Next::Reply(Reply::Synthesize { aliases, a, ttl_limit, reason }) => {
                 format!("synthesize {} after {}, {reason:?}, {ttl_limit} s", number(a), aliases.len())
             }
-            Next::Reply(Reply::Empty { aliases, authority, withheld: why }) => {
-                format!("empty after {}, authority of {}{}", aliases.len(), number(authority), withheld(why))
+            Next::Reply(Reply::Empty { aliases, a, withheld: why }) => {
+                format!("empty after {}, like {}{}", aliases.len(), number(a), withheld(why))
             }
-            Next::Reply(Reply::Error { rcode, failure }) => format!("error {rcode} {failure:?}"),
+            Next::Reply(Reply::Error { rcode, failure, extended_error }) => {
+                let extended = extended_error.map(|code| format!(", EDE {code}")).unwrap_or_default();
+                format!("error {rcode:?} {failure:?}{extended}")
+            }
             Next::Reply(Reply::Local(_)) => "local".into(),
         };
         assert_eq!(shown, expected, "{}", self.name);
@@ -96,8 +100,14 @@ fn address() -> Said {
     said("a.test", A).a("a.test", 60, "8.8.8.8")
 }
 
+/// Fails and says why: no authoritative server could be reached.
 fn servfail(qtype: u16) -> Said {
-    said("a.test", qtype).rcode(2)
+    said("a.test", qtype).rcode(2).ede(22)
+}
+
+/// Fails and does not say why.
+fn unexplained() -> Said {
+    said("a.test", AAAA).rcode(2)
 }
 
 #[test]
@@ -113,8 +123,8 @@ fn rfc6147_5_only_aaaa_of_class_in_without_cd() {
         let first = format!("ask a.test. {}", asked.question.qtype);
         asked.becomes(&first);
         case(name).asked(change).known(&nodata()).becomes("pass 0 after 0");
-        case(name).asked(change).known(&servfail(AAAA)).becomes("error 2 None");
-        case(name).asked(change).failed(Failure::Timeout).becomes("error 2 Some(Timeout)");
+        case(name).asked(change).known(&servfail(AAAA)).becomes("error SERVFAIL None, EDE 22");
+        case(name).asked(change).failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
     }
     case("no prefix").policy(|p| p.mappings.clear()).known(&nodata()).becomes("pass 0 after 0");
     let only_recursive = case("RD=0").policy(|p| p.recursive_only = true).asked(|q| q.recursion_desired = false);
@@ -129,21 +139,22 @@ fn rfc6147_5_1_1_real_aaaa_records_are_passed_on() {
 #[test]
 fn rfc6147_5_1_2_errors_are_no_data_but_nxdomain_is_the_answer() {
     case("NXDOMAIN").known(&nodata().rcode(3)).becomes("pass 0 after 0");
-    for code in [1, 2, 4, 5] {
+    case("SERVFAIL").known(&servfail(AAAA)).becomes("ask a.test. 1");
+    for code in [1, 4, 5] {
         case("error").known(&said("a.test", AAAA).rcode(code)).becomes("ask a.test. 1");
     }
     let both = case("SERVFAIL, then A").known(&servfail(AAAA)).known(&address());
     both.becomes("synthesize 1 after 1, Rcode, 600 s");
-    case("nodata-only").mode(Mode::NodataOnly).known(&servfail(AAAA)).becomes("error 2 None");
+    case("nodata-only").mode(Mode::NodataOnly).known(&servfail(AAAA)).becomes("error SERVFAIL None, EDE 22");
 }
 
 #[test]
 fn rfc6147_5_1_3_silence_is_no_data() {
     case("timeout").failed(Failure::Timeout).becomes("ask a.test. 1");
     case("timeout, A").failed(Failure::Timeout).known(&address()).becomes("synthesize 1 after 1, Timeout, 600 s");
-    case("nodata-only").mode(Mode::NodataOnly).failed(Failure::Timeout).becomes("error 2 Some(Timeout)");
+    case("nodata-only").mode(Mode::NodataOnly).failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
     for failure in [Failure::Overload, Failure::AliasLoop] {
-        case("ours").failed(failure).becomes(&format!("error 2 Some({failure:?})"));
+        case("ours").failed(failure).becomes(&format!("error SERVFAIL Some({failure:?})"));
     }
 }
 
@@ -154,7 +165,7 @@ fn rfc6147_5_1_4_excluded_records_are_none() {
     case("mixed").known(&mixed).becomes("pass 0 stripped after 0");
     case("A").known(&mapped()).known(&address()).becomes("synthesize 1 after 1, Excluded, 600 s");
     let empty = case("no A").known(&mapped()).known(&said("a.test", A).nodata(60));
-    empty.becomes("empty after 1, authority of 1");
+    empty.becomes("empty after 1, like 1");
 }
 
 #[test]
@@ -167,7 +178,7 @@ fn rfc6147_5_1_5_aliases_are_followed_to_their_end() {
     case("made").known(&alias).known(&end).known(&a).becomes("synthesize 2 after 2, NoData, 60 s");
     case("real").known(&alias).known(&said("b.test", AAAA).aaaa("b.test", 1, "2001:db8::1")).becomes("pass 1 after 1");
     let back = said("b.test", AAAA).cname("b.test", 60, "a.test");
-    case("loop").known(&alias).known(&back).becomes("error 2 Some(AliasLoop)");
+    case("loop").known(&alias).known(&back).becomes("error SERVFAIL Some(AliasLoop)");
     let other = said("a.test", A).cname("a.test", 60, "c.test");
     case("A has aliases of its own").known(&nodata()).known(&other).becomes("ask c.test. 1");
     let known = case("and their end").known(&nodata()).known(&other);
@@ -181,23 +192,29 @@ fn rfc6147_5_1_5_endless_aliases_end() {
         let owner = if n == 0 { "a.test".into() } else { format!("a{n}.test") };
         endless = endless.known(&said(&owner, AAAA).cname(&owner, 60, &format!("a{}.test", n + 1)));
     }
-    endless.becomes("error 2 Some(AliasLoop)");
+    endless.becomes("error SERVFAIL Some(AliasLoop)");
 }
 
 #[test]
 fn rfc6147_5_1_6_the_reply_is_based_on_the_a_answer() {
     case("no data").known(&nodata()).becomes("ask a.test. 1");
     case("no data, no A").known(&nodata()).known(&said("a.test", A).nodata(9)).becomes("pass 0 after 0");
-    case("no data, A fails").known(&nodata()).known(&servfail(A)).becomes("error 2 None");
-    case("no data, A silent").known(&nodata()).failed(Failure::Timeout).becomes("error 2 Some(Timeout)");
+    case("no data, A fails").known(&nodata()).known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
+    case("no data, A silent").known(&nodata()).failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
     let gone = said("a.test", A).nodata(9).rcode(3);
     case("no data, then NXDOMAIN").known(&nodata()).known(&gone).becomes("pass 1 after 1");
-    case("SERVFAIL, no A").known(&servfail(AAAA)).known(&said("a.test", A).nodata(9)).becomes("error 2 None");
+    case("SERVFAIL, no A")
+        .known(&servfail(AAAA))
+        .known(&said("a.test", A).nodata(9))
+        .becomes("error SERVFAIL None, EDE 22");
     case("refused, no A")
         .known(&said("a.test", AAAA).rcode(5))
         .known(&said("a.test", A).nodata(9))
-        .becomes("error 5 None");
-    case("silence, no A").failed(Failure::Timeout).known(&said("a.test", A).nodata(9)).becomes("error 2 Some(Timeout)");
+        .becomes("error REFUSED None");
+    case("silence, no A")
+        .failed(Failure::Timeout)
+        .known(&said("a.test", A).nodata(9))
+        .becomes("error SERVFAIL Some(Timeout)");
     case("silence, NXDOMAIN").failed(Failure::Timeout).known(&gone).becomes("pass 1 after 1");
 }
 
@@ -237,5 +254,58 @@ fn rfc6052_3_1_addresses_without_a_prefix_are_not_mapped() {
         .known(&private.a("a.test", 60, "8.8.8.8"))
         .becomes("synthesize 1 after 1, NoData, 120 s");
     let excluded = case("excluded").known(&mapped()).known(&said("a.test", A).a("a.test", 60, "10.0.0.1"));
-    excluded.becomes("empty after 1, authority of 1, Unmapped");
+    excluded.becomes("empty after 1, like 1, Unmapped");
+}
+
+/// RFC 8914 §4: what validation has rejected does not become another answer.
+#[test]
+fn rfc6147_5_1_2_bogus_records_are_not_replaced() {
+    for code in [1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 25, 27] {
+        let said = said("a.test", AAAA).rcode(2).ede(code);
+        case("rejected").known(&said).becomes(&format!("error SERVFAIL None, EDE {code}"));
+    }
+    for code in [0, 3, 4, 13, 22, 23, 24, 26] {
+        case("failed").known(&said("a.test", AAAA).rcode(2).ede(code)).becomes("ask a.test. 1");
+    }
+}
+
+#[test]
+fn rfc6147_5_1_2_unexplained_failures_are_probed() {
+    case("SERVFAIL").known(&unexplained()).becomes("probe a.test.");
+    for there in
+        [real(), nodata(), said("a.test", AAAA), nodata().rcode(3), said("a.test", AAAA).cname("a.test", 1, "b.test")]
+    {
+        case("bogus").known(&unexplained()).known(&there).becomes("error SERVFAIL None, EDE 6");
+    }
+    case("dead").known(&unexplained()).known(&unexplained()).becomes("ask a.test. 1");
+    case("dead").known(&unexplained()).known(&said("a.test", AAAA).rcode(5)).becomes("ask a.test. 1");
+    case("silent").known(&unexplained()).failed(Failure::Timeout).becomes("ask a.test. 1");
+    let made = case("made").known(&unexplained()).failed(Failure::Timeout).known(&address());
+    made.becomes("synthesize 2 after 1, Rcode, 600 s");
+    case("nodata-only").mode(Mode::NodataOnly).known(&unexplained()).becomes("error SERVFAIL None");
+    let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
+    let end = said("b.test", AAAA).rcode(2);
+    case("behind an alias").known(&alias).known(&end).becomes("probe b.test.");
+    let made = case("behind an alias").known(&alias).known(&end).known(&end);
+    made.becomes("ask b.test. 1");
+}
+
+#[test]
+fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
+    let stale = |doubtful| match real().aged(100) {
+        Outcome::Answered(kept) => Outcome::Answered(Kept { stale: true, doubtful, ..kept }),
+        failed @ Outcome::Failed(_) => failed,
+    };
+    let known = |outcomes: &[Outcome]| {
+        let mut case = case("stale");
+        case.known = outcomes.to_vec();
+        case
+    };
+    known(&[stale(false)]).becomes("pass 0 after 0");
+    known(&[stale(true)]).becomes("probe a.test.");
+    known(&[stale(true), real().kept()]).becomes("error SERVFAIL None, EDE 6");
+    known(&[stale(true), Outcome::Failed(Failure::Timeout)]).becomes("pass 0 after 0");
+    let mut lenient = known(&[stale(true)]);
+    lenient.mode = Mode::NodataOnly;
+    lenient.becomes("probe a.test.");
 }

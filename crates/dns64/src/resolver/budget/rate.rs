@@ -12,7 +12,7 @@ const SHARE: (u64, u64) = (1, 3);
 
 /// How fast upstreams have answered of late. While they pause it stays as it was: nothing speaks for less.
 #[derive(Debug, Default)]
-pub(super) struct Budget {
+pub(super) struct Rate {
     /// Since when `answers` are counted.
     since: Nanos,
     answers: u64,
@@ -20,7 +20,7 @@ pub(super) struct Budget {
     most: u64,
 }
 
-impl Budget {
+impl Rate {
     /// A question has been answered.
     #[inline]
     pub(super) fn answered(&mut self, now: Nanos) {
@@ -50,24 +50,24 @@ mod tests {
     #[test]
     fn as_many_questions_as_are_answered_in_time() {
         let timeout = Nanos::from_millis(1_500);
-        let mut budget = Budget::default();
+        let mut rate = Rate::default();
         let mut now = Nanos::SECOND;
-        let mut answers = |budget: &mut Budget, seconds: u64, per_second: u64| {
+        let mut answers = |rate: &mut Rate, seconds: u64, per_second: u64| {
             for _ in 0..seconds * per_second {
                 now = now + Nanos(1_000_000_000 / per_second);
-                budget.answered(now);
+                rate.answered(now);
             }
         };
-        assert_eq!(budget.questions(timeout), LEAST as usize);
-        answers(&mut budget, 3, 50_000);
-        let fast = budget.questions(timeout);
+        assert_eq!(rate.questions(timeout), LEAST as usize);
+        answers(&mut rate, 3, 50_000);
+        let fast = rate.questions(timeout);
         assert!((24_500..=25_000).contains(&fast), "{fast}: half a second's worth");
         // Slow: what was is forgotten in time.
-        answers(&mut budget, 2, 20_000);
-        assert!((15_000..fast).contains(&budget.questions(timeout)));
-        answers(&mut budget, 30, 20_000);
-        assert!((9_900..=10_100).contains(&budget.questions(timeout)));
-        answers(&mut budget, 60, 100);
-        assert_eq!(budget.questions(timeout), LEAST as usize);
+        answers(&mut rate, 2, 20_000);
+        assert!((15_000..fast).contains(&rate.questions(timeout)));
+        answers(&mut rate, 30, 20_000);
+        assert!((9_900..=10_100).contains(&rate.questions(timeout)));
+        answers(&mut rate, 60, 100);
+        assert_eq!(rate.questions(timeout), LEAST as usize);
     }
 }

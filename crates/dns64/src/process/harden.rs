@@ -6,6 +6,7 @@ use landlock::{
     ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
 };
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::config::RESOLV_CONF;
@@ -25,6 +26,9 @@ pub enum HardenError {
         /// What the system says.
         source: nix::Error,
     },
+    /// The kernel does not take our capabilities away.
+    #[error("cannot give up capabilities: {0}")]
+    Capabilities(std::io::Error),
     /// The kernel has landlock and refused our rules.
     #[error("landlock: {0}")]
     Landlock(#[from] RulesetError),
@@ -36,12 +40,16 @@ pub enum HardenError {
     Filter(#[from] seccompiler::BackendError),
 }
 
-/// Becomes `user`, if this is root and one is configured. Returns whether the process is still root.
+/// Becomes `user`, if this is root and one is configured. Root that stays root loses its capabilities: it is a user then whose
+/// files are root's. Returns whether the process is still root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
 pub fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
-    let (true, Some(name)) = (Uid::effective().is_root(), user) else { return Ok(Uid::effective().is_root()) };
+    let (true, Some(name)) = (Uid::effective().is_root(), user) else {
+        drop_capabilities()?;
+        return Ok(Uid::effective().is_root());
+    };
     let failed = |source| HardenError::Become { user: name.into(), source };
     let user = User::from_name(name).map_err(failed)?.ok_or_else(|| HardenError::NoUser(name.into()))?;
     let c_name = std::ffi::CString::new(name).map_err(|_| HardenError::NoUser(name.into()))?;
@@ -49,6 +57,16 @@ pub fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
     setgid(user.gid).map_err(failed)?;
     setuid(user.uid).map_err(failed)?;
     Ok(user.uid.is_root())
+}
+
+/// Gives up all capabilities (capabilities(7)), which only a new program could get back; `confine` forbids to start any.
+///
+/// # Errors
+/// If the kernel refuses.
+fn drop_capabilities() -> Result<(), HardenError> {
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, sets).map_err(|error| HardenError::Capabilities(error.into()))
 }
 
 /// How much of the confinement the kernel could do.
@@ -149,6 +167,20 @@ fn confine_calls() -> Result<bool, HardenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r9_root_without_a_user_has_no_capabilities() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        // Capabilities are given up for ever, but only by the thread that asks.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(drop_root(None).unwrap(), Uid::effective().is_root());
+                let left = rustix::thread::capabilities(None).unwrap();
+                assert!(left.effective.is_empty() && left.permitted.is_empty(), "{left:?}");
+                assert!(std::os::unix::fs::chown(file.path(), Some(1), Some(1)).is_err());
+            });
+        });
+    }
 
     #[test]
     fn confinement_takes_files_and_programs_away() {

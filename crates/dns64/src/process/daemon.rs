@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use listenfd::ListenFd;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::harden;
+use super::limits::Allowed;
 use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
-use crate::harden;
+use crate::guard;
 use crate::server::{Activated, RunningServer, bind};
 
 /// Exit statuses (design.md): the configuration is wrong, or the machine does not let us.
@@ -52,12 +53,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let settings = match Settings::load(file) {
         Ok(settings) => settings,
         Err(error) => {
-            eprintln!("dns64d: {error}");
+            eprintln!("dns64d: {}", bounded(&error.to_string()));
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };
     match arguments.command {
         Some(Command::Check) => {
+            for warning in settings.warnings() {
+                eprintln!("dns64d: warning: {warning}");
+            }
             print!("{}", settings.to_toml());
             ExitCode::SUCCESS
         }
@@ -71,33 +75,38 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// A panic of any thread is a defect, and ends the process, so that whoever watches it starts it anew: a server of which a worker
-/// is missing would leave the clients of that worker's sockets without an answer.
+/// A panic that nobody has caught, or one too many of those that a worker has caught, ends the process, so that whoever watches
+/// over it starts it anew: a server of which a worker is missing would leave the clients of that worker's sockets without an
+/// answer.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::exit(PANICKED);
+        if !guard::is_caught(panic) {
+            report(panic);
+            std::process::exit(PANICKED);
+        }
     }));
 }
 
-fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
+fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     end_on_panic();
     start_log(settings.config.log);
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    // A source port each for every upstream and worker is more than the 1024 that a shell gives.
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
-    }
+    let allowed = Allowed::of_process();
+    let mut warnings = settings.warnings();
+    warnings.extend(allowed.fit(&mut settings));
     let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
     let bound = bind(settings, activated_sockets()?)?;
     if harden::drop_root(user.as_deref())? {
-        tracing::warn!("running as root; set `user`, or use the systemd unit");
+        tracing::warn!("running as root, without its capabilities; set `user`, or use the systemd unit");
     }
     let confined = harden::confine(file, follows_system)?;
     tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
     let server = bound.start()?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
     for address in server.addresses() {
         tracing::info!("serving {address}");
     }
@@ -107,7 +116,7 @@ fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     tell_systemd(&[NotifyState::Ready]);
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(&server, file);
+            reload(&server, file, allowed);
         } else {
             break;
         }
@@ -119,9 +128,12 @@ fn serve(settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Reads the configuration again. A bad one changes nothing.
-fn reload(server: &RunningServer, file: Option<&Path>) {
+fn reload(server: &RunningServer, file: Option<&Path>, allowed: Allowed) {
     match Settings::load(file) {
-        Ok(settings) => {
+        Ok(mut settings) => {
+            for warning in settings.warnings().into_iter().chain(allowed.fit(&mut settings)) {
+                tracing::warn!("{warning}");
+            }
             if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
                 tell_systemd(&[NotifyState::Reloading, since_boot]);
             }
@@ -129,8 +141,19 @@ fn reload(server: &RunningServer, file: Option<&Path>) {
             tracing::info!("the configuration has been replaced");
             tell_systemd(&[NotifyState::Ready]);
         }
-        Err(error) => tracing::error!("the old configuration stays: {error}"),
+        Err(error) => tracing::error!("the old configuration stays: {}", bounded(&error.to_string())),
     }
+}
+
+/// The longest error that is shown, octets: those of a configuration repeat the line that is wrong, as long as that is.
+const LONGEST_ERROR: usize = 2_000;
+
+/// The beginning of an error, where it is too long.
+fn bounded(error: &str) -> String {
+    if error.len() <= LONGEST_ERROR {
+        return error.to_owned();
+    }
+    format!("{} …", &error[..error.floor_char_boundary(LONGEST_ERROR)])
 }
 
 /// Not started by systemd, nobody listens, and that is no error.
@@ -169,4 +192,39 @@ fn start_log(log: LogKeys) {
         LogFormat::Text => subscriber.try_init(),
         LogFormat::Json => subscriber.json().try_init(),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not a test, but what the test below starts as a process of its own.
+    #[test]
+    fn a_process_whose_thread_panics() {
+        let Ok(how) = std::env::var("DNS64D_TEST_PANIC") else { return };
+        end_on_panic();
+        let thread = std::thread::spawn(move || {
+            guard::guard_thread(|| {
+                assert!(guard::catch(|| panic!("one query's work")).is_err());
+                assert!(how == "caught", "nobody catches this");
+            });
+        });
+        let _ = thread.join();
+        std::process::exit(7);
+    }
+
+    #[test]
+    fn a_panic_that_is_caught_is_survived_and_another_ends_the_process() {
+        for (how, status, said) in [("caught", 7, false), ("not caught", PANICKED, true)] {
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "process::daemon::tests::a_process_whose_thread_panics", "--nocapture"])
+                .env("DNS64D_TEST_PANIC", how)
+                .output()
+                .unwrap();
+            assert_eq!(child.status.code(), Some(status), "{how}: {child:?}");
+            let stderr = String::from_utf8_lossy(&child.stderr);
+            assert_eq!(stderr.contains("nobody catches this"), said, "{stderr}");
+            assert!(!stderr.contains("one query's work"), "who catches it says it");
+        }
+    }
 }

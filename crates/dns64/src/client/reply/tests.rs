@@ -1,0 +1,179 @@
+//! Replies as octets: what is copied, what is made, what is cut.
+
+use wire::view::rtype::{A, AAAA, CNAME, SOA};
+
+use super::*;
+use crate::client::query::Received;
+use crate::resolver::outcome::Outcome;
+use crate::testing::{Said, said, wire};
+use crate::translation::decide::{self, Next, Question};
+use crate::translation::policy::Mode;
+
+/// A query for `a.test` AAAA with these flags of octets 2 and 3 and, if wanted, EDNS with a size and DO.
+fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
+    let mut bytes = vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
+    bytes.extend([1, b'A', 4, b't', b'e', b's', b't', 0]);
+    bytes.extend([0, 28, 0, 1]);
+    if let Some((size, dnssec_ok)) = edns {
+        put_opt(&mut bytes, size, Rcode::NOERROR, dnssec_ok, &[]);
+    }
+    bytes
+}
+
+/// The reply to a query, all of whose questions have these answers.
+fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) -> Vec<u8> {
+    let Received::Query(query) = Received::read(query) else { panic!("a query") };
+    let policy = Policy::default();
+    let rules = Rules { policy: &policy, mode: Mode::Strict, trust_ad };
+    let question: Question = query.to_question();
+    let Next::Reply(reply) = decide::next(&question, &policy, Mode::Strict, known) else {
+        panic!("a question is open")
+    };
+    let mut out = b"before".to_vec();
+    let stale = known.iter().filter_map(Outcome::kept).any(|kept| kept.stale);
+    ReplyFrame::new(&query, transport, None).write(&mut out, &reply, &rules, None, stale);
+    out.split_off(6)
+}
+
+/// Type and TTL of all records but OPT.
+fn records(message: &[u8]) -> Vec<(u16, u32)> {
+    let view = Message::new(message).unwrap();
+    let all = view.all_records(HEADER_LEN + 12).map(Result::unwrap);
+    all.filter(|record| record.rtype != rtype::OPT).map(|record| (record.rtype, record.ttl)).collect()
+}
+
+fn errors(message: &[u8]) -> Vec<u16> {
+    let view = Message::new(message).unwrap();
+    let opt = view.all_records(HEADER_LEN + 12).flatten().find_map(|record| wire::edns::Opt::of(&record));
+    let options = opt.unwrap().options().map(Result::unwrap);
+    let errors = options.filter(|(code, _)| *code == option::EXTENDED_ERROR);
+    errors.map(|(_, data)| u16::from_be_bytes([data[0], data[1]])).collect()
+}
+
+fn real() -> Said {
+    said("a.test", AAAA).aaaa("a.test", 60, "2001:db8::1")
+}
+
+fn nodata() -> Said {
+    said("a.test", AAAA).nodata(120)
+}
+
+const RD: [u8; 2] = [1, 0];
+
+#[test]
+fn an_answer_is_copied_with_the_clients_letters_and_less_ttl() {
+    let got = reply(&query(RD, None), Transport::Udp, false, &[real().aged(20)]);
+    assert_eq!(got[..4], [0x12, 0x34, 0x81, 0x80], "the client's id; QR, RD, RA");
+    assert_eq!(got[HEADER_LEN..HEADER_LEN + 8], *b"\x01A\x04test\0");
+    assert_eq!(records(&got), [(AAAA, 40)]);
+}
+
+#[test]
+fn ad_is_for_those_who_want_it_and_answers_passed_through() {
+    let mut authentic = real();
+    authentic.set_authentic();
+    let is_set = |query: &[u8], trust, known: &[Outcome]| reply(query, Transport::Udp, trust, known)[3] & 0x20 != 0;
+    let known = [authentic.kept()];
+    assert!(is_set(&query([1, 0x20], None), true, &known), "AD, no EDNS (RFC 6840 section 5.7)");
+    assert!(is_set(&query(RD, Some((1232, true))), true, &known), "DO");
+    assert!(!is_set(&query(RD, Some((1232, false))), true, &known), "neither");
+    assert!(!is_set(&query([1, 0x20], None), false, &known), "trust-ad is off");
+    assert!(!is_set(&query([1, 0x20], None), true, &[real().kept()]), "the upstream does not say so");
+    let mut denial = nodata();
+    denial.set_authentic();
+    let mut a = said("a.test", A).a("a.test", 60, "8.8.8.8");
+    a.set_authentic();
+    assert!(!is_set(&query([1, 0x20], None), true, &[denial.kept(), a.kept()]), "synthesized");
+}
+
+#[test]
+fn synthesized_records_have_one_ttl_and_their_aliases() {
+    let a = said("a.test", A).a("a.test", 300, "8.8.8.8").a("a.test", 90, "8.8.4.4");
+    let got = reply(&query(RD, Some((1232, false))), Transport::Udp, false, &[nodata().kept(), a.kept()]);
+    assert_eq!((records(&got), errors(&got)), (vec![(AAAA, 90), (AAAA, 90)], vec![ede::SYNTHESIZED]));
+    let alias = said("a.test", A).cname("a.test", 30, "b.test").a("b.test", 300, "8.8.8.8");
+    let got = reply(&query(RD, None), Transport::Udp, false, &[nodata().kept(), alias.kept()]);
+    assert_eq!(records(&got), [(CNAME, 30), (AAAA, 120)]);
+}
+
+#[test]
+fn extended_errors_say_what_is_known() {
+    let of = |known: &[Outcome]| errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known));
+    assert_eq!(
+        of(&[Outcome::Failed(Failure::Timeout), Outcome::Failed(Failure::Timeout)]),
+        [23, 22],
+        "nobody answered"
+    );
+    let refused = said("a.test", AAAA).rcode(5);
+    let answered = |a: Said| of(&[refused.kept(), a.rcode(2).kept()]);
+    assert_eq!(answered(said("a.test", A)), [0; 0], "somebody answered");
+    assert_eq!(answered(said("a.test", A).ede(22)), [22], "and said why (RFC 8914 section 3)");
+    assert_eq!(of(&[said("a.test", AAAA).rcode(2).ede(7).kept()]), [7]);
+    let private = said("a.test", A).a("a.test", 60, "10.0.0.1");
+    assert_eq!(of(&[nodata().kept(), private.kept()]), [ede::FILTERED], "no prefix carries it");
+    assert_eq!(of(&[real().ede(15).kept()]), [15]);
+}
+
+#[test]
+fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
+    let excluded = said("a.test", AAAA).aaaa("a.test", 50, "::ffff:192.0.2.1");
+    let a = said("a.test", A).a("a.test", 70, "8.8.8.8").rrsig("a.test", A);
+    let got = reply(&query(RD, Some((1232, true))), Transport::Udp, false, &[excluded.aged(10), a.kept()]);
+    assert_eq!((records(&got), errors(&got)), (vec![(SOA, 40)], vec![ede::FILTERED]));
+    let view = Message::new(&got).unwrap();
+    assert_eq!((view.ancount(), view.nscount(), view.rcode()), (0, 1, Rcode::NOERROR));
+    let soa = view.all_records(HEADER_LEN + 12).next().unwrap().unwrap();
+    assert_eq!(view.same_name(soa.owner, HEADER_LEN), Ok(true));
+}
+
+/// A text record of so many octets with its own header, in strings of 255.
+fn text(octets: usize) -> Said {
+    let mut data = Vec::new();
+    while data.len() < octets {
+        let len = (octets - data.len() - 1).min(255);
+        data.push(len as u8);
+        data.extend(vec![b'x'; len]);
+    }
+    said("a.test", 16).answer("a.test", 16, 60, &data)
+}
+
+/// The same query for TXT.
+fn text_query(edns: Option<(u16, bool)>) -> Vec<u8> {
+    let mut bytes = query(RD, edns);
+    bytes[HEADER_LEN + 9] = 16;
+    bytes
+}
+
+#[test]
+fn over_tcp_a_whole_message_fits() {
+    // Header, question, the record's fixed part: the message has 65 535 octets.
+    let fixed = HEADER_LEN + 12 + wire("a.test").len() + 10;
+    let whole = text(65_535 - fixed);
+    let got = reply(&text_query(None), Transport::Tcp, false, &[whole.kept()]);
+    assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 60)]));
+    // With EDNS there is no room for OPT: no answer, rather than one that cannot be had.
+    let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[whole.kept()]);
+    let view = Message::new(&got).unwrap();
+    assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
+    let room_for_opt = text(65_535 - fixed - OPT_LEN);
+    let Outcome::Answered(kept) = room_for_opt.kept() else { panic!("an answer") };
+    let stale = Outcome::Answered(crate::resolver::outcome::Kept { stale: true, ..kept });
+    let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[stale]);
+    assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 30)]), "the answer is worth more than its explanation");
+    assert_eq!(errors(&got), [0; 0]);
+    let got = reply(&text_query(None), Transport::Udp, false, &[whole.kept()]);
+    assert!(Message::new(&got).unwrap().is_truncated(), "over UDP there is TCP");
+}
+
+#[test]
+fn more_addresses_than_a_message_holds_are_an_error_over_tcp() {
+    let many = (0..2_400u16).fold(said("a.test", A), |said, n| {
+        let [high, low] = n.to_be_bytes();
+        said.a("a.test", 60, &format!("8.{high}.{low}.1"))
+    });
+    let got = reply(&query(RD, None), Transport::Tcp, false, &[nodata().kept(), many.kept()]);
+    let view = Message::new(&got).unwrap();
+    assert_eq!((view.rcode(), view.is_truncated(), view.ancount()), (Rcode::SERVFAIL, false, 0));
+    let got = reply(&query(RD, None), Transport::Udp, false, &[nodata().kept(), many.kept()]);
+    assert!(Message::new(&got).unwrap().is_truncated());
+}

@@ -1,0 +1,140 @@
+//! Panics that cost what was being done, and not the process.
+//!
+//! ```text
+//! thread ─► guard_thread ─► catch(one query's work) ── panic ──► Err(Panic): counted, logged, SERVFAIL
+//!               │                                                   │ again and again
+//!               └── a panic outside of catch, or too many ──────────┴──► the panic hook: the process ends
+//! ```
+//!
+//! Work that is unwound leaves what it had changed as it was at that moment. Who catches gives up what was being worked on; the
+//! rest was not touched.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use method::units::Nanos;
+
+/// Panics that a thread may have at once.
+const AT_ONCE: u64 = 10;
+/// Time after which it may have one more.
+const EACH: Nanos = Nanos(60 * Nanos::SECOND.0);
+/// The longest message that is repeated, octets.
+const LONGEST: usize = 200;
+
+thread_local! {
+    /// Whether this thread's panics are caught.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    /// Where the last one was, as the hook saw it.
+    static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A panic that was caught.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panic {
+    message: String,
+    place: Option<String>,
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) => write!(f, "{} ({place})", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// For the panic hook of the process: whether the panic is caught, so that nobody else need care. Its place is noted.
+pub fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
+    let guarded = GUARDED.get();
+    if guarded {
+        PLACE.set(panic.location().map(ToString::to_string));
+    }
+    guarded
+}
+
+/// Runs a thread's work, in which panics are caught. One that nobody has caught is one of the thread's, which the process's
+/// panic hook sees.
+///
+/// # Panics
+/// If `work` does.
+pub(crate) fn guard_thread(work: impl FnOnce()) {
+    GUARDED.set(true);
+    let result = catch(work);
+    GUARDED.set(false);
+    if let Err(panic) = result {
+        panic!("{panic}");
+    }
+}
+
+/// Does some work, of which a panic must not do more harm than that the work is not done.
+#[inline]
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
+        Panic { message: text[..text.floor_char_boundary(LONGEST)].to_owned(), place: PLACE.take() }
+    })
+}
+
+/// Does some work that waits now and then; `None` if it panics.
+pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|context| match catch(|| work.as_mut().poll(context)) {
+        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+/// How many panics a thread may still have: ten at once, then one a minute (a generic cell rate algorithm, ITU-T I.371).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Allowance {
+    whole_at: Nanos,
+}
+
+impl Allowance {
+    /// There has been one more; false if that was too many.
+    pub(crate) fn take(&mut self, now: Nanos) -> bool {
+        self.whole_at = self.whole_at.max(now) + EACH;
+        self.whole_at <= now + Nanos(AT_ONCE * EACH.0)
+    }
+}
+
+/// Makes a test's query panic in the place that its name begins with.
+#[cfg(test)]
+pub(crate) fn panic_if_named(place: &str, name: &[u8]) {
+    assert!(name.get(1..=place.len()) != Some(place.as_bytes()), "a defect in {place}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_caught_with_the_beginning_of_its_message() {
+        assert_eq!(catch(|| 7), Ok(7));
+        let panic = catch(|| panic!("{}", "ö".repeat(500))).unwrap_err();
+        assert_eq!(panic.to_string(), "ö".repeat(LONGEST / 2));
+        assert!(catch(|| std::panic::panic_any(7)).unwrap_err().to_string() == "a panic");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            assert_eq!(catch_async(async { tokio::task::yield_now().await }).await, Ok(()));
+            assert!(catch_async(async { panic!("later") }).await.is_err());
+        });
+    }
+
+    #[test]
+    fn panics_again_and_again_are_too_many() {
+        let mut allowance = Allowance::default();
+        let now = Nanos::SECOND;
+        assert!((0..AT_ONCE).all(|_| allowance.take(now)));
+        assert!(!allowance.take(now) && !allowance.take(now + Nanos::SECOND));
+        let mut allowance = Allowance::default();
+        assert!((0..1_000).all(|n| allowance.take(Nanos(n * EACH.0))), "one a minute is none of them");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the system allows the process, and how the settings are made to fit.
+//!
+//! Source ports are opened when they are first needed, and would take every file descriptor that there is: TCP and the metrics
+//! were dead then, and nobody was told. So what there is gets divided before the start, and at each reload, and is said in the log.
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+
+use crate::config::Settings;
+
+/// Descriptors that are none of what is counted below: standard streams, signals, timers, connections of the metrics.
+const OTHERS: u64 = 40;
+/// Descriptors of a worker beside its sockets: its poller and its alarm.
+const PER_WORKER: u64 = 2;
+
+/// What the system allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// File descriptors.
+    pub descriptors: u64,
+    /// Address space, octets; `None` is no limit.
+    pub memory: Option<u64>,
+}
+
+impl Allowed {
+    /// Raises the limit of file descriptors as far as it may be, and reads the limits.
+    pub fn of_process() -> Allowed {
+        // A source port each for every upstream and worker is more than the 1024 that a shell gives.
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(now, most)| {
+            if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }
+        });
+        let memory = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(now, _)| now);
+        Allowed { descriptors, memory: (memory != RLIM_INFINITY).then_some(memory) }
+    }
+
+    /// Makes the settings fit. Returns what has been changed, in words.
+    pub fn fit(self, settings: &mut Settings) -> Vec<String> {
+        let memory = self.memory.and_then(|memory| fit_memory(settings, memory));
+        fit_descriptors(settings, self.descriptors).into_iter().chain(memory).collect()
+    }
+}
+
+/// The cache gets half of the address space at the most: what is beyond the limit ends the process.
+fn fit_memory(settings: &mut Settings, memory: u64) -> Option<String> {
+    let most = (memory / 2) >> 20;
+    let cache = &mut settings.config.cache.mebibytes;
+    if *cache <= most {
+        return None;
+    }
+    let wanted = std::mem::replace(cache, most);
+    Some(format!(
+        "the address space is limited to {} MiB: the cache gets {most} MiB, not {wanted}; raise the limit (ulimit -v) or lower \
+         cache.mebibytes",
+        memory >> 20
+    ))
+}
+
+/// TCP clients get a quarter of what there is, upstreams over TCP a sixteenth, source ports the rest, or what they need.
+fn fit_descriptors(settings: &mut Settings, allowed: u64) -> Option<String> {
+    let config = &settings.config;
+    let (workers, listen) = (config.threads as u64, config.listen.len() as u64);
+    let ways = workers * settings.upstreams.len() as u64;
+    let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
+    let (ports, clients) = (u64::from(config.forwarding.source_ports), config.limits.tcp_connections as u64);
+    let upstream_tcp = settings.upstream_connections as u64;
+    let wanted = fixed + ways * ports + clients + upstream_tcp;
+    if wanted <= allowed {
+        return None;
+    }
+    let left = allowed.saturating_sub(fixed);
+    let upstream_tcp = upstream_tcp.min((left / 16).max(1));
+    let for_clients = clients.min((left / 4).max(1));
+    let ports = (left.saturating_sub(upstream_tcp + for_clients) / ways).clamp(1, ports);
+    // What the ports do not need is for clients again.
+    let clients = clients.min(left.saturating_sub(upstream_tcp + ways * ports).max(for_clients));
+    settings.config.forwarding.source_ports = ports as u16;
+    settings.config.limits.tcp_connections = clients as usize;
+    settings.upstream_connections = upstream_tcp as usize;
+    let least = fixed + ways + 2;
+    let enough = if least > allowed { format!(", which is too few: {least} are the least") } else { String::new() };
+    Some(format!(
+        "{allowed} file descriptors are allowed, {wanted} would be needed{enough}: {ports} source ports per upstream and worker, \
+         {clients} TCP connections of clients, {upstream_tcp} of upstreams; raise the limit (ulimit -n, LimitNOFILE=)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn settings(threads: usize, upstreams: usize) -> Settings {
+        let upstream = |n| format!("[[upstream]]\naddress = '192.0.2.{n}'\n");
+        let text = (1..=upstreams).map(upstream).fold(format!("threads = {threads}\n"), |text, one| text + &one);
+        Settings::from_text(&text, Path::new("test.toml")).unwrap()
+    }
+
+    /// What they need, by their own account.
+    fn needs(settings: &Settings) -> u64 {
+        let (config, upstreams) = (&settings.config, settings.upstreams.len() as u64);
+        let workers = config.threads as u64;
+        OTHERS
+            + workers * (PER_WORKER + 1)
+            + 2
+            + workers * upstreams * u64::from(config.forwarding.source_ports)
+            + config.limits.tcp_connections as u64
+            + settings.upstream_connections as u64
+    }
+
+    #[test]
+    fn r4_tcp_keeps_descriptors_however_few_there_are() {
+        for (threads, upstreams, allowed) in [(1, 1, 64), (1, 2, 100), (2, 4, 256), (16, 4, 1_024), (16, 4, 4_096)] {
+            let mut settings = settings(threads, upstreams);
+            let said = Allowed { descriptors: allowed, memory: None }.fit(&mut settings);
+            assert_eq!(said.len(), 1, "{threads} {upstreams} {allowed}");
+            assert!(needs(&settings) <= allowed, "{said:?}");
+            let clients = settings.config.limits.tcp_connections;
+            assert!(clients >= 1 && settings.upstream_connections >= 1, "{said:?}");
+            assert!(allowed < 200 || clients as u64 >= allowed / 8, "{said:?}");
+            assert!(settings.config.forwarding.source_ports >= 1);
+            // What fits is left as it is.
+            assert!(Allowed { descriptors: allowed, memory: None }.fit(&mut settings).is_empty());
+        }
+        let mut settings = settings(1, 1);
+        assert!(Allowed { descriptors: 4_096, memory: None }.fit(&mut settings).is_empty());
+        let said = Allowed { descriptors: 20, memory: None }.fit(&mut settings);
+        assert!(said[0].contains("too few"), "{said:?}");
+    }
+
+    #[test]
+    fn r10_the_cache_keeps_to_half_of_the_address_space() {
+        let mut settings = settings(1, 1);
+        let allowed = |mebibytes: u64| Allowed { descriptors: 1 << 20, memory: Some(mebibytes << 20) };
+        assert!(allowed(600).fit(&mut settings).is_empty());
+        let said = allowed(150).fit(&mut settings);
+        assert!(said[0].contains("150 MiB") && settings.config.cache.mebibytes == 75, "{said:?}");
+        assert!(allowed(150).fit(&mut settings).is_empty());
+    }
+}

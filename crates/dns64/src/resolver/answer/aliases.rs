@@ -1,0 +1,229 @@
+//! From the name that was asked for to the end of its aliases: which answer records belong there, and in which order (RFC 6147
+//! §5.1.5).
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use wire::view::{Malformed, Message, NameReader, Record, rtype};
+
+use super::survey::{Facts, Survey, is_of_transport, lower};
+use super::{Asked, MAX_ALIASES, Unusable};
+use crate::name::is_at_or_below;
+
+/// The longest name (RFC 1035 §2.3.4), with its root label, octets.
+const LONGEST: usize = 255;
+
+/// A record of the answer section that belongs there.
+pub(super) enum Item {
+    /// The record with this number.
+    Record(usize),
+    /// The CNAME that a DNAME stands for (RFC 6672 §3.1), which the upstream has left out.
+    Cname(Box<Cname>),
+}
+
+/// A CNAME record in the making; names are in lower case, uncompressed.
+pub(super) struct Cname {
+    pub(super) owner: Vec<u8>,
+    pub(super) target: Vec<u8>,
+    /// Seconds; that of the DNAME (RFC 6672 §3.1).
+    pub(super) ttl: u32,
+}
+
+/// The way of an answer, from alias to alias.
+pub(super) struct Aliases<'a> {
+    records: Vec<Listed<'a>>,
+    /// The owners' names.
+    arena: Vec<u8>,
+    /// What belongs there, in order: each alias once, with what belongs to it, and the data at the end.
+    pub(super) items: Vec<Item>,
+    pub(super) facts: Facts,
+    /// The names that are aliases, from the question's on.
+    aliases: Vec<Vec<u8>>,
+    /// The name at their end.
+    end: Vec<u8>,
+    /// Which additional records are passed on, by their numbers.
+    pub(super) additional: Vec<bool>,
+    leaves_out_additional: bool,
+}
+
+struct Listed<'a> {
+    record: Record<'a>,
+    owner: Range<usize>,
+    taken: bool,
+}
+
+/// Where a name leads.
+struct Found {
+    alias: Option<Vec<u8>>,
+    /// Set if the alias is by a DNAME alone, with its TTL.
+    made_of: Option<u32>,
+    has_data: bool,
+}
+
+impl<'a> Aliases<'a> {
+    /// Follows the aliases of a message as far as it knows them.
+    ///
+    /// # Errors
+    /// If they lead in a circle or too far, or contradict each other or the data.
+    pub(super) fn follow(view: &Message<'a>, survey: &Survey<'a>, asked: Asked<'_>) -> Result<Aliases<'a>, Unusable> {
+        let name = &asked.question[..asked.question.len() - 4];
+        let mut aliases = Aliases {
+            records: Vec::with_capacity(usize::from(view.ancount()).min(survey.ttls.len())),
+            arena: Vec::new(),
+            items: Vec::new(),
+            facts: Facts::NONE,
+            aliases: Vec::new(),
+            end: name.to_vec(),
+            additional: Vec::new(),
+            leaves_out_additional: false,
+        };
+        for record in view.records(survey.records_at, view.ancount()) {
+            aliases.list(record?, &survey.names)?;
+        }
+        loop {
+            let found = aliases.look_at_end(&survey.names, asked)?;
+            let Some(target) = found.alias else { break };
+            if found.has_data {
+                // Data beside an alias at one name: which one is true?
+                return Err(Unusable::Malformed);
+            }
+            if let Some(ttl) = found.made_of {
+                let made = Cname { owner: aliases.end.clone(), target: target.clone(), ttl };
+                aliases.facts.note(rtype::CNAME, ttl, asked);
+                aliases.items.push(Item::Cname(Box::new(made)));
+            }
+            let alias = std::mem::replace(&mut aliases.end, target);
+            aliases.aliases.push(alias);
+            if aliases.aliases.contains(&aliases.end) || aliases.aliases.len() > MAX_ALIASES {
+                return Err(Unusable::AliasLoop);
+            }
+        }
+        if survey.arcount > 0 {
+            aliases.look_at_additional(view, survey)?;
+        }
+        Ok(aliases)
+    }
+
+    /// The name at the end of the aliases, lower case; `None` if there are none.
+    pub(super) fn target(&self) -> Option<&[u8]> {
+        (!self.aliases.is_empty()).then_some(&self.end)
+    }
+
+    /// Whether all answer records belong there, in the order that they have.
+    pub(super) fn are_in_place(&self) -> bool {
+        let in_order = |(i, item): (usize, &Item)| matches!(item, Item::Record(number) if *number == i);
+        self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
+    }
+
+    /// Whether there are additional records that are not passed on.
+    pub(super) fn leaves_out_additional(&self) -> bool {
+        self.leaves_out_additional
+    }
+
+    fn list(&mut self, record: Record<'a>, names: &NameReader<'_>) -> Result<(), Malformed> {
+        let start = self.arena.len();
+        self.arena.extend(lower(names, record.owner)?.wire());
+        self.records.push(Listed { record, owner: start..self.arena.len(), taken: false });
+        Ok(())
+    }
+
+    /// Takes what the name at the end of the aliases owns, and the DNAMEs above it.
+    fn look_at_end(&mut self, names: &NameReader<'_>, asked: Asked<'_>) -> Result<Found, Unusable> {
+        let Asked { qtype, qclass, .. } = asked;
+        let is_followed = qtype != rtype::CNAME && qtype != rtype::ANY;
+        let (mut cname, mut dname): (Option<Vec<u8>>, Option<(Vec<u8>, u32)>) = (None, None);
+        let mut has_data = false;
+        for (i, listed) in self.records.iter_mut().enumerate() {
+            let record = listed.record;
+            if listed.taken || record.class != qclass || is_of_transport(record.rtype) {
+                continue;
+            }
+            let owner = &self.arena[listed.owner.clone()];
+            let owns = *owner == *self.end;
+            let above = !owns && is_at_or_below(&self.end, owner);
+            let belongs = match record.rtype {
+                rtype::DNAME if above && is_followed => {
+                    let target = lower(names, record.data_at)?;
+                    let target = substitute(&self.end, owner.len(), target.wire()).ok_or(Unusable::Malformed)?;
+                    is_first(&mut dname, (target, record.ttl), |a, b| a.0 == b.0)?
+                }
+                rtype::DNAME => above || owns && (qtype == rtype::DNAME || qtype == rtype::ANY),
+                rtype::RRSIG => owns || above && record.data.starts_with(&rtype::DNAME.to_be_bytes()),
+                rtype::CNAME if owns && is_followed => {
+                    let target = lower(names, record.data_at)?.wire().to_vec();
+                    is_first(&mut cname, target, |a, b| a == b)?
+                }
+                other => owns && (qtype == rtype::ANY || other == qtype),
+            };
+            if belongs {
+                has_data |= owns && record.rtype == qtype;
+                listed.taken = true;
+                self.facts.note(record.rtype, record.ttl, asked);
+                self.items.push(Item::Record(i));
+            }
+        }
+        match (cname, dname) {
+            // RFC 6672 §3.1: the CNAME beside a DNAME is what the DNAME makes of the name.
+            (Some(cname), Some((target, _))) if cname != target => Err(Unusable::Malformed),
+            (Some(cname), _) => Ok(Found { alias: Some(cname), made_of: None, has_data }),
+            (None, Some((target, ttl))) => Ok(Found { alias: Some(target), made_of: Some(ttl), has_data }),
+            (None, None) => Ok(Found { alias: None, made_of: None, has_data }),
+        }
+    }
+
+    /// Additional records are passed on (RFC 6147 §5.3.2) if the other sections mention their names; nobody has asked for others
+    /// (RFC 2181 §5.4.1).
+    fn look_at_additional(&mut self, view: &Message<'a>, survey: &Survey<'a>) -> Result<(), Unusable> {
+        let names = &survey.names;
+        let mut mentioned: HashSet<Vec<u8>> = HashSet::new();
+        mentioned.insert(survey.question_name().to_ascii_lowercase());
+        mentioned.extend(self.aliases.iter().cloned().chain([self.end.clone()]));
+        let mut mention = |record: &Record<'a>| -> Result<(), Malformed> {
+            let mut found = vec![record.owner];
+            view.check_data(record, |name| found.push(name))?;
+            for name in found {
+                mentioned.insert(lower(names, name)?.wire().to_vec());
+            }
+            Ok(())
+        };
+        for item in &self.items {
+            if let Item::Record(number) = item {
+                mention(&self.records[*number].record)?;
+            }
+        }
+        let mut rest = view.all_records(survey.records_at);
+        for _ in 0..view.ancount() {
+            rest.next().transpose()?;
+        }
+        for record in rest.by_ref().take(usize::from(view.nscount())) {
+            mention(&record?)?;
+        }
+        for record in rest {
+            let record = record?;
+            let is_kept = !is_of_transport(record.rtype);
+            let keeps = is_kept && mentioned.contains(lower(names, record.owner)?.wire());
+            self.leaves_out_additional |= is_kept && !keeps;
+            self.additional.push(keeps);
+        }
+        Ok(())
+    }
+}
+
+/// Notes where an alias leads; `false` if that is known already.
+fn is_first<T>(known: &mut Option<T>, new: T, same: impl Fn(&T, &T) -> bool) -> Result<bool, Unusable> {
+    match known {
+        None => {
+            *known = Some(new);
+            Ok(true)
+        }
+        Some(old) if same(old, &new) => Ok(false),
+        // Two aliases of one name: which one is true?
+        Some(_) => Err(Unusable::Malformed),
+    }
+}
+
+/// `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2); `None` if that is too long for a name.
+fn substitute(name: &[u8], owner_len: usize, target: &[u8]) -> Option<Vec<u8>> {
+    let above = name.len() - owner_len;
+    (above + target.len() <= LONGEST).then(|| [&name[..above], target].concat())
+}

@@ -1,0 +1,72 @@
+//! A message with only what belongs there, its names written out anew.
+
+use domain::base::iana::Class;
+use domain::base::message::RecordSection;
+use domain::base::message_builder::StaticCompressor;
+use domain::base::name::Name;
+use domain::base::{Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record, Ttl};
+use domain::rdata::{AllRecordData, Cname};
+
+use super::Unusable;
+use super::aliases::{Aliases, Item};
+use super::survey::is_of_transport;
+
+/// The message with the answer records that belong there, in order, and without what concerns two neighbours only.
+pub(super) fn rebuild(message: &[u8], aliases: &Aliases<'_>) -> Result<Vec<u8>, Unusable> {
+    write(message, aliases).ok_or(Unusable::Malformed)
+}
+
+fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
+    let parsed = DomainMessage::from_slice(message).ok()?;
+    let (question, answer, authority, additional) = parsed.sections().ok()?;
+    let target = StaticCompressor::new(Vec::with_capacity(message.len()));
+    let mut builder = MessageBuilder::from_target(target).ok()?;
+    *builder.header_mut() = parsed.header();
+    let mut out = builder.question();
+    for asked in question {
+        out.push(asked.ok()?).ok()?;
+    }
+
+    // Only what is kept is read: what is left out may be anything.
+    let mut out = out.answer();
+    let mut records: Vec<_> = all(answer)?.into_iter().map(Some).collect();
+    for item in &aliases.items {
+        match item {
+            Item::Record(number) => out.push(whole(records.get_mut(*number)?.take()?)?).ok()?,
+            Item::Cname(made) => {
+                let (owner, target) = (Name::from_octets(&made.owner).ok()?, Name::from_octets(&made.target).ok()?);
+                out.push(Record::new(owner, Class::IN, Ttl::from_secs(made.ttl), Cname::new(target))).ok()?;
+            }
+        }
+    }
+    let mut out = out.authority();
+    for record in all(authority)?.into_iter().filter(|record| !is_of_transport(record.rtype().to_int())) {
+        out.push(whole(record)?).ok()?;
+    }
+    let mut out = out.additional();
+    for (record, is_kept) in all(additional)?.into_iter().zip(&aliases.additional) {
+        if *is_kept {
+            out.push(whole(record)?).ok()?;
+        }
+    }
+    Some(out.finish().into_target())
+}
+
+fn all(section: RecordSection<'_, [u8]>) -> Option<Vec<ParsedRecord<'_, [u8]>>> {
+    section.collect::<Result<_, _>>().ok()
+}
+
+fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
+    record.into_any_record().ok()
+}
+
+/// A record as domain reads it.
+pub(crate) type ReadRecord<'a> = Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
+
+/// The records of a section.
+///
+/// # Errors
+/// If one of them is malformed.
+pub(crate) fn readable(section: RecordSection<'_, [u8]>) -> Result<Vec<ReadRecord<'_>>, Unusable> {
+    section.map(|record| record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed)).collect()
+}

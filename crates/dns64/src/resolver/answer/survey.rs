@@ -1,0 +1,237 @@
+//! One walk over a message of an upstream: what is in it, and whether it can be kept as it is.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use wire::edns::{OPT_LEN, Opt, ede, option};
+use wire::template::HEADER_LEN;
+use wire::view::{Malformed, Message, NameReader, Record, rtype};
+
+use super::{Asked, Unusable, sane};
+use crate::name::{LowerName, is_at_or_below};
+
+/// What the answer records say together.
+#[derive(Clone, Copy)]
+pub(super) struct Facts {
+    /// There are records of the type that was asked for.
+    pub(super) has_data: bool,
+    /// There are signatures.
+    pub(super) signed: bool,
+    /// The least TTL, seconds.
+    pub(super) min_ttl: u32,
+}
+
+impl Facts {
+    pub(super) const NONE: Facts = Facts { has_data: false, signed: false, min_ttl: u32::MAX };
+
+    #[inline]
+    pub(super) fn note(&mut self, rtype: u16, ttl: u32, asked: Asked<'_>) {
+        self.has_data |= rtype == asked.qtype || asked.qtype == rtype::ANY;
+        self.signed |= rtype == rtype::RRSIG;
+        self.min_ttl = self.min_ttl.min(sane(ttl));
+    }
+}
+
+/// What a walk over a message finds.
+pub(super) struct Survey<'a> {
+    pub(super) names: NameReader<'a>,
+    message: &'a [u8],
+    pub(super) records_at: usize,
+    /// All answer records are of the name, the class and the type that were asked for, or signatures of them.
+    pub(super) plain: bool,
+    /// All names are read from octets of names.
+    steady: bool,
+    /// There are records that must not be passed on, or that stand behind OPT and would move.
+    must_rebuild: bool,
+    /// Of a plain message.
+    pub(super) facts: Facts,
+    pub(super) signed_authority: bool,
+    /// The SOAs of the authority section: owner, and how long they deny, seconds.
+    denials: SmallVec<[(usize, u32); 1]>,
+    /// Where the TTLs of the records that are kept are.
+    pub(super) ttls: SmallVec<[u16; 16]>,
+    /// End of the last record that is kept, and how many additional records there are without OPT.
+    pub(super) end: usize,
+    pub(super) arcount: u16,
+    /// The upper bits of the RCODE.
+    pub(super) rcode_bits: u8,
+    pub(super) extended_error: Option<u16>,
+    /// Where names are written, in order; those that are but a pointer to the question are left out.
+    places: SmallVec<[Range<usize>; 8]>,
+}
+
+/// The pointer to the question's name, which most owners are.
+const TO_QUESTION: [u8; 2] = [0xc0, HEADER_LEN as u8];
+
+impl<'a> Survey<'a> {
+    pub(super) fn of(
+        view: &Message<'a>,
+        message: &'a [u8],
+        records_at: usize,
+        asked: Asked<'_>,
+    ) -> Result<Survey<'a>, Unusable> {
+        if message.len() > usize::from(u16::MAX) {
+            return Err(Unusable::Malformed);
+        }
+        let mut survey = Survey {
+            names: view.names(),
+            message,
+            records_at,
+            plain: true,
+            steady: true,
+            must_rebuild: false,
+            facts: Facts::NONE,
+            signed_authority: false,
+            denials: SmallVec::new(),
+            ttls: SmallVec::new(),
+            end: records_at,
+            arcount: 0,
+            rcode_bits: 0,
+            extended_error: None,
+            places: SmallVec::new(),
+        };
+        survey.places.push(HEADER_LEN..records_at - 4);
+        let at = survey.walk_answers(view, asked)?;
+        let at = survey.walk_authority(view, at, asked)?;
+        survey.walk_additional(view, at)?;
+        Ok(survey)
+    }
+
+    /// Whether the message can be kept as it is, if its answer records are in order.
+    pub(super) fn is_clean(&self) -> bool {
+        self.steady && !self.must_rebuild
+    }
+
+    /// The same with the EDNS part of the message that this one was made of.
+    pub(super) fn with_edns_of(self, original: &Survey<'_>) -> Survey<'a> {
+        Survey { rcode_bits: original.rcode_bits, extended_error: original.extended_error, ..self }
+    }
+
+    /// The name that was asked for, as the message spells it.
+    pub(super) fn question_name(&self) -> &'a [u8] {
+        &self.message[HEADER_LEN..self.records_at - 4]
+    }
+
+    /// How long the message denies records of `name`, seconds: an SOA of somewhere else says nothing about it.
+    pub(super) fn negative_ttl(&self, name: &[u8]) -> Option<u32> {
+        let is_above = |soa: usize| {
+            let mut zone = [0; 255];
+            self.names.copy_name(soa, &mut zone).is_ok_and(|len| is_at_or_below(name, &zone[..len]))
+        };
+        self.denials.iter().find(|(soa, _)| is_above(*soa)).map(|(_, ttl)| *ttl)
+    }
+
+    fn walk_answers(&mut self, view: &Message<'a>, asked: Asked<'_>) -> Result<usize, Unusable> {
+        let mut records = view.records(self.records_at, view.ancount());
+        for record in records.by_ref() {
+            let record = record?;
+            self.check(view, &record)?;
+            let wanted = asked.qtype == rtype::ANY || record.rtype == asked.qtype || record.rtype == rtype::RRSIG;
+            let proper = record.class == asked.qclass && !is_of_transport(record.rtype);
+            self.plain = self.plain && wanted && proper && self.names.same_name(record.owner, HEADER_LEN)?;
+            self.facts.note(record.rtype, record.ttl, asked);
+            self.keeps(&record);
+        }
+        self.end = records.offset();
+        Ok(self.end)
+    }
+
+    fn walk_authority(&mut self, view: &Message<'a>, at: usize, asked: Asked<'_>) -> Result<usize, Unusable> {
+        let mut records = view.records(at, view.nscount());
+        for record in records.by_ref() {
+            let record = record?;
+            self.check(view, &record)?;
+            match record.rtype {
+                rtype::SOA if record.class == asked.qclass => {
+                    if let Some(minimum) = record.data.last_chunk::<4>() {
+                        let ttl = sane(record.ttl).min(sane(u32::from_be_bytes(*minimum)));
+                        self.denials.push((record.owner, ttl));
+                    }
+                }
+                rtype::RRSIG => self.signed_authority = true,
+                other => self.must_rebuild |= is_of_transport(other),
+            }
+            self.keeps(&record);
+        }
+        self.end = records.offset();
+        Ok(self.end)
+    }
+
+    fn walk_additional(&mut self, view: &Message<'a>, at: usize) -> Result<(), Unusable> {
+        let mut records = view.records(at, view.arcount());
+        let mut opts = 0;
+        while let Some(record) = records.next() {
+            let record = record?;
+            self.check(view, &record)?;
+            match Opt::of(&record) {
+                Some(opt) if opts == 0 && record.data_at == record.owner + OPT_LEN => {
+                    opts = 1;
+                    self.rcode_bits = opt.rcode_bits;
+                    self.extended_error = extended_error(&opt);
+                }
+                // RFC 6891 §6.1.1: there is one OPT, owned by the root.
+                Some(_) => opts = 2,
+                None if is_of_transport(record.rtype) => self.must_rebuild = true,
+                None => {
+                    // What stands behind OPT would move when OPT is cut out. What unrelated names own is found out later.
+                    self.must_rebuild |= opts > 0;
+                    self.plain = false;
+                    self.arcount += 1;
+                    self.end = records.offset();
+                    self.keeps(&record);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn keeps(&mut self, record: &Record<'_>) {
+        // A message has no more than 65 535 octets.
+        self.ttls.push(record.ttl_at() as u16);
+    }
+
+    /// Checks the form of a record's data, and where its names are read from.
+    #[inline]
+    fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
+        self.visit(view, record.owner)?;
+        let mut found: SmallVec<[usize; 2]> = SmallVec::new();
+        view.check_data(record, |name| found.push(name))?;
+        found.into_iter().try_for_each(|name| self.visit(view, name))
+    }
+
+    #[inline]
+    fn visit(&mut self, view: &Message<'a>, name: usize) -> Result<(), Malformed> {
+        if self.message.get(name..name + 2) == Some(&TO_QUESTION) {
+            return Ok(());
+        }
+        self.places.push(name..view.skip_name(name)?);
+        let places = &self.places;
+        // Names are visited in their order, so the last place that begins before the octets is theirs if any is.
+        let is_name = |octets: &Range<usize>| {
+            let after = places.partition_point(|place| place.start <= octets.start);
+            after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
+        };
+        self.steady &= self.names.lies_in(name, is_name)?;
+        Ok(())
+    }
+}
+
+/// Types that concern two neighbours only: OPT (RFC 6891 §6.1.1), TSIG (RFC 8945 §5.1).
+pub(super) fn is_of_transport(rtype: u16) -> bool {
+    matches!(rtype, rtype::OPT | rtype::TSIG)
+}
+
+/// The extended error of an OPT record: one of validation before others, as it decides about translation.
+fn extended_error(opt: &Opt<'_>) -> Option<u16> {
+    let codes = opt.options().map_while(Result::ok).filter(|(code, _)| *code == option::EXTENDED_ERROR);
+    let codes = codes.filter_map(|(_, data)| data.first_chunk::<2>().map(|code| u16::from_be_bytes(*code)));
+    codes.min_by_key(|code| !ede::is_validation_failure(*code))
+}
+
+/// The name at `offset`, lower case.
+pub(super) fn lower(names: &NameReader<'_>, offset: usize) -> Result<LowerName, Malformed> {
+    let mut octets = [0; 255];
+    let len = names.copy_name(offset, &mut octets)?;
+    Ok(LowerName::of_wire(&octets[..len]))
+}

@@ -1,0 +1,328 @@
+//! What is taken for an answer, and in which form it is kept.
+
+use proptest::prelude::*;
+use wire::view::rtype;
+
+use super::*;
+use crate::testing::{Said, Section, record, said, wire};
+
+/// `a.test` AAAA IN.
+const QUESTION: &[u8] = b"\x01a\x04test\0\0\x1c\0\x01";
+
+/// An answer with one CNAME of `a.test` whose target is the pointer `to`, and `additional` records of that name besides.
+fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
+    let mut message = vec![0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0];
+    message.extend(additional.to_be_bytes());
+    message.extend(QUESTION);
+    let mut record = |rtype: u16, ttl: u32, data: &[u8]| {
+        message.extend([0xc0, HEADER_LEN as u8]);
+        message.extend(rtype.to_be_bytes());
+        message.extend([0, 1]);
+        message.extend(ttl.to_be_bytes());
+        message.extend((data.len() as u16).to_be_bytes());
+        message.extend(data);
+    };
+    record(rtype::CNAME, ttl, &(0xc000 | to).to_be_bytes());
+    for _ in 0..additional {
+        record(rtype::A, 60, &[192, 0, 2, 1]);
+    }
+    message
+}
+
+/// An alias whose target was read from its own TTL was a name before the TTL was limited, and none afterwards: the answer
+/// ended the process.
+#[test]
+fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
+    let ttl_at = (HEADER_LEN + QUESTION.len() + 6) as u16;
+    for offset in 0..4 {
+        for ttl in [0x7f00_0000, 0x0000_0001, 0x0161_0000, 0x0001_5180, u32::MAX] {
+            let message = alias(ttl, ttl_at + offset, 0);
+            let Ok(answer) = Answer::parse(&message, QUESTION, &TtlLimits::default()) else { continue };
+            let view = Message::new(&message).unwrap();
+            let before = survey::lower(&view.names(), usize::from(ttl_at + offset)).unwrap();
+            assert_eq!(answer.target(), before, "TTL {ttl:#x}, octet {offset}");
+        }
+    }
+}
+
+/// There are no names in the header, which is written anew as well.
+#[test]
+fn an_alias_that_leans_on_the_header_is_malformed() {
+    for to in 0..HEADER_LEN as u16 {
+        let message = alias(60, to, 5);
+        let parsed = Answer::parse(&message, QUESTION, &TtlLimits::default());
+        assert!(matches!(parsed, Err(Unusable::Malformed)), "octet {to}: {parsed:?}");
+    }
+}
+
+#[test]
+fn usual_answers_are_kept_as_they_are() {
+    let mut message = alias(60, HEADER_LEN as u16 + 2, 0);
+    assert!(Answer::parse(&message, QUESTION, &TtlLimits::default()).unwrap().has_aliases());
+    // A target that is written out.
+    let end = message.len();
+    message[end - 3] = 3;
+    message.truncate(end - 2);
+    message.extend(b"\x01b\0");
+    let answer = Answer::parse(&message, QUESTION, &TtlLimits::default()).unwrap();
+    assert_eq!(answer.message()[HEADER_LEN..], message[HEADER_LEN..]);
+}
+
+/// The question, `a.test` AAAA, as a pointer.
+const A: &[u8] = &[0xc0, HEADER_LEN as u8];
+
+fn parsed(message: &[u8]) -> Result<Answer, Unusable> {
+    Answer::parse(message, QUESTION, &TtlLimits::default())
+}
+
+fn types(answer: &Answer) -> Vec<u16> {
+    answer.answers().map(|record| record.rtype).collect()
+}
+
+#[test]
+fn types_are_compared_as_numbers() {
+    // HTTPS is 65, "A"; 97 is "a".
+    let https = [&b"\x01a\x04test\0"[..], &[0, 65, 0, 1]].concat();
+    let mut message = said("a.test", 65).bytes();
+    assert!(Answer::parse(&message, &https, &TtlLimits::default()).is_ok());
+    let at = HEADER_LEN + https.len() - 3;
+    message[at] = 97;
+    assert!(matches!(Answer::parse(&message, &https, &TtlLimits::default()), Err(Unusable::OtherQuestion)));
+    message[at] = 65;
+    message[HEADER_LEN + 1] = b'A';
+    assert!(Answer::parse(&message, &https, &TtlLimits::default()).is_ok(), "letter case of the name");
+}
+
+#[test]
+fn kinds_of_answers() {
+    let question = || said("a.test", rtype::AAAA);
+    let alias = || question().cname("a.test", 60, "b.test");
+    for (name, answer, kind) in [
+        ("data", question().aaaa("a.test", 60, "2001:db8::1"), Kind::Data),
+        ("data behind an alias", alias().aaaa("b.test", 60, "2001:db8::1"), Kind::Data),
+        ("nothing", question(), Kind::NoData),
+        ("nothing, with SOA", question().nodata(60), Kind::NoData),
+        ("an alias", alias(), Kind::Unfinished),
+        ("an alias, with SOA", alias().nodata(60), Kind::NoData),
+        ("an alias, with the SOA of another zone", alias().soa("other", 60, 60), Kind::Unfinished),
+        ("NXDOMAIN", question().nodata(60).rcode(3), Kind::NxDomain),
+        ("SERVFAIL", question().rcode(2), Kind::Failed),
+        ("other data", question().aaaa("c.test", 60, "2001:db8::1"), Kind::NoData),
+    ] {
+        assert_eq!(answer.parse().unwrap().kind(), kind, "{name}");
+    }
+}
+
+#[test]
+fn what_may_be_kept_and_for_how_long() {
+    let question = || said("a.test", rtype::AAAA);
+    let data = question().aaaa("a.test", 90, "2001:db8::1").aaaa("a.test", 60, "2001:db8::2");
+    assert_eq!(data.parse().unwrap().ttl(), 60, "the least TTL");
+    assert_eq!(question().aaaa("a.test", 1 << 31, "2001:db8::1").parse().unwrap().ttl(), 0, "RFC 2181 section 8");
+    assert_eq!(question().soa("test", 60, 300).parse().unwrap().ttl(), 60, "RFC 2308 section 5");
+    assert_eq!(question().soa("test", 300, 60).parse().unwrap().ttl(), 60, "RFC 2308 section 5");
+    assert_eq!(question().parse().unwrap().ttl(), 0, "no SOA");
+    let limits = TtlLimits { min: 100, max: 200, negative_max: 50, ..TtlLimits::default() };
+    let ttl = |said: Said| Answer::parse(&said.bytes(), QUESTION, &limits).unwrap().ttl();
+    assert_eq!(ttl(question().aaaa("a.test", 60, "2001:db8::1")), 100);
+    assert_eq!(ttl(question().aaaa("a.test", 600, "2001:db8::1")), 200);
+    assert_eq!(ttl(question().nodata(300)), 50);
+    assert_eq!(ttl(question().rcode(2)), limits.failure);
+}
+
+#[test]
+fn records_are_put_in_order_and_strangers_left_out() {
+    let answer = said("a.test", rtype::AAAA)
+        .aaaa("c.test", 60, "2001:db8::1")
+        .cname("b.test", 60, "c.test")
+        .aaaa("d.test", 60, "2001:db8::2")
+        .cname("a.test", 60, "b.test");
+    let answer = answer.parse().unwrap();
+    assert_eq!(types(&answer), [rtype::CNAME, rtype::CNAME, rtype::AAAA]);
+    assert_eq!(answer.target(), "c.test".parse().unwrap());
+}
+
+/// RFC 6672 §3.1: what the upstream has not made of a DNAME is made here.
+#[test]
+fn a_dname_without_its_cname_is_followed() {
+    let dname = |target| said("www.a.test", rtype::AAAA).answer("a.test", rtype::DNAME, 60, &wire(target));
+    let answer = dname("b.test").aaaa("www.b.test", 60, "2001:db8::1").parse().unwrap();
+    assert_eq!((answer.kind(), types(&answer)), (Kind::Data, vec![rtype::DNAME, rtype::CNAME, rtype::AAAA]));
+    assert_eq!(answer.target(), "www.b.test".parse().unwrap());
+    let unfinished = dname("b.test").parse().unwrap();
+    assert_eq!((unfinished.kind(), unfinished.target()), (Kind::Unfinished, "www.b.test".parse().unwrap()));
+    let with_cname = dname("b.test").cname("www.a.test", 60, "www.b.test").parse().unwrap();
+    assert_eq!(types(&with_cname), [rtype::DNAME, rtype::CNAME]);
+    let back = dname("a.test").parse();
+    assert!(matches!(back, Err(Unusable::AliasLoop)), "{back:?}");
+    let long = format!("{0}.{0}.{0}.{1}", "l".repeat(63), "m".repeat(58));
+    assert!(matches!(dname(&long).parse(), Err(Unusable::Malformed)), "RFC 6672 section 2.2: too long");
+}
+
+#[test]
+fn answers_that_contradict_themselves_are_malformed() {
+    let question = || said("www.a.test", rtype::AAAA);
+    let dname = || question().answer("a.test", rtype::DNAME, 60, &wire("b.test"));
+    for (name, answer) in [
+        ("two CNAMEs", question().cname("www.a.test", 60, "b.test").cname("www.a.test", 60, "c.test")),
+        ("a CNAME beside its DNAME", dname().cname("www.a.test", 60, "www.c.test")),
+        ("two DNAMEs", dname().answer("a.test", rtype::DNAME, 60, &wire("c.test"))),
+        ("data beside a CNAME", question().cname("www.a.test", 60, "b.test").aaaa("www.a.test", 60, "2001:db8::1")),
+        ("data below a DNAME", dname().aaaa("www.a.test", 60, "2001:db8::1")),
+    ] {
+        assert!(matches!(answer.parse(), Err(Unusable::Malformed)), "{name}");
+    }
+    let twice = question().cname("www.a.test", 60, "b.test").cname("www.a.test", 60, "b.test");
+    assert_eq!(types(&twice.parse().unwrap()), [rtype::CNAME], "said twice");
+}
+
+#[test]
+fn malformed_data_is_malformed() {
+    let question = || said("a.test", rtype::AAAA);
+    for section in [Section::Answer, Section::Authority, Section::Additional] {
+        for (rtype, data) in
+            [(rtype::A, &[1u8, 2, 3, 4, 5][..]), (rtype::AAAA, &[0; 4]), (rtype::NS, &[]), (15, &[0, 1])]
+        {
+            let answer = question().with(section, record(&wire("a.test"), rtype, 60, data));
+            assert!(matches!(answer.parse(), Err(Unusable::Malformed)), "type {rtype}");
+        }
+    }
+}
+
+/// RFC 6891 §6.1.1: OPT and TSIG concern two neighbours, wherever they stand.
+#[test]
+fn nothing_of_the_transport_is_kept() {
+    let opt = || record(&[0], rtype::OPT, 0, &[]);
+    for section in [Section::Answer, Section::Authority, Section::Additional] {
+        for other in [rtype::OPT, rtype::TSIG] {
+            let answer = said("a.test", rtype::AAAA)
+                .aaaa("a.test", 60, "2001:db8::1")
+                .with(section, record(&[0], other, 0, &[]))
+                .with(Section::Additional, opt())
+                .with(Section::Additional, opt())
+                .with(Section::Additional, record(&wire("a.test"), rtype::A, 60, &[192, 0, 2, 1]));
+            let answer = answer.parse().unwrap();
+            let message = answer.message();
+            let kept: Vec<u16> = Message::new(message)
+                .unwrap()
+                .all_records(answer.records_at())
+                .map(|record| record.unwrap().rtype)
+                .collect();
+            assert_eq!(kept, [rtype::AAAA, rtype::A]);
+        }
+    }
+}
+
+#[test]
+fn additional_records_of_names_that_nobody_mentions_are_left_out() {
+    let with_additional = |owner: &str| {
+        let exchange = [&[0, 10][..], &wire("mail.test")].concat();
+        let answer = said("a.test", 15).answer("a.test", 15, 60, &exchange);
+        let answer = answer.with(Section::Authority, record(&wire("test"), rtype::NS, 60, &wire("ns.test")));
+        let answer = answer.with(Section::Additional, record(&wire(owner), rtype::A, 60, &[192, 0, 2, 1]));
+        answer.parse().unwrap().ttl_places().count() - 2
+    };
+    for (owner, kept) in [("mail.test", 1), ("ns.test", 1), ("a.test", 1), ("test", 1), ("bank.example", 0)] {
+        assert_eq!(with_additional(owner), kept, "{owner}");
+    }
+}
+
+#[test]
+fn extended_errors_of_validation_come_first() {
+    let options = [&[0u8, 15, 0, 2, 0, 22][..], &[0, 10, 0, 1, 7], &[0, 15, 0, 3, 0, 7, b'x']].concat();
+    let servfail = said("a.test", rtype::AAAA).rcode(2);
+    let answer = servfail.clone().with(Section::Additional, record(&[0], rtype::OPT, 0, &options));
+    assert_eq!(answer.parse().unwrap().extended_error(), Some(7));
+    assert_eq!(servfail.parse().unwrap().extended_error(), None);
+    let badvers = servfail.rcode(0).with(Section::Additional, record(&[0], rtype::OPT, 1 << 24, &[]));
+    assert_eq!(badvers.parse().unwrap().kind(), Kind::Failed, "RCODE 16");
+}
+
+/// Names that lead to each other through thousands of pointers, and aliases to be looked for among their owners: the work is bounded
+/// by the length of the message.
+#[test]
+fn chains_of_pointers_are_malformed() {
+    let mut message = said("a.test", rtype::AAAA).bytes();
+    let start = message.len();
+    // A record of an unknown type with a chain of pointers in it.
+    let first = message.len() + A.len() + 10;
+    let mut chain = b"\x01x\0".to_vec();
+    let mut last = first;
+    while chain.len() < 14_000 {
+        let at = first + chain.len();
+        chain.extend((0xc000 | last as u16).to_be_bytes());
+        last = at;
+    }
+    message.extend(record(A, 65_280, 60, &chain));
+    let pointer = (0xc000 | last as u16).to_be_bytes();
+    let mut records = 1u16;
+    while message.len() < 60_000 {
+        message.extend(record(&pointer, rtype::AAAA, 60, &[0; 16]));
+        records += 1;
+    }
+    message[6..8].copy_from_slice(&records.to_be_bytes());
+    assert!(matches!(parsed(&message), Err(Unusable::Malformed)));
+    // Short chains, but of many names: each leads to the chain's hundredth pointer.
+    message.truncate(start);
+    message.extend(record(A, 65_280, 60, &chain));
+    let pointer = (0xc000 | (first + 3 + 2 * 100) as u16).to_be_bytes();
+    for _ in 1..records {
+        message.extend(record(&pointer, rtype::AAAA, 60, &[0; 16]));
+    }
+    assert!(matches!(parsed(&message), Err(Unusable::Malformed)));
+}
+
+/// Pointers that lead anywhere: into headers, TTLs, data, other names.
+fn pointers() -> impl Strategy<Value = Vec<u8>> {
+    let name = prop_oneof![
+        3 => (0u16..160).prop_map(|to| (0xc000 | to).to_be_bytes().to_vec()),
+        1 => (0u16..160).prop_map(|to| [&[1, b'x'][..], &(0xc000 | to).to_be_bytes()].concat()),
+        1 => Just(b"\x01b\x04test\0".to_vec()),
+    ];
+    let rtype = prop::sample::select(vec![rtype::CNAME, rtype::DNAME, rtype::AAAA, rtype::NS]);
+    // TTLs that read as a label and its end, or as pointers.
+    let ttl = prop_oneof![any::<u32>(), Just(0x7f00_0000), Just(0x0161_0000), Just(0x0001_5180), Just(0xc00c_0161)];
+    let one = (name.clone(), rtype, ttl, name, prop::sample::select(vec![6usize, 8, 10]));
+    prop::collection::vec(one, 1..5).prop_map(|mut records| {
+        records.sort_by_key(|record| record.4);
+        let mut message = said("a.test", rtype::AAAA).bytes();
+        for (owner, rtype, ttl, data, section) in records {
+            let data = if rtype == rtype::AAAA { vec![7; 16] } else { data };
+            message.extend(record(&owner, rtype, ttl, &data));
+            message[section + 1] += 1;
+        }
+        message
+    })
+}
+
+/// All names of a message, as they read.
+fn all_names(message: &[u8]) -> Vec<LowerName> {
+    let view = Message::new(message).unwrap();
+    let names = view.names();
+    let mut found = Vec::new();
+    for record in view.all_records(HEADER_LEN + QUESTION.len()).map(Result::unwrap) {
+        found.push(record.owner);
+        view.check_data(&record, |name| found.push(name)).unwrap();
+    }
+    found.into_iter().map(|at| survey::lower(&names, at).unwrap()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// What an answer ages by, and what a client's id and flags are, changes no name in it.
+    #[test]
+    fn no_name_leans_on_what_is_written_anew(message in pointers(), ttl: u32, header: [u8; 4]) {
+        if let Ok(answer) = parsed(&message) {
+            let mut copy = answer.message().to_vec();
+            let before = all_names(&copy);
+            copy[..4].copy_from_slice(&header);
+            for place in answer.ttl_places() {
+                copy[place..place + 4].copy_from_slice(&ttl.to_be_bytes());
+            }
+            prop_assert_eq!(before, all_names(&copy));
+            let aliases = answer.answers().filter(|record| record.rtype == rtype::CNAME).count();
+            prop_assert_eq!(aliases > 0, answer.has_aliases());
+        }
+    }
+}

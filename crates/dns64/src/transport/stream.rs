@@ -1,0 +1,182 @@
+//! One client's connection: queries are read and handed on, several at a time, and their replies go back in the order in which
+//! they are ready (RFC 7766 §6.2.1.1, §7).
+//!
+//! ```text
+//! stream ─► read ─► hand on ─► … ─► reply ─► write ─► stream
+//!            ▲                                │
+//!            └───────── a free place ◄────────┘
+//! ```
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+
+use super::client::ToStream;
+use super::framing::{read_message, write_message};
+
+/// What bounds a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Queries in progress at once.
+    pub(crate) pipeline: usize,
+    /// How long it may be idle, a message incomplete, or a reply not taken.
+    pub(crate) idle: Duration,
+}
+
+/// Serves a connection until its client ends it, is silent for too long, or `stopping` says true. `hand_on` is given each
+/// query, and where its reply goes; one that gets no reply gets an empty one.
+///
+/// # Errors
+/// None: however it ends, the client knows as much as we do.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
+    stream: S,
+    bounds: Bounds,
+    mut stopping: watch::Receiver<bool>,
+    mut hand_on: impl FnMut(Vec<u8>, ToStream),
+) {
+    let (mut reader, writer) = tokio::io::split(stream);
+    let (reply, replies) = mpsc::unbounded_channel();
+    let free = Rc::new(Semaphore::new(bounds.pipeline));
+    let writing = spawn_local(write_replies(writer, replies, Rc::clone(&free), bounds.idle));
+    while !writing.is_finished() {
+        let read = tokio::select! {
+            read = read_message(&mut reader, bounds.idle) => read,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let Ok(bytes) = read else { break };
+        let Ok(permit) = free.acquire().await else { break };
+        // Given back when its reply has been written.
+        permit.forget();
+        hand_on(bytes, reply.clone());
+    }
+    // What has been asked is still answered: the writer ends with the last sender.
+    drop(reply);
+    let _ = writing.await;
+}
+
+async fn write_replies(
+    mut writer: impl AsyncWrite + Unpin,
+    mut replies: UnboundedReceiver<Vec<u8>>,
+    free: Rc<Semaphore>,
+    patience: Duration,
+) {
+    while let Some(reply) = replies.recv().await {
+        if !reply.is_empty() {
+            let write = write_message(&mut writer, &reply);
+            if !matches!(timeout(patience, write).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        free.add_permits(1);
+    }
+    free.close();
+    let _: io::Result<()> = tokio::io::AsyncWriteExt::shutdown(&mut writer).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use tokio::io::DuplexStream;
+    use tokio::task::LocalSet;
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// A connection that is served, with what has been handed on.
+    struct Test {
+        client: DuplexStream,
+        asked: Rc<RefCell<Vec<(Vec<u8>, ToStream)>>>,
+        stop: watch::Sender<bool>,
+        serving: tokio::task::JoinHandle<()>,
+    }
+
+    impl Test {
+        fn new(pipeline: usize, idle: Duration) -> Test {
+            let (client, stream) = tokio::io::duplex(64 << 10);
+            let (stop, stopping) = watch::channel(false);
+            let asked = Rc::new(RefCell::new(Vec::new()));
+            let hand_on = {
+                let asked = Rc::clone(&asked);
+                move |bytes, reply| asked.borrow_mut().push((bytes, reply))
+            };
+            let serving = spawn_local(serve(stream, Bounds { pipeline, idle }, stopping, hand_on));
+            Test { client, asked, stop, serving }
+        }
+
+        async fn ask(&mut self, query: &[u8]) {
+            write_message(&mut self.client, query).await.unwrap();
+        }
+
+        /// The queries that have been handed on when there are `n`.
+        async fn asked(&self, n: usize) -> Vec<Vec<u8>> {
+            let there = async {
+                while self.asked.borrow().len() < n {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(SOON, there).await.unwrap();
+            self.asked.borrow().iter().map(|(bytes, _)| bytes.clone()).collect()
+        }
+
+        fn reply(&self, number: usize, reply: &[u8]) {
+            self.asked.borrow()[number].1.send(reply.to_vec()).unwrap();
+        }
+
+        async fn read(&mut self) -> io::Result<Vec<u8>> {
+            read_message(&mut self.client, SOON).await
+        }
+    }
+
+    fn on_a_stream(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        LocalSet::new().block_on(&runtime, test);
+    }
+
+    #[test]
+    fn replies_come_in_the_order_in_which_they_are_ready() {
+        on_a_stream(async {
+            let mut test = Test::new(2, SOON);
+            for query in [b"a", b"b", b"c"] {
+                test.ask(query).await;
+            }
+            assert_eq!(test.asked(2).await, [b"a", b"b"], "two at a time");
+            test.reply(1, b"B");
+            assert_eq!(test.read().await.unwrap(), b"B");
+            assert_eq!(test.asked(3).await.len(), 3, "a place has become free");
+            test.reply(0, b"");
+            test.reply(2, b"C");
+            assert_eq!(test.read().await.unwrap(), b"C", "what is empty is not sent");
+        });
+    }
+
+    #[test]
+    fn a_connection_that_is_to_end_answers_what_was_asked() {
+        on_a_stream(async {
+            let mut test = Test::new(8, SOON);
+            test.ask(b"a").await;
+            test.asked(1).await;
+            test.stop.send(true).unwrap();
+            test.reply(0, b"A");
+            test.asked.borrow_mut().clear();
+            assert_eq!(test.read().await.unwrap(), b"A");
+            assert!(test.read().await.is_err());
+            timeout(SOON, test.serving).await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_is_let_go() {
+        on_a_stream(async {
+            let mut test = Test::new(8, Duration::from_millis(1));
+            assert!(test.read().await.is_err());
+            timeout(SOON, test.serving).await.unwrap().unwrap();
+        });
+    }
+}

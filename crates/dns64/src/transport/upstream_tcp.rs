@@ -1,0 +1,76 @@
+//! Questions to upstreams over TCP: a number of them at once, over connections that are kept for a few more (RFC 7766 §6.2).
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+use wire::view::Message;
+
+use super::framing::{read_message, write_message};
+use crate::resolver::outside::{TcpFailure, TcpQuestion};
+
+/// Idle connections kept to an upstream.
+const IDLE_CONNECTIONS: usize = 4;
+
+/// Connections that wait for their next question.
+type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<TcpStream>>>>;
+
+/// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what comes of each, until nobody can
+/// ask any more.
+pub(crate) async fn run(
+    connections: usize,
+    mut questions: UnboundedReceiver<TcpQuestion>,
+    tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
+) {
+    let room = Rc::new(Semaphore::new(connections));
+    let idle = Idle::default();
+    while let Some(question) = questions.recv().await {
+        let (room, idle, tell) = (Rc::clone(&room), Rc::clone(&idle), tell.clone());
+        spawn_local(async move {
+            let mut begun = false;
+            let ask = async {
+                let _permit = room.acquire().await.ok()?;
+                begun = true;
+                ask(&question, &idle).await.ok()
+            };
+            let answer = timeout(question.timeout, ask).await.ok().flatten();
+            tell(&question, answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom }));
+        });
+    }
+}
+
+async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
+    let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
+    if let Some(stream) = kept {
+        // The upstream may have closed it meanwhile, or be gone without a word.
+        if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await {
+            return Ok(answer);
+        }
+    }
+    let stream = TcpStream::connect(question.address).await?;
+    stream.set_nodelay(true)?;
+    ask_on(stream, question, idle).await
+}
+
+async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
+    write_message(&mut stream, &question.query).await?;
+    let answer = read_message(&mut stream, question.timeout).await?;
+    let is_ours = Message::new(&answer)
+        .is_some_and(|view| view.is_response() && !view.is_truncated() && answer[..2] == question.query[..2]);
+    if !is_ours {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut idle = idle.borrow_mut();
+    let kept = idle.entry(question.address).or_default();
+    if kept.len() < IDLE_CONNECTIONS {
+        kept.push(stream);
+    }
+    Ok(answer)
+}

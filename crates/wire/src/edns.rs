@@ -1,0 +1,168 @@
+//! The OPT record (RFC 6891 §6.1): written here for all, and read.
+
+use crate::rcode::Rcode;
+use crate::view::{Malformed, Record, rtype};
+
+/// The UDP payload that we offer, and send at the most, octets: what crosses nearly every path unfragmented (RFC 9715 §3.1, DNS flag
+/// day 2020).
+pub const UDP_PAYLOAD: usize = 1232;
+/// The UDP payload that everybody takes, octets (RFC 1035 §2.3.4).
+pub const LEAST_PAYLOAD: usize = 512;
+/// Octets of an OPT record without options.
+pub const OPT_LEN: usize = 11;
+
+/// The DO bit among the flags in the TTL field (RFC 3225 §3).
+const DO: u32 = 0x8000;
+
+/// Option codes.
+pub mod option {
+    /// Cookies (RFC 7873).
+    pub const COOKIE: u16 = 10;
+    /// Extended errors (RFC 8914).
+    pub const EXTENDED_ERROR: u16 = 15;
+}
+
+/// Codes of extended errors (RFC 8914 §4 and its registry).
+pub mod ede {
+    /// An unsupported DNSKEY algorithm: not validated.
+    pub const UNSUPPORTED_DNSKEY_ALGORITHM: u16 = 1;
+    /// An answer whose time is over.
+    pub const STALE_ANSWER: u16 = 3;
+    /// Validation has shown the answer to be false.
+    pub const DNSSEC_BOGUS: u16 = 6;
+    /// Something of the answer is kept from the client, at its own wish.
+    pub const FILTERED: u16 = 17;
+    /// The client may not ask.
+    pub const PROHIBITED: u16 = 18;
+    /// No authoritative server could be reached.
+    pub const NO_REACHABLE_AUTHORITY: u16 = 22;
+    /// Nobody answers.
+    pub const NETWORK_ERROR: u16 = 23;
+    /// An answer that was made of others.
+    pub const SYNTHESIZED: u16 = 29;
+
+    /// Whether a server that sends this has rejected an answer because of its signatures, or for the lack of them: unsupported
+    /// algorithms (1, 2), indeterminate, bogus, expired, not yet valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12),
+    /// signature expired before valid (25), unsupported NSEC3 iterations (27).
+    pub const fn is_validation_failure(code: u16) -> bool {
+        matches!(code, 1 | 2 | 5..=12 | 25 | 27)
+    }
+}
+
+/// The fixed part of an OPT record, which `options_len` octets of options follow. `payload` is the UDP payload that its sender takes,
+/// octets; of `rcode` the upper bits are in it.
+#[inline]
+pub const fn opt_header(payload: u16, rcode: Rcode, dnssec_ok: bool, options_len: u16) -> [u8; OPT_LEN] {
+    let [p0, p1] = payload.to_be_bytes();
+    let [l0, l1] = options_len.to_be_bytes();
+    let flags = if dnssec_ok { (DO >> 8) as u8 } else { 0 };
+    [0, 0, rtype::OPT as u8, p0, p1, rcode.in_opt(), 0, flags, 0, l0, l1]
+}
+
+/// Appends an OPT record. `options` is at most 65 535 octets long. The header's count of additional records is the caller's.
+pub fn put_opt(out: &mut Vec<u8>, payload: u16, rcode: Rcode, dnssec_ok: bool, options: &[u8]) {
+    out.extend(opt_header(payload, rcode, dnssec_ok, options.len() as u16));
+    out.extend(options);
+}
+
+/// Appends the code and the length of an option, whose `len` octets of data are the caller's.
+pub fn put_option_header(options: &mut Vec<u8>, code: u16, len: usize) {
+    options.extend(code.to_be_bytes());
+    options.extend((len as u16).to_be_bytes());
+}
+
+/// An OPT record as it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opt<'a> {
+    /// The UDP payload that its sender takes, octets, as written: less than 512 means 512 (RFC 6891 §6.2.3).
+    pub payload: u16,
+    /// The upper eight bits of the RCODE.
+    pub rcode_bits: u8,
+    /// The version; 0 is the only one.
+    pub version: u8,
+    /// DO: the sender wants signatures.
+    pub dnssec_ok: bool,
+    options: &'a [u8],
+}
+
+impl<'a> Opt<'a> {
+    /// Reads a record of type OPT; `None` for another type.
+    #[inline]
+    pub fn of(record: &Record<'a>) -> Option<Opt<'a>> {
+        let [rcode_bits, version, ..] = record.ttl.to_be_bytes();
+        (record.rtype == rtype::OPT).then_some(Opt {
+            payload: record.class,
+            rcode_bits,
+            version,
+            dnssec_ok: record.ttl & DO != 0,
+            options: record.data,
+        })
+    }
+
+    /// The options, each with its code and data; ends after the first one that is cut off.
+    pub fn options(&self) -> impl Iterator<Item = Result<(u16, &'a [u8]), Malformed>> + use<'a> {
+        let mut rest = self.options;
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let option = match rest {
+                [c0, c1, l0, l1, after @ ..] => {
+                    after.split_at_checked(usize::from(u16::from_be_bytes([*l0, *l1]))).map(|(data, after)| {
+                        rest = after;
+                        (u16::from_be_bytes([*c0, *c1]), data)
+                    })
+                }
+                _ => None,
+            };
+            if option.is_none() {
+                rest = &[];
+            }
+            Some(option.ok_or(Malformed))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Message;
+    use domain::base::Message as DomainMessage;
+    use proptest::prelude::*;
+
+    fn message(opt: &[u8]) -> Vec<u8> {
+        [&[0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1], opt].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_what_domain_reads(payload: u16, code in 0u16..4096, dnssec_ok: bool, data: [u8; 5]) {
+            let rcode = Rcode::new(code);
+            let mut opt = Vec::new();
+            put_opt(&mut opt, payload, rcode, dnssec_ok, &[&[0, 10, 0, 5][..], &data].concat());
+            let mut bytes = message(&opt);
+            bytes[3] |= rcode.in_header();
+            let theirs = DomainMessage::from_octets(&bytes[..]).unwrap();
+            let read = theirs.opt().unwrap();
+            prop_assert_eq!((read.udp_payload_size(), read.dnssec_ok(), read.version()), (payload, dnssec_ok, 0));
+            prop_assert_eq!(theirs.opt_rcode().to_int(), code);
+
+            let view = Message::new(&bytes).unwrap();
+            let record = view.all_records(12).next().unwrap().unwrap();
+            let ours = Opt::of(&record).unwrap();
+            prop_assert_eq!((ours.payload, ours.dnssec_ok, ours.version), (payload, dnssec_ok, 0));
+            prop_assert_eq!(ours.rcode_bits, rcode.in_opt());
+            prop_assert_eq!(ours.options().collect::<Vec<_>>(), vec![Ok((10, &data[..]))]);
+        }
+
+        #[test]
+        fn options_that_are_cut_off_are_errors(data in prop::collection::vec(any::<u8>(), 0..40)) {
+            let mut bytes = message(&opt_header(512, Rcode::NOERROR, false, data.len() as u16));
+            bytes.extend(&data);
+            let record = Message::new(&bytes).unwrap().all_records(12).next().unwrap().unwrap();
+            let read: Vec<_> = Opt::of(&record).unwrap().options().collect();
+            let octets: usize = read.iter().flatten().map(|(_, data)| 4 + data.len()).sum();
+            prop_assert_eq!(octets == data.len(), read.iter().all(Result::is_ok));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! RCODEs (RFC 1035 §4.1.1, RFC 6891 §6.1.3).
+
+use std::fmt;
+
+/// What became of a query: 12 bits, of which the lower four are in the header and the upper eight in OPT.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rcode(u16);
+
+impl Rcode {
+    /// No error.
+    pub const NOERROR: Rcode = Rcode(0);
+    /// The query could not be read.
+    pub const FORMERR: Rcode = Rcode(1);
+    /// The server failed.
+    pub const SERVFAIL: Rcode = Rcode(2);
+    /// There is no such name.
+    pub const NXDOMAIN: Rcode = Rcode(3);
+    /// The server does not know this kind of query.
+    pub const NOTIMP: Rcode = Rcode(4);
+    /// The server does not want to answer.
+    pub const REFUSED: Rcode = Rcode(5);
+    /// The version of EDNS is unknown (RFC 6891 §9).
+    pub const BADVERS: Rcode = Rcode(16);
+
+    /// The RCODE with this number, of which the lower 12 bits count.
+    #[inline]
+    pub const fn new(code: u16) -> Rcode {
+        Rcode(code & 0xfff)
+    }
+
+    /// The number, 0 to 4 095.
+    #[inline]
+    pub const fn code(self) -> u16 {
+        self.0
+    }
+
+    /// The four bits in a message's header.
+    #[inline]
+    pub const fn in_header(self) -> u8 {
+        (self.0 & 0xf) as u8
+    }
+
+    /// The eight bits in OPT (RFC 6891 §6.1.3); all are zero for what fits into the header.
+    #[inline]
+    pub const fn in_opt(self) -> u8 {
+        (self.0 >> 4) as u8
+    }
+}
+
+impl fmt::Debug for Rcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Rcode::NOERROR => f.write_str("NOERROR"),
+            Rcode::FORMERR => f.write_str("FORMERR"),
+            Rcode::SERVFAIL => f.write_str("SERVFAIL"),
+            Rcode::NXDOMAIN => f.write_str("NXDOMAIN"),
+            Rcode::NOTIMP => f.write_str("NOTIMP"),
+            Rcode::REFUSED => f.write_str("REFUSED"),
+            Rcode::BADVERS => f.write_str("BADVERS"),
+            Rcode(other) => write!(f, "RCODE{other}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_and_opt_share_the_bits() {
+        assert_eq!((Rcode::BADVERS.in_header(), Rcode::BADVERS.in_opt()), (0, 1));
+        for code in 0..0x1fff {
+            let rcode = Rcode::new(code);
+            assert_eq!(u16::from(rcode.in_opt()) << 4 | u16::from(rcode.in_header()), rcode.code());
+            assert_eq!(rcode.code(), code & 0xfff);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the data of a record is made of, as far as its length and the names in it go.
+//!
+//! Data of types that are not known here is opaque (RFC 3597 §3): no name in it can be compressed, and any length is right.
+
+use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
+
+/// The form of the data of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    /// Octets before the first name.
+    before: usize,
+    /// Character strings before the first name (RFC 1035 §3.3).
+    strings: usize,
+    names: usize,
+    after: After,
+}
+
+/// What follows the names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// So many octets.
+    Octets(usize),
+    /// Any number of octets.
+    Any,
+    /// Character strings up to the end.
+    Strings,
+}
+
+/// The form of a type's data, as the RFC that defines it has it.
+#[inline]
+fn form(record: &Record<'_>) -> Form {
+    let form = |before, names, after| Form { before, strings: 0, names, after };
+    match record.rtype {
+        rtype::A if record.class == CLASS_IN => form(4, 0, After::Octets(0)),
+        rtype::AAAA if record.class == CLASS_IN => form(16, 0, After::Octets(0)),
+        // NS, MD, MF, CNAME, MB, MG, MR, PTR (RFC 1035 §3.3); DNAME (RFC 6672 §2.1).
+        2..=5 | 7..=9 | rtype::PTR | rtype::DNAME => form(0, 1, After::Octets(0)),
+        rtype::SOA => form(0, 2, After::Octets(20)),
+        // HINFO, TXT (RFC 1035 §3.3), SPF (RFC 7208 §3.1).
+        13 => Form { before: 0, strings: 2, names: 0, after: After::Octets(0) },
+        16 | 99 => Form { before: 0, strings: 1, names: 0, after: After::Strings },
+        // MINFO (RFC 1035 §3.3.7), RP (RFC 1183 §2.2).
+        14 | 17 => form(0, 2, After::Octets(0)),
+        // MX (RFC 1035 §3.3.9), AFSDB, RT (RFC 1183 §1, §3.3), KX (RFC 2230 §3).
+        15 | 18 | 21 | 36 => form(2, 1, After::Octets(0)),
+        // PX (RFC 2163 §4).
+        26 => form(2, 2, After::Octets(0)),
+        // SRV (RFC 2782).
+        33 => form(6, 1, After::Octets(0)),
+        // NAPTR (RFC 3403 §4.1).
+        35 => Form { before: 4, strings: 3, names: 1, after: After::Octets(0) },
+        // SIG (RFC 2931 §3), RRSIG (RFC 4034 §3.1).
+        24 | rtype::RRSIG => form(18, 1, After::Any),
+        // NXT (RFC 2535 §5.2), NSEC (RFC 4034 §4.1).
+        30 | 47 => form(0, 1, After::Any),
+        // DS, DNSKEY, CDS, CDNSKEY (RFC 4034 §2.1, §5.1; RFC 7344 §3).
+        rtype::DS | 48 | 59 | 60 => form(4, 0, After::Any),
+        // SVCB, HTTPS (RFC 9460 §2.2).
+        64 | 65 => form(2, 1, After::Any),
+        _ => form(0, 0, After::Any),
+    }
+}
+
+impl Message<'_> {
+    /// Checks the form of a record's data and tells `on_name` where the names in it begin.
+    ///
+    /// # Errors
+    /// If the data is shorter or longer than its type has it, or a name in it reaches beyond it.
+    #[inline]
+    pub fn check_data(&self, record: &Record<'_>, mut on_name: impl FnMut(usize)) -> Result<(), Malformed> {
+        let form = form(record);
+        let end = record.data_at + record.data.len();
+        let mut at = record.data_at + form.before;
+        for _ in 0..form.strings {
+            at = self.skip_string(at, end)?;
+        }
+        for _ in 0..form.names {
+            if at >= end {
+                return Err(Malformed);
+            }
+            on_name(at);
+            at = self.skip_name(at)?;
+        }
+        match form.after {
+            After::Octets(octets) => at += octets,
+            After::Any if at <= end => at = end,
+            After::Any => {}
+            After::Strings => {
+                while at < end {
+                    at = self.skip_string(at, end)?;
+                }
+            }
+        }
+        if at == end { Ok(()) } else { Err(Malformed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::template::HEADER_LEN;
+
+    /// A message with one record of the root with this data; the root's name is also in the question.
+    fn message(rtype: u16, data: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0, 0, 0x80, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0];
+        bytes.extend(rtype.to_be_bytes());
+        bytes.extend([0, 1, 0, 0, 0, 60]);
+        bytes.extend((data.len() as u16).to_be_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    fn names(rtype: u16, data: &[u8]) -> Result<Vec<usize>, Malformed> {
+        let bytes = message(rtype, data);
+        let message = Message::new(&bytes).unwrap();
+        let record = message.all_records(HEADER_LEN + 5).next().unwrap()?;
+        let mut names = Vec::new();
+        message.check_data(&record, |at| names.push(at - record.data_at))?;
+        Ok(names)
+    }
+
+    #[test]
+    fn data_has_the_form_of_its_type() {
+        let soa = [&b"\x01a\0\xc0\x0c"[..], &[0; 20]].concat();
+        let rrsig = [&[0; 18][..], b"\x01a\0", b"signature"].concat();
+        let good: &[(u16, &[u8], &[usize])] = &[
+            (rtype::A, &[1, 2, 3, 4], &[]),
+            (rtype::AAAA, &[0; 16], &[]),
+            (rtype::NS, b"\x01a\0", &[0]),
+            (rtype::CNAME, &[0xc0, 12], &[0]),
+            (rtype::DNAME, b"\0", &[0]),
+            (rtype::SOA, &soa, &[0, 3]),
+            (15, b"\0\x0a\x01a\xc0\x0c", &[2]),
+            (16, b"\x03abc\0", &[]),
+            (13, b"\x01a\x01b", &[]),
+            (33, b"\0\0\0\0\0\x35\x01a\0", &[6]),
+            (35, b"\0\0\0\0\x01u\0\0\0", &[8]),
+            (rtype::RRSIG, &rrsig, &[18]),
+            (65, b"\0\x01\0\0\x01\0\x02h2", &[2]),
+            (65_280, b"anything", &[]),
+        ];
+        for (rtype, data, places) in good {
+            assert_eq!(names(*rtype, data).as_deref(), Ok(*places), "type {rtype}");
+            if *rtype == 65_280 {
+                continue;
+            }
+            let longer = [data, &[0xee][..]].concat();
+            let takes_more = matches!(*rtype, rtype::RRSIG | 65);
+            assert_eq!(names(*rtype, &longer).is_ok(), takes_more, "type {rtype}, an octet more");
+            let shorter = &data[..data.len() - 1];
+            let takes_less = matches!(*rtype, rtype::RRSIG | 65 | 16);
+            assert_eq!(names(*rtype, shorter).is_ok(), takes_less, "type {rtype}, an octet less");
+        }
+        assert_eq!(names(rtype::A, &[1, 2, 3, 4, 5]), Err(Malformed), "an address of five octets");
+        assert_eq!(names(rtype::CNAME, b""), Err(Malformed), "no name");
+        assert_eq!(names(16, b""), Err(Malformed), "no string");
+    }
+}
