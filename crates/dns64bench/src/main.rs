@@ -73,7 +73,9 @@ fn run() -> ExitCode {
         Command::Check(a) => commands::check::run(&a),
         Command::SendCost(a) => commands::send_cost::run(&a),
         Command::Agent(a) => commands::agent::run(&a),
-        Command::Dns64d { arguments } => Ok(dns64::process::daemon::main(std::iter::once("dns64d".into()).chain(arguments))),
+        Command::Dns64d { arguments } => {
+            Ok(dns64::process::daemon::main(std::iter::once("dns64d".into()).chain(arguments)))
+        }
     };
     outcome.unwrap_or_else(Failure::report)
 }

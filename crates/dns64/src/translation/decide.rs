@@ -43,10 +43,6 @@ pub struct Question {
 
 /// What is to be done next.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one query; a box would be an allocation per query"
-)]
 pub enum Next<'a> {
     /// Ask upstream for this name and type, as the client asks.
     Ask(LowerName, u16),

@@ -89,10 +89,13 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(5);
 
+    /// Queries that were handed on, with where their replies go.
+    type Asked = Rc<RefCell<Vec<(Vec<u8>, ToStream)>>>;
+
     /// A connection that is served, with what has been handed on.
     struct Test {
         client: DuplexStream,
-        asked: Rc<RefCell<Vec<(Vec<u8>, ToStream)>>>,
+        asked: Asked,
         stop: watch::Sender<bool>,
         serving: tokio::task::JoinHandle<()>,
     }

@@ -145,7 +145,7 @@ fn d_prefixes_over_the_well_known_one_are_refused() {
     for len in [32, 40, 48, 56, 64] {
         let text = format!("[dns64]\nprefixes = [{{ prefix = '64:ff9b::/{len}' }}]\n{upstream}");
         let refused = dns64::config::Settings::from_text(&text, std::path::Path::new("test.toml"));
-        let error = refused.err().expect("it must be refused").to_string();
+        let error = refused.expect_err("it must be refused").to_string();
         assert!(error.contains("line 2") && error.contains("well-known"), "{error}");
     }
 }

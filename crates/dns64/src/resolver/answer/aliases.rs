@@ -131,7 +131,9 @@ impl<'a> Aliases<'a> {
     fn look_at_end(&mut self, names: &NameReader<'_>, asked: Asked<'_>) -> Result<Found, Unusable> {
         let Asked { qtype, qclass, .. } = asked;
         let is_followed = qtype != rtype::CNAME && qtype != rtype::ANY;
-        let (mut cname, mut dname): (Option<Vec<u8>>, Option<(Vec<u8>, u32)>) = (None, None);
+        let mut cname: Option<Vec<u8>> = None;
+        // Where the DNAME leads, and its TTL.
+        let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
         for (i, listed) in self.records.iter_mut().enumerate() {
             let record = listed.record;
