@@ -401,4 +401,31 @@ mod tests {
         }
         assert!(plans > 0, "no plan in the book");
     }
+
+    /// Whether a line cites a document that is not part of the repository: by a number, or by a file's name.
+    fn cites_a_stranger(line: &str) -> bool {
+        let line = line.to_lowercase();
+        let strangers = [["design", ".md"], ["methodology", ".md"], ["dns64-server", ".md"], ["peers", ".md"]];
+        let numbered = ["seed ", "seed_", "seeds ", "seeds_"].iter().any(|word| {
+            line.match_indices(word).any(|(at, _)| {
+                let rest = line[at + word.len()..].as_bytes();
+                rest.len() >= 3 && rest[..3].iter().all(u8::is_ascii_digit)
+            })
+        });
+        numbered || strangers.iter().any(|name| line.contains(&name.concat()))
+    }
+
+    #[test]
+    fn nothing_cites_a_document_that_is_not_here() {
+        assert!(cites_a_stranger(&format!("// Seed {}", "001")) && !cites_a_stranger("seed 1, seed = 42"));
+        let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
+        assert!(listed.status.success(), "this test needs git and the repository");
+        let mut found = Vec::new();
+        for name in String::from_utf8(listed.stdout).unwrap().split_terminator('\0') {
+            let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
+            let lines = text.lines().enumerate().filter(|(_, line)| cites_a_stranger(line));
+            found.extend(lines.map(|(number, line)| format!("{name}:{}: {line}", number + 1)));
+        }
+        assert!(found.is_empty(), "{}", found.join("\n"));
+    }
 }
