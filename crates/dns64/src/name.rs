@@ -148,6 +148,11 @@ impl KeyBuf {
         &self.octets()[..usize::from(self.len) - TAIL]
     }
 
+    /// CD.
+    pub fn checking_disabled(&self) -> bool {
+        self.bytes[usize::from(self.len) - 1] & CD != 0
+    }
+
     /// Name, type and class as in a question section.
     pub fn question(&self) -> &[u8] {
         let octets = self.octets();

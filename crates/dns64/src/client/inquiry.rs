@@ -128,8 +128,12 @@ impl Inquiry {
         }
     }
 
-    /// The question that may be asked together with the first one (RFC 6147 §5.1.8), if the policy wants that.
-    pub fn companion(&self, policy: &Policy) -> Option<KeyBuf> {
+    /// The question that may be asked together with `asked`: A with the first one (RFC 6147 §5.1.8), if the policy wants that; and
+    /// A with the one that looks behind an unexplained SERVFAIL, because both after each other take longer than a client waits.
+    pub fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
+        if asked.checking_disabled() && !self.question.checking_disabled {
+            return Some(self.key(&LowerName::of_wire(asked.name()), rtype::A));
+        }
         let wanted = self.is_new() && policy.parallel && self.question.may_translate(policy);
         wanted.then(|| self.key(&self.question.name, rtype::A))
     }

@@ -8,6 +8,7 @@ use wire::view::{Message, rtype};
 
 use super::Resolver;
 use super::answer::{Answer, Kind, Unusable};
+use super::asking::weightier;
 use super::fetch::State;
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
@@ -137,7 +138,7 @@ impl<O: Outside> Resolver<O> {
         let Some(udp) = fetch.state.udp() else { return false };
         let another = over_tcp || self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         if another {
-            udp.fallback = Some(Arc::clone(error));
+            udp.fallback = weightier(Some(Arc::clone(error)), udp.fallback.take());
             self.attempt(id);
         }
         another

@@ -206,7 +206,7 @@ impl<O: Outside> Resolver<O> {
             self.outside.forget(attempt.at);
         }
         let elsewhere = matches!(fetch.state, State::Elsewhere);
-        let answer = answer.or(fetch.state.into_fallback());
+        let answer = weightier(answer, fetch.state.into_fallback());
         let key = fetch.query.into_key();
         self.note(&key, answer.as_deref());
         let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
@@ -248,6 +248,19 @@ impl<O: Outside> Resolver<O> {
         };
         cache.put(key, Arc::clone(&answer), self.now);
         Outcome::Answered(Kept::fresh(answer))
+    }
+}
+
+/// Of two answers to one question the one that counts: the later one, but for a SERVFAIL without a reason, which may have
+/// rejected signatures and must not be forgotten for an error of another server.
+pub(super) fn weightier(later: Option<Arc<Answer>>, before: Option<Arc<Answer>>) -> Option<Arc<Answer>> {
+    match (later, before) {
+        (Some(later), Some(before))
+            if later.kind() == Kind::Failed && !later.is_rejected() && before.is_unexplained() =>
+        {
+            Some(before)
+        }
+        (later, before) => later.or(before),
     }
 }
 

@@ -124,7 +124,8 @@ impl Cache {
         if age.saturating_sub(answer.ttl()) >= stale {
             return None;
         }
-        let doubtful = failed.is_some_and(Answer::is_unexplained);
+        // Silence says nothing about what was doubtful before.
+        let doubtful = failed.map_or(entry.doubtful, Answer::is_unexplained);
         entry.revived_until = second + STALE_RECHECK;
         entry.doubtful = doubtful;
         self.entries.insert(key.clone(), entry);

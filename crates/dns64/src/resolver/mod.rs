@@ -199,6 +199,11 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
+    /// Whether no question is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.fetches.len() == 0
+    }
+
     /// How many more questions may be in flight.
     fn free(&self) -> usize {
         let forwarding = self.settings.config.forwarding;

@@ -227,6 +227,17 @@ fn udp_an_answer_lands_and_is_kept() {
 }
 
 #[test]
+fn udp_a_servfail_without_a_reason_outweighs_another_servers_error() {
+    let mut test = Test::new(2);
+    let first = test.begin("a.test").remove(0);
+    test.answer(&first, &first.answer(2, &[]));
+    let second = test.one();
+    assert_ne!(second.server(), first.server());
+    test.answer(&second, &second.answer(5, &[]));
+    assert_eq!(test.outcome(), Some(Ok((2, 0))), "it may have rejected signatures");
+}
+
+#[test]
 fn udp_all_who_ask_the_same_wait_for_one_answer() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
@@ -317,7 +328,7 @@ fn udp_an_error_is_the_answer_only_if_nobody_does_better() {
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
 
     let first = test.begin("b.test").remove(0);
-    test.answer(&first, &first.answer(2, &[]));
+    test.answer(&first, &first.answer(5, &[]));
     let second = test.one();
     test.answer(&second, &second.answer(5, &[]));
     assert_eq!(test.outcome(), Some(Ok((5, 0))));

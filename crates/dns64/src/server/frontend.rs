@@ -203,7 +203,7 @@ impl Frontend {
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
                 Asked::Waiting => {
-                    let companion = job.inquiry.companion(rules.policy);
+                    let companion = job.inquiry.companion(&key, rules.policy);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
                     return companion.into_iter().for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }

@@ -91,7 +91,8 @@ impl Worker {
                 // What came over TCP before may still be there.
                 self.read_inbox();
                 self.flush();
-                if self.frontend.waiting() == 0 {
+                // A question that nobody of this worker waits for may be one that another worker does.
+                if self.frontend.waiting() == 0 && self.resolver.is_idle() {
                     break;
                 }
             }

@@ -57,7 +57,8 @@ fn a_bogus_aaaa_is_not_translated() {
             assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(29)), "RFC 6147 section 5.1.2");
         }
         let asked = upstream.asked();
-        assert!(!asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")), "{asked:?}");
+        // Behind an unexplained SERVFAIL A is asked for together with the probe, and not used.
+        assert!(!explains || !asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")), "{asked:?}");
         let probes = upstream.queries().iter().filter(|q| q.message.header().cd()).count();
         assert_eq!(probes == 0, explains, "{asked:?}");
     }
@@ -70,7 +71,27 @@ fn a_what_is_bogus_is_not_found_out_twice() {
     for _ in 0..3 {
         both(&server, &ask("forged-aaaa.test", Rtype::AAAA));
     }
-    assert_eq!(upstream.asked(), ["forged-aaaa.test AAAA", "forged-aaaa.test AAAA"], "one with CD");
+    let mut asked = upstream.asked();
+    asked.sort_unstable();
+    assert_eq!(asked, ["forged-aaaa.test A", "forged-aaaa.test AAAA", "forged-aaaa.test AAAA"], "one with CD");
+}
+
+#[test]
+fn a_slow_servfail_is_translated_in_time() {
+    let upstream = Upstream::new(|q| match q.qtype {
+        Rtype::AAAA => {
+            let wait = Act::Wait(Duration::from_millis(1_100));
+            std::iter::once(wait).chain(q.rcode(Rcode::SERVFAIL).send()).collect()
+        }
+        _ => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let got = ask("dead.test", Rtype::AAAA).edns(1232).try_of(server.address, Duration::from_secs(5)).unwrap();
+    assert_eq!(
+        got.addresses(),
+        [mapped("192.0.2.1")],
+        "AAAA and its probe take longer than a client waits, one after the other"
+    );
 }
 
 #[test]
