@@ -286,7 +286,7 @@ fn health(recorded: &Recorded<'_>, points: &[Point]) -> Health {
         Summary::of(&values).map(|summary| Spread { median: summary.median, worst: summary.max })
     };
     let invalid = all.iter().filter(|m| m.verdict() == Verdict::Invalid);
-    let reasons = by_kind(invalid.flat_map(|m| m.reasons()));
+    let reasons = by_kind(invalid.map(|m| m.reasons()));
     let of_trial = |m: &Measured| m.at_rate().map(|t| t.warnings.clone()).unwrap_or_default();
     let warnings: BTreeSet<String> = all.iter().flat_map(|m| m.warnings.iter().cloned().chain(of_trial(m))).collect();
     Health {
@@ -310,13 +310,21 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
     [of("tester", |s| s.tester), of("dut", |s| s.dut), of("auth", |s| s.auth)].into_iter().flatten().collect()
 }
 
-/// How often there was each kind of reason, in words, in the order in which they came first.
-fn by_kind<'a>(reasons: impl Iterator<Item = &'a Reason>) -> Vec<InvalidReason> {
+/// In how many trials there was each kind of reason, in words, in the order in which they came first.
+fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
-    for kind in reasons.map(Reason::kind) {
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, n)) => *n += 1,
-            None => kinds.push((kind, 1)),
+    for reasons in trials {
+        let mut of_trial: Vec<ReasonKind> = Vec::new();
+        for kind in reasons.iter().map(Reason::kind) {
+            if !of_trial.contains(&kind) {
+                of_trial.push(kind);
+            }
+        }
+        for kind in of_trial {
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
+                Some((_, n)) => *n += 1,
+                None => kinds.push((kind, 1)),
+            }
         }
     }
     kinds.into_iter().map(|(kind, trials)| InvalidReason { reason: kind.to_string(), trials }).collect()
@@ -339,7 +347,9 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<String> {
     let mut seen = false;
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
-        let Some(trial) = m.at_rate().filter(|trial| is_full && trial.facts.accept.0 >= 1.0) else { continue };
+        // A trial that could not begin sent nothing, in no way.
+        let counts = |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
+        let Some(trial) = m.at_rate().filter(counts) else { continue };
         seen = true;
         add(&Facts { repeats, resolution, proof: vouching.proof(trial), ..trial.facts });
     }
@@ -366,7 +376,8 @@ impl<'a> Vouching<'a> {
     fn of(recorded: &Recorded<'a>) -> Vouching<'a> {
         let walk = || recorded.walk(&recorded.plan.own_self_test()?);
         let passed = |walk: &crate::recorded::Walk<'_>| {
-            walk.course.set().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
+            let found = walk.course.set().map(|set| set.found()).unwrap_or_default();
+            walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())
         };
         let delta = recorded.plan.self_test.as_ref().map(|test| test.delta);
         let trials = walk().filter(passed).map(|walk| walk.trials.into_iter().filter_map(|m| m.at_rate()).collect());

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use method::evidence::{Deviation, Wanted};
-use method::reason::{HostLoss, Reason};
+use method::reason::{HostLoss, Reason, ReasonKind};
 use method::set::Repeats;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
@@ -103,6 +103,13 @@ impl LoopPlan {
     }
 }
 
+impl LoopPlan {
+    /// Experiments of a whole trial.
+    pub(crate) fn experiments(&self) -> usize {
+        BLOCK as usize * usize::from(self.blocks)
+    }
+}
+
 /// A trial in a closed loop, judged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopTrial {
@@ -141,6 +148,8 @@ impl LoopTrial {
         let faults = part.faults(limit);
         if !faults.is_empty() {
             self.verdict = Verdict::Invalid;
+            // What the DUT did says nothing now.
+            self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }
         let wanted = Wanted { valid: self.experiments.counts.valid, preloaded: 0, aaaa: Share::ZERO, cached: 0.0 };
@@ -398,8 +407,8 @@ fn table(dut: &DutResult, place: &Cores) -> Table {
     let note = "Each experiment resolves 256 names, by so many threads with one query in flight each. CPU utilization as the paper counts \
                 it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
     let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.place == *place).collect();
-    let seen = all.iter().find_map(|at| at.seen.as_ref());
-    let cores = super::search::column(place, seen, all.iter().find_map(|at| at.missing.as_ref()));
+    let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
+    let cores = super::search::column(place, seen.as_ref(), all.iter().find_map(|at| at.missing.as_ref()));
     let title = format!("Closed loop: {}, {cores} CPU cores", dut.name);
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));

@@ -198,10 +198,9 @@ fn by_place(run: &Run, dut: &DutResult) -> Table {
         Table::new(&format!("Computing power relative performance (CPRDP): {}", dut.name), note, &["CPU cores"]);
     let seen = |place: &Cores| {
         let of = dut.loads.iter().filter(|load| load.place == *place);
-        let (seen, missing) = of.fold((None, None), |(seen, missing), load| {
-            (seen.or(load.found.place.as_ref()), missing.or(load.found.missing.as_ref()))
-        });
-        super::search::column(place, seen, missing)
+        let seen = of.clone().filter_map(|load| load.found.place.clone()).reduce(|a, b| a.and(&b));
+        let missing = of.clone().find_map(|load| load.found.missing.as_ref());
+        super::search::column(place, seen.as_ref(), missing)
     };
     table.header.extend(places.iter().map(|place| seen(place)));
     let full = |place: &Cores| {

@@ -122,7 +122,7 @@ const WANTED: [Wanted; 9] = [
     },
     Wanted {
         what: "XIII-XV",
-        title: "DNS64 performance by AAAA record rate: {}, 1 CPU cores, 1 threads",
+        title: "DNS64 performance by AAAA record rate: {}, CPU cores: 1",
         rows: STATISTICS,
         axis: "AAAA record rate",
         cells: Cells::Searches(
@@ -132,7 +132,7 @@ const WANTED: [Wanted; 9] = [
     },
     Wanted {
         what: "XVI-XVIII",
-        title: "DNS64 performance by cache hit rate: {}, 1 CPU cores, 1 threads",
+        title: "DNS64 performance by cache hit rate: {}, CPU cores: 1",
         rows: STATISTICS,
         axis: "cache hit rate",
         cells: Cells::Searches(

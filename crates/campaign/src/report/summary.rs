@@ -77,6 +77,7 @@ fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
 fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Option<String> {
     let n = ranked.iter().map(|(_, point)| point.figures.n).min()?;
     let each = wording::searches(n);
+    let same = same_place(ranked);
     let mut line = match n {
         1 => format!("Worst case, {each} at each server, which is no result yet. It passed and failed at, queries/s:"),
         _ => format!("Worst case, median of {each} and the interval in which all of them lie, queries/s:"),
@@ -87,7 +88,8 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Opti
             1 => interval,
             _ => format!("{} in {interval}", wording::median(&point.figures, resolution)),
         };
-        let _ = write!(line, "{} {name} {found}", if i == 0 { "" } else { ";" });
+        let place = if same { String::new() } else { format!(" (CPU cores: {})", point.column()) };
+        let _ = write!(line, "{} {name}{place} {found}", if i == 0 { "" } else { ";" });
     }
     let missing: Vec<&str> = r
         .duts
@@ -101,14 +103,22 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Opti
     Some(line + ".")
 }
 
-/// The fastest against each of the others, as far as the intervals decide.
+/// Whether all of them were measured on the same number of cores, or in the same placement.
+fn same_place(ranked: &[(&str, &PointResult)]) -> bool {
+    ranked.windows(2).all(|two| two[0].1.conditions.place == two[1].1.conditions.place)
+}
+
+/// The fastest against each of the others that had as many cores, as far as the intervals decide.
 fn ratios(ranked: &[(&str, &PointResult)]) -> Option<String> {
     let ((first, best), rest) = ranked.split_first()?;
-    let told = |(name, point): &(&str, &PointResult)| match wording::ratio(
-        &best.figures.interval.ratio_to(&point.figures.interval),
-    ) {
-        Some(times) => format!("{times} {name}'s"),
-        None => format!("not told apart from {name}'s"),
+    let told = |(name, point): &(&str, &PointResult)| {
+        if point.conditions.place != best.conditions.place {
+            return format!("not compared with {name}'s, which had other cores");
+        }
+        match wording::ratio(&best.figures.interval.ratio_to(&point.figures.interval)) {
+            Some(times) => format!("{times} {name}'s"),
+            None => format!("not told apart from {name}'s"),
+        }
     };
     (!rest.is_empty()).then(|| format!("{first}'s rate is {}.", rest.iter().map(told).collect::<Vec<_>>().join(", ")))
 }

@@ -169,8 +169,9 @@ fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
 #[test]
 fn reasons_are_counted_by_kind() {
     let off = |worst_pct, limit_pct| Reason::WindowOff { worst_pct, limit_pct };
-    let reasons = [off(1.55, 1.0), Reason::LedgerFull, off(12.0, 5.0)];
-    let counted = by_kind(reasons.iter());
+    // The second trial was spoiled in one way twice.
+    let trials = [vec![off(1.55, 1.0), Reason::LedgerFull], vec![off(12.0, 5.0), off(2.0, 1.0)]];
+    let counted = by_kind(trials.iter().map(Vec::as_slice));
     let of = |kind: ReasonKind, trials| InvalidReason { reason: kind.to_string(), trials };
     assert_eq!(counted, [of(ReasonKind::WindowOff, 2), of(ReasonKind::LedgerFull, 1)]);
 }

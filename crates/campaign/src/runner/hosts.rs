@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use method::units::Share;
 use net::cpu_time::CpuTimes;
+use serde::de::Error as _;
 use tester::authdns::counters::AuthCounters;
+use tester::client::experiments::Experiments;
 use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
@@ -312,6 +314,14 @@ impl Real<'_> {
 fn parse(task: &Task, text: &str) -> serde_json::Result<Found> {
     Ok(match task {
         Task::Trial(_) => Found::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),
-        Task::ClosedLoop(_) => Found::ClosedLoop(Box::new(LoopTrial::judge(serde_json::from_str(text)?))),
+        Task::ClosedLoop(plan) => {
+            let experiments: Experiments = serde_json::from_str(text)?;
+            let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
+            if done != planned {
+                let why = format!("{done} of {planned} experiments were carried out: the tester was interrupted");
+                return Err(serde_json::Error::custom(why));
+            }
+            Found::ClosedLoop(Box::new(LoopTrial::judge(experiments)))
+        }
     })
 }

@@ -12,10 +12,14 @@ use crate::site::{Auth, Dut};
 
 /// The Measurer begins a moment after its process does.
 const SLACK: Nanos = Nanos::from_millis(200);
+/// Between two looks.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// CPU time of all that take part in a trial.
 pub(super) struct Meter<'a> {
     start: Instant,
+    /// When the next second is over.
+    next: Instant,
     auth_before: f64,
     dut_last: (Instant, f64),
     tester_used: f64,
@@ -43,7 +47,17 @@ impl Meter<'_> {
         let auth_before = cpu_of(auth.process())?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());
         let tester_used = cpu_of(measurer)?;
-        Ok(Meter { start, auth_before, dut_last: (start, used), tester_used, host, host_last, cpu: Cpu::default() })
+        let next = start + SECOND;
+        Ok(Meter {
+            start,
+            next,
+            auth_before,
+            dut_last: (start, used),
+            tester_used,
+            host,
+            host_last,
+            cpu: Cpu::default(),
+        })
     }
 
     /// To be called often; looks once a second, and once where the DUT's threads may run. What comes after the trial's own length is no load.
@@ -65,8 +79,12 @@ impl Meter<'_> {
 
     /// Looks at the CPU times if a second has passed.
     fn second(&mut self, dut: Option<&Dut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
-        if self.dut_last.0.elapsed() < Duration::from_secs(1) {
+        if Instant::now() < self.next {
             return Ok(());
+        }
+        // By the trial's clock: if each second began with the look at the one before, looks would drift away from it.
+        while self.next <= Instant::now() {
+            self.next += SECOND;
         }
         // The tester's process is gone when the trial is over, so its time is read while it runs.
         self.tester_used = cpu_of(measurer)?;

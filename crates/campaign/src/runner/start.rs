@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::hosts::Hosts;
 use super::{CampaignError, Run, Site};
 use crate::archive::{Configuration, Entry, Step};
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::point::{Cores, Point};
 use crate::site::SiteError;
 
@@ -106,7 +106,8 @@ impl<H: Hosts> Run<'_, H> {
         let Point::SelfTest(at) = point else { return Cow::Borrowed(self.plan) };
         let mut plan = self.plan.clone();
         if at.server != plan.auth.driver {
-            (plan.auth.driver, plan.auth.program) = (at.server, None);
+            // Program, threads and lines of the plan are those of its own server.
+            plan.auth = AuthPlan { driver: at.server, names: plan.auth.names, ..AuthPlan::default() };
         }
         plan.cpus.auth.truncate(at.cores.unwrap_or(usize::MAX));
         Cow::Owned(plan)

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
 use method::pacing::{Pacing, Windows};
-use method::reason::Reason;
+use method::reason::{Reason, ReasonKind};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Evidence, Verdict, decide};
@@ -345,6 +345,10 @@ impl TrialResult {
                 (Verdict::Invalid, _) | (_, Subject::Dut) => Verdict::Invalid,
                 (_, Subject::Tester { .. }) => Verdict::Failed,
             };
+            if self.verdict == Verdict::Invalid {
+                // What the DUT did says nothing now.
+                self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
+            }
             self.reasons.extend(faults);
         }
         if self.verdict == Verdict::Passed

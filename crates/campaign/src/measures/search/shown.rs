@@ -122,7 +122,13 @@ fn statistics(run: &Run, title: &str, note: &str, corner: &str, columns: &[(Stri
 fn cells(point: &PointResult, resolution: Qps) -> [String; wording::STATISTICS.len()] {
     match &point.missing {
         Some(why) => std::array::from_fn(|_| why.to_string()),
-        None => wording::statistics(&point.figures, resolution),
+        None => {
+            let mut cells = wording::statistics(&point.figures, resolution);
+            if !point.lower_bound_reasons.is_empty() && point.figures.median > Some(0.0) {
+                cells[0].insert_str(0, AT_LEAST);
+            }
+            cells
+        }
     }
 }
 
@@ -184,8 +190,9 @@ fn sweep(
     }
     all.sort_by_key(|p| share(&p.conditions));
     let columns: Vec<_> = all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
-    let cores = place_name(place);
-    let title = format!("DNS64 performance by {what}: {}, {cores} CPU cores, {} threads", dut.name, place.cores);
+    let seen = columns.iter().filter_map(|(_, p)| p.place.clone()).reduce(|a, b| a.and(&b));
+    let cores = super::column(place, seen.as_ref(), None);
+    let title = format!("DNS64 performance by {what}: {}, CPU cores: {cores}", dut.name);
     statistics(run, &title, "", what, &columns)
 }
 
