@@ -115,10 +115,10 @@ fn measured(results: &Value) -> Vec<String> {
     .collect()
 }
 
-/// Headings of a report.
+/// Headings of a report's tables, without those that name the run.
 fn headings(run: &str) -> Result<Vec<String>> {
     let tables = fs::read_to_string(format!("{run}/tables.md"))?;
-    Ok(tables.lines().filter(|line| line.starts_with('#')).skip(1).map(str::to_owned).collect())
+    Ok(tables.lines().filter(|line| line.starts_with("### ")).map(str::to_owned).collect())
 }
 
 fn campaign_over_ssh(bench: &Bench) -> Result<()> {
@@ -134,7 +134,8 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     output(bench.program(), &["campaign", "run", &near, "--dir", &near_run, "--quiet"], LIMIT)?;
     let (far, near) = (results(&far_run)?, results(&near_run)?);
     ensure!(measured(&far) == measured(&near), "not the same points: {:?} {:?}", measured(&far), measured(&near));
-    ensure!(headings(&far_run)? == headings(&near_run)?, "not the same tables");
+    let (far_tables, near_tables) = (headings(&far_run)?, headings(&near_run)?);
+    ensure!(far_tables == near_tables, "not the same tables: {far_tables:?} and {near_tables:?}");
     let roles: Vec<_> = far["hosts"].as_array().into_iter().flatten().map(|host| host["role"].to_string()).collect();
     ensure!(roles == ["\"tester\"", "\"dut\"", "\"auth\""], "facts of {roles:?}");
     ensure!(far["duts"][0]["points"][0]["upstream_per_query"] == near["duts"][0]["points"][0]["upstream_per_query"]);
