@@ -112,7 +112,8 @@ fn unit_allows(bench: &Bench) -> Result<()> {
     // Only root that stays root gives up its capabilities, as here; the unit has a user.
     let root_alone = BTreeSet::from(["capset".to_owned()]);
     ensure!(root_alone.is_subset(&made), "the trace lacks capset");
-    let denied: Vec<&String> = made.difference(&(&allowed | &root_alone)).collect();
+    let allowed = &allowed | &root_alone;
+    let denied: Vec<&String> = made.difference(&allowed).collect();
     ensure!(denied.is_empty(), "the unit denies {denied:?}");
     // It complains that the program is not installed, and sees what it does not understand.
     let verified = process::run("systemd-analyze", &["verify", &unit.to_string_lossy()], LIMIT)?;
