@@ -408,7 +408,7 @@ mod tests {
         let strangers = [["design", ".md"], ["methodology", ".md"], ["dns64-server", ".md"], ["peers", ".md"]];
         let numbered = ["seed ", "seed_", "seeds ", "seeds_"].iter().any(|word| {
             line.match_indices(word).any(|(at, _)| {
-                let rest = line[at + word.len()..].as_bytes();
+                let rest = &line.as_bytes()[at + word.len()..];
                 rest.len() >= 3 && rest[..3].iter().all(u8::is_ascii_digit)
             })
         });
