@@ -199,11 +199,6 @@ impl Measured {
             Found::ClosedLoop(trial) => &trial.experiments.counts,
         }
     }
-
-    /// Whether the tester did its part and the DUT lived.
-    pub fn is_sound(&self) -> bool {
-        self.verdict() != Verdict::Invalid && self.dut_end.is_none()
-    }
 }
 
 /// What the tester found in a trial.
