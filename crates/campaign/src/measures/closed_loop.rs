@@ -7,11 +7,12 @@ use std::time::Duration;
 use method::evidence::{Deviation, Wanted};
 use method::reason::{HostLoss, Reason, ReasonKind};
 use method::set::Repeats;
+use method::stats::MeanAndDeviation;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::authdns::part::AuthPart;
-use tester::client::experiments::{Experiments, MeanAndDeviation, NAMES};
+use tester::client::experiments::{Experiments, NAMES};
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 
@@ -188,31 +189,13 @@ pub struct ClosedLoopResult {
     #[serde(rename = "place")]
     pub seen: Option<crate::place::Place>,
     /// Time of an experiment of 256 names in ms.
-    pub time_ms: Option<Spread>,
+    pub time_ms: Option<MeanAndDeviation>,
     /// 256 ÷ that time: answered queries per second.
     pub qps: Option<f64>,
     /// CPU use of the DUT's host, 100 % less what was idle, in per cent of all its CPUs, over the seconds.
-    pub host_cpu_pct: Option<Spread>,
+    pub host_cpu_pct: Option<MeanAndDeviation>,
     /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
-    pub dut_cpu_pct: Option<Spread>,
-}
-
-/// Mean and sample standard deviation of a set of values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// Of how many values.
-    pub n: usize,
-    /// Their mean.
-    pub mean: f64,
-    /// Their standard deviation.
-    pub stdev: f64,
-}
-
-impl Spread {
-    fn of(values: &[f64]) -> Option<Spread> {
-        let MeanAndDeviation { mean, standard_deviation } = MeanAndDeviation::of(values)?;
-        Some(Spread { n: values.len(), mean, stdev: standard_deviation })
-    }
+    pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
 /// The measure.
@@ -320,7 +303,7 @@ impl Measure for InClosedLoop {
 fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
     let point = Point::ClosedLoop(WithThreads { dut: dut.name.clone(), place: at.place.clone(), threads: at.threads });
     let mark = at.state().unwrap_or_default();
-    let spread = |quantity: &str, unit, spread: Option<Spread>| Row {
+    let spread = |quantity: &str, unit, spread: Option<MeanAndDeviation>| Row {
         ran_on: at.seen.clone(),
         mark: mark.clone(),
         n: spread.map_or(0, |s| s.n),
@@ -363,7 +346,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
     let seconds = |get: fn(&Measured) -> &[f64]| -> Vec<f64> {
         figured.iter().flat_map(|m| get(m).iter().map(|share| share * 100.0)).collect()
     };
-    let time_ms = Spread::of(&times);
+    let time_ms = MeanAndDeviation::of(&times);
     Some(ClosedLoopResult {
         place: with.place.clone(),
         threads: with.threads,
@@ -376,8 +359,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
         seen: super::search::place_of(walk.trials.iter().copied()),
         time_ms,
         qps: time_ms.filter(|t| t.mean > 0.0).map(|t| NAMES as f64 * 1e3 / t.mean),
-        host_cpu_pct: Spread::of(&seconds(|m| &m.cpu.host)),
-        dut_cpu_pct: Spread::of(&seconds(|m| &m.cpu.dut)),
+        host_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.host)),
+        dut_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.dut)),
     })
 }
 
