@@ -83,7 +83,10 @@ impl<'a> Recorded<'a> {
     /// Whether all that the plan wants of a point is in the journal. A point that can have no number is complete when that is
     /// known.
     pub fn is_complete(&self, point: &Point) -> bool {
-        self.walk(point).is_some_and(|walk| walk.due().is_none())
+        match self.walk(point) {
+            Some(walk) => walk.due().is_none(),
+            None => point.measure().is_hopeless(self, point),
+        }
     }
 
     /// Whether there is a result for a point: a number, or that the lowest rate failed.

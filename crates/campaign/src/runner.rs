@@ -207,7 +207,12 @@ impl<'a, H: Hosts> Run<'a, H> {
     /// Measures a point until nothing is due.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().walk(point).is_none() {
-            return self.mishap(point, "there is no rate to take a share of", String::new());
+            // Said once, however often the campaign goes on.
+            let is_said = |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
+            return match self.entries.iter().any(is_said) {
+                true => Ok(()),
+                false => self.mishap(point, "there is no rate to take a share of", String::new()),
+            };
         }
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.note_version(dut)?;

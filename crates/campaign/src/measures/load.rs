@@ -14,7 +14,7 @@ use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::contradictions::almost;
 use crate::plan::{DutPlan, Plan};
-use crate::point::{AtShare, Cores, Point};
+use crate::point::{AtShare, Conditions, Cores, Point};
 use crate::recorded::Recorded;
 use crate::report::chart::{Dot, Figure, Series, Shape, number};
 use crate::report::csv::Row;
@@ -106,6 +106,12 @@ impl Measure for AtShares {
         let rate = Qps((recorded.median_at(&at.dut, &at.place)? * at.share.fraction()) as u64);
         let retries = recorded.plan.search.invalid_retries;
         (rate.0 > 0).then(|| Course::Repeats(Repeats::new(rate, loads.repeat, retries)))
+    }
+
+    fn is_hopeless(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let Point::Load(at) = point else { return false };
+        let worst = Point::Search(Conditions::worst_case(&at.dut, at.place.clone()));
+        self.course(recorded, point).is_none() && recorded.is_complete(&worst)
     }
 
     fn starts_anew(&self) -> bool {

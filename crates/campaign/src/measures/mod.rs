@@ -52,6 +52,11 @@ pub trait Measure: Sync {
     /// what is recorded of another point gives none.
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course>;
 
+    /// Whether a point without a course will never have one: all that its rate depends on is measured, and gave none.
+    fn is_hopeless(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
+        false
+    }
+
     /// Whether every repetition has servers that are started for it, so that nothing is in a cache.
     fn starts_anew(&self) -> bool;
 

@@ -160,7 +160,7 @@ pub(super) fn result(
     let missing = match (void, ended.first(), counted.is_empty(), all.is_empty()) {
         (Some(why), ..) => Some(Missing::Void(why)),
         (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
-        (_, _, true, true) if walk.is_none() => Some(Missing::NoRate),
+        (_, _, true, true) if point.measure().is_hopeless(recorded, point) => Some(Missing::NoRate),
         (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
         (_, _, true, false) => Some(Missing::Spoiled),
         _ => None,
@@ -181,7 +181,7 @@ pub(super) fn result(
     Sustained {
         trials: counted.len(),
         spoiled: all.len() - counted.len(),
-        complete: walk.is_some_and(|walk| walk.due().is_none()),
+        complete: recorded.is_complete(point),
         missing,
         passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed)),
         void,

@@ -149,6 +149,43 @@ fn spoiled_trials_are_tried_again_and_then_given_up() {
 }
 
 #[test]
+fn a_load_whose_worst_case_passed_nowhere_is_complete_and_starts_nothing_again() {
+    let text = "name = 'x'\n[trial]\nduration = '1s'\npause = '0s'\nmax-burst = '500us'\n[search]\nmin = 100\nmax = 400\n\
+        resolution = 100\nrepeat = 2\n[measure.loads]\nshares = [0.5]\nduration = '6s'\ntransient = '1s'\n\
+        [[dut]]\ndriver = 'unbound'\n";
+    let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, first, hosts) = go_on(&plan, folder.path(), Simulated::new(50, &[]));
+    ended.unwrap();
+    assert!(!hosts.started.borrow().is_empty());
+    let found = results(&plan, &first);
+    let load = &found.duts[0].loads[0].found;
+    assert_eq!((load.complete, load.missing.clone()), (true, Some(crate::missing::Missing::NoRate)));
+    assert!(found.complete && found.duts[0].points[0].figures.median == Some(0.0), "{:?}", found.duts[0].points[0]);
+    let (ended, again, hosts) = go_on(&plan, folder.path(), Simulated::new(50, &[]));
+    ended.unwrap();
+    assert_eq!((hosts.trials.get(), hosts.started.borrow().len()), (0, 0), "nothing is left to do");
+    assert_eq!(again, first, "and nothing is said twice");
+}
+
+#[test]
+fn a_load_whose_worst_case_is_not_searched_yet_is_still_to_do() {
+    let recorded_of = |entries: &[Entry]| {
+        let (plan, points) = (plan(), plan().points());
+        let load = points.iter().find(|point| matches!(point, Point::Load(_))).unwrap().clone();
+        Recorded::new(&plan, entries).is_complete(&load)
+    };
+    let whole = journal_of(&plan(), 50, &[]);
+    let worst = |entry: &Entry| match entry {
+        Entry::Finished(m) => matches!(&m.step.point, Point::Search(conditions) if conditions.is_worst_case()),
+        _ => false,
+    };
+    let last = whole.iter().rposition(worst).unwrap();
+    assert!(recorded_of(&whole) && recorded_of(&whole[..=last]));
+    assert!(!recorded_of(&whole[..last]) && !recorded_of(&[]));
+}
+
+#[test]
 fn a_dut_that_does_not_start_is_given_up_after_a_second_chance_and_the_others_are_measured() {
     let text = format!("{PLAN}[[dut]]\ndriver = 'bind'\n");
     let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
