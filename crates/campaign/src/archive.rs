@@ -23,6 +23,7 @@ use method::reason::Reason;
 use method::records::Counts;
 use method::units::Qps;
 use method::verdict::Verdict;
+use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::SendCost;
@@ -139,8 +140,10 @@ pub struct Measured {
     /// What a hypervisor took.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// What speaks against the tester, though the trial was not invalid.
-    pub warnings: Vec<String>,
+    /// What speaks against the tester, though the trial was not invalid. In JSON `warnings` are the words and `warning_causes` the
+    /// data.
+    #[serde(flatten, with = "method::warning::in_words")]
+    pub warnings: Vec<Warning>,
     /// Its records, as a path below the run folder, if the plan wants them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<PathBuf>,

@@ -1,14 +1,14 @@
 //! What a campaign found, computed from its plan and journal alone: the report never measures, and can be drawn again.
 
-use std::collections::BTreeSet;
-
 use method::compliance::{Fact, Facts, Proof};
 use method::narrow::Length;
+use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
 use method::units::Qps;
 use method::verdict::Verdict;
+use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
@@ -49,8 +49,10 @@ pub struct Results {
     pub duts: Vec<DutResult>,
     /// The tester's own health over all trials.
     pub health: Health,
-    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were.
-    pub noncompliance: Vec<String>,
+    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were. In JSON `noncompliance` are the words
+    /// and `noncompliance_causes` the data.
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub noncompliance: Vec<Noncompliance>,
     /// What contradicts itself in the results.
     pub contradictions: Vec<Contradiction>,
     /// When the first trial began and the last one ended; absent without a trial.
@@ -127,8 +129,8 @@ pub struct Health {
     pub lateness_us: Option<Spread>,
     /// Why trials were invalid: each kind of reason, and how often there was one.
     pub invalid_reasons: Vec<InvalidReason>,
-    /// Warnings, each once.
-    pub warnings: Vec<String>,
+    /// What else trials warn of: each kind of warning, and of how many trials it is.
+    pub warnings: Vec<Warned>,
     /// What a hypervisor took of the CPU time of each host that tells.
     #[serde(default)]
     pub stolen: Vec<StolenTime>,
@@ -156,12 +158,33 @@ pub struct Spread {
     pub worst: f64,
 }
 
-/// A reason, and of how many trials.
+/// A sort of reason, and how many trials there are of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidReason {
     /// Why they were invalid.
+    pub kind: ReasonKind,
+    /// The same in words, for readers.
     pub reason: String,
     /// How many trials.
+    pub trials: usize,
+}
+
+impl InvalidReason {
+    /// So many trials with reasons of that sort.
+    fn of(kind: ReasonKind, trials: usize) -> InvalidReason {
+        InvalidReason { kind, reason: kind.to_string(), trials }
+    }
+}
+
+/// Warnings of one sort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Warned {
+    /// The first of them.
+    #[serde(flatten)]
+    pub warning: Warning,
+    /// The same in words, for readers.
+    pub words: String,
+    /// How many trials have one of that sort.
     pub trials: usize,
 }
 
@@ -287,14 +310,12 @@ fn health(recorded: &Recorded<'_>, points: &[Point]) -> Health {
     };
     let invalid = all.iter().filter(|m| m.verdict() == Verdict::Invalid);
     let reasons = by_kind(invalid.map(|m| m.reasons()));
-    let of_trial = |m: &Measured| m.at_rate().map(|t| t.warnings.clone()).unwrap_or_default();
-    let warnings: BTreeSet<String> = all.iter().flat_map(|m| m.warnings.iter().cloned().chain(of_trial(m))).collect();
     Health {
         trials: by_point(recorded, points),
         window_pct: spread(|t| t.pacing.window_100ms_worst_pct),
         lateness_us: spread(|t| t.pacing.p999_us),
         invalid_reasons: reasons,
-        warnings: warnings.into_iter().collect(),
+        warnings: warned(&all),
         stolen: stolen(&all),
     }
 }
@@ -327,14 +348,35 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
             }
         }
     }
-    kinds.into_iter().map(|(kind, trials)| InvalidReason { reason: kind.to_string(), trials }).collect()
+    kinds.into_iter().map(|(kind, trials)| InvalidReason::of(kind, trials)).collect()
+}
+
+/// In how many trials there was each sort of warning, in the order in which they came first. Numbers differ from trial to trial; the
+/// first stands for all.
+fn warned(trials: &[&Measured]) -> Vec<Warned> {
+    let mut kinds: Vec<Warned> = Vec::new();
+    for m in trials {
+        let mut of_trial: Vec<&Warning> = Vec::new();
+        for warning in m.warnings.iter().chain(m.at_rate().into_iter().flat_map(|trial| &trial.warnings)) {
+            if !of_trial.iter().any(|known| known.is_like(warning)) {
+                of_trial.push(warning);
+            }
+        }
+        for warning in of_trial {
+            match kinds.iter_mut().find(|known| known.warning.is_like(warning)) {
+                Some(known) => known.trials += 1,
+                None => kinds.push(Warned { warning: warning.clone(), words: warning.to_string(), trials: 1 }),
+            }
+        }
+    }
+    kinds
 }
 
 /// In which points the campaign is not compliant, by the facts of its own trials: of full length, in searches, with every reply
 /// demanded (other acceptance ratios are labelled where they are shown).
-fn noncompliance(recorded: &Recorded<'_>) -> Vec<String> {
+fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
-    let mut points: Vec<String> = Vec::new();
+    let mut points: Vec<Noncompliance> = Vec::new();
     let mut add = |facts: &Facts| {
         for point in facts.noncompliance() {
             if !points.contains(&point) {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use method::set::Due;
 use method::units::Qps;
+use method::warning::Warning;
 use net::cpu_time::CpuTimes;
 use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
@@ -382,14 +383,13 @@ impl<'a, H: Hosts> Run<'a, H> {
     fn warn(&self, measured: &mut Measured) {
         let cores = self.plan.cpus.auth.len();
         if cores > 0 && measured.cpu.auth > BUSY * cores as f64 {
-            measured.warnings.push(format!("AuthDNS used {:.2} of its {cores} cores", measured.cpu.auth));
+            measured.warnings.push(Warning::AuthBusy { used: measured.cpu.auth, cores });
         }
         if let Some(allowed) = self.recorded().allowed(&measured.step.point)
             && measured.at_rate().is_some_and(|trial| trial.rate > allowed)
             && measured.step.point.dut().is_some()
         {
-            let why = format!("the self-test vouches for the tester up to {allowed} queries/s only");
-            measured.warnings.push(why);
+            measured.warnings.push(Warning::BeyondSelfTest { allowed });
         }
     }
 

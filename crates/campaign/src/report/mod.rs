@@ -187,7 +187,7 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
             let _ = write!(out, "<p>{}</p>", escape(&line));
         }
         if !run.results.noncompliance.is_empty() {
-            let points: Vec<String> = run.results.noncompliance.iter().map(|p| escape(p)).collect();
+            let points: Vec<String> = run.results.noncompliance.iter().map(|p| escape(&p.to_string())).collect();
             let _ = write!(out, "<p><span class=\"mark\">Not RFC 8219 compliant:</span> {}.</p>", points.join("; "));
         }
         out.push_str("</div>\n");
@@ -219,7 +219,8 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         }
         for (i, warning) in run.results.health.warnings.iter().enumerate() {
             let head = if i == 0 { "<h3>Warnings</h3>" } else { "" };
-            let _ = writeln!(out, "{head}<p class=\"note\">{}</p>", escape(warning));
+            let text = escape(&warning.warning.to_string());
+            let _ = writeln!(out, "{head}<p class=\"note\">{} × {text}</p>", warning.trials);
         }
         mishaps(&mut out, run);
         let _ = writeln!(out, "<div class=\"words\">{}</div>", tables::environment(run).html());

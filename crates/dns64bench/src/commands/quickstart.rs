@@ -12,6 +12,7 @@ use campaign::report::chart::number;
 use campaign::search::{SearchError, SearchResult};
 use campaign::search_plan::SearchPlan;
 use campaign::wording;
+use method::noncompliance::Noncompliance;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
@@ -85,7 +86,8 @@ struct QuickstartResult {
     worst_case: SearchResult,
     all_aaaa: SearchResult,
     all_cached: SearchResult,
-    noncompliance: Vec<String>,
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    noncompliance: Vec<Noncompliance>,
 }
 
 pub(crate) fn run(args: &Quickstart) -> Outcome {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use campaign::search::{Runner, Standing};
 use campaign::search_plan::{PassedSelfTest, SelfTestSending};
+use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
 use method::set::{Set, SetPlan, smallest_pass};
@@ -44,7 +45,8 @@ pub(crate) struct SelfTestResult {
     /// Whether all of it is as RFC 8219 §9.2.1 wants it.
     pub(crate) compliant: bool,
     /// In which points it is not as RFC 8219 wants it.
-    pub(crate) noncompliance: Vec<String>,
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub(crate) noncompliance: Vec<Noncompliance>,
     /// All trials.
     pub(crate) trials: Vec<TrialResult>,
 }
