@@ -202,6 +202,10 @@ pub struct ClosedLoopResult {
 pub struct InClosedLoop;
 
 impl Measure for InClosedLoop {
+    fn name(&self) -> &'static str {
+        "closed loop"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);

@@ -68,6 +68,10 @@ pub struct LoadResult {
 pub struct AtShares;
 
 impl Measure for AtShares {
+    fn name(&self) -> &'static str {
+        "load"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);

@@ -36,6 +36,9 @@ use closed_loop::LoopPlan;
 
 /// Something that can be measured.
 pub trait Measure: Sync {
+    /// What `campaign plan` and `results.csv` call it.
+    fn name(&self) -> &'static str;
+
     /// Its points of a DUT, or (none given) those that belong to none, in their order.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;
 
@@ -71,7 +74,7 @@ pub trait Measure: Sync {
     /// Whether the campaign has a result for a point that is complete.
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool;
 
-    /// Which tables and figures of the papers a point is a part of.
+    /// Which tables and figures of the papers a point is a part of, none of them where it is a part of none.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled>;
 
     /// Its tables of one run.
@@ -204,3 +207,6 @@ impl Paper {
         Filled { paper: self, what }
     }
 }
+
+#[cfg(test)]
+mod fills_tests;

@@ -137,6 +137,10 @@ pub struct Trials {
 pub struct Searches;
 
 impl Measure for Searches {
+    fn name(&self) -> &'static str {
+        "search"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
@@ -218,12 +222,18 @@ impl Measure for Searches {
             (Some(_), true, false) => all.push(paper("Table XII")),
             _ => {}
         }
+        let keys = plan.dut(&c.dut).map(|dut| plan.keys_of(dut)).unwrap_or_default();
         let swept = c.accept >= 1.0 && shares.contains(&c.place) && !is_mtd64;
-        if swept && c.cached == Share::ZERO {
+        if swept && c.cached == Share::ZERO && !keys.aaaa_shares.is_empty() {
             all.push(paper("Tables XIII-XV"));
         }
-        if swept && c.aaaa == Share::ZERO {
+        if swept && c.aaaa == Share::ZERO && !keys.cached_shares.is_empty() {
             all.push(paper("Tables XVI-XVIII"));
+        }
+        // Their first row is the full rate.
+        let loads = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty());
+        if c.is_worst_case() && loads.is_some_and(|loads| keys.places_at(loads.at.as_deref()).contains(&c.place)) {
+            all.push(paper("Tables XIX-XXI"));
         }
         all
     }

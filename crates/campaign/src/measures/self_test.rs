@@ -98,6 +98,10 @@ pub struct SelfTestResult {
 pub struct SelfTesting;
 
 impl Measure for SelfTesting {
+    fn name(&self) -> &'static str {
+        "self-test"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let (Some(test), None) = (&plan.self_test, dut) else { return Vec::new() };
         let also =

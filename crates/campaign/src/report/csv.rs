@@ -108,7 +108,7 @@ impl Row {
         let place = self.point.place();
         let mut cells = vec![
             quote(&run.name),
-            quote(measure_of(&self.point)),
+            quote(self.point.measure().name()),
             quote(self.point.dut().unwrap_or_default()),
             place.map_or(String::new(), |place| place.cores.to_string()),
             quote(&place.map_or(String::new(), |place| ran_on(place, self.ran_on.as_ref()))),
@@ -156,17 +156,6 @@ pub(super) fn csv(runs: &[Run]) -> String {
         }
     }
     out
-}
-
-/// The name of what was measured at a point.
-fn measure_of(point: &Point) -> &'static str {
-    match point {
-        Point::SelfTest(_) => "self-test",
-        Point::Search(_) => "search",
-        Point::Load(_) => "load",
-        Point::ConstantRate(_) => "constant rate",
-        Point::ClosedLoop(_) => "closed loop",
-    }
 }
 
 /// What else tells points apart: server and IP of a self-test, shares, acceptance, load, threads.

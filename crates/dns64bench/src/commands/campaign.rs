@@ -150,14 +150,15 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
 }
 
 fn print_plan(plan: &Plan) {
-    println!("{:>7} {:>12}  point: what it fills of the papers", "trials", "about");
+    println!("{:>7} {:>12}  {:<13}  point: what it fills of the papers", "trials", "about", "measure");
     let mut sum = Duration::ZERO;
     for point in plan.points() {
         let (trials, time) = plan.effort(&point);
         sum += time;
-        println!("{trials:>7} {:>12}  {point}{}", rounded(time), fills(plan, &point));
+        let (about, measure) = (rounded(time).to_string(), point.measure().name());
+        println!("{trials:>7} {about:>12}  {measure:<13}  {point}{}", fills(plan, &point));
     }
-    println!("{:>7} {:>12}  in all, if no trial is repeated", "", rounded(sum));
+    println!("{:>7} {:>12}  {:<13}  in all, if no trial is repeated", "", rounded(sum).to_string(), "");
     for paper in Paper::ALL {
         println!("{}: {}", paper.short(), paper.title());
     }
