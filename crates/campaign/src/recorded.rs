@@ -106,7 +106,7 @@ impl<'a> Recorded<'a> {
     /// Up to which rate the self-test vouches for the tester at a point; `None` without a self-test of which a search is over.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
-        let walk = self.walk(&self.plan.own_self_test()?)?;
+        let walk = self.walk(&self.plan.self_test_for(point)?)?;
         let found = walk.course.set()?.found();
         if found.is_empty() {
             return None;

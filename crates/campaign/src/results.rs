@@ -22,7 +22,7 @@ use crate::measures::constant_rate::{self, ConstantRateResult};
 use crate::measures::load::{self, LoadResult};
 use crate::measures::search::{self, PointResult, Trials};
 use crate::measures::self_test::{self, SelfTestResult};
-use crate::plan::Plan;
+use crate::plan::{AuthPlan, Plan};
 use crate::point::Point;
 use crate::recorded::Recorded;
 
@@ -37,8 +37,10 @@ pub struct Results {
     pub environment: Environment,
     /// The machines of its hosts, if they are others or namespaces of this one.
     pub hosts: Vec<HostFacts>,
-    /// What played AuthDNS, as it calls itself.
+    /// What played AuthDNS by `[auth]`, as it calls itself.
     pub auth: String,
+    /// Each server that plays AuthDNS for a DUT.
+    pub authdns: Vec<AuthResult>,
     /// What each server was told.
     pub configurations: Vec<Told>,
     /// Whether every point of the plan is complete.
@@ -69,6 +71,17 @@ pub struct Told {
     /// Its command and its configuration, as it was first started.
     #[serde(flatten)]
     pub configuration: Configuration,
+}
+
+/// A server that plays AuthDNS.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AuthResult {
+    /// As the plan calls it.
+    pub name: String,
+    /// As it calls itself.
+    pub version: String,
+    /// Whether it counts what it is asked; where it does not, nothing proves that new names were not answered from a cache.
+    pub counts: bool,
 }
 
 /// A span of the wall clock: seconds since 1970-01-01 UTC.
@@ -225,7 +238,8 @@ impl Results {
             schema_version: VERSION,
             hosts: hosts.collect(),
             configurations: told.collect(),
-            auth: recorded.version(plan.auth.driver.name()).unwrap_or_else(|| "not measured".into()),
+            auth: version_of(&recorded, &plan.auth),
+            authdns: plan.auths_of_duts().into_iter().map(|auth| auth_result(&recorded, auth)).collect(),
             complete: points.iter().all(|point| recorded.is_complete(point)),
             self_tests: points.iter().filter_map(|point| self_test::result(&recorded, point)).collect(),
             contradictions: contradictions(&duts, |point| recorded.allowed(point)),
@@ -239,10 +253,24 @@ impl Results {
         }
     }
 
-    /// The self-test that vouches for the tester, if the plan has one.
+    /// The self-test that vouches for the tester, if the plan has one: that with the AuthDNS of `[auth]`.
     pub fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
+
+    /// The servers that DUTs ask and that do not count what they are asked, as they call themselves.
+    pub(crate) fn silent(&self) -> Vec<&str> {
+        self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
+    }
+}
+
+/// What an AuthDNS says that it is.
+fn version_of(recorded: &Recorded<'_>, auth: &AuthPlan) -> String {
+    recorded.version(&auth.role()).unwrap_or_else(|| "not measured".into())
+}
+
+fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
+    AuthResult { name: auth.name().into(), version: version_of(recorded, auth), counts: auth.driver.is_ours() }
 }
 
 /// When the first trial began and the last one ended, by the wall clock.
@@ -385,7 +413,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         }
     };
     let (repeats, resolution) = (Some(plan.search.repeat), Some(plan.search.resolution));
-    let vouching = Vouching::of(recorded);
+    let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
     let mut seen = false;
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
@@ -393,7 +421,12 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
         let counts = |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
         let Some(trial) = m.at_rate().filter(counts) else { continue };
         seen = true;
-        add(&Facts { repeats, resolution, proof: vouching.proof(trial), ..trial.facts });
+        let auth = m.step.point.authdns();
+        if vouching.iter().all(|(of, _)| *of != auth) {
+            vouching.push((auth, Vouching::of(recorded, &m.step.point)));
+        }
+        let proof = vouching.iter().find(|(of, _)| *of == auth).map_or(Proof::None, |(_, of)| of.proof(trial));
+        add(&Facts { repeats, resolution, proof, ..trial.facts });
     }
     if !seen {
         add(&Facts { repeats, resolution, ..planned_facts(plan) });
@@ -415,8 +448,9 @@ fn planned_facts(plan: &Plan) -> Facts {
 struct Vouching<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> Vouching<'a> {
-    fn of(recorded: &Recorded<'a>) -> Vouching<'a> {
-        let walk = || recorded.walk(&recorded.plan.own_self_test()?);
+    /// For the trials of a point and of others with the same AuthDNS.
+    fn of(recorded: &Recorded<'a>, point: &Point) -> Vouching<'a> {
+        let walk = || recorded.walk(&recorded.plan.self_test_for(point)?);
         let passed = |walk: &crate::recorded::Walk<'_>| {
             let found = walk.course.set().map(|set| set.found()).unwrap_or_default();
             walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())

@@ -156,6 +156,8 @@ struct Site<H: Hosts> {
     // Ends before AuthDNS does.
     dut: Option<H::Dut>,
     auth: H::Auth,
+    /// The name of this AuthDNS, if it is not that of `[auth]`.
+    of: Option<String>,
     next_name: u64,
     /// Of which repetition they are, if each has its own.
     repeat: Option<u32>,
@@ -302,7 +304,7 @@ impl<'a, H: Hosts> Run<'a, H> {
             self.weigh(&mut measured.found, &task, &before, &after);
         }
         if let Found::Trial(trial) = &mut measured.found {
-            let facts = self.facts_of(trial, cpus.as_deref());
+            let facts = self.facts_of(trial, self.plan.auth_cpus(&step.point), cpus.as_deref());
             trial.set_facts(facts);
         }
         // There are none of a trial that could not begin, or whose disk did not keep up.
@@ -381,7 +383,7 @@ impl<'a, H: Hosts> Run<'a, H> {
 
     /// Warns of the tester's own load.
     fn warn(&self, measured: &mut Measured) {
-        let cores = self.plan.cpus.auth.len();
+        let cores = self.plan.auth_cpus(&measured.step.point).len();
         if cores > 0 && measured.cpu.auth > BUSY * cores as f64 {
             measured.warnings.push(Warning::AuthBusy { used: measured.cpu.auth, cores });
         }
@@ -403,10 +405,17 @@ impl<'a, H: Hosts> Run<'a, H> {
 
     /// Notes what plays AuthDNS and, once, the facts of the hosts.
     fn note_hosts(&mut self) -> Result<(), CampaignError> {
-        let name = self.plan.auth.driver.name();
-        if self.recorded().version(name).is_none() {
-            let text = self.hosts.auth_version()?;
-            self.append(Entry::Version { dut: name.into(), text })?;
+        let plan = self.plan;
+        let mut asked = plan.auths_of_duts();
+        if asked.iter().all(|auth| auth.name() != plan.auth.name()) {
+            asked.insert(0, &plan.auth);
+        }
+        for auth in asked {
+            let role = auth.role();
+            if self.recorded().version(&role).is_none() {
+                let text = self.hosts.auth_version(auth)?;
+                self.append(Entry::Version { dut: role, text })?;
+            }
         }
         for (role, environment) in self.hosts.facts() {
             if !self.entries.iter().any(|e| matches!(e, Entry::Host { role: noted, .. } if noted == role)) {

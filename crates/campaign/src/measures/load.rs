@@ -238,7 +238,8 @@ fn by_place(run: &Run, dut: &DutResult) -> Table {
 
 /// What a column of a place is called.
 pub(crate) fn place_name(place: &Cores) -> String {
-    place.placement.clone().unwrap_or_else(|| place.cores.to_string())
+    let name = place.placement.clone().unwrap_or_else(|| place.cores.to_string());
+    place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
 }
 
 fn row(name: &str, places: &[&Cores], cell: impl Fn(&Cores) -> String) -> Vec<String> {

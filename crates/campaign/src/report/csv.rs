@@ -114,6 +114,7 @@ impl Row {
             quote(&place.map_or(String::new(), |place| ran_on(place, self.ran_on.as_ref()))),
             quote(place.and_then(|place| place.placement.as_deref()).unwrap_or_default()),
         ];
+        cells.push(quote(run.results.plan.auth_at(&self.point).name()));
         cells.extend(conditions(&self.point));
         cells.push(self.rate.map_or(String::new(), |rate| rate.to_string()));
         cells.extend([quote(&self.quantity), quote(self.unit), self.n.to_string()]);
@@ -143,7 +144,7 @@ impl Row {
     }
 }
 
-const HEADER: &str = "run,measure,dut,cores,ran_on,placement,server,family,aaaa_share,cached_share,acceptance,load,threads,rate,quantity,unit,n,median,\
+const HEADER: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,rate,quantity,unit,n,median,\
                       p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,real_aaaa_share,real_cached_share,\
                       questions_per_query,retries_per_question,mark";
 
@@ -158,20 +159,17 @@ pub(super) fn csv(runs: &[Run]) -> String {
     out
 }
 
-/// What else tells points apart: server and IP of a self-test, shares, acceptance, load, threads.
-fn conditions(point: &Point) -> [String; 7] {
-    let mut cells: [String; 7] = Default::default();
+/// What else tells points apart: version of IP of a self-test, shares, acceptance, load, threads.
+fn conditions(point: &Point) -> [String; 6] {
+    let mut cells: [String; 6] = Default::default();
     match point {
-        Point::SelfTest(at) => {
-            cells[0] = quote(at.server.name());
-            cells[1] = at.family.map_or(String::new(), |family| quote(&family.to_string()));
-        }
+        Point::SelfTest(at) => cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string())),
         Point::Search(c) => {
-            (cells[2], cells[3], cells[4]) = (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
+            (cells[1], cells[2], cells[3]) = (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
         }
-        Point::Load(at) => cells[5] = at.share.to_string(),
+        Point::Load(at) => cells[4] = at.share.to_string(),
         Point::ConstantRate(_) => {}
-        Point::ClosedLoop(with) => cells[6] = with.threads.to_string(),
+        Point::ClosedLoop(with) => cells[5] = with.threads.to_string(),
     }
     cells
 }

@@ -21,7 +21,6 @@ use crate::archive::{self, ArchiveError, write_json, write_whole};
 use crate::begun;
 use crate::measures;
 use crate::results::{DutResult, Results};
-use crate::servers::Auth;
 use chart::{Figure, escape};
 use summary::summary;
 use table::Table;
@@ -118,10 +117,9 @@ pub(crate) fn file_word(name: &str) -> String {
 
 /// A note, with what is unproven where nobody counts what AuthDNS is asked.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
-    match run.results.plan.auth.driver {
-        Auth::Dns64bench => note.into(),
-        _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
-    }
+    run.results.silent().iter().fold(note.to_owned(), |note, auth| {
+        format!("{note} Cached shares are unproven where {auth} is AuthDNS: it does not count what it is asked.")
+    })
 }
 
 /// All figures that the runs have data for.

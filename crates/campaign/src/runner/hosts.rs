@@ -22,7 +22,7 @@ use crate::interruption::Interruption;
 use crate::measures::Task;
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::Numa;
-use crate::plan::{DutPlan, Plan, Topology};
+use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
 use crate::point::{Cores, Point};
 use crate::preflight;
 use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
@@ -60,8 +60,8 @@ pub(super) trait Hosts {
     fn facts(&self) -> Vec<(&'static str, Environment)>;
     /// What a DUT says that it is.
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError>;
-    /// What plays AuthDNS says that it is.
-    fn auth_version(&self) -> Result<String, SiteError>;
+    /// What an AuthDNS says that it is.
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError>;
     /// What sending costs on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
     /// What tells the machines of tester, DUT and AuthDNS from others.
@@ -144,8 +144,8 @@ impl Hosts for Real<'_> {
         version_of(&self.world.dut, dut)
     }
 
-    fn auth_version(&self) -> Result<String, SiteError> {
-        auth_version(&self.world.auth, self.plan)
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
+        auth_version(&self.world.auth, auth)
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {

@@ -23,7 +23,7 @@ use crate::journal::JournalError;
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::{NodePages, Numa};
 use crate::place::{Allowed, Place};
-use crate::plan::DutPlan;
+use crate::plan::{AuthPlan, DutPlan};
 use crate::point::Cores;
 
 /// What happens in a trial.
@@ -47,6 +47,8 @@ pub(super) struct Simulated {
     pub(super) trials: Cell<usize>,
     /// Names of the DUTs that were started, in order.
     pub(super) started: RefCell<Vec<String>>,
+    /// Names of the AuthDNS servers that were started, in order.
+    pub(super) auths: RefCell<Vec<String>>,
     /// A DUT that does not start from this start of it on, counted from 1.
     pub(super) broken: Option<(&'static str, usize)>,
     hangs: Cell<bool>,
@@ -69,6 +71,7 @@ impl Simulated {
             events: events.to_vec(),
             trials: Cell::new(0),
             started: RefCell::default(),
+            auths: RefCell::default(),
             broken: None,
             hangs: Cell::new(false),
             names: RefCell::default(),
@@ -127,8 +130,8 @@ impl Hosts for Simulated {
         Ok(format!("{} 1.0", dut.name()))
     }
 
-    fn auth_version(&self) -> Result<String, SiteError> {
-        Ok("AuthDNS 1.0".into())
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
+        Ok(format!("{} 1.0", auth.name()))
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {
@@ -156,7 +159,8 @@ impl Hosts for Simulated {
         Ok(())
     }
 
-    fn start_auth(&self, _: &Archive, _: &Plan, _: &Point, _: Share) -> Result<(), SiteError> {
+    fn start_auth(&self, _: &Archive, plan: &Plan, _: &Point, _: Share) -> Result<(), SiteError> {
+        self.auths.borrow_mut().push(plan.auth.name().into());
         Ok(())
     }
 

@@ -185,6 +185,59 @@ fn a_load_whose_worst_case_is_not_searched_yet_is_still_to_do() {
     assert!(!recorded_of(&whole[..last]) && !recorded_of(&[]));
 }
 
+/// The rows and columns of a point say which AuthDNS the DUT asked, and each has the self-test that vouches for it.
+#[test]
+fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
+    let text = PLAN.replace("[measure]\n", "[[authdns]]\ndriver = 'nsd'\nnames = '10.0.0.0/12'\n[measure]\nauthdns = ['AuthDNS', 'NSD']\n");
+    let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (ended, entries, hosts) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    let auths = hosts.auths.borrow();
+    assert_eq!(auths[..2], ["AuthDNS", "NSD"], "both are tried out before anything is measured");
+    let found = results(&plan, &entries);
+    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    let asked: Vec<_> = found.duts[0].points.iter().map(|p| p.conditions.place.authdns.clone().unwrap()).collect();
+    assert_eq!(asked, ["AuthDNS", "NSD", "AuthDNS", "NSD"], "the worst case, and one AAAA share");
+    assert!(found.duts[0].points.iter().all(|p| p.complete && p.figures.n == 2));
+    assert_eq!((found.duts[0].loads.len(), found.duts[0].closed_loops.len()), (2, 2));
+    let tests: Vec<_> = found.self_tests.iter().map(|test| (test.server.as_str(), test.vouches)).collect();
+    assert_eq!(tests, [("AuthDNS", true), ("NSD", true)]);
+    let known: Vec<_> = found.authdns.iter().map(|auth| (auth.version.as_str(), auth.counts)).collect();
+    assert_eq!(known, [("AuthDNS 1.0", true), ("NSD 1.0", false)]);
+    let told: Vec<_> = found.configurations.iter().map(|told| told.server.as_str()).collect();
+    assert!(["AuthDNS", "AuthDNS NSD", "Unbound"].iter().all(|server| told.contains(server)), "{told:?}");
+    let run = crate::report::Run { name: "here".into(), results: found, notes: Vec::new() };
+    let tables = crate::report::tables(&run);
+    let by_cores = tables.iter().find(|t| t.title.starts_with("DNS64 performance by the number of CPU cores")).unwrap();
+    assert_eq!(by_cores.header, ["CPU cores", "1 with AuthDNS", "1 with NSD"]);
+    assert!(tables[0].rows[1][1].contains("AuthDNS: NSD"), "{:?}", tables[0].rows);
+    assert!(run.summary().iter().any(|line| line.contains("unproven in every number with NSD 1.0")));
+}
+
+/// A self-test with one AuthDNS says nothing of trials with another one.
+#[test]
+fn trials_are_vouched_for_by_the_self_test_with_their_own_authdns() {
+    let text = PLAN.replace("[measure]\n", "[[authdns]]\ndriver = 'nsd'\n[measure]\nauthdns = ['AuthDNS', 'NSD']\n");
+    let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
+    let entries = journal_of(&plan, 250, &[]);
+    let points = plan.points();
+    let with = |name: &str| points.iter().find(|p| p.authdns() == Some(name)).unwrap();
+    let is_of_nsd = |entry: &Entry| {
+        matches!(entry, Entry::Finished(m) if matches!(&m.step.point, Point::SelfTest(at) if at.named.is_some()))
+    };
+    let without: Vec<Entry> = entries.iter().filter(|entry| !is_of_nsd(entry)).cloned().collect();
+    assert!(without.len() < entries.len());
+    let both = Recorded::new(&plan, &entries);
+    assert!(both.allowed(with("NSD")).is_some() && both.allowed(with("AuthDNS")).is_some());
+    let one = Recorded::new(&plan, &without);
+    assert_eq!((one.allowed(with("NSD")), one.allowed(with("AuthDNS"))), (None, both.allowed(with("AuthDNS"))));
+    let unproven = |entries: &[Entry]| {
+        results(&plan, entries).noncompliance.contains(&method::noncompliance::Noncompliance::Unproven)
+    };
+    assert!(unproven(&without) && !unproven(&entries));
+}
+
 #[test]
 fn a_dut_that_does_not_start_is_given_up_after_a_second_chance_and_the_others_are_measured() {
     let text = format!("{PLAN}[[dut]]\ndriver = 'bind'\n");
