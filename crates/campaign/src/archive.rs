@@ -7,6 +7,7 @@
 //! journal.jsonl       version and plan as it was begun, then a line before and after every trial, synced
 //! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
+//! governors           the CPUs' frequency governors as they were, while a point has others
 //! lab                 that the lab was put up for this run, which takes it down
 //! trial.plan.json     the trial that runs, or ran last, as `measure --plan` takes it; trial.json is its result, trial.log its log
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
@@ -31,6 +32,7 @@ use tester::measurer::result::TrialResult;
 
 use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
+use crate::governor::CannotBeMade;
 use crate::journal::{JournalError, Lines};
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::Numa;
@@ -79,6 +81,13 @@ pub enum Entry {
     Started(Step),
     /// A trial has ended.
     Finished(Box<Measured>),
+    /// A point cannot be made on the DUT's host, whoever goes on.
+    CannotBeMade {
+        /// The point.
+        point: Point,
+        /// Why.
+        why: CannotBeMade,
+    },
     /// Something happened that is no result: a server died or hung, a point cannot be measured.
     Mishap {
         /// Where.

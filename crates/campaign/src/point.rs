@@ -143,6 +143,9 @@ pub struct WithThreads {
     pub place: Cores,
     /// Threads of the tester, each with one query in flight.
     pub threads: usize,
+    /// The frequency governor of the DUT's CPUs; absent: whichever they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
 }
 
 impl fmt::Display for Point {
@@ -164,7 +167,8 @@ impl fmt::Display for Point {
             Point::Load(at) => write!(f, "{}, {}, load {}", at.dut, at.place, at.share),
             Point::ConstantRate(at) => write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate),
             Point::ClosedLoop(with) => {
-                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)
+                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)?;
+                with.governor.as_ref().map_or(Ok(()), |governor| write!(f, ", governor {governor}"))
             }
         }
     }
@@ -191,6 +195,11 @@ impl Point {
             Point::ConstantRate(at) => &at.place,
             Point::ClosedLoop(with) => &with.place,
         })
+    }
+
+    /// The frequency governor that the DUT's CPUs are to have; none: whichever they have.
+    pub fn governor(&self) -> Option<&str> {
+        if let Point::ClosedLoop(with) = self { with.governor.as_deref() } else { None }
     }
 
     /// What plays AuthDNS for the DUT, by its name; none: that of `[auth]`.

@@ -25,6 +25,7 @@ use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 
 use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Found, Measured, Step, StolenFrom};
+use crate::governor::CannotBeMade;
 use crate::host::HostError;
 use crate::interruption::Interruption;
 use crate::measures::Task;
@@ -185,6 +186,7 @@ impl<'a, H: Hosts> Run<'a, H> {
     }
 
     fn carry_out(&mut self) -> Result<(), CampaignError> {
+        self.hosts.restore_governors(self.archive.folder())?;
         self.rehearse()?;
         self.note_hosts()?;
         self.note_send_cost()?;
@@ -217,9 +219,18 @@ impl<'a, H: Hosts> Run<'a, H> {
                 false => self.mishap(point, "there is no rate to take a share of", String::new()),
             };
         }
+        if self.recorded().is_complete(point) {
+            return Ok(());
+        }
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.note_version(dut)?;
         }
+        // It ends after the servers do.
+        let _governed = match self.govern(point)? {
+            Ok(governed) => governed,
+            Err(why) if why.is_final() => return self.append(Entry::CannotBeMade { point: point.clone(), why }),
+            Err(why) => return self.mishap(point, &why.to_string(), String::new()),
+        };
         let mut site: Option<Site<H>> = None;
         while let Some(due) = self.recorded().walk(point).and_then(|walk| walk.due()) {
             let Due { repeat, rate, length, bracket } = due;
@@ -229,6 +240,12 @@ impl<'a, H: Hosts> Run<'a, H> {
             self.measure(&mut site, &Step { point: point.clone(), repeat, rate, length }, bracket)?;
         }
         Ok(())
+    }
+
+    /// Sets the frequency governor that a point is to have, until the value is dropped; nothing where it has none.
+    fn govern(&self, point: &Point) -> Result<Result<Option<H::Governed>, CannotBeMade>, CampaignError> {
+        let Some(governor) = point.governor() else { return Ok(Ok(None)) };
+        Ok(self.hosts.govern(self.archive.folder(), governor)?.map(Some))
     }
 
     fn recorded(&self) -> Recorded<'_> {

@@ -204,9 +204,9 @@ impl SelfTest {
     /// If the server's name has no address.
     pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
         let asked = self.traffic.plan(self.server.resolve()?, self.for_rate);
-        let highest = self.search_to.unwrap_or_else(|| {
-            required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta)
-        });
+        let highest = self
+            .search_to
+            .unwrap_or_else(|| required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta));
         let (aaaa_share, cached_share) = (asked.aaaa_share, asked.cached_share);
         let mut trial = as_self_test(asked, self.delta);
         let most = TrialPlan { rate: highest, ..trial.clone() };

@@ -179,9 +179,7 @@ impl Noncompliance {
             N::LossAccepted { share } => {
                 write!(f, "{} % of valid replies are accepted, not only 100 %", share * 100.0)
             }
-            N::PrefixNotChecked => {
-                f.write_str("the prefix of synthesized addresses is not checked (--expect-prefix)")
-            }
+            N::PrefixNotChecked => f.write_str("the prefix of synthesized addresses is not checked (--expect-prefix)"),
             N::OwnAaaaNotChecked => {
                 f.write_str("addresses of names with AAAA records of their own are not checked (--any-aaaa)")
             }

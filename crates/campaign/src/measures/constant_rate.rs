@@ -137,9 +137,7 @@ impl Measure for AtRates {
     /// two rates at the same place.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
         let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else { return Vec::new() };
-        let is_beside = |other: &Point| {
-            matches!(other, Point::ConstantRate(o) if (&o.dut, &o.place) == (&at.dut, &at.place) && o.rate != at.rate)
-        };
+        let is_beside = |other: &Point| matches!(other, Point::ConstantRate(o) if (&o.dut, &o.place) == (&at.dut, &at.place) && o.rate != at.rate);
         let has_others = plan.dut(&at.dut).is_some_and(|dut| self.points(plan, Some(dut)).iter().any(is_beside));
         let all = [
             (block.repeat > 1, "Tables XXII-XXIII"),

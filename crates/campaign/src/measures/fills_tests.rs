@@ -34,6 +34,8 @@ fn points_name_the_tables_that_they_fill() {
         ("BIND, 4 cores, load 0.75", &["Tables XIX-XXI"]),
         ("Unbound, 8 cores (4+4), constant rate 1500", &["Tables XXII-XXIII", "Fig. 3"]),
         ("Unbound, 1 cores, constant rate 500", &["Fig. 3", "Fig. 4"]),
+        ("BIND, 2 cores, closed loop with 16 threads, governor performance", &["Tables I-II", "Fig. 2"]),
+        ("BIND, 2 cores, closed loop with 16 threads, governor ondemand", &["Tables III-IV"]),
     ] {
         assert_eq!(labels(&plan, point), expected, "{point}");
     }
@@ -73,4 +75,5 @@ fn the_programme_of_the_papers_is_whole() {
         "Fig. 4",
     ];
     assert_eq!(of(Paper::Benchmarking), benchmarking.into());
+    assert_eq!(of(Paper::Mtd64), ["Tables I-II", "Tables III-IV", "Fig. 2"].into());
 }

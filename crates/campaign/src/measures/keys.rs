@@ -152,8 +152,7 @@ impl Keys {
             true => vec![None],
             false => self.authdns.iter().cloned().map(Some).collect(),
         };
-        let placed =
-            |p: &Placement| Cores { placement: Some(p.name.clone()), ..Cores::first(p.cpus.len()) };
+        let placed = |p: &Placement| Cores { placement: Some(p.name.clone()), ..Cores::first(p.cpus.len()) };
         let places = self.cores().into_iter().map(Cores::first).chain(self.placements.iter().map(placed));
         let with_each = |place: Cores| {
             auths.iter().map(move |authdns| Cores { authdns: authdns.clone(), ..place.clone() }).collect::<Vec<_>>()

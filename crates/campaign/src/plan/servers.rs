@@ -48,7 +48,8 @@ impl Plan {
     /// Reads the configurations that operators give, whose paths begin in `folder`.
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
         let duts = self.duts.iter_mut().map(|dut| (format!("[[dut]] {}", dut.name()), dut.config.as_mut()));
-        let further = self.authdns.iter_mut().map(|auth| (format!("[[authdns]] {}", auth.name()), auth.config.as_mut()));
+        let further =
+            self.authdns.iter_mut().map(|auth| (format!("[[authdns]] {}", auth.name()), auth.config.as_mut()));
         let all = duts.chain([("[auth]".to_owned(), self.auth.config.as_mut())]).chain(further);
         for (whose, config) in all {
             if let Some(config) = config {

@@ -13,7 +13,7 @@ use super::table::Table;
 use super::{Run, comparisons, figures, tables};
 use crate::archive::{Entry, Measured};
 use crate::environment::Environment;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{DutPlan, Family, Plan};
 use crate::point::{Conditions, Cores, Loop, Point};
 use crate::results::Results;
 use crate::runner::simulated::journal_of;
@@ -156,8 +156,8 @@ static WANTED: [Wanted; 9] = [
         cells: Cells::Memory,
     },
     Wanted {
-        what: "Performance Analysis of MTD64, I-IV",
-        title: "Closed loop: {}, 2 CPU cores",
+        what: "Performance Analysis of MTD64, I-II",
+        title: "Closed loop: {}, 2 CPU cores, frequency governor: performance",
         rows: CLOSED_LOOP,
         axis: "Number of threads",
         cells: Cells::ClosedLoop,
@@ -262,6 +262,9 @@ fn expected(plan: &Plan, entries: &[Entry], wanted: &Wanted, dut: &str) -> Resul
         Cells::ClosedLoop => {
             for point in &points {
                 let Point::ClosedLoop(with) = point else { continue };
+                if with.governor.as_deref() != Some("performance") {
+                    continue;
+                }
                 columns.push((with.threads.to_string(), closed_loop(entries, point)?));
             }
         }
@@ -373,12 +376,17 @@ fn check(entries: &[Entry]) -> Result<(), String> {
 /// Tables I, II and IV: a column for each run.
 fn check_self_tests(plan: &Plan, entries: &[Entry], runs: &[Run]) -> Result<(), String> {
     let test = plan.self_test.as_ref().ok_or("no self-test")?;
-    for (title, family, cores) in [
+    for (title, family, named) in [
         ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
-        ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some("ipv6"), None),
+        ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some(Family::Ipv6), None),
+        (
+            "Self-test: authoritative DNS performance of two threads over IPv4, single CPU core",
+            None,
+            Some("two threads"),
+        ),
     ] {
-        let family = family.map(|_: &str| crate::plan::Family::Ipv6);
-        let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores, named: None });
+        let named = named.map(str::to_owned);
+        let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
         let cells = searched(plan, entries, &point, test.repeat, test.resolution)?;
         let all = comparisons(runs);
         let table = all.iter().find(|t| t.title == title).ok_or(format!("no table {title}"))?;
@@ -419,6 +427,22 @@ fn check_figures(plan: &Plan, entries: &[Entry], run: &Run) -> Result<(), String
 #[test]
 fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
     check(&entries()).unwrap();
+}
+
+/// Tables III and IV of the MTD64 paper are of hosts with dynamic frequency scaling; the simulated one has none.
+#[test]
+fn what_a_host_cannot_make_has_a_table_that_says_so() {
+    let run = run("here", &entries());
+    for dut in ["Unbound", "dns64d"] {
+        let title = format!("Closed loop: {dut}, 2 CPU cores, frequency governor: ondemand");
+        let all = tables(&run);
+        let table = all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
+        let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!((names, &table.header[1..]), (CLOSED_LOOP.to_vec(), &["1".to_owned(), "16".to_owned()][..]));
+        for cell in table.rows.iter().flat_map(|row| &row[1..]) {
+            assert!(cell.starts_with("cannot be made here: the DUT's host has no dynamic frequency scaling"), "{cell}");
+        }
+    }
 }
 
 #[test]

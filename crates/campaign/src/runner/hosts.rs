@@ -17,6 +17,7 @@ use super::CampaignError;
 use super::meter::Meter;
 use crate::archive::{Archive, Configuration, Cpu, Found};
 use crate::environment::Environment;
+use crate::governor::{CannotBeMade, Governed, GovernorError};
 use crate::host::{HostError, Running};
 use crate::interruption::Interruption;
 use crate::measures::Task;
@@ -53,6 +54,8 @@ pub(super) trait Hosts {
     type Auth;
     /// A DUT, running until it is dropped.
     type Dut;
+    /// A frequency governor that the DUT's host has until it is dropped.
+    type Governed;
 
     /// What is missing on the hosts for these points, a sentence each.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
@@ -97,6 +100,10 @@ pub(super) trait Hosts {
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
     /// The end of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
+    /// Gives the CPUs of the DUT's host a frequency governor; inside, why that cannot be. `folder` is the run folder.
+    fn govern(&self, folder: &Path, governor: &str) -> Result<Result<Self::Governed, CannotBeMade>, CampaignError>;
+    /// Restores what a run of this folder that was killed has set.
+    fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
     /// What AuthDNS has been asked, if it counts.
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
     /// Page allocations on the DUT's host, where the kernel counts them.
@@ -126,6 +133,7 @@ pub(super) struct Real<'a> {
 impl Hosts for Real<'_> {
     type Auth = Auth;
     type Dut = Dut;
+    type Governed = Governed;
 
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
         preflight::on_hosts(self.plan, &self.world, open)
@@ -221,6 +229,17 @@ impl Hosts for Real<'_> {
 
     fn dut_log(&self, dut: &Dut) -> String {
         dut.log_tail()
+    }
+
+    fn govern(&self, folder: &Path, governor: &str) -> Result<Result<Governed, CannotBeMade>, CampaignError> {
+        Governed::set(&self.world.dut, folder, governor).map_err(|error| match error {
+            GovernorError::Host(error) => error.into(),
+            GovernorError::Archive(error) => error.into(),
+        })
+    }
+
+    fn restore_governors(&self, folder: &Path) -> Result<(), HostError> {
+        Governed::restore_left_over(&self.world.dut, folder)
     }
 
     fn counters(&self, auth: &Auth) -> Result<Option<AuthCounters>, HostError> {

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use method::records::Counts;
@@ -19,6 +20,7 @@ use super::hosts::{Hosts, Seen};
 use super::*;
 use crate::archive::Configuration;
 use crate::environment::Environment;
+use crate::governor::{CannotBeMade, FIXED};
 use crate::journal::JournalError;
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::{NodePages, Numa};
@@ -55,6 +57,22 @@ pub(super) struct Simulated {
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
+    /// Frequency governors of the DUT's host; none: no frequency scaling.
+    pub(super) governors: &'static [&'static str],
+    /// What became of them.
+    pub(super) governed: Rc<RefCell<Vec<String>>>,
+}
+
+/// A governor that is set; what is set and restored is written down.
+pub(super) struct SimulatedGovernor {
+    name: String,
+    log: Rc<RefCell<Vec<String>>>,
+}
+
+impl Drop for SimulatedGovernor {
+    fn drop(&mut self) {
+        self.log.borrow_mut().push(format!("{} is over", self.name));
+    }
 }
 
 /// A DUT that runs.
@@ -76,6 +94,8 @@ impl Simulated {
             hangs: Cell::new(false),
             names: RefCell::default(),
             numa: Cell::new(0),
+            governors: &[],
+            governed: Rc::default(),
         }
     }
 
@@ -117,6 +137,7 @@ impl Simulated {
 impl Hosts for Simulated {
     type Auth = ();
     type Dut = SimulatedDut;
+    type Governed = SimulatedGovernor;
 
     fn missing(&self, _: &[Point]) -> Result<Vec<String>, HostError> {
         Ok(Vec::new())
@@ -210,6 +231,28 @@ impl Hosts for Simulated {
 
     fn dut_log(&self, _: &SimulatedDut) -> String {
         "the end of its log".into()
+    }
+
+    fn govern(&self, _: &Path, governor: &str) -> Result<Result<SimulatedGovernor, CannotBeMade>, CampaignError> {
+        let obstacle = match (self.governors, governor) {
+            ([], FIXED) => None,
+            ([], _) => Some(CannotBeMade::NoScaling),
+            (known, wanted) if known.contains(&wanted) => None,
+            (known, wanted) => {
+                let known = known.iter().map(|&name| name.to_owned()).collect();
+                Some(CannotBeMade::NoSuchGovernor { wanted: wanted.into(), known })
+            }
+        };
+        let log = Rc::clone(&self.governed);
+        log.borrow_mut().push(governor.into());
+        Ok(match obstacle {
+            Some(why) => Err(why),
+            None => Ok(SimulatedGovernor { name: governor.into(), log }),
+        })
+    }
+
+    fn restore_governors(&self, _: &Path) -> Result<(), HostError> {
+        Ok(())
     }
 
     fn counters(&self, _: &()) -> Result<Option<AuthCounters>, HostError> {

@@ -96,7 +96,8 @@ pub(crate) struct SelfTestPlan {
 /// # Errors
 /// If the plan contradicts itself, a trial cannot be carried out, or the user interrupts.
 pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestResult, Failure> {
-    let &SelfTestPlan { ref trial, for_rate, aaaa_share: aaaa, cached_share: cached, delta, repeat, search_to } = wanted;
+    let &SelfTestPlan { ref trial, for_rate, aaaa_share: aaaa, cached_share: cached, delta, repeat, search_to } =
+        wanted;
     if !(0.0..=10.0).contains(&delta) || repeat == 0 {
         return Err(Failure::usage(anyhow::anyhow!("--delta from 0 to 10 and --repeat of 1 or more are needed")));
     }
