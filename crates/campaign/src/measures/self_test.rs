@@ -12,7 +12,7 @@ use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{Subject, TrialPlan};
 
-use super::search::{Trials, count, effort};
+use super::search::{Trials, count, each_search, effort, trial_counts};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::missing::Missing;
@@ -104,9 +104,8 @@ impl Measure for SelfTesting {
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let (Some(test), None) = (&plan.self_test, dut) else { return Vec::new() };
-        let also = |&Also { server, family, cores }: &Also| {
-            Point::SelfTest(Loop { server, family, cores, named: None })
-        };
+        let also =
+            |&Also { server, family, cores }: &Also| Point::SelfTest(Loop { server, family, cores, named: None });
         // One for each AuthDNS that DUTs ask: each is half of another tester.
         let asked = plan.auths_of_duts().into_iter().filter_map(|auth| plan.self_test_with(auth));
         plan.own_self_test().into_iter().chain(asked).chain(test.also.iter().map(also)).collect()
@@ -187,12 +186,22 @@ impl Measure for SelfTesting {
     fn rows(&self, run: &Run) -> Vec<Row> {
         let points = run.results.plan.points();
         let tests = points.into_iter().filter(|point| matches!(point, Point::SelfTest(_)));
-        let row = |(point, result): (Point, &SelfTestResult)| Row {
-            mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
-            ..Row::of_figures(point, "rate", "queries/s", &result.figures)
-        };
-        tests.zip(&run.results.self_tests).map(row).collect()
+        tests.zip(&run.results.self_tests).flat_map(|(point, result)| rows(&point, result)).collect()
     }
+}
+
+fn rows(point: &Point, result: &SelfTestResult) -> Vec<Row> {
+    let mut rows = vec![Row {
+        mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
+    }];
+    for (quantity, rate) in [("passed", result.passed), ("allows", result.allows)] {
+        let rate = rate.map(|rate| rate.0 as f64);
+        rows.push(Row::of_value(point.clone(), quantity, "queries/s", result.figures.n, rate));
+    }
+    rows.extend(each_search(point, &result.found));
+    rows.extend(trial_counts(point, &result.trials));
+    rows
 }
 
 /// What a self-test is called.

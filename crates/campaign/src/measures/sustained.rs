@@ -136,6 +136,10 @@ impl Sustained {
             one("rtt_p999", "us", latency(|rtt| rtt.p999)),
             one("auth_p999", "us", self.auth_p999_us),
         ];
+        rows.push(one("trials", "trials", Some(self.trials as f64)));
+        rows.push(one("spoiled", "trials", Some(self.spoiled as f64)));
+        let second = |(i, &cpu): (usize, &f64)| one(&format!("cpu_second_{}", i + 1), "cores", Some(cpu));
+        rows.extend(self.cpu_by_second.iter().enumerate().map(second));
         for node in &self.numa {
             let name = node.node.map_or("all".to_owned(), |node| format!("node{node}"));
             rows.push(of(&format!("numa_hit_{name}"), "pages", Some(&node.hit)));

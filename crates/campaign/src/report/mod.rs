@@ -261,4 +261,6 @@ fn mishaps(out: &mut String, run: &Run) {
 }
 
 #[cfg(test)]
+mod csv_tests;
+#[cfg(test)]
 mod papers_tests;
