@@ -17,7 +17,6 @@ use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
-use super::load::place_name;
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{DutEnd, Measured, Step};
 use crate::governor::FIXED;
@@ -446,9 +445,11 @@ fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
     let (place, governor) = kind;
     let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.kind() == kind).collect();
     let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-    let cores = super::search::column(place, seen.as_ref(), all.iter().find_map(|at| at.missing.as_ref()));
+    let on = Cores { authdns: None, ..place.clone() };
+    let cores = super::search::column(&on, seen.as_ref(), all.iter().find_map(|at| at.missing.as_ref()));
+    let with = place.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
     let governor = governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
-    let title = format!("Closed loop: {}, {cores} CPU cores{governor}", dut.name);
+    let title = format!("Closed loop: {}, {cores} CPU cores{with}{governor}", dut.name);
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));
     let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
@@ -471,7 +472,7 @@ fn figure(runs: &[Run]) -> Option<Figure> {
             let Some(y) = at.qps.filter(|_| at.passed == Some(true)) else { continue };
             let governor = at.governor.as_ref().map_or(String::new(), |governor| format!(", {governor}"));
             let name = legend(run, &dut.name, runs.len() > 1);
-            let name = format!("{name}, {} cores{governor}", place_name(&at.place));
+            let name = format!("{name}, {}{governor}", at.place.named("cores"));
             let dot = Dot::at(at.threads as f64, y);
             match series.iter_mut().find(|known| known.name == name) {
                 Some(known) => known.dots.push(dot),

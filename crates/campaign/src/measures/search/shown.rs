@@ -229,7 +229,7 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     let (aaaa, cached) = axes(run, dut);
     let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
                 names (β).";
-    let title = format!("{} by AAAA share and cached share, {} CPU cores", dut.name, place_name(place));
+    let title = format!("{} by AAAA share and cached share, {}", dut.name, place.named("CPU cores"));
     let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
     table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
     for &a in &aaaa {
@@ -260,8 +260,8 @@ pub(super) fn comparisons(runs: &[Run]) -> Vec<Table> {
 }
 
 fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
-    let cores = place_name(&conditions.place);
-    let title = format!("DNS64 performance of {name} using {cores} CPU cores{}, by run", demanded(conditions.accept));
+    let cores = conditions.place.named("CPU cores");
+    let title = format!("DNS64 performance of {name} using {cores}{}, by run", demanded(conditions.accept));
     let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {
@@ -420,7 +420,7 @@ impl Group<'_> {
         match self {
             Group::With(None) => dut.into(),
             Group::With(Some(authdns)) => format!("{dut} with {authdns}"),
-            Group::At(place) => format!("{dut}, {} cores", place_name(place)),
+            Group::At(place) => format!("{dut}, {}", place.named("cores")),
         }
     }
 }
@@ -488,7 +488,7 @@ fn heat(run: &Run, dut: &DutResult, place: &Cores, (many, highest): (bool, f64))
     let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
     let rows: Vec<Row> = aaaa.iter().map(row).collect();
     let filled = rows.iter().flat_map(|(_, values)| values).flatten().count();
-    let name = format!("{}, {} cores", legend(run, &dut.name, many), place_name(place));
+    let name = format!("{}, {}", legend(run, &dut.name, many), place.named("cores"));
     (filled > 0).then(|| Figure {
         file: format!("table-{}", file_word(&name)),
         title: format!("{name}: queries/s by AAAA share and cached share"),
