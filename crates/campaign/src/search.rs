@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use method::compliance::Facts;
+use method::noncompliance::Noncompliance;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
 use method::set::{LowerBound, Set};
@@ -31,8 +32,9 @@ pub struct SearchResult {
     pub facts: Facts,
     /// Whether all of it is as RFC 8219 §9.2 wants it.
     pub compliant: bool,
-    /// In which points it is not, or not known to be.
-    pub noncompliance: Vec<String>,
+    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub noncompliance: Vec<Noncompliance>,
     /// What the user stated and nobody could see.
     pub statements: Vec<String>,
     /// Whether the DUT may do more than the median.

@@ -283,7 +283,7 @@ pub(crate) fn print_search(result: &SearchResult) {
     print_points("Stated", &result.statements);
 }
 
-pub(crate) fn print_points(title: &str, points: &[String]) {
+pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     for point in points {
         println!("{title}: {point}");
     }

@@ -9,7 +9,7 @@ use campaign::search_plan::{PassedSelfTest, SearchPlan};
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
-use method::selftest::factor;
+use method::selftest::{factor, required_rate};
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::authdns::answer;
@@ -25,7 +25,7 @@ use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
     SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
 };
-use crate::commands::self_test::SelfTestResult;
+use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
 use crate::output::Failure;
 
@@ -200,22 +200,34 @@ fn widen(plan: &mut SearchPlan) {
 }
 
 impl SelfTest {
-    /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
-    /// the DUT will be: with the settings of the trials that the self-test vouches for.
-    ///
     /// # Errors
     /// If the server's name has no address.
-    pub(crate) fn resolve(&self, rate: Qps) -> Result<TrialPlan, Failure> {
-        let mut plan = self.traffic.plan(self.server.resolve()?, rate);
-        let factor = factor(plan.aaaa_share, plan.cached_share, self.delta);
-        plan.subject = Subject::Tester { factor, delta: self.delta };
-        plan.timeout = method::selftest::timeout(plan.timeout);
-        plan.aaaa_share = Share::ONE;
-        plan.cached_share = Share::ZERO;
-        if self.traffic.names.is_none() && plan.names_needed() > plan.names.count() {
-            plan.names = NameRange::ALL;
+    pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
+        let asked = self.traffic.plan(self.server.resolve()?, self.for_rate);
+        let highest = self
+            .search_to
+            .unwrap_or_else(|| required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta));
+        let (aaaa_share, cached_share) = (asked.aaaa_share, asked.cached_share);
+        let mut trial = as_self_test(asked, self.delta);
+        let most = TrialPlan { rate: highest, ..trial.clone() };
+        if self.traffic.names.is_none() && most.names_needed() > most.names.count() {
+            trial.names = NameRange::ALL;
         }
-        Ok(plan)
+        let SelfTest { for_rate, delta, repeat, search_to, .. } = *self;
+        Ok(SelfTestPlan { trial, for_rate, aaaa_share, cached_share, delta, repeat, search_to })
+    }
+}
+
+/// The trial of a self-test: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
+/// the DUT will be: with the settings of the trials that the self-test vouches for.
+pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
+    let factor = factor(asked.aaaa_share, asked.cached_share, delta);
+    TrialPlan {
+        subject: Subject::Tester { factor, delta },
+        timeout: method::selftest::timeout(asked.timeout),
+        aaaa_share: Share::ONE,
+        cached_share: Share::ZERO,
+        ..asked
     }
 }
 

@@ -5,6 +5,7 @@ mod clients;
 mod dns64d;
 mod hosts;
 mod losses;
+mod places;
 mod systemd;
 mod tally;
 mod tester;
