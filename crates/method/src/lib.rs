@@ -16,6 +16,7 @@
 pub mod compliance;
 pub mod evidence;
 mod in_words;
+pub mod mlr;
 pub mod narrow;
 pub mod noncompliance;
 pub mod pacing;
