@@ -255,6 +255,9 @@ pub(crate) fn print_search(result: &SearchResult) {
             println!("Interval    {interval} queries/s");
         }
     }
+    for goal in result.goals.iter().skip(1) {
+        println!("Goal        {}", wording::goal(goal));
+    }
     if let (Some(p1), Some(p99)) = (f.p1, f.p99) {
         println!("Percentiles {p1:.0} p1, {p99:.0} p99");
     }

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use campaign::search_plan::{PassedSelfTest, SearchPlan};
+use campaign::search_plan::{Method, PassedSelfTest, SearchPlan};
+use method::mlr::goal::Goal;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
@@ -23,7 +24,7 @@ use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
-    SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
+    SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
 };
 use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
@@ -143,8 +144,10 @@ impl NewSearch {
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
+        let trial = traffic.plan(server.resolve()?, min);
         let plan = SearchPlan {
-            trial: traffic.plan(server.resolve()?, min),
+            method: self.method(&trial)?,
+            trial,
             range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
@@ -170,6 +173,28 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
 }
 
 impl NewSearch {
+    /// How rates are chosen: the first goal is always that of RFC 8219, by the plan's duration and acceptance.
+    fn method(&self, trial: &TrialPlan) -> Result<Method, Failure> {
+        let refused = |why: &str| Err(Failure::usage(anyhow::anyhow!("{why}")));
+        if self.method == SearchMethod::Bisection {
+            return if self.goal.is_empty() {
+                Ok(Method::Bisection)
+            } else {
+                refused("--goal is for --method mlrsearch; a bisection has the one goal of RFC 8219")
+            };
+        }
+        if self.resolution != Qps(1) {
+            return refused("--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%");
+        }
+        let first = Goal { loss_ratio: 1.0 - trial.accept.0, ..Goal::rfc8219(trial.duration, self.width) };
+        let others = self.goal.iter().map(|goal| goal.goal(trial.duration.into(), self.width));
+        let goals: Vec<Goal> = std::iter::once(first).chain(others).collect();
+        for goal in &goals {
+            goal.validate().map_err(Failure::usage)?;
+        }
+        Ok(Method::MlrSearch(goals))
+    }
+
     /// The self-test that vouches for the tester, if there is one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };

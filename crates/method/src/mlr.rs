@@ -19,4 +19,5 @@
 
 pub mod goal;
 pub mod search;
+pub mod set;
 pub mod tally;

@@ -10,7 +10,7 @@ use anyhow::Context;
 use campaign::journal::Journal;
 use campaign::report::chart::number;
 use campaign::search::{SearchError, SearchResult};
-use campaign::search_plan::SearchPlan;
+use campaign::search_plan::{Method, SearchPlan};
 use campaign::wording;
 use method::noncompliance::Noncompliance;
 use method::pacing::PacingLimits;
@@ -157,6 +157,7 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<Sea
         pause: PAUSE,
         reuse_names: false,
         self_test: self_test.vouches(),
+        method: Method::Bisection,
     };
     plan.trial.send_cost = measured_send_cost(&plan.trial)?;
     let plan = with_names(plan, false)?;
