@@ -111,7 +111,9 @@ impl SearchPlan {
     /// when it may, so many as its goals take at the least: two loads for each, at the highest rate.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
-            let of = |goal: &Goal| TrialPlan { duration: goal.duration_sum, ..self.trial_at(self.range.max, 0) }.names_needed();
+            let of = |goal: &Goal| {
+                TrialPlan { duration: goal.duration_sum, ..self.trial_at(self.range.max, 0) }.names_needed()
+            };
             let one: u64 = goals.iter().map(|goal| of(goal).saturating_mul(2)).fold(0, u64::saturating_add);
             return one.saturating_mul(self.repeat.into());
         }

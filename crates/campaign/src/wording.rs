@@ -68,7 +68,8 @@ pub fn goal(found: &GoalFigures) -> String {
         false => format!("in {seconds} s"),
     };
     let conditional = searches.iter().filter_map(|search| search.conditional_throughput).reduce(f64::min);
-    let replies = conditional.map_or(String::new(), |rate| format!(", {} replies/s at the least", number(rate.floor())));
+    let replies =
+        conditional.map_or(String::new(), |rate| format!(", {} replies/s at the least", number(rate.floor())));
     format!(
         "at most {} % lost {exceeded}: {} queries/s in {}{replies} (not RFC 8219 compliant)",
         percent(goal.loss_ratio),

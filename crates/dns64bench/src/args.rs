@@ -18,7 +18,9 @@ use wire::name::{Domain, NameRange};
 pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
 pub(crate) use goal::TypedGoal;
 pub(crate) use values::{CpuList, DelayRange, Server};
-use values::{parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_share, parse_some_time, parse_time};
+use values::{
+    parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_share, parse_some_time, parse_time,
+};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]

@@ -39,7 +39,9 @@ impl FromStr for TypedGoal {
                 Some(("final", time)) => goal.last = Some(parse_some_time(time)?),
                 Some(("sum", time)) => goal.sum = Some(parse_some_time(time)?),
                 _ => {
-                    return Err(format!("'{part}' is no part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"));
+                    return Err(format!(
+                        "'{part}' is no part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"
+                    ));
                 }
             }
         }
@@ -72,7 +74,9 @@ mod tests {
 
     #[test]
     fn what_is_no_goal_is_refused_with_the_right_form() {
-        for (text, says) in [("", "share"), ("101%", "share"), ("0,exceeds=1%", "exceed=50%"), ("0,final=0s", "more than nothing")] {
+        for (text, says) in
+            [("", "share"), ("101%", "share"), ("0,exceeds=1%", "exceed=50%"), ("0,final=0s", "more than nothing")]
+        {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }

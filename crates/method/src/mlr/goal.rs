@@ -56,7 +56,9 @@ pub enum GoalError {
         sum: f64,
     },
     /// The range is empty.
-    #[error("the lowest rate is {min} and the highest {max} queries/s; the lowest must be at least 1 and no more than the highest")]
+    #[error(
+        "the lowest rate is {min} and the highest {max} queries/s; the lowest must be at least 1 and no more than the highest"
+    )]
     Range {
         /// The lowest rate.
         min: Qps,

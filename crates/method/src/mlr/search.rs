@@ -225,7 +225,8 @@ impl MlrSearch {
     fn candidate(&mut self, goal: usize, stage: usize, (lower, upper): Bounds) -> Qps {
         let target = self.goals[goal][stage];
         let above = self.ceiling(upper);
-        let is_between = |load: &Qps| lower.is_none_or(|lower| *load > lower) && above.is_none_or(|above| *load < above);
+        let is_between =
+            |load: &Qps| lower.is_none_or(|lower| *load > lower) && above.is_none_or(|above| *load < above);
         let (hinted_lower, hinted_upper) = self.hints(goal, stage);
         let hinted_lower = hinted_lower.filter(is_between);
         let hinted_upper = hinted_upper.filter(is_between);

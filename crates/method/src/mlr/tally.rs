@@ -117,7 +117,9 @@ mod tests {
     }
 
     fn trials(each: &[(u64, u64)]) -> Vec<Trial> {
-        each.iter().map(|&(seconds, missing)| Trial { duration: Nanos(seconds * 1_000_000_000), missing, of: 1000 }).collect()
+        each.iter()
+            .map(|&(seconds, missing)| Trial { duration: Nanos(seconds * 1_000_000_000), missing, of: 1000 })
+            .collect()
     }
 
     #[test]

@@ -138,9 +138,14 @@ fn what_the_tester_cannot_measure_leaves_the_result_open() {
     assert!(lower.0 <= 40_000 && blocked.0 > 40_000, "{found:?}");
     assert!(found.goal.is_met_by(lower, blocked) && found.relevant_upper_bound.is_none());
     // Failing below it is the DUT's limit, and nothing is open.
-    let walk = self::walk(LIMITS, &[rfc8219()], |due| {
-        if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
-    });
+    let walk =
+        self::walk(
+            LIMITS,
+            &[rfc8219()],
+            |due| {
+                if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
+            },
+        );
     assert_eq!((walk.result()[0].unmeasurable, walk.result()[0].is_regular()), (None, true));
 }
 
