@@ -35,6 +35,7 @@ use crate::environment::Environment;
 use crate::governor::CannotBeMade;
 use crate::journal::{JournalError, Lines};
 use crate::measures::closed_loop::LoopTrial;
+use crate::new_file::NewFile;
 use crate::numa::Numa;
 use crate::place::Place;
 use crate::plan::{Plan, PlanError};
@@ -465,18 +466,15 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, environment, entries))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all. Its mode follows the umask, as that of any file.
 ///
 /// # Errors
 /// If it could not be written; then what was there before is still there.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = NewFile::open(path)?;
         file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
+        file.finish()
     };
     write().map_err(io_error("write", path))
 }

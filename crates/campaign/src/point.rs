@@ -81,11 +81,16 @@ impl Cores {
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.placement {
-            Some(placement) => write!(f, "{} cores ({placement})", self.cores),
-            None => write!(f, "{} cores", self.cores),
+            Some(placement) => write!(f, "{} ({placement})", counted(self.cores)),
+            None => write!(f, "{}", counted(self.cores)),
         }?;
         self.authdns.as_ref().map_or(Ok(()), |authdns| write!(f, " with {authdns}"))
     }
+}
+
+/// `1 core`, `2 cores`.
+fn counted(cores: usize) -> String {
+    format!("{cores} {}", if cores == 1 { "core" } else { "cores" })
 }
 
 /// Under which conditions a rate is searched for.
@@ -166,7 +171,7 @@ impl fmt::Display for Point {
                 if let Some(family) = family {
                     write!(f, " over {family}")?;
                 }
-                cores.map_or(Ok(()), |cores| write!(f, ", {cores} cores"))
+                cores.map_or(Ok(()), |cores| write!(f, ", {}", counted(cores)))
             }
             Point::Search(c) => {
                 write!(f, "{}, {}, AAAA {}, cached {}, accept {}", c.dut, c.place, c.aaaa, c.cached, c.accept)
@@ -330,10 +335,10 @@ mod tests {
         assert_eq!(
             of(both),
             [
-                "Unbound, 1 cores, AAAA 0, cached 0, accept 1",
+                "Unbound, 1 core, AAAA 0, cached 0, accept 1",
                 "Unbound, 2 cores, AAAA 0, cached 0, accept 1",
                 "Unbound, 2 cores (1+1), AAAA 0, cached 0, accept 1",
-                "Unbound, 1 cores, AAAA 0, cached 0, accept 0.99",
+                "Unbound, 1 core, AAAA 0, cached 0, accept 0.99",
                 "Unbound, 2 cores, AAAA 0, cached 0, accept 0.99",
                 "Unbound, 2 cores (1+1), AAAA 0, cached 0, accept 0.99",
                 "Unbound, 2 cores, AAAA 1, cached 0, accept 1",
@@ -356,14 +361,14 @@ mod tests {
             "self-test",
             "self-test with NSD",
             "self-test with Y",
-            "Unbound, 1 cores with AuthDNS, AAAA 0, cached 0, accept 1",
-            "Unbound, 1 cores with NSD, AAAA 0, cached 0, accept 1",
+            "Unbound, 1 core with AuthDNS, AAAA 0, cached 0, accept 1",
+            "Unbound, 1 core with NSD, AAAA 0, cached 0, accept 1",
             "Unbound, 2 cores with AuthDNS, AAAA 0, cached 0, accept 1",
             "Unbound, 2 cores with NSD, AAAA 0, cached 0, accept 1",
             "Unbound, 2 cores with AuthDNS, AAAA 1, cached 0, accept 1",
             "Unbound, 2 cores with NSD, AAAA 1, cached 0, accept 1",
-            "Unbound, 1 cores with AuthDNS, load 0.5",
-            "Unbound, 1 cores with NSD, load 0.5",
+            "Unbound, 1 core with AuthDNS, load 0.5",
+            "Unbound, 1 core with NSD, load 0.5",
             "BIND, 2 cores with Y, AAAA 0, cached 0, accept 1",
             "BIND, 2 cores with Y, AAAA 1, cached 0, accept 1",
         ];
@@ -389,6 +394,6 @@ mod tests {
         let text = "[cpus]\nauth = [0]\n[self-test]\nmin = 100\nmax = 100\n[[self-test.also]]\nserver = 'yadifa'\nfamily = 'ipv6'\n\
             [[self-test.also]]\nserver = 'nsd'\ncores = 1\n[[dut]]\ndriver = 'unbound'\n";
         let points = of(text);
-        assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 cores"]);
+        assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 core"]);
     }
 }

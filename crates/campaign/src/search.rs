@@ -118,7 +118,7 @@ pub enum SearchError {
         expected: Option<Qps>,
     },
     /// No names left.
-    #[error("the names of {range} are used up; take a larger block such as --names 0.0.0.0/0, or --reuse-names")]
+    #[error("the names of {range} are used up; take {}--reuse-names", if range == "0.0.0.0/0" { "" } else { "a larger block such as --names 0.0.0.0/0, or " })]
     NamesUsedUp {
         /// The block.
         range: String,
@@ -136,6 +136,30 @@ pub struct Standing {
     pub rate: Qps,
     /// Highest rate that passed and lowest that did not, in this search.
     pub bracket: (Option<Qps>, Option<Qps>),
+    /// Which trial of the set it is, from 1, those among them that the tester spoiled.
+    pub number: u64,
+    /// How it goes on, as far as that can be known: an MLRsearch chooses lengths and rates as it goes.
+    pub forecast: Option<Forecast>,
+}
+
+/// How a set of searches is likely to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Forecast {
+    /// About how many trials there will be, this one and those before it among them ([`method::set::Set::trials_left`]).
+    pub trials: u64,
+    /// About how long it takes from the beginning of this trial to the end of the set, pauses among it.
+    pub left: Duration,
+}
+
+impl Standing {
+    /// The same, where `left` trials are left, this one among them, and `each` takes so long.
+    pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> Standing {
+        let forecast = |left: u64| Forecast {
+            trials: self.number - 1 + left,
+            left: each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)),
+        };
+        Standing { forecast: left.map(forecast), ..self }
+    }
 }
 
 /// What a set of searches needs from outside: something that carries out trials, and somebody who watches.
@@ -147,8 +171,8 @@ pub trait Runner {
     fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError>;
     /// Told each result.
     fn finished(&mut self, trial: &TrialResult);
-    /// Waits between trials.
-    fn pause(&mut self, pause: Duration);
+    /// Waits between trials; `standing` is that of the trial after it.
+    fn pause(&mut self, pause: Duration, standing: Standing);
 }
 
 /// Carries out a set of searches, or what is left of it: `done` is what the journal holds already.
@@ -180,10 +204,18 @@ pub fn run(
                 return Err(SearchError::Replay { repeat, found: finished.trial.rate, expected: Some(rate) });
             }
             None => {
-                if !trials.is_empty() {
-                    runner.pause(plan.pause);
+                let standing = Standing {
+                    repeat,
+                    of: plan.repeat,
+                    rate,
+                    bracket: due.bracket,
+                    number: trials.len() as u64 + 1,
+                    forecast: None,
                 }
-                let standing = Standing { repeat, of: plan.repeat, rate, bracket: due.bracket };
+                .with_trials_left(course.trials_left(), plan.each());
+                if !trials.is_empty() {
+                    runner.pause(plan.pause, standing);
+                }
                 let trial = new_trial(plan, standing, duration, &mut names_until, journal, runner)?;
                 runner.finished(&trial);
                 trial
@@ -276,7 +308,7 @@ mod tests {
             Ok(result(plan, plan.rate.0 <= self.capacity))
         }
         fn finished(&mut self, _: &TrialResult) {}
-        fn pause(&mut self, _: Duration) {}
+        fn pause(&mut self, _: Duration, _: Standing) {}
     }
 
     fn simulated(capacity: u64, lives: usize) -> Simulated {

@@ -146,6 +146,11 @@ impl SearchPlan {
         }
     }
 
+    /// How long a trial takes with the pause before it, but for the time in which names to be cached are resolved.
+    pub fn each(&self) -> Duration {
+        Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
+    }
+
     /// By which factor the rates may be overstated, because replies after the end of short trials count as well.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)

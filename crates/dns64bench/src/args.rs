@@ -24,7 +24,7 @@ use values::{
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 110, after_help = EXIT_STATUS)]
+#[command(version, propagate_version = true, max_term_width = 110, after_help = EXIT_STATUS)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     ReferenceDut(ReferenceDut),
     /// Print a zone file with AuthDNS's data, for other authoritative servers
     Zone(Zone),
+    /// Print the tester's queries in the format that dnsperf and resperf read
+    Queryfile(QueryFile),
     /// Three network namespaces joined as in the papers: tester, dut, auth
     Lab(Lab),
     /// What on this machine spoils measurements, and the commands that mend it
@@ -71,7 +73,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Agent(Agent),
     /// The DNS64 server dns64d, as quickstart starts it
-    #[command(hide = true, disable_help_flag = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Dns64d {
         /// Its own arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -276,7 +278,7 @@ pub(crate) struct NewSearch {
     /// The reserve δ of that self-test
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA)]
     pub(crate) delta: f64,
-    /// Where to keep the journal [default: dns64bench-search-TIME.jsonl]
+    /// Where to keep the journal [default: ~/.local/state/dns64bench/dns64bench-search-TIME.jsonl]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
 }
@@ -498,6 +500,28 @@ pub(crate) struct Zone {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct QueryFile {
+    /// Block of IPv4 addresses whose names are asked for
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16")]
+    pub(crate) names: NameRange,
+    /// Position in that block of the first name
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// How many [default: all that the block has from there on]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Type that is asked for
+    #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"])]
+    pub(crate) qtype: String,
+    /// File to write instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Lab {
     #[command(subcommand)]
     pub(crate) action: LabAction,
@@ -534,6 +558,9 @@ pub(crate) struct Check {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// End with status 4 if anything may spoil measurements, so that a script stops there
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

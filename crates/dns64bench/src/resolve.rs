@@ -11,8 +11,9 @@ use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
 use method::selftest::{factor, required_rate};
-use method::units::{Nanos, Qps, Share};
+use method::units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
+use net::affinity::allowed_cpus;
 use tester::authdns::answer;
 use tester::client::closed_loop::ClosedLoopPlan;
 use tester::client::ramp::{Ramp, RampPlan};
@@ -85,6 +86,33 @@ impl Traffic {
     }
 }
 
+/// The plan, if what it names is there: a first name in its block, and CPUs that this process may use.
+///
+/// # Errors
+/// If it is not.
+fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
+    let (first, count) = (plan.first_name, plan.names.count());
+    if first >= count {
+        let why = anyhow::anyhow!("--first-name {first}: --names {} has {count} names, counted from 0", plan.names);
+        return Err(Failure::usage(why));
+    }
+    may_use(&plan.cpus)?;
+    Ok(plan)
+}
+
+/// # Errors
+/// If this process may not use one of these CPUs, or there is no such CPU.
+fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
+    let allowed = allowed_cpus();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => {
+            let here: Vec<String> = allowed.iter().map(|cpu| cpu.0.to_string()).collect();
+            Err(Failure::usage(anyhow::anyhow!("--cpus {}: there are {} here", cpu.0, here.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
 impl Measure {
     /// # Errors
     /// If the plan that was given is none, or an interval is given and no file for it.
@@ -101,7 +129,7 @@ impl Measure {
         let (Some(server), Some(rate)) = (&self.new.server, self.new.rate) else {
             return Err(Failure::usage(anyhow::anyhow!("--server and --rate are needed, or --plan")));
         };
-        Ok(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
+        with_what_is_there(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
     }
 }
 
@@ -144,7 +172,7 @@ impl NewSearch {
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
-        let trial = traffic.plan(server.resolve()?, min);
+        let trial = with_what_is_there(traffic.plan(server.resolve()?, min))?;
         let plan = SearchPlan {
             method: self.method(&trial)?,
             trial,
@@ -228,7 +256,7 @@ impl SelfTest {
     /// # Errors
     /// If the server's name has no address.
     pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
-        let asked = self.traffic.plan(self.server.resolve()?, self.for_rate);
+        let asked = with_what_is_there(self.traffic.plan(self.server.resolve()?, self.for_rate))?;
         let highest = self
             .search_to
             .unwrap_or_else(|| required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta));
@@ -282,10 +310,12 @@ impl IntervalFiles {
         Ok(is_wanted.then(|| self.interval.map_or(Nanos::SECOND, Nanos::from)))
     }
 
+    /// Opens the files that are wanted.
+    ///
     /// # Errors
-    /// If a file cannot be written.
-    pub(crate) fn write(&self, run: &intervals::Run<'_>) -> Result<(), Failure> {
-        run.write(self.hdr_log.as_deref(), self.json_lines.as_deref())
+    /// If one cannot be written.
+    pub(crate) fn open(&self) -> Result<intervals::Files, Failure> {
+        intervals::Files::open(self.hdr_log.as_deref(), self.json_lines.as_deref())
     }
 }
 
@@ -323,6 +353,7 @@ impl ClosedLoop {
     /// # Errors
     /// If the names do not suffice, or the query file cannot be used.
     pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
+        may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
         let (source, check) = match &q.queries {
             Some(path) => (query_file(path)?, Check::Rcode),

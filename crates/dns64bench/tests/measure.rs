@@ -242,6 +242,18 @@ fn bad_usage_says_what_would_be_right() {
             "--width",
         ),
         (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--first-name", "99999999999"],
+            "16777216 names, counted from 0",
+        ),
+        (&["measure", "--server", "[::1]:1", "--rate", "100", "--duration", "1ns"], "not one query"),
+        (&["measure", "--server", "[::1]:1", "--rate", "100", "--cpus", "4000,4001"], "--cpus 4000: there are "),
+        (&["search", "--server", "[::1]:1", "--min", "1", "--max", "2", "--cpus", "4000"], "--cpus 4000"),
+        (&["closed-loop", "--server", "[::1]:1", "--cpus", "4000"], "--cpus 4000"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "100M", "--duration", "1m", "--source-ports", "2000"],
+            "a lower rate",
+        ),
     ] {
         let output = run(args);
         let text = show(args, &output);

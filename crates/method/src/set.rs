@@ -114,6 +114,28 @@ impl Set {
         self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
     }
 
+    /// How many trials are left, the one that is due among them, if the DUT goes on as it has: the last search's rate passes, or
+    /// in the first search the middle of what is still open, and nothing is spoiled. For sets without probes, whose number of
+    /// trials hardly depends on the rate.
+    pub fn trials_left(&self) -> u64 {
+        let Some(due) = self.next() else { return 0 };
+        let capacity = match (self.found.last(), due.bracket) {
+            (Some(found), _) => found.highest.unwrap_or(Qps(0)),
+            (None, (passed, failed)) => {
+                let SearchRange { min, max, .. } = self.plan.range;
+                Qps(u64::midpoint(passed.unwrap_or(min).0, failed.unwrap_or(max).0))
+            }
+        };
+        let mut set = self.clone();
+        let mut trials = 0;
+        while let Some(due) = set.next() {
+            let verdict = if due.rate <= capacity { Verdict::Passed } else { Verdict::Failed };
+            set.report(verdict, &Counts::default());
+            trials += 1;
+        }
+        trials
+    }
+
     /// What each search found that is over.
     pub fn found(&self) -> &[Found] {
         &self.found
@@ -228,6 +250,25 @@ mod tests {
             assert_eq!(set.failed_by(), [Some(shortfall); 3], "probes: {probes}");
             assert_eq!(smallest_pass(set.found()), Some(Qps(200)));
         }
+    }
+
+    #[test]
+    fn how_many_trials_are_left_is_known_from_the_first_search_on() {
+        let range = SearchRange { min: Qps(100), max: Qps(1_000_000), resolution: Qps(1), invalid_retries: 1 };
+        let mut set = Set::new(SetPlan { range, repeat: 3, probes: false });
+        let mut left = Vec::new();
+        while let Some(due) = set.next() {
+            left.push((due.repeat, set.trials_left()));
+            let verdict = if due.rate.0 <= 123_456 { Verdict::Passed } else { Verdict::Failed };
+            set.report(verdict, &Counts::default());
+        }
+        for (done, (repeat, said)) in left.iter().enumerate() {
+            let truth = (left.len() - done) as u64;
+            // The first search is a guess, off by one for each search.
+            let allowed = if *repeat == 0 { 3 } else { 0 };
+            assert!(said.abs_diff(truth) <= allowed, "{said} said, {truth} left, in search {repeat}");
+        }
+        assert_eq!(set.trials_left(), 0);
     }
 
     #[test]

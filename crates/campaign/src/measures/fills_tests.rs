@@ -22,7 +22,7 @@ fn points_name_the_tables_that_they_fill() {
         ("self-test with NSD", &["Table IV"]),
         ("mtd64-ng, 8 cores with YADIFA, AAAA 0, cached 0, accept 1", &["Table III"]),
         (
-            "Unbound, 1 cores, AAAA 0, cached 0, accept 1",
+            "Unbound, 1 core, AAAA 0, cached 0, accept 1",
             &["Tables V-VII", "Tables XIII-XV", "Tables XVI-XVIII", "Tables XIX-XXI"],
         ),
         ("Unbound, 16 cores, AAAA 0, cached 0, accept 1", &["Tables V-VII", "Tables XIX-XXI"]),
@@ -33,7 +33,7 @@ fn points_name_the_tables_that_they_fill() {
         ("PowerDNS, 4 cores, AAAA 0, cached 0.8, accept 1", &["Tables XVI-XVIII"]),
         ("BIND, 4 cores, load 0.75", &["Tables XIX-XXI"]),
         ("Unbound, 8 cores (4+4), constant rate 1500", &["Tables XXII-XXIII", "Fig. 3"]),
-        ("Unbound, 1 cores, constant rate 500", &["Fig. 3", "Fig. 4"]),
+        ("Unbound, 1 core, constant rate 500", &["Fig. 3", "Fig. 4"]),
         ("BIND, 2 cores, closed loop with 16 threads, governor performance", &["Tables I-II", "Fig. 2"]),
         ("BIND, 2 cores, closed loop with 16 threads, governor ondemand", &["Tables III-IV"]),
     ] {
@@ -45,8 +45,8 @@ fn points_name_the_tables_that_they_fill() {
 fn points_of_one_rate_at_a_place_make_no_curve() {
     let text = "name = 'x'\n[measure]\nconstant-rates = [{ rates = [100], duration = '1s', repeat = 1 }]\n[[dut]]\ndriver = 'bind'\n";
     let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
-    assert!(labels(&plan, "BIND, 1 cores, constant rate 100").is_empty(), "one second, one trial, one rate");
-    assert_eq!(labels(&plan, "BIND, 1 cores, AAAA 0, cached 0, accept 1"), ["Tables V-VII"], "no shares, no loads");
+    assert!(labels(&plan, "BIND, 1 core, constant rate 100").is_empty(), "one second, one trial, one rate");
+    assert_eq!(labels(&plan, "BIND, 1 core, AAAA 0, cached 0, accept 1"), ["Tables V-VII"], "no shares, no loads");
 }
 
 /// Every table and figure of the papers that measures a server has a point in the plan that is called after them.

@@ -39,6 +39,8 @@ const SEND_COST: Duration = Duration::from_secs(20);
 const RESULT: u64 = 4 << 20;
 /// The status with which the tester refuses a plan.
 const USAGE: i32 = 2;
+/// The status with which it ends where something is missing on its host, such as room for the records.
+const ENVIRONMENT: i32 = 4;
 
 /// What a trial was, seen from outside.
 pub(super) enum Seen {
@@ -286,6 +288,10 @@ impl Hosts for Real<'_> {
         let cpu = meter.finish(auth)?;
         let text = machine.read(output, RESULT)?;
         match parse(task, &text) {
+            // The trial is what it is, but the records that the plan wants are not there.
+            Ok(_) if ended.status == Some(ENVIRONMENT) => {
+                Err(self.no_result(task, &measurer, &ended, "it is not all there"))
+            }
             Ok(found) => Ok(Seen::Ended(found, cpu)),
             Err(e) => Err(self.no_result(task, &measurer, &ended, &e.to_string())),
         }

@@ -69,6 +69,14 @@ impl Course {
         }
     }
 
+    /// About how many trials are left; `None` where that cannot be known.
+    pub(super) fn trials_left(&self) -> Option<u64> {
+        match self {
+            Course::Bisection { set, .. } => Some(set.trials_left()),
+            Course::MlrSearch(_) => None,
+        }
+    }
+
     pub(super) fn report(&mut self, trial: &TrialResult) {
         match self {
             Course::Bisection { set, .. } => set.report(trial.verdict, &trial.counts),

@@ -25,9 +25,9 @@ use tester::measurer::plan::TrialPlan;
 use super::measured_send_cost;
 use super::self_test::{SelfTestPlan, SelfTestResult};
 use crate::args::Quickstart;
-use crate::interruption;
-use crate::output::{Failure, Outcome, print_json, print_points, word};
+use crate::output::{Failure, Outcome, print_json, print_points};
 use crate::resolve::{as_self_test, with_names};
+use crate::{colour, interruption};
 
 /// The least rate that the self-test is to vouch for, and where it ends looking for more.
 const FOR_RATE: Qps = Qps(2_000);
@@ -216,7 +216,8 @@ fn print(result: &QuickstartResult) {
     let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
     println!();
     println!("{:<24} {:>18}   what it says", "", "queries/s");
-    println!("{:<24} {passed:>18}   {}: Measurer and AuthDNS alone", "self-test of the tester", word(test.verdict));
+    let verdict = colour::verdict(test.verdict, &io::stdout());
+    println!("{:<24} {passed:>18}   {verdict}: Measurer and AuthDNS alone", "self-test of the tester");
     for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
         let (found, resolution) = (&search.figures, search.resolution);
         let interval = wording::interval(&found.interval, resolution);

@@ -1,6 +1,7 @@
 //! `self-test`: Measurer straight against AuthDNS (RFC 8219 §9.2.1).
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use campaign::search::{Runner, Standing};
 use campaign::search_plan::{PassedSelfTest, SelfTestSending};
@@ -18,8 +19,8 @@ use tester::measurer::result::TrialResult;
 use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
-use crate::interruption;
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points};
+use crate::{colour, interruption};
 
 /// What the self-test found.
 #[derive(Serialize, Deserialize)]
@@ -123,7 +124,10 @@ pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestRe
     {
         let plan = TrialPlan { rate: due.rate, send_cost, first_name, ..trial.clone() };
         first_name += plan.names_needed();
-        let standing = Standing { repeat: due.repeat, of: repeat, rate: due.rate, bracket: due.bracket };
+        let each = Duration::from(plan.duration + plan.timeout);
+        let (number, bracket) = (trials.len() as u64 + 1, due.bracket);
+        let standing = Standing { repeat: due.repeat, of: repeat, rate: due.rate, bracket, number, forecast: None }
+            .with_trials_left(Some(set.trials_left()), each);
         let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
         terminal.finished(&trial);
         set.report(trial.verdict, &trial.counts);
@@ -158,7 +162,8 @@ fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
         return error.into();
     }
     let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
-    let so_far = highest.map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {rate} queries/s"));
+    let so_far = highest
+        .map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {} queries/s", grouped(rate.0)));
     Failure::from(error).with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
 }
 
@@ -174,16 +179,18 @@ fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
 }
 
 fn print(result: &SelfTestResult) {
-    println!("Self-test   {} for DUTs up to {} queries/s", word(result.verdict), result.for_rate);
-    println!("Required    {} queries/s (δ = {})", result.required_rate, result.delta);
+    let verdict = |verdict: Verdict| colour::verdict(verdict, &std::io::stdout());
+    println!("Self-test   {} for DUTs up to {} queries/s", verdict(result.verdict), grouped(result.for_rate.0));
+    println!("Required    {} queries/s (δ = {})", grouped(result.required_rate.0), result.delta);
     if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
+        let [passed, allowed] = [passed, allowed].map(|rate| grouped(rate.0));
         println!(
             "Passed      {passed} queries/s, which allows tests up to {allowed} (print it with --json for search --self-test)"
         );
     }
     for trial in &result.trials {
         let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
-        println!("Trial       {} at {}{reason}", word(trial.verdict), trial.rate);
+        println!("Trial       {} at {}{reason}", verdict(trial.verdict), grouped(trial.rate.0));
     }
     print_points("Not RFC 8219 compliant", &result.noncompliance);
 }

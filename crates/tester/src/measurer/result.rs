@@ -85,6 +85,10 @@ pub struct TrialResult {
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
+    /// Why the records of its queries could not be written, if that was wanted; there is no such file then, and the trial is what
+    /// it is all the same. Not part of the object.
+    #[serde(skip)]
+    pub records_error: Option<String>,
 }
 
 /// The names that a trial took from its block.
@@ -283,6 +287,7 @@ impl TrialResult {
             compliant: noncompliance.is_empty(),
             noncompliance,
             intervals: found.intervals,
+            records_error: None,
         }
     }
 

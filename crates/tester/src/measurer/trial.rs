@@ -113,8 +113,14 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
         return Ok(TrialResult { verdict, reasons, ..conclude(&cut, &setup, outcome, &losses, 0, wall_start) });
     }
-    let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
+    // A full disk takes the records, and not the verdict of a trial that cannot be had again.
+    let (records_lost, records_error) = match recorder.map(Recorder::finish) {
+        None => (0, None),
+        Some(Ok(lost)) => (lost, None),
+        Some(Err(error)) => (0, Some(error.to_string())),
+    };
     let mut result = conclude(plan, &setup, outcome, &losses, records_lost, wall_start);
+    result.records_error = records_error;
     result.warnings.extend(stolen.and_then(stolen_warning));
     result.stolen = stolen;
     Ok(result)
