@@ -8,6 +8,7 @@
 
 mod networks;
 mod settings;
+mod times;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -175,7 +176,11 @@ pub struct PrefixKeys {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table; write for example { prefix = \"64:ff9b::/96\" }"
+)]
 struct RawPrefixKeys {
     prefix: Prefix,
     #[serde(default = "no_suffix")]
@@ -275,7 +280,7 @@ pub struct CacheKeys {
     /// How long a failure is remembered, 1 to 30 seconds.
     pub failure_ttl: u32,
     /// How long answers are served after their time while upstreams fail; 0s is never.
-    #[serde(with = "humantime_serde")]
+    #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     pub serve_stale: Duration,
 }
 
@@ -328,7 +333,7 @@ pub struct LimitKeys {
     /// Queries in progress on a TCP connection; 1 to 10 000.
     pub tcp_pipeline: usize,
     /// How long a TCP connection may be idle, or a message on it incomplete; 100 ms to a day.
-    #[serde(with = "humantime_serde")]
+    #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     pub tcp_idle: Duration,
 }
 
@@ -354,7 +359,7 @@ impl Default for LimitKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
     /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
-    #[serde(with = "humantime_serde")]
+    #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     pub timeout: Duration,
     /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions or ten minutes.
     pub source_ports: u16,

@@ -123,9 +123,20 @@ impl Settings {
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
+    /// The prefixes of all policies, each once, the default policy's first.
+    pub fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
+        let all: Vec<&Prefix> = self.policies.iter().flat_map(|policy| &policy.mappings).map(Mapping::prefix).collect();
+        let is_first = |(i, prefix): &(usize, &Prefix)| !all[..*i].contains(prefix);
+        let once: Vec<&Prefix> = all.iter().copied().enumerate().filter(is_first).map(|(_, prefix)| prefix).collect();
+        once.into_iter()
+    }
+
     /// What somebody who runs a server with these settings should know.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if self.config.listen.is_empty() {
+            warnings.push("listen names no address: only sockets that systemd passes are served".to_owned());
+        }
         if let Some(net) = covers_everybody(&self.config.access.allow) {
             let limits = self.config.limits;
             let mut text =
@@ -232,6 +243,10 @@ impl Checker<'_> {
         };
         if let Some(own) = upstreams.iter().find(|u| config.listen.iter().any(|listen| is_ours(listen, u.address))) {
             return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
+        }
+        let twice = |(i, address): &(usize, &SocketAddr)| config.listen[..*i].contains(address);
+        if let Some((_, address)) = config.listen.iter().enumerate().find(twice) {
+            return Err(self.at_key("listen", format!("{address} is there twice")));
         }
         if config.threads > MAX_THREADS {
             return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));

@@ -1,20 +1,24 @@
 //! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can carry it inside.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use listenfd::ListenFd;
+use method::units::CpuId;
+use net::affinity::allowed_cpus;
+use nix::unistd::User;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::harden;
 use super::limits::Allowed;
-use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
+use crate::config::{Config, LogFormat, LogKeys, LogLevel, Settings};
 use crate::guard;
-use crate::server::{Activated, RunningServer, bind};
+use crate::server::{Activated, RunningServer, ServerError, bind};
 
 /// Exit statuses (docs/src/contract.md): the configuration is wrong, or the machine does not let us.
 const BAD_CONFIGURATION: u8 = 2;
@@ -62,17 +66,50 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             for warning in settings.warnings() {
                 eprintln!("dns64d: warning: {warning}");
             }
+            let missing = missing_here(&settings.config);
+            for what in &missing {
+                eprintln!("dns64d: {what}");
+            }
             print!("{}", settings.to_toml());
-            ExitCode::SUCCESS
+            if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) }
         }
         None => match serve(settings, file) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("dns64d: {error:#}");
+                eprintln!("dns64d: {}", told_once(&error));
                 ExitCode::from(BAD_ENVIRONMENT)
             }
         },
     }
+}
+
+/// What a configuration names and this machine does not have: a sentence each.
+fn missing_here(config: &Config) -> Vec<String> {
+    let allowed = allowed_cpus();
+    let here = || allowed.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<_>>().join(", ");
+    let no_cpu = |cpu: &&usize| !allowed.contains(&CpuId(**cpu));
+    let cpus =
+        config.cpus.iter().filter(no_cpu).map(|cpu| format!("cpus: there is no CPU {cpu}; there are {}", here()));
+    let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
+    cpus.chain(user.map(|name| format!("user: there is no user {name}"))).collect()
+}
+
+/// An error with its causes, each told once, and what helps against it.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    if let Some(ServerError::Listen { address, source, .. }) = error.downcast_ref()
+        && source.kind() == std::io::ErrorKind::PermissionDenied
+        && address.port() < 1_024
+    {
+        text +=
+            "; ports below 1024 take CAP_NET_BIND_SERVICE, a start as root with `user` set, or a socket from systemd";
+    }
+    text
 }
 
 /// A panic that nobody has caught, or one too many of those that a worker has caught, ends the process, so that whoever watches
@@ -97,6 +134,8 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     let mut warnings = settings.warnings();
     warnings.extend(allowed.fit(&mut settings));
     let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
+    warnings.extend(missing_here(&settings.config));
+    tell_beginning(&settings, file);
     let bound = bind(settings, activated_sockets()?)?;
     if harden::drop_root(user.as_deref())? {
         tracing::warn!("running as root, without its capabilities; set `user`, or use the systemd unit");
@@ -125,6 +164,20 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     tell_systemd(&[NotifyState::Stopping]);
     server.stop();
     Ok(())
+}
+
+/// What somebody who reads the log later wants to know first.
+fn tell_beginning(settings: &Settings, file: Option<&Path>) {
+    let file = file.map_or("no configuration file".to_owned(), |file| format!("configuration {}", file.display()));
+    tracing::info!("dns64d {}, {file}", env!("CARGO_PKG_VERSION"));
+    let prefixes: Vec<String> = settings.prefixes().map(|prefix| prefix.to_string()).collect();
+    tracing::info!(
+        "prefixes: {}",
+        if prefixes.is_empty() { "none, nothing is translated".into() } else { prefixes.join(", ") }
+    );
+    let upstreams: Vec<String> = settings.upstreams.iter().map(|upstream| upstream.address.to_string()).collect();
+    let whose = if settings.follows_system { " (of resolv.conf)" } else { "" };
+    tracing::info!("upstreams: {}{whose}", upstreams.join(", "));
 }
 
 /// Reads the configuration again. A bad one changes nothing.
@@ -186,7 +239,11 @@ fn start_log(log: LogKeys) {
         LogLevel::Info => tracing::Level::INFO,
         LogLevel::Debug => tracing::Level::DEBUG,
     };
+    // Files and journals have no colours, nor do the terminals of who does not want them (https://no-color.org).
+    let objects = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colours = std::io::stderr().is_terminal() && !objects;
     let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let subscriber = subscriber.with_ansi(colours);
     // An embedding program may have its own log already.
     let _ = match log.format {
         LogFormat::Text => subscriber.try_init(),
@@ -211,6 +268,20 @@ mod tests {
         });
         let _ = thread.join();
         std::process::exit(7);
+    }
+
+    #[test]
+    fn an_error_is_told_once_and_with_what_helps() {
+        let refused = || std::io::Error::from_raw_os_error(13);
+        let of = |port| ServerError::Listen {
+            address: ([127, 0, 0, 1], port).into(),
+            transport: crate::transport::Transport::Udp,
+            source: refused(),
+        };
+        let low = told_once(&of(53).into());
+        assert!(low.starts_with("cannot serve 127.0.0.1:53 over UDP: Permission denied (os error 13); "), "{low}");
+        assert!(low.contains("CAP_NET_BIND_SERVICE") && low.matches("Permission").count() == 1, "{low}");
+        assert!(!told_once(&of(5353).into()).contains("CAP_NET_BIND_SERVICE"));
     }
 
     #[test]

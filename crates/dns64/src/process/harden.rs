@@ -194,6 +194,11 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let confined = confine(Some(&inside), false).unwrap();
+                // What the kernel has must have been used; without this the rest would be passed over.
+                let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+                assert_eq!(confined.calls, status.contains("\nSeccomp:"), "the kernel says whether it has seccomp");
+                let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+                assert!(confined.files || !modules.contains("landlock"), "the kernel has landlock: {modules}");
                 assert!(std::fs::read(&inside).is_ok());
                 if confined.files {
                     assert!(std::fs::read(RESOLV_CONF).is_err());

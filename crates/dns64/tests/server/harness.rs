@@ -292,7 +292,9 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
         let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };
         let Some(asked) = Asked::new(&bytes[..len], false, from) else { continue };
         log.lock().unwrap().push(asked.clone());
+        // Once for each query: scripts count, and draw lots.
         let acts = script(&asked);
+        let waits = acts.iter().any(|act| matches!(act, Act::Wait(_)));
         let reply = socket.try_clone().unwrap();
         let act = move || {
             for act in acts {
@@ -306,12 +308,8 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
             }
         };
         // Only those that wait must not keep the others waiting.
-        if script_waits(&asked, script) { drop(thread::spawn(act)) } else { act() }
+        if waits { drop(thread::spawn(act)) } else { act() }
     }
-}
-
-fn script_waits(asked: &Asked, script: &Script) -> bool {
-    script(asked).iter().any(|act| matches!(act, Act::Wait(_)))
 }
 
 fn serve_tcp(listener: &TcpListener, script: &Script, log: &Arc<Mutex<Vec<Asked>>>, stop: &AtomicBool) {
