@@ -66,9 +66,14 @@ impl Consent {
     }
 }
 
+/// Whether this process is root's.
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 /// Whether packages can be installed here: as root, with apt-get.
 pub(crate) fn can_install() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) && find("apt-get").is_some()
+    is_root() && find("apt-get").is_some()
 }
 
 /// Installs what is missing, where that is possible and wanted, and says what is not done and why.

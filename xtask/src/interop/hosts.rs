@@ -11,14 +11,18 @@ use serde_json::Value;
 
 use super::places::{agree, watched};
 use super::tally::Skipped;
-use super::{Bench, LIMIT, Lab, Test};
+use super::{Bench, LIMIT, Lab, ROOT, Test};
 use crate::process::{self, Server, find, output};
 
 pub(super) const TESTS: [Test; 8] = [
-    ("campaign over ssh between namespaces, as the local one", &["sshd", "ssh", "ssh-keygen", "ip"], campaign_over_ssh),
-    ("campaign whose ssh connections are lost", &["sshd", "ssh", "ssh-keygen", "ip"], lost_connections),
+    (
+        "campaign over ssh between namespaces, as the local one",
+        &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
+        campaign_over_ssh,
+    ),
+    ("campaign whose ssh connections are lost", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], lost_connections),
     ("campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS", &["nsd", "knotd", "named", "yadifad"], other_auth),
-    ("campaign on a full disk", &["mount", "umount"], full_disk),
+    ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
     ("campaign with Knot Resolver", &["kresd"], knot_resolver),
     ("campaign with CoreDNS", &["coredns"], coredns),
     ("campaign with a server that goes into the background as mtd64-ng does", &["ip", "unshare"], like_mtd64_ng),
@@ -241,6 +245,7 @@ fn other_auth(bench: &Bench) -> Result<()> {
         ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{driver}: {}", results["duts"]);
         ensure!(results["auth"].as_str().is_some_and(|v| v.contains('.')), "{driver}: version {}", results["auth"]);
         ensure!(results["duts"][0]["points"][0]["real"].is_null(), "{driver} counts nothing");
+        nothing_bulky(&run)?;
     }
     several_auths(bench)
 }
@@ -312,6 +317,18 @@ fn full_disk(bench: &Bench) -> Result<()> {
 
 fn knot_resolver(bench: &Bench) -> Result<()> {
     one_driver(bench, "loopback", "driver = 'knot-resolver'\nfamily = 'ipv6'").map(drop)
+}
+
+/// Files of a run folder above this are no logs or configurations of three short trials; octets.
+const BULK: u64 = 4 << 20;
+
+/// Caches and zone files are gone when a campaign has ended: a gigabyte for each point would fill any disk.
+fn nothing_bulky(run: &str) -> Result<()> {
+    let found = output("find", &[run, "-type", "f", "-size", &format!("+{}k", BULK >> 10)], LIMIT)?;
+    ensure!(found.trim().is_empty(), "large files are left: {found}");
+    let zones = output("find", &[run, "-name", "*.zone"], LIMIT)?;
+    ensure!(zones.trim().is_empty(), "zone files are left: {zones}");
+    Ok(())
 }
 
 fn coredns(bench: &Bench) -> Result<()> {
@@ -387,5 +404,6 @@ fn one_driver(bench: &Bench, topology: &str, dut: &str) -> Result<Value> {
     output(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
     let results = results(&run)?;
     ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{results}");
+    nothing_bulky(&run)?;
     Ok(results)
 }
