@@ -73,7 +73,7 @@ pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
 
 /// How many trials of all tests of a program the tester may spoil. A busy machine does, but a tester that spoils many of them is
 /// broken.
-const MOST_SPOILED: usize = 10;
+const MOST_SPOILED: usize = 20;
 static SPOILED: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes that the tester spoiled a trial, which is to be done again; `why` is what it said. Ends the test if that was one too many.
