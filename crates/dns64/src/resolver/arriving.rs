@@ -13,7 +13,6 @@ use super::fetch::State;
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
 use super::upstreams::ports::{Expected, PortId};
-use super::waiter::Landed;
 use crate::ids::FetchId;
 use crate::metrics::Count;
 use crate::name::Key;
@@ -99,7 +98,7 @@ impl<O: Outside> Resolver<O> {
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits && let Some(fetch) = self.fetches.remove(id) {
             self.budget.leave(fetch.charge);
-            self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
+            self.release(fetch.waiters, outcome);
         }
     }
 

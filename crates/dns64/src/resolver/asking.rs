@@ -16,7 +16,6 @@ use super::outside::{Outside, TcpQuestion};
 use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
 use super::upstreams::ports::{PortId, is_ours};
-use super::waiter::Landed;
 use crate::ids::{FetchId, ServerId};
 use crate::metrics::Count;
 use crate::name::{Key, KeyBuf, LowerName};
@@ -214,7 +213,7 @@ impl<O: Outside> Resolver<O> {
         if let Some(key) = told {
             self.tell_others(&key, &outcome);
         }
-        self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
+        self.release(fetch.waiters, outcome);
     }
 
     /// Lets the budget know whether names like this one are answered. A zone above the name may have answered for the apex of

@@ -39,6 +39,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::budget::Budget;
+use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
 use self::fetches::Fetches;
 use self::flights::Flights;
@@ -47,7 +48,7 @@ use self::outside::Outside;
 use self::timers::Timers;
 use self::upstreams::Upstreams;
 use self::upstreams::ports::MOST_IDS;
-use self::waiter::{Asked, Demand, Denial, Landed};
+use self::waiter::{Asked, Demand, Denial, Landed, Waiters, Waiting};
 use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
@@ -161,31 +162,58 @@ impl<O: Outside> Resolver<O> {
         if self.now.since(demand.since) > PATIENCE {
             return Asked::Denied(Denial::TooLate);
         }
-        if !demand.may_wait {
-            return Asked::Denied(Denial::NoRoom);
+        let client = self.budget.client(demand.client);
+        let most = self.settings.config.limits.in_flight;
+        if let Err(denial) = self.budget.admit_waiter(client, most, demand.first) {
+            return Asked::Denied(denial);
         }
-        let id = match self.fetches.find(question.octets()) {
-            Some(id) => {
-                self.metrics().count(Count::Collapsed);
-                id
-            }
-            None => {
-                let charge = self.budget.whose(demand.client, question.name(), self.now);
-                if demand.first
-                    && let Err(denial) = self.budget.admit(charge, self.free())
-                {
-                    return Asked::Denied(denial);
-                }
-                match self.begin(question, charge) {
-                    Ok(id) => id,
-                    Err(kept) => return Asked::Known(Outcome::Answered(kept)),
-                }
-            }
+        let found = match self.fetches.find(question.octets()) {
+            Some(id) => self.join(id, question, demand),
+            None => self.begin_for(client, question, demand),
         };
-        if let Some(fetch) = self.fetches.get(id) {
-            fetch.waiters.push(demand.waiter);
+        match found {
+            Ok(id) => {
+                self.wait(id, Waiting { waiter: demand.waiter, client });
+                Asked::Waiting
+            }
+            Err(asked) => asked,
         }
-        Asked::Waiting
+    }
+
+    /// Looks whether one more may wait for a question that is in flight.
+    fn join(&mut self, id: FetchId, question: &KeyBuf, demand: Demand) -> Result<FetchId, Asked> {
+        let others = self.fetches.get(id).map_or(0, |fetch| fetch.waiters.len());
+        let most = self.settings.config.limits.in_flight;
+        if demand.first {
+            self.budget.admit_beside(others, question.name(), most, self.now).map_err(Asked::Denied)?;
+        }
+        self.metrics().count(Count::Collapsed);
+        Ok(id)
+    }
+
+    /// Begins a question that is not in flight, if there is room for one more of this client and of this branch.
+    fn begin_for(&mut self, client: Counters, question: &KeyBuf, demand: Demand) -> Result<FetchId, Asked> {
+        let charge = self.budget.whose(client, question.name(), self.now);
+        if demand.first {
+            self.budget.admit(charge, self.free()).map_err(Asked::Denied)?;
+        }
+        self.begin(question, charge).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
+    }
+
+    /// One more waits for a question that is in flight.
+    fn wait(&mut self, id: FetchId, waiting: Waiting) {
+        if let Some(fetch) = self.fetches.get(id) {
+            fetch.waiters.push(waiting);
+            self.budget.enter_waiter(waiting.client);
+        }
+    }
+
+    /// Tells those who have waited what came of their question.
+    fn release(&mut self, waiters: Waiters, outcome: Outcome) {
+        for waiting in &waiters {
+            self.budget.leave_waiter(waiting.client);
+        }
+        self.landed.push_back(Landed { waiters, outcome });
     }
 
     /// Asks a question whose answer a client will want in a moment, unless it is known or in flight. Nobody is told; the answer
@@ -194,7 +222,7 @@ impl<O: Outside> Resolver<O> {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
-            let charge = self.budget.whose(client, question.name(), self.now);
+            let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
             let _ = self.begin(question, charge);
         }
     }

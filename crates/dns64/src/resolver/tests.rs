@@ -133,6 +133,11 @@ fn common(workers: usize) -> Common {
     Common { cache, flights: Arc::new(Flights::new(workers)), metrics: Metrics::new(workers) }
 }
 
+/// Who is told.
+fn told(landed: &Landed) -> Vec<Waiter> {
+    landed.waiters.iter().map(|waiting| waiting.waiter).collect()
+}
+
 fn key(name: &str) -> KeyBuf {
     KeyBuf::new(&name.parse().unwrap(), 1, 1, false, false)
 }
@@ -165,7 +170,7 @@ impl Test {
     }
 
     fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false, may_wait: true };
+        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false };
         self.resolver.ask(&key(name), demand)
     }
 
@@ -199,7 +204,7 @@ impl Test {
     /// What the one waiter of the one question that is over is told: an RCODE and a number of records, or why not.
     fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
         let landed = self.resolver.next_landed()?;
-        assert!(landed.waiters[..] == [JOB] && self.resolver.next_landed().is_none());
+        assert!(told(&landed) == [JOB] && self.resolver.next_landed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
         Some(match landed.outcome {
@@ -514,18 +519,22 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
         since: Nanos(test.now.0 - 2 * PATIENCE.0),
         first: false,
         in_vain: false,
-        may_wait: true,
     };
     assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
-    let full = Demand { since: test.now, may_wait: false, ..late };
-    assert!(matches!(test.resolver.ask(&key("a.test"), full), Asked::Denied(Denial::NoRoom)));
-    for n in 0..4 {
+    for n in 0..2 {
         assert_eq!(test.begin(&format!("n{n}.test")).len(), 1);
     }
-    assert!(matches!(test.ask("n4.test"), Asked::Denied(Denial::NoRoom)));
-    assert!(matches!(test.ask("n3.test"), Asked::Waiting), "what is asked already costs nothing");
-    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, may_wait: true };
-    assert!(matches!(test.resolver.ask(&key("n4.test"), further), Asked::Waiting));
+    assert!(matches!(test.ask("n1.test"), Asked::Denied(Denial::NoRoom)), "two wait");
+    assert!(matches!(test.ask("n2.test"), Asked::Denied(Denial::NoRoom)));
+    test.pass(1_700);
+    while test.resolver.next_landed().is_some() {}
+    for n in 2..6 {
+        test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), 1);
+    }
+    assert!(matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)), "nobody waits, but four are in flight");
+    assert!(matches!(test.ask("n3.zone3"), Asked::Waiting), "what is asked already costs nothing");
+    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false };
+    assert!(matches!(test.resolver.ask(&key("n6.zone6"), further), Asked::Waiting));
 }
 
 #[test]
@@ -574,7 +583,7 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     let mut served = 0;
     for n in 0..24_000_u64 {
         let demand =
-            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false, may_wait: true };
+            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false };
         let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
         if n % 12 == 0 {
             test.pass(1);
@@ -590,6 +599,36 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     }
     assert_eq!(served, 2_000, "of as many living names");
     assert!(test.resolver.fetches.len() < 2_000, "the dead zone has its share: {}", test.resolver.fetches.len());
+}
+
+/// A client that repeats dead names begins no question with that, but takes places to wait in.
+#[test]
+fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
+    let mut test = Test::with(1, "[limits]\nin-flight = 900\n", WorkerId(0), common(1));
+    let mut denied = 0;
+    for n in 0..12_000_u64 {
+        denied += u64::from(matches!(test.ask(&format!("n{}.dead.test", n % 10)), Asked::Denied(Denial::ClientShare)));
+    }
+    assert_eq!(denied, 12_000 - 800, "eight ninths are its share");
+    let other = Demand { waiter: JOB, client: 2, since: test.now, first: true, in_vain: false };
+    assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Asked::Waiting));
+    // As many clients as there are places.
+    for client in 0..12_000_u64 {
+        let demand = Demand { client: 100 + client, ..other };
+        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
+    }
+    test.pass(400);
+    let room = |test: &mut Test| matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting);
+    assert!(!room(&mut test), "nothing has failed when they came");
+    test.pass(1_300);
+    while test.resolver.next_landed().is_some() {}
+    test.pass(10_000);
+    for client in 0..12_000_u64 {
+        let demand = Demand { client: 100 + client, since: test.now, ..other };
+        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
+    }
+    let other = Demand { since: test.now, ..other };
+    assert!(matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting), "known to be dead");
 }
 
 #[test]
@@ -628,7 +667,7 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     test.pass(61_000);
-    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true, may_wait: true };
+    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true };
     match test.resolver.ask(&key("a.test"), demand) {
         Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
         other => panic!("{other:?}"),

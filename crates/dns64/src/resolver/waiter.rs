@@ -3,6 +3,7 @@
 use method::units::Nanos;
 use smallvec::SmallVec;
 
+use super::budget::shares::Counters;
 use super::outcome::Outcome;
 use crate::ids::JobId;
 
@@ -14,8 +15,17 @@ pub(crate) enum Waiter {
     Job(JobId),
 }
 
+/// One who waits for a question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// Who.
+    pub(crate) waiter: Waiter,
+    /// The client, which has a share of the places to wait in.
+    pub(super) client: Counters,
+}
+
 /// Those who wait for one question: one, nearly always.
-pub(crate) type Waiters = SmallVec<[Waiter; 1]>;
+pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 
 /// Who asks, and how urgent it is.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +43,6 @@ pub(crate) struct Demand {
     /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
     /// and a stale answer will do at once.
     pub(crate) in_vain: bool,
-    /// Whether the waiter has room to wait.
-    pub(crate) may_wait: bool,
 }
 
 /// The reply to a demand.
@@ -53,11 +61,12 @@ pub(crate) enum Asked {
 pub(crate) enum Denial {
     /// The query is so old that its client is about to ask again.
     TooLate,
-    /// As much is in flight as may be.
+    /// As many questions are in flight, or as many queries wait, as may.
     NoRoom,
-    /// The client has caused as much of what is in flight as one client may while it is so much.
+    /// The client has caused as many of these as one client may while there are so many.
     ClientShare,
-    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be.
+    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be, or as
+    /// many queries wait for this one as may.
     DeadBranch,
 }
 

@@ -198,7 +198,6 @@ impl Frontend {
                 client: network(job.inquiry.client()),
                 first: job.inquiry.is_new(),
                 in_vain: job.inquiry.has_waited_in_vain(),
-                may_wait: self.jobs.len() < settings.config.limits.in_flight,
             };
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
