@@ -1,10 +1,11 @@
 //! The cache: raw answers by question, shared by all workers (item 37).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use method::units::Nanos;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache as Shared;
+use quick_cache::sync::{Cache as Shared, EntryAction, EntryResult};
 
 use crate::name::Key;
 use crate::resolver::answer::{Answer, Kind};
@@ -43,6 +44,29 @@ pub enum Found {
     Failed(Failure),
     /// Nothing.
     Missing,
+}
+
+impl Entry {
+    /// The answer, if it may be served though its time is over for less than `stale`, or if its time is not over.
+    fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
+        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != Kind::Failed)?;
+        let stale = u32::try_from(stale.as_secs()).unwrap_or(u32::MAX);
+        let over = second.saturating_sub(self.stored).saturating_sub(answer.ttl());
+        (over < stale).then_some(answer)
+    }
+
+    /// Lets an answer whose time is over do for a while; see [`Cache::revive`].
+    fn revive(&mut self, second: u32, stale: Duration, failed: Option<&Answer>) -> Option<Kept> {
+        let answer = Arc::clone(self.revivable(second, stale)?);
+        let age = second.saturating_sub(self.stored);
+        if age < answer.ttl() {
+            return Some(Kept { answer, age, stale: false, doubtful: false });
+        }
+        // Silence says nothing about what was doubtful before.
+        self.doubtful = failed.map_or(self.doubtful, Answer::is_unexplained);
+        self.revived_until = second + STALE_RECHECK;
+        Some(Kept { answer, age, stale: true, doubtful: self.doubtful })
+    }
 }
 
 #[derive(Clone)]
@@ -116,20 +140,17 @@ impl Cache {
         if failed.is_some_and(Answer::is_rejected) {
             return None;
         }
-        let stale = u32::try_from(limits.stale?.as_secs()).unwrap_or(u32::MAX);
-        let mut entry = self.entries.get(key)?;
-        let answer = entry.answer.clone().ok().filter(|answer| answer.kind() != Kind::Failed)?;
+        let stale = limits.stale?;
         let second = second(now);
-        let age = second.saturating_sub(entry.stored);
-        if age.saturating_sub(answer.ttl()) >= stale {
-            return None;
+        // Read and written at once: what another worker puts there meanwhile is newer, and stays.
+        let revived = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
+            EntryAction::Retain(entry.revive(second, stale, failed))
+        });
+        match revived {
+            EntryResult::Retained(kept) => kept,
+            // There is nothing, or a failure is just being put there.
+            _ => None,
         }
-        // Silence says nothing about what was doubtful before.
-        let doubtful = failed.map_or(entry.doubtful, Answer::is_unexplained);
-        entry.revived_until = second + STALE_RECHECK;
-        entry.doubtful = doubtful;
-        self.entries.insert(key.clone(), entry);
-        Some(Kept { stale: age >= answer.ttl(), answer, age, doubtful })
     }
 
     /// Answers that it holds.
@@ -150,4 +171,57 @@ impl Cache {
 
 fn second(now: Nanos) -> u32 {
     (now.0 / Nanos::SECOND.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::name::KeyBuf;
+    use crate::testing::said;
+    use wire::view::rtype::A;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn key(name: &str) -> Key {
+        KeyBuf::new(&name.parse().unwrap(), A, 1, false, false).to_key()
+    }
+
+    fn at(second: u64) -> Nanos {
+        Nanos(second * Nanos::SECOND.0)
+    }
+
+    fn address(ttl: u32) -> Arc<Answer> {
+        Arc::new(said("a.test", A).a("a.test", ttl, "192.0.2.1").parse().unwrap())
+    }
+
+    /// One worker revives what another one replaces: what is new stays, whoever is first.
+    #[test]
+    fn rfc8767_5_a_new_answer_is_not_replaced_by_the_old_one_that_is_revived() {
+        const ROUNDS: usize = 3_000;
+        let limits = TtlLimits { stale: Some(HOUR), ..TtlLimits::default() };
+        let cache = Cache::new(1);
+        let (old, new) = (address(1), address(600));
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    barrier.wait();
+                    assert!(cache.revive(&key("a.test"), at(100), &limits, None).is_some());
+                    barrier.wait();
+                }
+            });
+            for round in 0..ROUNDS {
+                cache.put(key("a.test"), Arc::clone(&old), at(0));
+                barrier.wait();
+                cache.put(key("a.test"), Arc::clone(&new), at(100));
+                barrier.wait();
+                match cache.get(key("a.test").octets(), at(101), &limits) {
+                    Found::Usable(kept) => assert!(!kept.stale, "round {round}: the old answer is back"),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+    }
 }
