@@ -272,8 +272,10 @@ pub struct CacheKeys {
     pub max_ttl: u32,
     /// TTL limit of negative answers, seconds.
     pub negative_max_ttl: u32,
-    /// How long a failure is remembered, 1 to 30 seconds.
+    /// How long a failure is remembered at first, 1 to 300 seconds.
     pub failure_ttl: u32,
+    /// How long one is that is repeated, at the most: `failure_ttl` to 300 seconds.
+    pub failure_max_ttl: u32,
     /// How long answers are served after their time while upstreams fail; 0s is never.
     #[serde(with = "humantime_serde")]
     pub serve_stale: Duration,
@@ -288,6 +290,7 @@ impl Default for CacheKeys {
             max_ttl: ttl.max,
             negative_max_ttl: ttl.negative_max,
             failure_ttl: ttl.failure,
+            failure_max_ttl: ttl.failure_max,
             serve_stale: Duration::ZERO,
         }
     }

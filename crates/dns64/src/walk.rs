@@ -78,14 +78,14 @@ impl Walk<'_> {
         let failure = match parsed {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);
-                self.cache.put(key.to_key(), Arc::clone(&answer), self.now);
+                self.cache.put(key.to_key(), Arc::clone(&answer), self.now, &self.settings.ttl);
                 return Outcome::Answered(Kept::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
             // The server goes on listening for a better one until the time is over.
             Some(Err(_)) | None => Failure::Timeout,
         };
-        self.cache.put_failure(key.to_key(), failure, self.now);
+        self.cache.put_failure(key.to_key(), failure, self.now, &self.settings.ttl);
         Outcome::Failed(failure)
     }
 }

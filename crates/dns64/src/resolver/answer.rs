@@ -163,6 +163,7 @@ impl Answer {
                 denial.min(facts.min_ttl).min(limits.max)
             }
             Kind::Unfinished => facts.min_ttl.min(limits.max),
+            // The first time; the cache knows how often it has failed before.
             Kind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());

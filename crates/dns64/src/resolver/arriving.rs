@@ -46,7 +46,9 @@ impl<O: Outside> Resolver<O> {
         let server = self.upstreams.server(port.server);
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
-            server.answered(rtt, is_error);
+            if server.answered(rtt, is_error) {
+                self.common.cache.forgive_silence(self.now);
+            }
             self.budget.heard(self.now);
             self.common.metrics.worker(self.worker).rtt(rtt);
         }

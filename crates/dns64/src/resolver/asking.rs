@@ -240,12 +240,12 @@ impl<O: Outside> Resolver<O> {
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
             (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
-                cache.put_failure(key, failure, self.now);
+                cache.put_failure(key, failure, self.now, &self.settings.ttl);
                 return Outcome::Failed(failure);
             }
             (None, _) => return Outcome::Failed(failure),
         };
-        cache.put(key, Arc::clone(&answer), self.now);
+        cache.put(key, Arc::clone(&answer), self.now, &self.settings.ttl);
         Outcome::Answered(Kept::fresh(answer))
     }
 }

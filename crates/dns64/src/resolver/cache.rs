@@ -1,6 +1,11 @@
 //! The cache: raw answers by question, shared by all workers (item 37).
+//!
+//! Failures are remembered as well (RFC 9520): for `failure-ttl`, and for twice as long each time that the question is asked
+//! again and fails again, up to `failure-max-ttl` (§3.2). Silence that is remembered from a time in which an upstream was dead
+//! is forgotten when that upstream is back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use method::units::Nanos;
@@ -25,7 +30,7 @@ const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
 struct Entry {
-    /// An error: no upstream answered, or aliases lead in a circle (RFC 9520 §2, §3.2).
+    /// An error: no upstream answered, or aliases lead in a circle (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
     /// Second in which it was stored, by the clock that `now` is of.
     stored: u32,
@@ -33,6 +38,8 @@ struct Entry {
     revived_until: u32,
     /// See [`Kept::doubtful`].
     doubtful: bool,
+    /// Of a failure: how often the question had failed in a row before.
+    repeats: u8,
 }
 
 /// What the cache has for a question.
@@ -47,6 +54,37 @@ pub enum Found {
 }
 
 impl Entry {
+    fn new(answer: Result<Arc<Answer>, Failure>, stored: u32) -> Entry {
+        Entry { answer, stored, revived_until: 0, doubtful: false, repeats: 0 }
+    }
+
+    /// Whether it says something of the name, be it that there is none.
+    fn is_good(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|answer| answer.kind() != Kind::Failed)
+    }
+
+    /// How long it is used, seconds.
+    #[inline]
+    fn ttl(&self, limits: &TtlLimits) -> u32 {
+        match &self.answer {
+            Ok(answer) if answer.kind() != Kind::Failed => answer.ttl(),
+            _ => limits.failure_after(self.repeats),
+        }
+    }
+
+    /// How often in a row the question has failed, now that it has failed again: a failure counts if it was remembered, or has
+    /// been forgotten for no longer than failures are remembered at the most.
+    fn repeats_after(&self, second: u32, limits: &TtlLimits) -> u8 {
+        let over = self.stored.saturating_add(self.ttl(limits));
+        match second.checked_sub(over) {
+            _ if self.is_good() => 0,
+            // It was asked again before its time: two workers at once, for example.
+            None => self.repeats,
+            Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
+            Some(_) => 0,
+        }
+    }
+
     /// The answer, if it may be served though its time is over for less than `stale`, or if its time is not over.
     fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
         let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != Kind::Failed)?;
@@ -82,6 +120,8 @@ impl Weighter<Key, Entry> for BySize {
 pub struct Cache {
     entries: Shared<Key, Entry, BySize>,
     keeps: bool,
+    /// Second before which silence is forgotten.
+    forgiven: AtomicU32,
 }
 
 impl Cache {
@@ -93,7 +133,7 @@ impl Cache {
         // Tables that grow are moved as a whole, and whoever asks meanwhile waits: 60 ms of stalls on the way from 300 000
         // answers to 500 000. Memory is taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
-        Cache { entries, keeps: mebibytes > 0 }
+        Cache { entries, keeps: mebibytes > 0, forgiven: AtomicU32::new(0) }
     }
 
     /// What is known of a question ([`crate::name::KeyBuf::octets`]).
@@ -102,35 +142,64 @@ impl Cache {
         let Some(entry) = self.entries.get(question) else { return Found::Missing };
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
+        let ttl = entry.ttl(limits);
         match entry.answer {
-            Ok(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false, doubtful: false }),
+            Ok(answer) if age < ttl => Found::Usable(Kept { answer, age, stale: false, doubtful: false }),
             Ok(answer) if second < entry.revived_until => {
                 Found::Usable(Kept { answer, age, stale: true, doubtful: entry.doubtful })
             }
-            Err(failure) if age < limits.failure => Found::Failed(failure),
+            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => Found::Failed(failure),
             _ => Found::Missing,
         }
     }
 
-    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten.
-    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos) {
+    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is kept as a failure is.
+    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
             return;
         }
-        if answer.ttl() > 0 {
-            self.entries
-                .insert(key, Entry { answer: Ok(answer), stored: second(now), revived_until: 0, doubtful: false });
+        if answer.kind() == Kind::Failed {
+            self.remember(key, Entry::new(Ok(answer), second(now)), limits);
+        } else if answer.ttl() > 0 {
+            self.entries.insert(key, Entry::new(Ok(answer), second(now)));
         } else {
             self.entries.remove(&key);
         }
     }
 
-    /// Remembers for a moment that there was no answer.
-    pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos) {
+    /// Remembers for a while that there was no answer.
+    pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
         if self.keeps {
-            self.entries
-                .insert(key, Entry { answer: Err(failure), stored: second(now), revived_until: 0, doubtful: false });
+            self.remember(key, Entry::new(Err(failure), second(now)), limits);
         }
+    }
+
+    /// Remembers a failure, for longer each time. An answer that is still good stays.
+    fn remember(&self, key: Key, failed: Entry, limits: &TtlLimits) {
+        let second = failed.stored;
+        let remembered = self.entries.entry(&key, Some(Duration::ZERO), |_, entry| {
+            let age = second.saturating_sub(entry.stored);
+            if !(entry.is_good() && age < entry.ttl(limits)) {
+                let forgiven = entry.answer.as_ref().is_err_and(|failure| self.forgives(*failure, entry.stored, age));
+                let repeats = if forgiven { 0 } else { entry.repeats_after(second, limits) };
+                *entry = Entry { repeats, ..failed.clone() };
+            }
+            EntryAction::Retain(())
+        });
+        if let EntryResult::Vacant(place) = remembered {
+            // It fails where somebody else has put something there in between, which will do.
+            let _ = place.insert(failed);
+        }
+    }
+
+    /// An upstream that was dead is back: what it did not answer may be asked again.
+    pub fn forgive_silence(&self, now: Nanos) {
+        self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a failure that was stored in this second is forgotten; each is remembered for a second at the least (RFC 9520 §3.2).
+    fn forgives(&self, failure: Failure, stored: u32, age: u32) -> bool {
+        failure == Failure::Timeout && age >= 1 && stored < self.forgiven.load(Ordering::Relaxed)
     }
 
     /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
@@ -213,9 +282,9 @@ mod tests {
                 }
             });
             for round in 0..ROUNDS {
-                cache.put(key("a.test"), Arc::clone(&old), at(0));
+                cache.put(key("a.test"), Arc::clone(&old), at(0), &limits);
                 barrier.wait();
-                cache.put(key("a.test"), Arc::clone(&new), at(100));
+                cache.put(key("a.test"), Arc::clone(&new), at(100), &limits);
                 barrier.wait();
                 match cache.get(key("a.test").octets(), at(101), &limits) {
                     Found::Usable(kept) => assert!(!kept.stale, "round {round}: the old answer is back"),
@@ -223,5 +292,65 @@ mod tests {
                 }
             }
         });
+    }
+
+    fn is_remembered(cache: &Cache, second: u64, limits: &TtlLimits) -> bool {
+        match cache.get(key("a.test").octets(), at(second), limits) {
+            Found::Failed(_) => true,
+            Found::Usable(kept) => kept.answer.kind() == Kind::Failed,
+            Found::Missing => false,
+        }
+    }
+
+    #[test]
+    fn rfc9520_3_2_what_fails_again_is_remembered_for_longer() {
+        let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
+        let servfail = || Arc::new(said("a.test", A).rcode(2).parse().unwrap());
+        for silent in [true, false] {
+            let cache = Cache::new(1);
+            let mut second = 100;
+            for lasts in [5, 10, 20, 40, 60, 60] {
+                match silent {
+                    true => cache.put_failure(key("a.test"), Failure::Timeout, at(second), &limits),
+                    false => cache.put(key("a.test"), servfail(), at(second), &limits),
+                }
+                assert!(is_remembered(&cache, second + lasts - 1, &limits), "{lasts} s");
+                second += lasts;
+                assert!(!is_remembered(&cache, second, &limits), "{lasts} s");
+            }
+            // An answer, or a longer time in which nobody asks, and it begins anew.
+            cache.put_failure(key("a.test"), Failure::Timeout, at(second + 61), &limits);
+            assert!(is_remembered(&cache, second + 65, &limits) && !is_remembered(&cache, second + 66, &limits));
+            cache.put(key("a.test"), address(1), at(second + 66), &limits);
+            cache.put_failure(key("a.test"), Failure::Timeout, at(second + 67), &limits);
+            assert!(is_remembered(&cache, second + 71, &limits) && !is_remembered(&cache, second + 72, &limits));
+        }
+    }
+
+    #[test]
+    fn rfc9520_3_2_a_failure_that_two_workers_see_counts_once_and_replaces_no_answer() {
+        let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
+        let cache = Cache::new(1);
+        for _ in 0..3 {
+            cache.put_failure(key("a.test"), Failure::Timeout, at(100), &limits);
+        }
+        assert!(is_remembered(&cache, 104, &limits) && !is_remembered(&cache, 105, &limits));
+        cache.put(key("a.test"), address(600), at(105), &limits);
+        cache.put_failure(key("a.test"), Failure::Timeout, at(106), &limits);
+        assert!(matches!(cache.get(key("a.test").octets(), at(107), &limits), Found::Usable(_)));
+    }
+
+    #[test]
+    fn silence_is_forgotten_when_a_dead_upstream_is_back_but_not_before_a_second() {
+        let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
+        let cache = Cache::new(1);
+        cache.put_failure(key("a.test"), Failure::Timeout, at(100), &limits);
+        cache.forgive_silence(at(100));
+        assert!(is_remembered(&cache, 100, &limits) && !is_remembered(&cache, 101, &limits));
+        cache.put_failure(key("a.test"), Failure::Timeout, at(101), &limits);
+        assert!(is_remembered(&cache, 105, &limits) && !is_remembered(&cache, 106, &limits), "it begins anew");
+        cache.put_failure(key("a.test"), Failure::AliasLoop, at(200), &limits);
+        cache.forgive_silence(at(201));
+        assert!(is_remembered(&cache, 202, &limits), "that was no silence");
     }
 }

@@ -299,6 +299,28 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
 }
 
 #[test]
+fn rfc9520_3_2_silence_is_remembered_for_longer_each_time_until_the_upstream_is_back() {
+    let mut test = Test::new(1);
+    for lasts in [5, 10, 20] {
+        assert_eq!(test.begin("a.test").len(), 1);
+        test.pass(1_700);
+        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+        test.pass(lasts * 1_000 - 1_000);
+        assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::Timeout))), "{lasts} s");
+        test.pass(1_000);
+    }
+    test.begin("a.test");
+    test.pass(2_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+    assert!(matches!(test.ask("a.test"), Asked::Known(_)));
+    let sent = test.begin("b.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
+    test.pass(1_000);
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "it was dead, and is back");
+}
+
+#[test]
 fn udp_no_more_is_asked_again_than_the_retries_allow() {
     let mut test = Test::new(1);
     for n in 0..1_500 {
