@@ -19,7 +19,7 @@ use crate::client::reply::write_refusal;
 use crate::config::Settings;
 use crate::name::KeyBuf;
 use crate::resolver::answer::{Answer, Unusable};
-use crate::resolver::cache::{Cache, Found};
+use crate::resolver::cache::Cache;
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::transport::Transport;
 
@@ -63,11 +63,11 @@ impl Walk<'_> {
                     inquiry.write(&mut out, &reply, &rules);
                     return Some(out);
                 }
-                Step::Ask(key) => inquiry.learn(match self.cache.get(key.octets(), self.now, &self.settings.ttl) {
-                    Found::Usable(kept) => Outcome::Answered(kept),
-                    Found::Failed(failure) => Outcome::Failed(failure),
-                    Found::Missing => self.keep(&key, ask(&key)),
-                }),
+                Step::Ask(key) => {
+                    let found = self.cache.get(key.octets(), self.now, &self.settings.ttl);
+                    let known = found.outcome(inquiry.max_age(&key));
+                    inquiry.learn(known.unwrap_or_else(|| self.keep(&key, ask(&key))));
+                }
             }
         }
     }

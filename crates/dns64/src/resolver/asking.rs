@@ -24,14 +24,15 @@ use crate::name::{Key, KeyBuf, LowerName};
 const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: Outside> Resolver<O> {
-    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, it
-    /// is there at once.
-    pub(super) fn begin(&mut self, question: &KeyBuf, charge: Charge) -> Result<FetchId, Kept> {
+    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, and it is
+    /// no older than `max_age` seconds, it is there at once.
+    pub(super) fn begin(&mut self, question: &KeyBuf, charge: Charge, max_age: u32) -> Result<FetchId, Kept> {
         let key = question.to_key();
         let mine = self.common.flights.claim(&key, self.worker);
         if mine
             && self.common.flights.are_shared()
             && let Found::Usable(kept) = self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
+            && kept.age <= max_age
         {
             self.tell_others(&key, &Outcome::Answered(kept.clone()));
             return Err(kept);
@@ -234,7 +235,11 @@ impl<O: Outside> Resolver<O> {
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
+        // What a probe found out about another failure is of no use.
+        if failed
+            && !key.is_probe()
+            && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref())
+        {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {

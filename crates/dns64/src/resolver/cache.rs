@@ -14,7 +14,7 @@ use quick_cache::sync::{Cache as Shared, EntryAction, EntryResult};
 
 use crate::name::Key;
 use crate::resolver::answer::{Answer, Kind};
-use crate::resolver::outcome::{Failure, Kept};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
 /// Memory that an entry takes beside its key and answer: the cache's own tables and the allocator's.
@@ -24,6 +24,9 @@ const TYPICAL: u64 = 300;
 
 /// Entries that the tables have room for from the start, at the most: a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
+
+/// A second that never comes.
+const NEVER: u32 = u32::MAX;
 
 /// How long answers that have run out are served before the upstreams are tried again, seconds (RFC 8767 §5).
 const STALE_RECHECK: u32 = 30;
@@ -36,8 +39,8 @@ struct Entry {
     stored: u32,
     /// Until this second it is served though its time is over.
     revived_until: u32,
-    /// See [`Kept::doubtful`].
-    doubtful: bool,
+    /// Second in which an upstream, asked anew, said SERVFAIL without a reason; [`NEVER`] if none has. See [`Kept::doubted`].
+    doubted: u32,
     /// Of a failure: how often the question had failed in a row before.
     repeats: u8,
 }
@@ -48,14 +51,31 @@ pub enum Found {
     /// An answer to use.
     Usable(Kept),
     /// That there was no answer a moment ago.
-    Failed(Failure),
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// How long ago, seconds.
+        age: u32,
+    },
     /// Nothing.
     Missing,
 }
 
+impl Found {
+    /// What became of the question, if that is no more than `max_age` seconds old.
+    #[inline]
+    pub fn outcome(self, max_age: u32) -> Option<Outcome> {
+        match self {
+            Found::Usable(kept) if kept.age <= max_age => Some(Outcome::Answered(kept)),
+            Found::Failed { failure, age } if age <= max_age => Some(Outcome::Failed(failure)),
+            _ => None,
+        }
+    }
+}
+
 impl Entry {
     fn new(answer: Result<Arc<Answer>, Failure>, stored: u32) -> Entry {
-        Entry { answer, stored, revived_until: 0, doubtful: false, repeats: 0 }
+        Entry { answer, stored, revived_until: 0, doubted: NEVER, repeats: 0 }
     }
 
     /// Whether it says something of the name, be it that there is none.
@@ -98,12 +118,21 @@ impl Entry {
         let answer = Arc::clone(self.revivable(second, stale)?);
         let age = second.saturating_sub(self.stored);
         if age < answer.ttl() {
-            return Some(Kept { answer, age, stale: false, doubtful: false });
+            return Some(Kept { age, ..Kept::fresh(answer) });
         }
         // Silence says nothing about what was doubtful before.
-        self.doubtful = failed.map_or(self.doubtful, Answer::is_unexplained);
+        self.doubted = match failed {
+            Some(answer) if answer.is_unexplained() => second,
+            Some(_) => NEVER,
+            None => self.doubted,
+        };
         self.revived_until = second + STALE_RECHECK;
-        Some(Kept { answer, age, stale: true, doubtful: self.doubtful })
+        Some(Kept { answer, age, stale: true, doubted: self.doubted_for(second) })
+    }
+
+    /// How long it has been doubtful, seconds, if it is.
+    fn doubted_for(&self, second: u32) -> Option<u32> {
+        (self.doubted != NEVER).then(|| second.saturating_sub(self.doubted))
     }
 }
 
@@ -143,12 +172,13 @@ impl Cache {
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
         let ttl = entry.ttl(limits);
+        let doubted = entry.doubted_for(second);
         match entry.answer {
-            Ok(answer) if age < ttl => Found::Usable(Kept { answer, age, stale: false, doubtful: false }),
+            Ok(answer) if age < ttl => Found::Usable(Kept { age, ..Kept::fresh(answer) }),
             Ok(answer) if second < entry.revived_until => {
-                Found::Usable(Kept { answer, age, stale: true, doubtful: entry.doubtful })
+                Found::Usable(Kept { answer, age, stale: true, doubted })
             }
-            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => Found::Failed(failure),
+            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => Found::Failed { failure, age },
             _ => Found::Missing,
         }
     }
@@ -296,7 +326,7 @@ mod tests {
 
     fn is_remembered(cache: &Cache, second: u64, limits: &TtlLimits) -> bool {
         match cache.get(key("a.test").octets(), at(second), limits) {
-            Found::Failed(_) => true,
+            Found::Failed { .. } => true,
             Found::Usable(kept) => kept.answer.kind() == Kind::Failed,
             Found::Missing => false,
         }

@@ -133,16 +133,13 @@ impl<O: Outside> Resolver<O> {
     /// comes of it ([`next_landed`](Resolver::next_landed)).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
-        match self.common.cache.get(question.octets(), self.now, &self.settings.ttl) {
-            Found::Usable(kept) => {
+        let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
+        match found.outcome(demand.max_age) {
+            Some(outcome) => {
                 self.metrics().count(Count::CacheHit);
-                Asked::Known(Outcome::Answered(kept))
+                Asked::Known(outcome)
             }
-            Found::Failed(failure) => {
-                self.metrics().count(Count::CacheHit);
-                Asked::Known(Outcome::Failed(failure))
-            }
-            Found::Missing => {
+            None => {
                 if let Some(kept) = self.stale_at_once(question, demand) {
                     self.metrics().count(Count::CacheHit);
                     return Asked::Known(Outcome::Answered(kept));
@@ -197,7 +194,7 @@ impl<O: Outside> Resolver<O> {
         if demand.first {
             self.budget.admit(charge, self.free()).map_err(Asked::Denied)?;
         }
-        self.begin(question, charge).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
+        self.begin(question, charge, demand.max_age).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
     }
 
     /// One more waits for a question that is in flight.
@@ -223,7 +220,7 @@ impl<O: Outside> Resolver<O> {
         if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
             let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
-            let _ = self.begin(question, charge);
+            let _ = self.begin(question, charge, u32::MAX);
         }
     }
 

@@ -170,7 +170,7 @@ impl Test {
     }
 
     fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false };
+        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false, max_age: u32::MAX };
         self.resolver.ask(&key(name), demand)
     }
 
@@ -179,6 +179,13 @@ impl Test {
         self.sent();
         assert!(matches!(self.ask(name), Asked::Waiting));
         self.sent()
+    }
+
+    /// Asks what is not known, and has it answered with an address.
+    fn begin_kept(&mut self, name: &str) {
+        let sent = self.begin(name).remove(0);
+        self.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+        assert_eq!(self.outcome(), Some(Ok((0, 1))));
     }
 
     fn sent(&mut self) -> Vec<Sent> {
@@ -541,6 +548,7 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
         since: Nanos(test.now.0 - 2 * PATIENCE.0),
         first: false,
         in_vain: false,
+        max_age: u32::MAX,
     };
     assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
     for n in 0..2 {
@@ -555,8 +563,21 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
     }
     assert!(matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)), "nobody waits, but four are in flight");
     assert!(matches!(test.ask("n3.zone3"), Asked::Waiting), "what is asked already costs nothing");
-    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false };
+    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, max_age: u32::MAX };
     assert!(matches!(test.resolver.ask(&key("n6.zone6"), further), Asked::Waiting));
+}
+
+#[test]
+fn an_answer_that_is_older_than_wanted_is_asked_for_anew() {
+    let mut test = Test::new(1);
+    test.begin_kept("a.test");
+    test.pass(2_000);
+    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, max_age: 0 };
+    let known = |test: &mut Test, key: &KeyBuf, max_age| {
+        matches!(test.resolver.ask(key, Demand { max_age, ..demand }), Asked::Known(_))
+    };
+    assert!(known(&mut test, &key("a.test"), u32::MAX) && known(&mut test, &key("a.test"), 2));
+    assert!(!known(&mut test, &key("a.test"), 1));
 }
 
 #[test]
@@ -605,7 +626,7 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     let mut served = 0;
     for n in 0..24_000_u64 {
         let demand =
-            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false };
+            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false, max_age: u32::MAX };
         let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
         if n % 12 == 0 {
             test.pass(1);
@@ -632,7 +653,7 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
         denied += u64::from(matches!(test.ask(&format!("n{}.dead.test", n % 10)), Asked::Denied(Denial::ClientShare)));
     }
     assert_eq!(denied, 12_000 - 800, "eight ninths are its share");
-    let other = Demand { waiter: JOB, client: 2, since: test.now, first: true, in_vain: false };
+    let other = Demand { waiter: JOB, client: 2, since: test.now, first: true, in_vain: false, max_age: u32::MAX };
     assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Asked::Waiting));
     // As many clients as there are places.
     for client in 0..12_000_u64 {
@@ -689,7 +710,7 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     test.pass(61_000);
-    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true };
+    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true, max_age: u32::MAX };
     match test.resolver.ask(&key("a.test"), demand) {
         Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
         other => panic!("{other:?}"),

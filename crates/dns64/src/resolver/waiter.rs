@@ -43,6 +43,8 @@ pub(crate) struct Demand {
     /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
     /// and a stale answer will do at once.
     pub(crate) in_vain: bool,
+    /// How old the answer may be, seconds.
+    pub(crate) max_age: u32,
 }
 
 /// The reply to a demand.

@@ -198,6 +198,7 @@ impl Frontend {
                 client: network(job.inquiry.client()),
                 first: job.inquiry.is_new(),
                 in_vain: job.inquiry.has_waited_in_vain(),
+                max_age: job.inquiry.max_age(&key),
             };
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),

@@ -76,6 +76,37 @@ fn a_what_is_bogus_is_not_found_out_twice() {
     assert_eq!(asked, ["forged-aaaa.test A", "forged-aaaa.test AAAA", "forged-aaaa.test AAAA"], "one with CD");
 }
 
+/// What a zone said before it went down, to a client with CD or to a probe, does not make it bogus.
+#[test]
+fn a_what_is_down_now_was_not_bogus_before() {
+    const ALIVE: usize = 0;
+    const BOGUS: usize = 1;
+    const DOWN: usize = 2;
+    let state = Arc::new(AtomicUsize::new(ALIVE));
+    let now = Arc::clone(&state);
+    let upstream = Upstream::new(move |q| match (q.qtype, now.load(Ordering::Relaxed), q.message.header().cd()) {
+        (Rtype::AAAA, ALIVE, _) | (Rtype::AAAA, BOGUS, true) => q.answer().aaaa(&q.name, 600, "2001:db8::1").send(),
+        (Rtype::AAAA, ..) => q.rcode(Rcode::SERVFAIL).send(),
+        _ => q.answer().a(&q.name, 600, "192.0.2.1").send(),
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\nfailure-max-ttl = 1\n"));
+    for name in ["cd.test", "probe.test"] {
+        state.store(ALIVE, Ordering::Relaxed);
+        let query = ask(name, Rtype::AAAA).edns(1232);
+        if name == "cd.test" {
+            assert_eq!(query.clone().checking_disabled().of(&server).addresses(), [v6("2001:db8::1")]);
+        } else {
+            state.store(BOGUS, Ordering::Relaxed);
+            assert_eq!(query.of(&server).ede(), Some(6));
+        }
+        state.store(DOWN, Ordering::Relaxed);
+        eventually("the failure is asked for anew", || query.of(&server).ede() == Some(29));
+        for got in both(&server, &query) {
+            assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(29)), "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_slow_servfail_is_translated_in_time() {
     let upstream = Upstream::new(|q| match q.qtype {
