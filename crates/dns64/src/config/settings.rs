@@ -14,7 +14,7 @@ use toml::Spanned;
 use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
 use crate::ids::RouteId;
 use crate::name::LowerName;
-use crate::resolver::ttl::TtlLimits;
+use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
@@ -145,7 +145,7 @@ impl Settings {
     /// wait for one (RFC 8767 §5: 1.8 s).
     pub fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
-        if self.ttl.stale.is_some() { timeout.min(STALE_TIMEOUT) } else { timeout }
+        if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
     }
 
     /// The effective configuration as a file would have it.
@@ -289,9 +289,6 @@ impl Checker<'_> {
         ConfigError::Invalid { file: self.file.into(), line, reason }
     }
 }
-
-/// Leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
-const STALE_TIMEOUT: Duration = Duration::from_millis(1_750);
 
 /// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;

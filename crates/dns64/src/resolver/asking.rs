@@ -170,6 +170,7 @@ impl<O: Outside> Resolver<O> {
     /// The time of a question has come, unless something else has happened since its timer was set.
     pub(crate) fn on_timer(&mut self, id: FetchId) {
         self.current = Some(id);
+        self.release_late(id);
         let Some(fetch) = self.fetches.get(id) else { return };
         #[cfg(test)]
         crate::guard::panic_if_named("defect-timer", fetch.query.key().name());

@@ -252,6 +252,11 @@ impl Cache {
         }
     }
 
+    /// Whether there is an answer that [`revive`](Cache::revive) would let do.
+    pub fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
+        self.entries.peek(question).is_some_and(|entry| entry.revivable(second(now), stale).is_some())
+    }
+
     /// Answers that it holds.
     pub fn len(&self) -> usize {
         self.entries.len()

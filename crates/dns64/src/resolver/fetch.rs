@@ -28,7 +28,7 @@ use wire::template::HEADER_LEN;
 use super::answer::Answer;
 use super::budget::Charge;
 use super::upstreams::ports::Expected;
-use super::waiter::Waiters;
+use super::waiter::{NEVER, Waiters};
 use crate::ids::{RouteId, ServerId};
 use crate::name::{Key, is_question};
 
@@ -43,6 +43,8 @@ pub(super) struct Fetch {
     /// When it is looked at next; timers that ring earlier were set before something else happened.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
+    /// When the next of those who wait may have waited long enough.
+    pub(super) release_due: Nanos,
     pub(super) state: State,
 }
 
@@ -98,7 +100,8 @@ impl Fetch {
         random_case: Option<&mut impl Rng>,
     ) -> Fetch {
         let query = UpstreamQuery::new(key, random_case);
-        Fetch { query, route, charge, deadline, due: deadline, waiters: Waiters::new(), state }
+        let (waiters, release_due) = (Waiters::new(), NEVER);
+        Fetch { query, route, charge, deadline, due: deadline, waiters, release_due, state }
     }
 }
 

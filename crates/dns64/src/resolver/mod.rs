@@ -43,12 +43,13 @@ use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
 use self::fetches::Fetches;
 use self::flights::Flights;
-use self::outcome::{Failure, Kept, Outcome};
+use self::outcome::{Failure, Outcome};
 use self::outside::Outside;
-use self::timers::Timers;
+use self::timers::{LEAST_DELAY, Timers};
+use self::ttl::STALE_AFTER;
 use self::upstreams::Upstreams;
 use self::upstreams::ports::MOST_IDS;
-use self::waiter::{Asked, Demand, Denial, Landed, Waiters, Waiting};
+use self::waiter::{Asked, Demand, Denial, Landed, NEVER, Waiters, Waiting};
 use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
@@ -59,6 +60,11 @@ use crate::name::{KeyBuf, text};
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// No query begins while so many questions are in flight for each one that may wait: chains make more than one question of one.
 const FETCHES_PER_JOB: usize = 2;
+
+/// When a query should have a stale answer, if there is one.
+fn stale_at(demand: Demand) -> Nanos {
+    demand.since + Nanos::from(STALE_AFTER)
+}
 
 /// What the resolvers of all workers share.
 #[derive(Clone)]
@@ -140,9 +146,9 @@ impl<O: Outside> Resolver<O> {
                 Asked::Known(outcome)
             }
             None => {
-                if let Some(kept) = self.stale_at_once(question, demand) {
+                if let Some(outcome) = self.without_waiting(question, demand) {
                     self.metrics().count(Count::CacheHit);
-                    return Asked::Known(Outcome::Answered(kept));
+                    return Asked::Known(outcome);
                 }
                 self.metrics().count(Count::CacheMiss);
                 self.ask_upstream(question, demand)
@@ -150,9 +156,28 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    fn stale_at_once(&self, question: &KeyBuf, demand: Demand) -> Option<Kept> {
-        let wanted = demand.in_vain && self.settings.ttl.stale.is_some();
-        wanted.then(|| self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None)).flatten()
+    /// What a query gets that has waited for as long as a client should before it gets a stale answer, counted from its arrival (RFC
+    /// 8767 §5), or in vain.
+    fn without_waiting(&self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
+        self.settings.ttl.stale?;
+        let late = self.now + LEAST_DELAY >= stale_at(demand);
+        if question.is_probe() {
+            return (late && demand.dispensable).then_some(Outcome::Failed(Failure::Timeout));
+        }
+        if !late && !demand.in_vain {
+            return None;
+        }
+        self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None).map(Outcome::Answered)
+    }
+
+    /// When a query that waits for this question has waited long enough because something else will do.
+    fn answer_by(&self, question: &KeyBuf, demand: Demand) -> Nanos {
+        let Some(stale) = self.settings.ttl.stale else { return NEVER };
+        let will_do = match question.is_probe() {
+            true => demand.dispensable,
+            false => self.common.cache.is_revivable(question.octets(), self.now, stale),
+        };
+        if will_do { stale_at(demand) } else { NEVER }
     }
 
     fn ask_upstream(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
@@ -170,7 +195,8 @@ impl<O: Outside> Resolver<O> {
         };
         match found {
             Ok(id) => {
-                self.wait(id, Waiting { waiter: demand.waiter, client });
+                let answer_by = self.answer_by(question, demand);
+                self.wait(id, Waiting { waiter: demand.waiter, client, answer_by });
                 Asked::Waiting
             }
             Err(asked) => asked,
@@ -202,6 +228,38 @@ impl<O: Outside> Resolver<O> {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.waiters.push(waiting);
             self.budget.enter_waiter(waiting.client);
+            if waiting.answer_by != NEVER {
+                let left = waiting.answer_by.since(self.now);
+                fetch.release_due = fetch.release_due.min(self.timers.set(id, self.now, left, left));
+            }
+        }
+    }
+
+    /// Tells those who have waited long enough for a question that an old answer has to do. The question goes on.
+    fn release_late(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        if self.now < fetch.release_due {
+            return;
+        }
+        let is_late = |waiting: &Waiting| waiting.answer_by <= self.now + LEAST_DELAY;
+        let mut outcome = None;
+        if fetch.waiters.iter().any(is_late) {
+            let key = fetch.query.key();
+            outcome = match key.is_probe() {
+                true => Some(Outcome::Failed(Failure::Timeout)),
+                false => self.common.cache.revive(key, self.now, &self.settings.ttl, None).map(Outcome::Answered),
+            };
+        }
+        let (late, others) = fetch.waiters.drain(..).partition(|waiting| outcome.is_some() && is_late(waiting));
+        fetch.waiters = others;
+        // What could be revived is gone where somebody is late still: then there is nothing but to wait.
+        let next = fetch.waiters.iter().filter(|waiting| !is_late(waiting)).map(|waiting| waiting.answer_by).min();
+        fetch.release_due = match next.filter(|next| *next != NEVER) {
+            Some(next) => self.timers.set(id, self.now, next.since(self.now), next.since(self.now)),
+            None => NEVER,
+        };
+        if let Some(outcome) = outcome {
+            self.release(late, outcome);
         }
     }
 

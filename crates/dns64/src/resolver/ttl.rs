@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// How long a client waits for a question to be answered before it gets an answer whose time is over, where there is one: leaves 50 ms
+/// of the 1.8 s of RFC 8767 §5 for timers and threads.
+pub const STALE_AFTER: Duration = Duration::from_millis(1_750);
+
 /// Bounds of the time for which answers are kept and served.
 #[derive(Clone, Copy, Debug)]
 pub struct TtlLimits {

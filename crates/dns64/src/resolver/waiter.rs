@@ -22,7 +22,12 @@ pub(crate) struct Waiting {
     pub(crate) waiter: Waiter,
     /// The client, which has a share of the places to wait in.
     pub(super) client: Counters,
+    /// When it is told something else if there is no answer yet: that an old one has to do; [`NEVER`] if it waits to the end.
+    pub(super) answer_by: Nanos,
 }
+
+/// A moment that never comes.
+pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 
 /// Those who wait for one question: one, nearly always.
 pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
@@ -45,6 +50,9 @@ pub(crate) struct Demand {
     pub(crate) in_vain: bool,
     /// How old the answer may be, seconds.
     pub(crate) max_age: u32,
+    /// Whether the query has a stale answer, and this question only finds out whether it may be served: it is, where nobody says in
+    /// time that it must not.
+    pub(crate) dispensable: bool,
 }
 
 /// The reply to a demand.

@@ -199,6 +199,7 @@ impl Frontend {
                 first: job.inquiry.is_new(),
                 in_vain: job.inquiry.has_waited_in_vain(),
                 max_age: job.inquiry.max_age(&key),
+                dispensable: key.is_probe() && job.inquiry.is_stale(),
             };
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
