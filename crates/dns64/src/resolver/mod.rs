@@ -271,14 +271,21 @@ impl<O: Outside> Resolver<O> {
         self.landed.push_back(Landed { waiters, outcome });
     }
 
-    /// Asks a question whose answer a client will want in a moment, unless it is known or in flight. Nobody is told; the answer
-    /// will be in the cache.
+    /// Whether a question that takes as long as it may leaves no time to ask another one for a query that came at `since`.
+    pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
+        self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
+    }
+
+    /// Asks a question whose answer a client will want in a moment, unless it is known or in flight, or there is no room for it. Nobody
+    /// is told; the answer will be in the cache.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
             let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
-            let _ = self.begin(question, charge, u32::MAX);
+            if self.budget.admit(charge, self.free()).is_ok() {
+                let _ = self.begin(question, charge, u32::MAX);
+            }
         }
     }
 

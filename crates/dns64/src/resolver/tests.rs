@@ -595,6 +595,17 @@ fn what_is_asked_ahead_is_found_in_the_cache() {
 }
 
 #[test]
+fn nothing_is_asked_ahead_where_there_is_no_room_or_where_there_is_time_for_it_later() {
+    let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
+    for n in 0..9 {
+        test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), 1);
+    }
+    assert_eq!(test.sent().len(), 2 * FETCHES_PER_JOB);
+    let since = |ms| Nanos(test.now.0 - Nanos::from_millis(ms).0);
+    assert!(!test.resolver.leaves_no_time(since(400)) && test.resolver.leaves_no_time(since(401)));
+}
+
+#[test]
 fn an_answer_whose_time_is_over_is_served_when_nobody_answers() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     let sent = test.begin("a.test").remove(0);

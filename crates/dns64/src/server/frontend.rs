@@ -204,7 +204,9 @@ impl Frontend {
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
                 Asked::Waiting => {
-                    let companion = job.inquiry.companion(&key, rules.policy);
+                    // Behind a probe it is asked only where there would be no time for it afterwards.
+                    let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
+                    let companion = job.inquiry.companion(&key, rules.policy).filter(|_| wanted);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
                     return companion.into_iter().for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }

@@ -57,7 +57,7 @@ fn a_bogus_aaaa_is_not_translated() {
             assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(29)), "RFC 6147 section 5.1.2");
         }
         let asked = upstream.asked();
-        // Behind an unexplained SERVFAIL A is asked for together with the probe, and not used.
+        // Behind an unexplained SERVFAIL that was slow A is asked for together with the probe, and not used.
         assert!(!explains || !asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")), "{asked:?}");
         let probes = upstream.queries().iter().filter(|q| q.message.header().cd()).count();
         assert_eq!(probes == 0, explains, "{asked:?}");
@@ -71,9 +71,7 @@ fn a_what_is_bogus_is_not_found_out_twice() {
     for _ in 0..3 {
         both(&server, &ask("forged-aaaa.test", Rtype::AAAA));
     }
-    let mut asked = upstream.asked();
-    asked.sort_unstable();
-    assert_eq!(asked, ["forged-aaaa.test A", "forged-aaaa.test AAAA", "forged-aaaa.test AAAA"], "one with CD");
+    assert_eq!(upstream.asked(), ["forged-aaaa.test AAAA", "forged-aaaa.test AAAA"], "one with CD, and no A: there is time");
 }
 
 /// What a zone said before it went down, to a client with CD or to a probe, does not make it bogus.
