@@ -80,16 +80,21 @@ impl<O: Outside> Resolver<O> {
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
         self.current = Some(id);
         let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp()) else { return };
+        let mut failure = Failure::Timeout;
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
-            Err(TcpFailure::NoRoom) => false,
+            Err(TcpFailure::NoRoom) => {
+                // It has answered over UDP; that it was not asked further is no silence of its.
+                failure = Failure::Overload;
+                false
+            }
             Err(TcpFailure::NoAnswer) => {
                 self.upstreams.server(server).failed(self.now, "no answer over TCP");
                 false
             }
         };
         if !usable && !self.attempt_elsewhere(id) {
-            self.land(id, None, Failure::Timeout);
+            self.land(id, None, failure);
         }
     }
 

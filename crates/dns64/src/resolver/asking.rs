@@ -1,6 +1,7 @@
 //! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is given up.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use method::units::Nanos;
 use wire::template::HEADER_LEN;
@@ -146,10 +147,11 @@ impl<O: Outside> Resolver<O> {
         let another = self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         let timeout = if another { Nanos(left.0 / 2) } else { left };
         let address = self.upstreams.server(number).address();
-        fetch.state.go_over_to_tcp(number);
+        let begun = Arc::<AtomicBool>::default();
+        fetch.state.go_over_to_tcp(number, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
         let (worker, timeout) = (self.worker, timeout.into());
-        self.outside.ask_over_tcp(TcpQuestion { worker, fetch: id, address, query, timeout });
+        self.outside.ask_over_tcp(TcpQuestion { worker, fetch: id, address, query, timeout, begun });
         self.wait_until_deadline(id);
     }
 
@@ -178,8 +180,9 @@ impl<O: Outside> Resolver<O> {
             return;
         }
         let over = self.now + LEAST_DELAY >= fetch.deadline;
+        let unanswered = fetch.state.why_unanswered();
         let State::Udp(udp) = &mut fetch.state else {
-            return if over { self.land(id, None, Failure::Timeout) } else { self.wait_until_deadline(id) };
+            return if over { self.land(id, None, unanswered) } else { self.wait_until_deadline(id) };
         };
         let mut hopeless = false;
         if let Some(last) = udp.attempts.last_mut() {

@@ -11,7 +11,7 @@ pub enum Failure {
     Timeout,
     /// An answer had an alias loop, or aliases without end.
     AliasLoop,
-    /// Too many queries are in flight.
+    /// Too much is in flight: queries, or questions to upstreams over TCP.
     Overload,
 }
 

@@ -478,8 +478,10 @@ fn tcp_a_server_that_does_not_answer_is_left_for_another() {
         assert_ne!(first.server(), second.server());
         test.answer(&second, &second.truncated());
         let question = test.tcp();
+        let no_room = answer == Err(TcpFailure::NoRoom);
         test.resolver.on_tcp(question.fetch, answer);
-        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)), "nobody is left");
+        let failure = if no_room { Failure::Overload } else { Failure::Timeout };
+        assert_eq!(test.outcome(), Some(Err(failure)), "nobody is left");
     }
 }
 
@@ -502,8 +504,19 @@ fn tcp_ends_at_the_deadline() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
+    test.tcp().begun.store(true, std::sync::atomic::Ordering::Relaxed);
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+}
+
+#[test]
+fn tcp_a_server_that_was_not_asked_for_want_of_room_has_not_been_silent() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.truncated());
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "nothing has been learnt that were to be remembered");
 }
 
 #[test]

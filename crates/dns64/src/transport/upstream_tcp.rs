@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -34,13 +35,13 @@ pub(crate) async fn run(
     while let Some(question) = questions.recv().await {
         let (room, idle, tell) = (Rc::clone(&room), Rc::clone(&idle), tell.clone());
         spawn_local(async move {
-            let mut begun = false;
             let ask = async {
                 let _permit = room.acquire().await.ok()?;
-                begun = true;
+                question.begun.store(true, Ordering::Relaxed);
                 ask(&question, &idle).await.ok()
             };
             let answer = timeout(question.timeout, ask).await.ok().flatten();
+            let begun = question.begun.load(Ordering::Relaxed);
             tell(&question, answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom }));
         });
     }

@@ -361,8 +361,22 @@ pub(crate) struct Server {
 
 /// A server in front of `upstreams`, with more lines of configuration: those before the first table come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
+    server_with(upstreams, configuration, |_| {})
+}
+
+/// A server whose settings are changed beyond what a configuration can say.
+pub(crate) fn server_with(
+    upstreams: &[SocketAddr],
+    configuration: &str,
+    change: impl Fn(&mut Settings),
+) -> Server {
+    let settings = || {
+        let mut settings = settings(upstreams, configuration);
+        change(&mut settings);
+        settings
+    };
     // The kernel gives any free UDP port, and somebody may have the TCP port of that number.
-    let bound = (0..50).find_map(|_| bind(settings(upstreams, configuration), Activated::default()).ok());
+    let bound = (0..50).find_map(|_| bind(settings(), Activated::default()).ok());
     let running = bound.expect("a port that is free for UDP and TCP").start().unwrap();
     let address = running.addresses()[0];
     Server { running, address }

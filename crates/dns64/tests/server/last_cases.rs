@@ -240,6 +240,21 @@ fn f_extended_errors_say_who_failed() {
     }
 }
 
+/// EDE 23 says that nobody answered. An upstream that answered over UDP, and for which there was no connection left, is not nobody.
+#[test]
+fn f_a_server_without_room_for_tcp_blames_no_network() {
+    let upstream = Upstream::new(|q| if q.tcp { Vec::new() } else { q.answer().truncated().send() });
+    for (connections, errors) in [(0, vec![]), (1, vec![22, 23])] {
+        let configuration = format!("{PREFIX}[forwarding]\ntimeout = '200ms'\n");
+        let server = server_with(&[upstream.address], &configuration, |settings| {
+            settings.upstream_connections = connections;
+        });
+        for got in both(&server, &ask("www.test", Rtype::A).edns(1232)) {
+            assert_eq!((got.rcode(), got.edes()), (Rcode::SERVFAIL, errors.clone()), "{connections}");
+        }
+    }
+}
+
 #[test]
 fn g_made_up_zones_have_an_apex() {
     let upstream = Upstream::new(|q| q.nodata(60, 60).send());
