@@ -104,8 +104,8 @@ impl<O: Outside> Resolver<O> {
         let Some(id) = self.fetches.find(key.octets()) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits && let Some(fetch) = self.fetches.remove(id) {
-            self.budget.leave(fetch.charge);
             self.release(fetch.waiters, outcome);
+            self.budget.leave(fetch.charge);
         }
     }
 

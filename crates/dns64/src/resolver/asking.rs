@@ -17,6 +17,7 @@ use super::outside::{Outside, TcpQuestion};
 use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
 use super::upstreams::ports::{PortId, is_ours};
+use super::waiter::Landing;
 use crate::ids::{FetchId, ServerId};
 use crate::metrics::Count;
 use crate::name::{Key, KeyBuf, LowerName};
@@ -28,7 +29,10 @@ impl<O: Outside> Resolver<O> {
     /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, and it is
     /// no older than `max_age` seconds, it is there at once.
     pub(super) fn begin(&mut self, question: &KeyBuf, charge: Charge, max_age: u32) -> Result<FetchId, Kept> {
+        let forwarding = self.settings.config.forwarding;
+        let timeout = Nanos::from(self.settings.timeout());
         let key = question.to_key();
+        let route = self.settings.route(&LowerName::of_wire(key.name()));
         let mine = self.common.flights.claim(&key, self.worker);
         if mine
             && self.common.flights.are_shared()
@@ -38,9 +42,6 @@ impl<O: Outside> Resolver<O> {
             self.tell_others(&key, &Outcome::Answered(kept.clone()));
             return Err(kept);
         }
-        let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(self.settings.timeout());
-        let route = self.settings.route(&LowerName::of_wire(key.name()));
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
         let state = if mine { State::Udp(Udp::default()) } else { State::Elsewhere };
@@ -204,21 +205,34 @@ impl<O: Outside> Resolver<O> {
 
     /// A question is over: its answer is kept, other workers are told, and those who waited will be.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
-        let Some(fetch) = self.fetches.remove(id) else { return };
-        self.budget.leave(fetch.charge);
-        for attempt in fetch.state.attempts() {
+        let Some(Fetch { query, charge, waiters, state, .. }) = self.fetches.remove(id) else { return };
+        let key = query.into_key();
+        let elsewhere = matches!(state, State::Elsewhere);
+        let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
+        // Whatever goes wrong from here on: those who wait are found here.
+        self.landing = Some(Landing { waiters, told });
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-land", key.name());
+        self.budget.leave(charge);
+        for attempt in state.attempts() {
             self.outside.forget(attempt.at);
         }
-        let elsewhere = matches!(fetch.state, State::Elsewhere);
-        let answer = weightier(answer, fetch.state.into_fallback());
-        let key = fetch.query.into_key();
+        let answer = weightier(answer, state.into_fallback());
         self.note(&key, answer.as_deref());
-        let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
         let outcome = self.outcome(key, answer, failure, elsewhere);
-        if let Some(key) = told {
-            self.tell_others(&key, &outcome);
+        self.conclude(outcome);
+    }
+
+    /// Tells all who wait for the question that is being landed what came of it.
+    pub(super) fn conclude(&mut self, outcome: Outcome) {
+        let Some(Landing { waiters, told }) = self.landing.take() else { return };
+        match told {
+            None => self.release(waiters, outcome),
+            Some(key) => {
+                self.release(waiters, outcome.clone());
+                self.tell_others(&key, &outcome);
+            }
         }
-        self.release(fetch.waiters, outcome);
     }
 
     /// Lets the budget know whether names like this one are answered. A zone above the name may have answered for the apex of

@@ -49,7 +49,7 @@ use self::timers::{LEAST_DELAY, Timers};
 use self::ttl::STALE_AFTER;
 use self::upstreams::Upstreams;
 use self::upstreams::ports::MOST_IDS;
-use self::waiter::{Asked, Demand, Denial, Landed, NEVER, Waiters, Waiting};
+use self::waiter::{Asked, Demand, Denial, Landed, Landing, NEVER, Waiters, Waiting};
 use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
@@ -86,6 +86,8 @@ pub(crate) struct Resolver<O> {
     landed: VecDeque<Landed>,
     /// What is being worked on.
     current: Option<FetchId>,
+    /// What is just being landed.
+    landing: Option<Landing>,
     rng: StdRng,
     now: Nanos,
     outside: O,
@@ -104,6 +106,7 @@ impl<O: Outside> Resolver<O> {
             budget: Budget::new(&mut rand::rng()),
             landed: VecDeque::new(),
             current: None,
+            landing: None,
             rng: StdRng::from_rng(&mut rand::rng()),
             now: Nanos(0),
             outside,
@@ -265,10 +268,10 @@ impl<O: Outside> Resolver<O> {
 
     /// Tells those who have waited what came of their question.
     fn release(&mut self, waiters: Waiters, outcome: Outcome) {
-        for waiting in &waiters {
+        self.landed.push_back(Landed { waiters, outcome });
+        for waiting in self.landed.back().into_iter().flat_map(|landed| &landed.waiters) {
             self.budget.leave_waiter(waiting.client);
         }
-        self.landed.push_back(Landed { waiters, outcome });
     }
 
     /// Whether a question that takes as long as it may leaves no time to ask another one for a query that came at `since`.
@@ -328,6 +331,9 @@ impl<O: Outside> Resolver<O> {
 
     /// The question that was being worked on when something went wrong, in words.
     pub(crate) fn current(&mut self) -> Option<String> {
+        if let Some(landing) = &self.landing {
+            return landing.question();
+        }
         let key = self.fetches.get(self.current?)?.query.key();
         Some(format!("{} of type {}", text(key.name()), key.qtype()))
     }
@@ -335,6 +341,7 @@ impl<O: Outside> Resolver<O> {
     /// Gives up the question that was being worked on when something went wrong; those who wait for it are told that it has
     /// failed.
     pub(crate) fn abandon(&mut self) {
+        self.conclude(Outcome::Failed(Failure::Overload));
         if let Some(id) = self.current.take() {
             self.land(id, None, Failure::Overload);
         }

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::budget::shares::Counters;
 use super::outcome::Outcome;
 use crate::ids::JobId;
+use crate::name::{Key, text};
 
 /// Who waits for a question. What else is to wait, a validation for example, gets a variant here; the resolver hands waiters
 /// back as it got them.
@@ -87,4 +88,18 @@ pub(crate) struct Landed {
     pub(crate) waiters: Waiters,
     /// What came of it.
     pub(crate) outcome: Outcome,
+}
+
+/// A question that is over, of which not all who wait have been told.
+pub(super) struct Landing {
+    pub(super) waiters: Waiters,
+    /// The question, if other workers may wait for it.
+    pub(super) told: Option<Key>,
+}
+
+impl Landing {
+    /// The question in words, where it is known.
+    pub(super) fn question(&self) -> Option<String> {
+        self.told.as_ref().map(|key| format!("{} of type {}", text(key.name()), key.qtype()))
+    }
 }

@@ -21,7 +21,7 @@ use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
 use crate::client::limiter::{network, wide_network};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{ReplyFrame, write_refusal};
+use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
 use crate::config::{LimitKeys, Overload, Settings};
 use crate::ids::{JobId, WorkerId};
 use crate::metrics::{Count, WorkerMetrics};
@@ -257,10 +257,10 @@ impl Frontend {
 
     /// SERVFAIL for a query at whose beginning there was a panic.
     pub(super) fn fail_query(&mut self, client: &Client, bytes: &[u8]) {
-        if let Received::Query(query) = Received::read(bytes) {
-            let frame = ReplyFrame::new(&query, client.transport(), None);
+        let mut reply = Vec::new();
+        if write_servfail(&mut reply, bytes, client.transport()) {
             self.metrics().count_rcode(Rcode::SERVFAIL);
-            self.reply(client, |out| frame.write_error(out, Rcode::SERVFAIL, None));
+            self.reply(client, |out| out.extend(reply));
         }
     }
 

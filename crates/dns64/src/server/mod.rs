@@ -283,9 +283,9 @@ impl RunningServer {
         }
     }
 
-    /// Whether all workers are at work. One that has panicked too often has ended; the process's panic hook has been told.
+    /// Whether all threads are at work. One that has panicked too often has ended; the process's panic hook has been told.
     pub fn is_whole(&self) -> bool {
-        !self.workers.iter().any(JoinHandle::is_finished)
+        !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
     }
 
     /// Takes no new queries, and returns when those that wait have their replies.

@@ -181,7 +181,7 @@ impl Worker {
     fn on_panic(&mut self, panic: &Panic, question: impl FnOnce() -> String) {
         let _ = guard::catch(|| self.resolver.abandon());
         let question = guard::catch(question).unwrap_or_default();
-        self.defects.note(panic, &question, self.now, self.shared.metrics().worker(self.id));
+        self.defects.note_query(panic, &question, self.now, self.shared.metrics().worker(self.id));
     }
 
     fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
