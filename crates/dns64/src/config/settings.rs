@@ -11,7 +11,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 use toml::Spanned;
 
-use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
+use super::error::{ConfigError, RESOLV_CONF};
+use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
 use crate::ids::RouteId;
 use crate::name::LowerName;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
@@ -246,7 +247,13 @@ impl Checker<'_> {
         between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
         between("failure-ttl", config.cache.failure_ttl.into(), 1, MOST_FAILURE_TTL, " seconds (RFC 9520)")?;
         let (least, most) = (u128::from(config.cache.failure_ttl), MOST_FAILURE_TTL);
-        between("failure-max-ttl", config.cache.failure_max_ttl.into(), least, most, " seconds (failure-ttl; RFC 9520)")?;
+        between(
+            "failure-max-ttl",
+            config.cache.failure_max_ttl.into(),
+            least,
+            most,
+            " seconds (failure-ttl; RFC 9520)",
+        )?;
         between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
         // Two questions must fit into the five seconds after which clients ask again.
         between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;

@@ -36,11 +36,8 @@ impl Allowed {
     /// Makes the settings with which the server starts, with these sockets for `addresses`, fit. Returns what stays until the next
     /// start, and in words what has been changed.
     pub fn fit(self, settings: &mut Settings, addresses: usize) -> (Fixed, Vec<String>) {
-        let mut fixed = Fixed {
-            workers: settings.config.threads as u64,
-            addresses: addresses as u64,
-            upstream_tcp: None,
-        };
+        let mut fixed =
+            Fixed { workers: settings.config.threads as u64, addresses: addresses as u64, upstream_tcp: None };
         let memory = self.memory.and_then(|memory| fit_memory(settings, memory));
         let descriptors = fit_descriptors(settings, self.descriptors, fixed);
         fixed.upstream_tcp = Some(settings.upstream_connections as u64);

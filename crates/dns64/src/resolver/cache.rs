@@ -175,9 +175,7 @@ impl Cache {
         let doubted = entry.doubted_for(second);
         match entry.answer {
             Ok(answer) if age < ttl => Found::Usable(Kept { age, ..Kept::fresh(answer) }),
-            Ok(answer) if second < entry.revived_until => {
-                Found::Usable(Kept { answer, age, stale: true, doubted })
-            }
+            Ok(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true, doubted }),
             Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => Found::Failed { failure, age },
             _ => Found::Missing,
         }
@@ -242,9 +240,9 @@ impl Cache {
         let stale = limits.stale?;
         let second = second(now);
         // Read and written at once: what another worker puts there meanwhile is newer, and stays.
-        let revived = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
-            EntryAction::Retain(entry.revive(second, stale, failed))
-        });
+        let revived = self
+            .entries
+            .entry(key, Some(Duration::ZERO), |_, entry| EntryAction::Retain(entry.revive(second, stale, failed)));
         match revived {
             EntryResult::Retained(kept) => kept,
             // There is nothing, or a failure is just being put there.

@@ -170,7 +170,15 @@ impl Test {
     }
 
     fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false, max_age: u32::MAX, dispensable: false };
+        let demand = Demand {
+            waiter: JOB,
+            client: 1,
+            since: self.now,
+            first: true,
+            in_vain: false,
+            max_age: u32::MAX,
+            dispensable: false,
+        };
         self.resolver.ask(&key(name), demand)
     }
 
@@ -577,7 +585,15 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
     }
     assert!(matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)), "nobody waits, but four are in flight");
     assert!(matches!(test.ask("n3.zone3"), Asked::Waiting), "what is asked already costs nothing");
-    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, max_age: u32::MAX, dispensable: false };
+    let further = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: false,
+        in_vain: false,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
     assert!(matches!(test.resolver.ask(&key("n6.zone6"), further), Asked::Waiting));
 }
 
@@ -586,7 +602,15 @@ fn an_answer_that_is_older_than_wanted_is_asked_for_anew() {
     let mut test = Test::new(1);
     test.begin_kept("a.test");
     test.pass(2_000);
-    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, max_age: 0, dispensable: false };
+    let demand = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: false,
+        in_vain: false,
+        max_age: 0,
+        dispensable: false,
+    };
     let known = |test: &mut Test, key: &KeyBuf, max_age| {
         matches!(test.resolver.ask(key, Demand { max_age, ..demand }), Asked::Known(_))
     };
@@ -650,8 +674,15 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     let mut test = Test::new(1);
     let mut served = 0;
     for n in 0..24_000_u64 {
-        let demand =
-            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false, max_age: u32::MAX, dispensable: false };
+        let demand = Demand {
+            waiter: JOB,
+            client: n % 200,
+            since: test.now,
+            first: true,
+            in_vain: false,
+            max_age: u32::MAX,
+            dispensable: false,
+        };
         let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
         if n % 12 == 0 {
             test.pass(1);
@@ -678,7 +709,15 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
         denied += u64::from(matches!(test.ask(&format!("n{}.dead.test", n % 10)), Asked::Denied(Denial::ClientShare)));
     }
     assert_eq!(denied, 12_000 - 800, "eight ninths are its share");
-    let other = Demand { waiter: JOB, client: 2, since: test.now, first: true, in_vain: false, max_age: u32::MAX, dispensable: false };
+    let other = Demand {
+        waiter: JOB,
+        client: 2,
+        since: test.now,
+        first: true,
+        in_vain: false,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
     assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Asked::Waiting));
     // As many clients as there are places.
     for client in 0..12_000_u64 {
@@ -735,7 +774,15 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     test.pass(61_000);
-    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true, max_age: u32::MAX, dispensable: false };
+    let demand = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: false,
+        in_vain: true,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
     match test.resolver.ask(&key("a.test"), demand) {
         Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
         other => panic!("{other:?}"),
@@ -789,8 +836,7 @@ fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     let probe = KeyBuf::probe(&"a.test".parse().unwrap(), 1, false);
     let since = Nanos(test.now.0 - Nanos::from_millis(1_000).0);
-    let demand =
-        Demand { waiter: JOB, client: 1, since, first: false, in_vain: true, max_age: 0, dispensable: true };
+    let demand = Demand { waiter: JOB, client: 1, since, first: false, in_vain: true, max_age: 0, dispensable: true };
     assert!(matches!(test.resolver.ask(&probe, demand), Asked::Waiting));
     assert!(matches!(test.resolver.ask(&probe, Demand { dispensable: false, ..demand }), Asked::Waiting));
     test.pass(750);

@@ -84,8 +84,9 @@ mod tests {
                 }
             }
         });
-        let text =
-            format!("listen = ['127.0.0.1:0']\nthreads = {threads}\n[[upstream]]\naddress = '127.0.0.1'\nport = {port}\n");
+        let text = format!(
+            "listen = ['127.0.0.1:0']\nthreads = {threads}\n[[upstream]]\naddress = '127.0.0.1'\nport = {port}\n"
+        );
         let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
         bind(settings, Activated::default()).unwrap().start().unwrap()
     }

@@ -365,11 +365,7 @@ pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
 }
 
 /// A server whose settings are changed beyond what a configuration can say.
-pub(crate) fn server_with(
-    upstreams: &[SocketAddr],
-    configuration: &str,
-    change: impl Fn(&mut Settings),
-) -> Server {
+pub(crate) fn server_with(upstreams: &[SocketAddr], configuration: &str, change: impl Fn(&mut Settings)) -> Server {
     let settings = || {
         let mut settings = settings(upstreams, configuration);
         change(&mut settings);

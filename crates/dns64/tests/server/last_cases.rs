@@ -71,7 +71,11 @@ fn a_what_is_bogus_is_not_found_out_twice() {
     for _ in 0..3 {
         both(&server, &ask("forged-aaaa.test", Rtype::AAAA));
     }
-    assert_eq!(upstream.asked(), ["forged-aaaa.test AAAA", "forged-aaaa.test AAAA"], "one with CD, and no A: there is time");
+    assert_eq!(
+        upstream.asked(),
+        ["forged-aaaa.test AAAA", "forged-aaaa.test AAAA"],
+        "one with CD, and no A: there is time"
+    );
 }
 
 /// What a zone said before it went down, to a client with CD or to a probe, does not make it bogus.
