@@ -159,7 +159,7 @@ fn b_pointers_below_any_prefix_are_answered_whoever_asks() {
     for client in ["127.0.0.1", "127.0.0.2", "127.0.0.3"] {
         for prefix in ["2001:db8:64::", "2001:db8:96::", "64:ff9b::"] {
             let name = reverse(&format!("{prefix}808:808"));
-            for got in [ask(&name, Rtype::PTR).from(client).of(&server), ask(&name, Rtype::PTR).over_tcp(&server)] {
+            for got in both(&server, &ask(&name, Rtype::PTR).from(client)) {
                 assert_eq!(got.answers(), [format!("{name} 600 cname 8.8.8.8.in-addr.arpa")], "{client}");
             }
         }
@@ -202,6 +202,18 @@ fn d_prefixes_over_the_well_known_one_are_refused() {
         let error = refused.expect_err("it must be refused").to_string();
         assert!(error.contains("line 2") && error.contains("well-known"), "{error}");
     }
+    // The well-known prefix itself, and others of these lengths, are served.
+    let upstream = Upstream::new(|q| match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 60, "8.8.8.8").send(),
+        _ => q.nodata(60, 60).send(),
+    });
+    for (prefix, address) in [("64:ff9b::/96", "64:ff9b::808:808"), ("64:ff9a::/32", "64:ff9a:808:808::")] {
+        let configuration = format!("[dns64]\nprefixes = [{{ prefix = '{prefix}' }}]\n");
+        let server = server(&[upstream.address], &configuration);
+        for got in both(&server, &ask("www.test", Rtype::AAAA)) {
+            assert_eq!(got.addresses(), [v6(address)]);
+        }
+    }
 }
 
 #[test]
@@ -216,7 +228,9 @@ fn e_a_signed_excluded_answer_is_denied_for_a_while_and_explained() {
         let soa = got.message.authority().unwrap().next().unwrap().unwrap();
         assert!(soa.rtype() == Rtype::SOA && (48..=50).contains(&soa.ttl().as_secs()), "as long as the AAAA record");
     }
-    assert_eq!(ask("www.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")], "DO=0");
+    for got in both(&server, &ask("www.test", Rtype::AAAA)) {
+        assert_eq!(got.addresses(), [mapped("192.0.2.1")], "DO=0");
+    }
 }
 
 #[test]
@@ -344,7 +358,9 @@ fn i_an_address_without_length_is_one_address() {
     for got in both(&server, &ask("www.test", Rtype::A)) {
         assert_eq!(got.rcode(), Rcode::NOERROR);
     }
-    assert_eq!(ask("www.test", Rtype::A).from("127.0.0.2").of(&server).rcode(), Rcode::REFUSED);
+    let stranger = ask("www.test", Rtype::A).from("127.0.0.2");
+    assert_eq!(stranger.of(&server).rcode(), Rcode::REFUSED);
+    assert!(stranger.try_over_tcp(&server).is_none(), "its connection is closed");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::harness::*;
 /// Whether another name than those of an attack is answered, by UDP and TCP, and nothing has gone wrong inside.
 fn assert_well(server: &Server, name: &str) {
     for got in [ask(name, Rtype::A).of(server), ask(name, Rtype::A).over_tcp(server)] {
-        assert_eq!(got.answers(), [format!("{name} 60 a 192.0.2.1")]);
+        assert_eq!((got.rcode(), got.answers().len()), (Rcode::NOERROR, 1), "{name}");
     }
     assert!(server.running.is_whole());
     assert_eq!(server.running.metrics().total(Count::Defect), 0);
