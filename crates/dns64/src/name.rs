@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::str::FromStr;
 
 use domain::base::Name;
+use wire::view::rtype;
 
 /// The longest name (RFC 1035 §2.3.4), with its root label.
 pub const MAX_NAME: usize = 255;
@@ -101,7 +102,8 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// What distinguishes one question to upstreams from another: name (lower case), type, class, DO and CD. Questions with DO
-/// get signatures, those with CD unvalidated data, so neither may stand for the other.
+/// get signatures, those with CD unvalidated data, so neither may stand for the other. Nor may a probe, which is asked with CD as
+/// well, but only to learn what is behind a failure: its answer is of use for that failure alone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Box<[u8]>);
 
@@ -116,6 +118,7 @@ pub struct KeyBuf {
 const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
+const PROBE: u8 = 4;
 
 impl std::fmt::Debug for KeyBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -136,6 +139,13 @@ impl KeyBuf {
         KeyBuf { bytes, len: (n + TAIL) as u16 }
     }
 
+    /// The key of a probe: the question for the AAAA records of a name, with CD, that looks behind a failure.
+    pub fn probe(name: &LowerName, qclass: u16, dnssec_ok: bool) -> KeyBuf {
+        let mut key = KeyBuf::new(name, rtype::AAAA, qclass, dnssec_ok, true);
+        key.bytes[usize::from(key.len) - 1] |= PROBE;
+        key
+    }
+
     /// The octets, as [`Key`] borrows them.
     #[inline]
     pub fn octets(&self) -> &[u8] {
@@ -148,9 +158,10 @@ impl KeyBuf {
         &self.octets()[..usize::from(self.len) - TAIL]
     }
 
-    /// CD.
-    pub fn checking_disabled(&self) -> bool {
-        self.bytes[usize::from(self.len) - 1] & CD != 0
+    /// Whether it is a probe.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.bytes[usize::from(self.len) - 1] & PROBE != 0
     }
 
     /// Name, type and class as in a question section.
@@ -191,6 +202,11 @@ impl Key {
     pub fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
+    /// Whether it is a probe.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.0[self.0.len() - 1] & PROBE != 0
+    }
     /// Octets of it.
     pub fn size(&self) -> usize {
         self.0.len()
@@ -228,7 +244,11 @@ mod tests {
     fn keys_tell_questions_apart() {
         let name: LowerName = "a.test".parse().unwrap();
         let keys = [(28, false, false), (1, false, false), (28, true, false), (28, false, true)]
-            .map(|(qtype, d, c)| KeyBuf::new(&name, qtype, 1, d, c).to_key());
+            .map(|(qtype, d, c)| KeyBuf::new(&name, qtype, 1, d, c));
+        let probe = KeyBuf::probe(&name, 1, false);
+        assert!(probe.is_probe() && !keys.iter().any(KeyBuf::is_probe));
+        let keys: Vec<Key> = keys.iter().chain([&probe]).map(KeyBuf::to_key).collect();
+        assert!(keys[4].checking_disabled() && keys[4].is_probe() && keys[4].question() == keys[3].question());
         for (i, a) in keys.iter().enumerate() {
             assert!(keys.iter().enumerate().all(|(j, b)| (i == j) == (a == b)));
         }

@@ -15,7 +15,7 @@ use wire::view::{CLASS_IN, rtype};
 use crate::client::query::Query;
 use crate::client::reply::{COOKIE_LEN, ReplyFrame};
 use crate::name::{KeyBuf, LowerName};
-use crate::resolver::outcome::{Failure, Outcome};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{self, Next, Question, Reply};
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
@@ -120,10 +120,7 @@ impl Inquiry {
         }
         match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
             Next::Ask(name, qtype) => Step::Ask(self.key(&name, qtype)),
-            Next::Probe(name) => {
-                let Question { qclass, dnssec_ok, .. } = self.question;
-                Step::Ask(KeyBuf::new(&name, rtype::AAAA, qclass, dnssec_ok, true))
-            }
+            Next::Probe(name) => Step::Ask(KeyBuf::probe(&name, self.question.qclass, self.question.dnssec_ok)),
             Next::Reply(reply) => Step::Reply(reply),
         }
     }
@@ -131,11 +128,21 @@ impl Inquiry {
     /// The question that may be asked together with `asked`: A with the first one (RFC 6147 §5.1.8), if the policy wants that; and
     /// A with the one that looks behind an unexplained SERVFAIL, because both after each other take longer than a client waits.
     pub fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
-        if asked.checking_disabled() && !self.question.checking_disabled {
+        if asked.is_probe() {
             return Some(self.key(&LowerName::of_wire(asked.name()), rtype::A));
         }
         let wanted = self.is_new() && policy.parallel && self.question.may_translate(policy);
         wanted.then(|| self.key(&self.question.name, rtype::A))
+    }
+
+    /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a probe finds must be no older than
+    /// the failure behind which it looks: what a zone said before it went down does not make it bogus.
+    #[inline]
+    pub fn max_age(&self, asked: &KeyBuf) -> u32 {
+        if !asked.is_probe() {
+            return u32::MAX;
+        }
+        self.known.last().and_then(Outcome::kept).map_or(0, Kept::since_failure)
     }
 
     /// Takes what became of the question that [`Inquiry::step`] gave last.

@@ -16,7 +16,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::client::query::Query;
+use crate::client::query::{Query, Received};
 use crate::name::LowerName;
 use crate::resolver::answer::{ReadRecord, readable};
 use crate::resolver::outcome::{Failure, Kept};
@@ -319,6 +319,13 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
     };
     let answer = end(records_at, view.ancount())?;
     Some((answer, end(answer, view.nscount())?))
+}
+
+/// Writes SERVFAIL for a message whose work has failed, if it is a query. Returns whether it is.
+pub(crate) fn write_servfail(out: &mut Vec<u8>, received: &[u8], transport: Transport) -> bool {
+    let Received::Query(query) = Received::read(received) else { return false };
+    ReplyFrame::new(&query, transport, None).write_error(out, Rcode::SERVFAIL, None);
+    true
 }
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part

@@ -11,10 +11,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 use toml::Spanned;
 
-use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
+use super::error::{ConfigError, RESOLV_CONF};
+use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
 use crate::ids::RouteId;
 use crate::name::LowerName;
-use crate::resolver::ttl::TtlLimits;
+use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
@@ -156,7 +157,7 @@ impl Settings {
     /// wait for one (RFC 8767 §5: 1.8 s).
     pub fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
-        if self.ttl.stale.is_some() { timeout.min(STALE_TIMEOUT) } else { timeout }
+        if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
     }
 
     /// The effective configuration as a file would have it.
@@ -198,6 +199,7 @@ impl Checker<'_> {
             max: cache.max_ttl,
             negative_max: cache.negative_max_ttl,
             failure: cache.failure_ttl,
+            failure_max: cache.failure_max_ttl,
             stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
         };
         if config.threads == 0 {
@@ -258,7 +260,15 @@ impl Checker<'_> {
             Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
         };
         between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
-        between("failure-ttl", config.cache.failure_ttl.into(), 1, 30, " seconds (RFC 9520)")?;
+        between("failure-ttl", config.cache.failure_ttl.into(), 1, MOST_FAILURE_TTL, " seconds (RFC 9520)")?;
+        let (least, most) = (u128::from(config.cache.failure_ttl), MOST_FAILURE_TTL);
+        between(
+            "failure-max-ttl",
+            config.cache.failure_max_ttl.into(),
+            least,
+            most,
+            " seconds (failure-ttl; RFC 9520)",
+        )?;
         between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
         // Two questions must fit into the five seconds after which clients ask again.
         between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
@@ -302,8 +312,8 @@ impl Checker<'_> {
     }
 }
 
-/// Leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
-const STALE_TIMEOUT: Duration = Duration::from_millis(1_750);
+/// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
+const MOST_FAILURE_TTL: u128 = 300;
 
 /// More than any machine of today needs; a bit of a word each.
 pub const MAX_THREADS: usize = 64;
@@ -501,6 +511,9 @@ mod tests {
     fn values_out_of_range_and_loops_are_refused() {
         for (text, what, line) in [
             ("[cache]\nfailure-ttl = 0\n", "failure-ttl", 2),
+            ("[cache]\nfailure-ttl = 301\n", "failure-ttl", 2),
+            ("[cache]\nfailure-max-ttl = 301\n", "failure-max-ttl", 2),
+            ("[cache]\nfailure-max-ttl = 4\n", "failure-max-ttl", 2),
             ("[cache]\nmin-ttl = 90000\n", "min-ttl", 2),
             ("# timeout = '5s'\n[forwarding]\n\ntimeout = '5s' # timeout\n", "timeout", 4),
             ("forwarding.timeout = '5s'\n", "timeout", 1),

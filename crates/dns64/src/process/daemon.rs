@@ -132,11 +132,14 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = Allowed::of_process();
     let mut warnings = settings.warnings();
-    warnings.extend(allowed.fit(&mut settings));
+    let activated = activated_sockets()?;
+    let addresses = if activated.is_empty() { settings.config.listen.len() } else { activated.addresses() };
+    let (fixed, said) = allowed.fit(&mut settings, addresses);
+    warnings.extend(said);
     let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
     warnings.extend(missing_here(&settings.config));
     tell_beginning(&settings, file);
-    let bound = bind(settings, activated_sockets()?)?;
+    let bound = bind(settings, activated)?;
     if harden::drop_root(user.as_deref())? {
         tracing::warn!("running as root, without its capabilities; set `user`, or use the systemd unit");
     }
@@ -155,7 +158,7 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     tell_systemd(&[NotifyState::Ready]);
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(&server, file, allowed);
+            reload(&server, file, |settings| allowed.refit(settings, fixed));
         } else {
             break;
         }
@@ -180,11 +183,11 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
     tracing::info!("upstreams: {}{whose}", upstreams.join(", "));
 }
 
-/// Reads the configuration again. A bad one changes nothing.
-fn reload(server: &RunningServer, file: Option<&Path>, allowed: Allowed) {
+/// Reads the configuration again, and makes it fit the system. A bad one changes nothing.
+fn reload(server: &RunningServer, file: Option<&Path>, fit: impl FnOnce(&mut Settings) -> Option<String>) {
     match Settings::load(file) {
         Ok(mut settings) => {
-            for warning in settings.warnings().into_iter().chain(allowed.fit(&mut settings)) {
+            for warning in settings.warnings().into_iter().chain(fit(&mut settings)) {
                 tracing::warn!("{warning}");
             }
             if let Ok(since_boot) = NotifyState::monotonic_usec_now() {

@@ -15,6 +15,7 @@
 //! was parsed; no name in it is looked for again.
 
 mod aliases;
+mod asked;
 mod rebuild;
 mod survey;
 #[cfg(test)]
@@ -23,17 +24,16 @@ mod tests;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
-use wire::view::{Malformed, Message};
+use wire::view::Message;
 
 use self::aliases::Aliases;
+use self::asked::{Asked, sane};
 use self::survey::Survey;
 use crate::name::{LowerName, is_question};
 use crate::resolver::ttl::TtlLimits;
 
+pub use self::asked::{MAX_ALIASES, Unusable};
 pub(crate) use self::rebuild::{ReadRecord, readable};
-
-/// Aliases in a row that are followed; more are taken for a loop (item 8).
-pub const MAX_ALIASES: usize = 16;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,27 +48,6 @@ pub enum Kind {
     Unfinished,
     /// An error of the upstream.
     Failed,
-}
-
-/// Why a message cannot be an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unusable {
-    /// It breaks the format, or contradicts itself.
-    #[error("malformed")]
-    Malformed,
-    /// It answers something else.
-    #[error("not the question that was asked")]
-    OtherQuestion,
-    /// Its aliases lead back to themselves, or too far.
-    #[error("alias loop")]
-    AliasLoop,
-}
-
-impl From<Malformed> for Unusable {
-    fn from(_: Malformed) -> Unusable {
-        Unusable::Malformed
-    }
 }
 
 /// An answer of an upstream, ready to be kept.
@@ -163,6 +142,7 @@ impl Answer {
                 denial.min(facts.min_ttl).min(limits.max)
             }
             Kind::Unfinished => facts.min_ttl.min(limits.max),
+            // The first time; the cache knows how often it has failed before.
             Kind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());
@@ -278,22 +258,6 @@ impl Answer {
     }
 }
 
-/// The question to which an answer is wanted.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    /// Name in lower case, type and class.
-    question: &'a [u8],
-    qtype: u16,
-    qclass: u16,
-}
-
-impl<'a> Asked<'a> {
-    fn of(question: &'a [u8]) -> Option<Asked<'a>> {
-        let [.., _, t0, t1, c0, c1] = *question else { return None };
-        Some(Asked { question, qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) })
-    }
-}
-
 /// Brings the TTLs that clients will see within the limits.
 fn limit_ttls(octets: &mut [u8], places: &[u16], kind: Kind, limits: &TtlLimits) {
     let least = if kind == Kind::Data { limits.min } else { 0 };
@@ -301,9 +265,4 @@ fn limit_ttls(octets: &mut [u8], places: &[u16], kind: Kind, limits: &TtlLimits)
         let Some(ttl) = octets[usize::from(at)..].first_chunk_mut::<4>() else { continue };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();
     }
-}
-
-/// RFC 2181 §8: a TTL with the top bit set is zero.
-fn sane(ttl: u32) -> u32 {
-    if ttl > i32::MAX as u32 { 0 } else { ttl }
 }

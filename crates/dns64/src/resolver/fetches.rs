@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn questions_are_found_by_key_until_they_are_removed() {
         let mut fetches = Fetches::default();
-        let charge = Budget::new(&mut rand::rng()).whose(0, &[0], Nanos(0));
+        let budget = Budget::new(&mut rand::rng());
+        let charge = budget.whose(budget.client(0), &[0], Nanos(0));
         let new = |name: &str| {
             Fetch::new(key(name), RouteId(0), charge, Nanos(0), State::Elsewhere, None::<&mut rand::rngs::StdRng>)
         };

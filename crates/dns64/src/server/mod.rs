@@ -104,6 +104,18 @@ pub struct Activated {
     pub tcp: Vec<TcpListener>,
 }
 
+impl Activated {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.udp.is_empty() && self.tcp.is_empty()
+    }
+
+    /// For how many addresses they are, as far as that can be told without asking each.
+    pub fn addresses(&self) -> usize {
+        self.udp.len().max(self.tcp.len())
+    }
+}
+
 /// Binds the addresses of the settings, or takes over sockets of systemd in their stead.
 ///
 /// # Errors
@@ -119,7 +131,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         metrics_address: None,
         settings,
     };
-    if activated.udp.is_empty() && activated.tcp.is_empty() {
+    if activated.is_empty() {
         for address in bound.settings.config.listen.clone() {
             bound.listen(address)?;
         }
@@ -283,9 +295,9 @@ impl RunningServer {
         }
     }
 
-    /// Whether all workers are at work. One that has panicked too often has ended; the process's panic hook has been told.
+    /// Whether all threads are at work. One that has panicked too often has ended; the process's panic hook has been told.
     pub fn is_whole(&self) -> bool {
-        !self.workers.iter().any(JoinHandle::is_finished)
+        !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
     }
 
     /// Takes no new queries, and returns when those that wait have their replies.

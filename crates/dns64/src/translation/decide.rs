@@ -218,13 +218,13 @@ pub fn next<'a>(question: &Question, policy: &Policy, mode: Mode, known: &'a [Ou
 /// records must not stand for them (RFC 6147 §5.1.2 has other errors in mind). Asked with CD it hands them out.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
-        Some(kept) if kept.stale => kept.doubtful,
+        Some(kept) if kept.stale => kept.doubted.is_some(),
         Some(kept) => mode == Mode::Strict && kept.answer.is_unexplained(),
         None => false,
     }
 }
 
-/// Whether an upstream knows about the name, now that it need not validate.
+/// Whether an upstream knows about the name, now that it need not validate. It has been asked after the failure.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != Kind::Failed)
 }

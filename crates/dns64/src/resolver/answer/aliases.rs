@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
+use super::asked::{Asked, MAX_ALIASES, Unusable};
 use super::survey::{Facts, Survey, is_of_transport, lower};
-use super::{Asked, MAX_ALIASES, Unusable};
 use crate::name::is_at_or_below;
 
 /// The longest name (RFC 1035 §2.3.4), with its root label, octets.

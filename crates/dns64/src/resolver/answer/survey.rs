@@ -7,7 +7,7 @@ use wire::edns::{OPT_LEN, Opt, ede, option};
 use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
-use super::{Asked, Unusable, sane};
+use super::asked::{Asked, Unusable, sane};
 use crate::name::{LowerName, is_at_or_below};
 
 /// What the answer records say together.

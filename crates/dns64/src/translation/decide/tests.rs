@@ -292,8 +292,8 @@ fn rfc6147_5_1_2_unexplained_failures_are_probed() {
 
 #[test]
 fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
-    let stale = |doubtful| match real().aged(100) {
-        Outcome::Answered(kept) => Outcome::Answered(Kept { stale: true, doubtful, ..kept }),
+    let stale = |doubtful: bool| match real().aged(100) {
+        Outcome::Answered(kept) => Outcome::Answered(Kept { stale: true, doubted: doubtful.then_some(0), ..kept }),
         failed @ Outcome::Failed(_) => failed,
     };
     let known = |outcomes: &[Outcome]| {
