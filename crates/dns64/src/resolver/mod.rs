@@ -164,7 +164,8 @@ impl<O: Outside> Resolver<O> {
         if !demand.may_wait {
             return Asked::Denied(Denial::NoRoom);
         }
-        let id = match self.fetches.find(question.octets()) {
+        let hash = self.fetches.hash(question.octets());
+        let id = match self.fetches.find(question.octets(), hash) {
             Some(id) => {
                 self.metrics().count(Count::Collapsed);
                 id
@@ -176,7 +177,7 @@ impl<O: Outside> Resolver<O> {
                 {
                     return Asked::Denied(denial);
                 }
-                match self.begin(question, charge) {
+                match self.begin(question, hash, charge) {
                     Ok(id) => id,
                     Err(kept) => return Asked::Known(Outcome::Answered(kept)),
                 }
@@ -192,10 +193,11 @@ impl<O: Outside> Resolver<O> {
     /// will be in the cache.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
-        if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
+        let hash = self.fetches.hash(question.octets());
+        if matches!(known, Found::Missing) && self.fetches.find(question.octets(), hash).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
             let charge = self.budget.whose(client, question.name(), self.now);
-            let _ = self.begin(question, charge);
+            let _ = self.begin(question, hash, charge);
         }
     }
 

@@ -128,7 +128,10 @@ impl<'a> Survey<'a> {
             self.check(view, &record)?;
             let wanted = asked.qtype == rtype::ANY || record.rtype == asked.qtype || record.rtype == rtype::RRSIG;
             let proper = record.class == asked.qclass && !is_of_transport(record.rtype);
-            self.plain = self.plain && wanted && proper && self.names.same_name(record.owner, HEADER_LEN)?;
+            self.plain = self.plain
+                && wanted
+                && proper
+                && (self.is_to_question(&record.owner_octets()) || self.names.same_name(record.owner, HEADER_LEN)?);
             self.facts.note(record.rtype, record.ttl, asked);
             self.keeps(&record);
         }
@@ -194,25 +197,37 @@ impl<'a> Survey<'a> {
     /// Checks the form of a record's data, and where its names are read from.
     #[inline]
     fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
-        self.visit(view, record.owner)?;
-        let mut found: SmallVec<[usize; 2]> = SmallVec::new();
-        view.check_data(record, |name| found.push(name))?;
-        found.into_iter().try_for_each(|name| self.visit(view, name))
+        self.visit(record.owner_octets())?;
+        let mut names = Ok(());
+        view.check_data(record, |name| names = names.and_then(|()| self.visit(name)))?;
+        names
     }
 
+    /// Notes where a name is written, and whether it is read from octets of names.
     #[inline]
-    fn visit(&mut self, view: &Message<'a>, name: usize) -> Result<(), Malformed> {
-        if self.message.get(name..name + 2) == Some(&TO_QUESTION) {
-            return Ok(());
+    fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
+        if !self.is_to_question(&name) {
+            self.visit_other(name)?;
         }
-        self.places.push(name..view.skip_name(name)?);
+        Ok(())
+    }
+
+    /// Whether a name is but a pointer to the question's name, which has been found to be a name.
+    #[inline]
+    fn is_to_question(&self, name: &Range<usize>) -> bool {
+        self.message.get(name.clone()) == Some(&TO_QUESTION)
+    }
+
+    fn visit_other(&mut self, name: Range<usize>) -> Result<(), Malformed> {
+        let start = name.start;
+        self.places.push(name);
         let places = &self.places;
         // Names are visited in their order, so the last place that begins before the octets is theirs if any is.
         let is_name = |octets: &Range<usize>| {
             let after = places.partition_point(|place| place.start <= octets.start);
             after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
         };
-        self.steady &= self.names.lies_in(name, is_name)?;
+        self.steady &= self.names.lies_in(start, is_name)?;
         Ok(())
     }
 }
