@@ -128,9 +128,9 @@ impl KeyBuf {
     pub fn of_wire(name: &[u8], qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
         let ([t0, t1], [c0, c1]) = (qtype.to_be_bytes(), qclass.to_be_bytes());
         let flags = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
-        let mut octets: SmallVec<[u8; USUAL_KEY]> = SmallVec::with_capacity(name.len() + TAIL);
-        octets.extend_from_slice(name);
-        octets.extend_from_slice(&[t0, t1, c0, c1, flags]);
+        let mut octets: SmallVec<[u8; USUAL_KEY]> = SmallVec::from_elem(0, name.len() + TAIL);
+        octets[..name.len()].copy_from_slice(name);
+        octets[name.len()..].copy_from_slice(&[t0, t1, c0, c1, flags]);
         KeyBuf(octets)
     }
 

@@ -168,7 +168,7 @@ impl Answer {
             Kind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());
-        survey.ttls.iter().for_each(|at| octets.extend(at.to_be_bytes()));
+        octets.extend(survey.ttls.as_flattened());
         Answer {
             octets: octets.into(),
             ttl,
@@ -298,10 +298,10 @@ impl<'a> Asked<'a> {
 }
 
 /// Brings the TTLs that clients will see within the limits.
-fn limit_ttls(octets: &mut [u8], places: &[u16], kind: Kind, limits: &TtlLimits) {
+fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: Kind, limits: &TtlLimits) {
     let least = if kind == Kind::Data { limits.min } else { 0 };
     for &at in places {
-        let Some(ttl) = octets[usize::from(at)..].first_chunk_mut::<4>() else { continue };
+        let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else { continue };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();
     }
 }

@@ -48,8 +48,8 @@ pub(super) struct Survey<'a> {
     pub(super) signed_authority: bool,
     /// The SOAs of the authority section: owner, and how long they deny, seconds.
     denials: SmallVec<[(usize, u32); 1]>,
-    /// Where the TTLs of the records that are kept are.
-    pub(super) ttls: SmallVec<[u16; 16]>,
+    /// Where the TTLs of the records that are kept are, as an answer keeps the places.
+    pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
     /// End of the last record that is kept, and how many additional records there are without OPT.
     pub(super) end: usize,
     pub(super) arcount: u16,
@@ -191,7 +191,7 @@ impl<'a> Survey<'a> {
     #[inline]
     fn keeps(&mut self, record: &Record<'_>) {
         // A message has no more than 65 535 octets.
-        self.ttls.push(record.ttl_at() as u16);
+        self.ttls.push((record.ttl_at() as u16).to_be_bytes());
     }
 
     /// Checks the form of a record's data, and where its names are read from.
@@ -206,8 +206,13 @@ impl<'a> Survey<'a> {
     /// Notes where a name is written, and whether it is read from octets of names.
     #[inline]
     fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
-        if !self.is_to_question(&name) {
-            self.visit_other(name)?;
+        let octets = self.message.get(name.clone()).ok_or(Malformed)?;
+        if *octets == TO_QUESTION {
+            return Ok(());
+        }
+        self.places.push(name.clone());
+        if !is_written_out(octets) {
+            self.follow(name.start)?;
         }
         Ok(())
     }
@@ -218,18 +223,23 @@ impl<'a> Survey<'a> {
         self.message.get(name.clone()) == Some(&TO_QUESTION)
     }
 
-    fn visit_other(&mut self, name: Range<usize>) -> Result<(), Malformed> {
-        let start = name.start;
-        self.places.push(name);
+    /// Follows the compression pointers of a name that has just been visited.
+    fn follow(&mut self, name: usize) -> Result<(), Malformed> {
         let places = &self.places;
         // Names are visited in their order, so the last place that begins before the octets is theirs if any is.
         let is_name = |octets: &Range<usize>| {
             let after = places.partition_point(|place| place.start <= octets.start);
             after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
         };
-        self.steady &= self.names.lies_in(start, is_name)?;
+        self.steady &= self.names.lies_in(name, is_name)?;
         Ok(())
     }
+}
+
+/// Whether a name of these octets surely has no compression pointer (one whose last label ends in an octet above 0xbf could).
+#[inline]
+fn is_written_out(octets: &[u8]) -> bool {
+    matches!(octets, [0] | [.., 0..=0xbf, 0])
 }
 
 /// Types that concern two neighbours only: OPT (RFC 6891 §6.1.1), TSIG (RFC 8945 §5.1).
