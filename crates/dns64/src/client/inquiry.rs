@@ -10,6 +10,7 @@
 
 use std::net::IpAddr;
 
+use smallvec::{SmallVec, smallvec};
 use wire::view::{CLASS_IN, rtype};
 
 use crate::client::query::Query;
@@ -20,6 +21,9 @@ use crate::translation::decide::{self, Next, Question, Reply};
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
+
+/// Most queries need the answers to no more questions: AAAA and A.
+const USUAL_QUESTIONS: usize = 2;
 
 /// A query that has not been answered yet.
 #[derive(Clone, Debug)]
@@ -32,7 +36,7 @@ pub struct Inquiry {
     alias: bool,
     local: Option<Box<LocalAnswer>>,
     /// What is known so far, in the order in which it was asked for.
-    known: Vec<Outcome>,
+    known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
 }
 
 /// What comes next for a query.
@@ -63,7 +67,7 @@ impl Inquiry {
             question: query.to_question(),
             alias: false,
             local: None,
-            known: Vec::new(),
+            known: SmallVec::new(),
         };
         if query.qclass == CLASS_IN {
             match local::look(&query.name, query.qtype, policy) {
@@ -119,8 +123,8 @@ impl Inquiry {
             return Step::Reply(Reply::Local(answer));
         }
         match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
-            Next::Ask(name, qtype) => Step::Ask(self.key(&name, qtype)),
-            Next::Probe(name) => Step::Ask(KeyBuf::probe(&name, self.question.qclass, self.question.dnssec_ok)),
+            Next::Ask(name, qtype) => Step::Ask(self.key(name, qtype)),
+            Next::Probe(name) => Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok)),
             Next::Reply(reply) => Step::Reply(reply),
         }
     }
@@ -129,10 +133,10 @@ impl Inquiry {
     /// A with the one that looks behind an unexplained SERVFAIL, because both after each other take longer than a client waits.
     pub fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
-            return Some(self.key(&LowerName::of_wire(asked.name()), rtype::A));
+            return Some(self.key(asked.name(), rtype::A));
         }
         let wanted = self.is_new() && policy.parallel && self.question.may_translate(policy);
-        wanted.then(|| self.key(&self.question.name, rtype::A))
+        wanted.then(|| self.key(self.question.name.wire(), rtype::A))
     }
 
     /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a probe finds must be no older than
@@ -147,15 +151,12 @@ impl Inquiry {
 
     /// Takes what became of the question that [`Inquiry::step`] gave last.
     pub fn learn(&mut self, outcome: Outcome) {
-        if self.known.is_empty() {
-            self.known.reserve_exact(2);
-        }
         self.known.push(outcome);
     }
 
     /// Ends it with a failure, whatever is known: nothing is made up for records that may exist.
     pub fn give_up(&mut self, failure: Failure) {
-        self.known = vec![Outcome::Failed(failure)];
+        self.known = smallvec![Outcome::Failed(failure)];
     }
 
     /// Writes the reply that [`Inquiry::step`] gave.
@@ -169,8 +170,9 @@ impl Inquiry {
         self.frame.write_truncated(out);
     }
 
-    fn key(&self, name: &LowerName, qtype: u16) -> KeyBuf {
+    /// The key of a question for `name` (wire format, lower case) as the client asks.
+    fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
         let question = &self.question;
-        KeyBuf::new(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)
+        KeyBuf::of_wire(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)
     }
 }

@@ -14,7 +14,7 @@ use toml::Spanned;
 use super::error::{ConfigError, RESOLV_CONF};
 use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
 use crate::ids::RouteId;
-use crate::name::LowerName;
+use crate::name::{LowerName, ancestors};
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
@@ -110,17 +110,18 @@ impl Settings {
         self.config.access.allow.iter().any(|net| net.contains(&client))
     }
 
-    /// The number of the route for a name.
+    /// The number of the route for a name, which is in wire format, lower case.
     #[inline]
-    pub fn route(&self, name: &LowerName) -> RouteId {
+    pub fn route(&self, name: &[u8]) -> RouteId {
         let last = self.routes.len() - 1;
-        RouteId(self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last))
+        let covers = |route: &Route| ancestors(name).any(|suffix| suffix == route.domain.wire());
+        RouteId(self.routes[..last].iter().position(covers).unwrap_or(last))
     }
 
     /// What applies to a query for `name` of a client with this policy.
     #[inline]
     pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
-        let mode = self.routes[self.route(name).0].mode.unwrap_or(policy.mode);
+        let mode = self.routes[self.route(name.wire()).0].mode.unwrap_or(policy.mode);
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
@@ -497,7 +498,8 @@ mod tests {
              [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
         )
         .unwrap();
-        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap()).0];
+        let name = |name: &str| name.parse::<LowerName>().unwrap();
+        let route = |text: &str| &settings.routes[settings.route(name(text).wire()).0];
         assert_eq!(route("www.Example.org").upstreams, [1]);
         assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
         assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);

@@ -6,7 +6,7 @@
 //!                          └─► otherwise: rebuild, names written out anew ─────┘
 //! ```
 //!
-//! An [`Answer`] is the upstream's message without its EDNS part. As its question is as long as any client's question for the
+//! An [`Answer`] is the upstream's message without its EDNS part, its question's name in lower case. As its question is as long as any client's question for the
 //! same name, a client's reply is a copy with another id, the client's spelling and smaller TTLs.
 //!
 //! Header and TTLs of a kept message are written anew, and a compression pointer could lead there: a name would be another one, or
@@ -29,7 +29,7 @@ use wire::view::Message;
 use self::aliases::Aliases;
 use self::asked::{Asked, sane};
 use self::survey::Survey;
-use crate::name::{LowerName, is_question};
+use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
 pub use self::asked::{MAX_ALIASES, Unusable};
@@ -115,6 +115,8 @@ impl Answer {
         let mut octets = Vec::with_capacity(survey.end + target_len + 2 * survey.ttls.len());
         octets.extend(&message[..survey.end]);
         octets[..2].fill(0);
+        // The question's name in lower case: length octets are below 64, so this changes letters of labels only.
+        octets[HEADER_LEN..survey.records_at - 4].make_ascii_lowercase();
         octets[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
         let rcode = if survey.rcode_bits == 0 {
             Rcode::new(u16::from(octets[3] & 0xf))
@@ -146,7 +148,7 @@ impl Answer {
             Kind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());
-        octets.extend(survey.ttls.iter().flat_map(|at| at.to_be_bytes()));
+        octets.extend(survey.ttls.as_flattened());
         Answer {
             octets: octets.into(),
             ttl,
@@ -200,7 +202,7 @@ impl Answer {
     pub fn negative_ttl(&self) -> Option<u32> {
         self.negative_ttl
     }
-    /// The message without EDNS, id 0.
+    /// The message without EDNS, id 0, the question's name in lower case.
     pub fn message(&self) -> &[u8] {
         &self.octets[..usize::from(self.message_len)]
     }
@@ -222,12 +224,13 @@ impl Answer {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
 
-    /// The name at the end of the aliases.
-    pub fn target(&self) -> LowerName {
+    /// The name at the end of the aliases, in wire format, lower case.
+    #[inline]
+    pub fn target(&self) -> &[u8] {
         let message_len = usize::from(self.message_len);
         match usize::from(self.target_len) {
-            0 => LowerName::of_wire(&self.octets[HEADER_LEN..self.records_at() - 4]),
-            len => LowerName::of_wire(&self.octets[message_len..message_len + len]),
+            0 => &self.octets[HEADER_LEN..self.records_at() - 4],
+            len => &self.octets[message_len..message_len + len],
         }
     }
 
@@ -259,10 +262,10 @@ impl Answer {
 }
 
 /// Brings the TTLs that clients will see within the limits.
-fn limit_ttls(octets: &mut [u8], places: &[u16], kind: Kind, limits: &TtlLimits) {
+fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: Kind, limits: &TtlLimits) {
     let least = if kind == Kind::Data { limits.min } else { 0 };
     for &at in places {
-        let Some(ttl) = octets[usize::from(at)..].first_chunk_mut::<4>() else { continue };
+        let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else { continue };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();
     }
 }

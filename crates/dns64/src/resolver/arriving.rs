@@ -101,7 +101,8 @@ impl<O: Outside> Resolver<O> {
     /// Another worker tells what came of a question that this one waits for. One that has waited too long may have begun to ask
     /// for itself, and goes on.
     pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
-        let Some(id) = self.fetches.find(key.octets()) else { return };
+        let hash = self.fetches.hash(key.octets());
+        let Some(id) = self.fetches.find(key.octets(), hash) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits && let Some(fetch) = self.fetches.remove(id) {
             self.release(fetch.waiters, outcome);

@@ -12,6 +12,7 @@ use super::answer::{Answer, Kind};
 use super::budget::Charge;
 use super::cache::Found;
 use super::fetch::{Attempt, Fetch, State, Udp};
+use super::fetches::KeyHash;
 use super::outcome::{Failure, Kept, Outcome};
 use super::outside::{Outside, TcpQuestion};
 use super::timers::LEAST_DELAY;
@@ -20,19 +21,25 @@ use super::upstreams::ports::{PortId, is_ours};
 use super::waiter::Landing;
 use crate::ids::{FetchId, ServerId};
 use crate::metrics::Count;
-use crate::name::{Key, KeyBuf, LowerName};
+use crate::name::{Key, KeyBuf};
 
 /// How much longer than the asking worker another one waits for its word.
 const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: Outside> Resolver<O> {
     /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, and it is
-    /// no older than `max_age` seconds, it is there at once.
-    pub(super) fn begin(&mut self, question: &KeyBuf, charge: Charge, max_age: u32) -> Result<FetchId, Kept> {
+    /// no older than `max_age` seconds, it is there at once. `hash` is the question's.
+    pub(super) fn begin(
+        &mut self,
+        question: &KeyBuf,
+        hash: KeyHash,
+        charge: Charge,
+        max_age: u32,
+    ) -> Result<FetchId, Kept> {
         let forwarding = self.settings.config.forwarding;
         let timeout = Nanos::from(self.settings.timeout());
         let key = question.to_key();
-        let route = self.settings.route(&LowerName::of_wire(key.name()));
+        let route = self.settings.route(key.name());
         let mine = self.common.flights.claim(&key, self.worker);
         if mine
             && self.common.flights.are_shared()
@@ -45,7 +52,7 @@ impl<O: Outside> Resolver<O> {
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
         let state = if mine { State::Udp(Udp::default()) } else { State::Elsewhere };
-        let id = self.fetches.insert(Fetch::new(key, route, charge, deadline, state, random_case));
+        let id = self.fetches.insert(Fetch::new(key, route, charge, deadline, state, random_case), hash);
         self.budget.enter(charge);
         self.current = Some(id);
         if mine {

@@ -237,8 +237,8 @@ impl UpstreamQuery {
     pub(super) fn write(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
         // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
-        out.extend(id.to_be_bytes());
-        out.extend([0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+        let [i0, i1] = id.to_be_bytes();
+        out.extend([i0, i1, 0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
             put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);

@@ -41,7 +41,7 @@ use rand::rngs::StdRng;
 use self::budget::Budget;
 use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
-use self::fetches::Fetches;
+use self::fetches::{Fetches, KeyHash};
 use self::flights::Flights;
 use self::outcome::{Failure, Outcome};
 use self::outside::Outside;
@@ -192,9 +192,10 @@ impl<O: Outside> Resolver<O> {
         if let Err(denial) = self.budget.admit_waiter(client, most, demand.first) {
             return Asked::Denied(denial);
         }
-        let found = match self.fetches.find(question.octets()) {
+        let hash = self.fetches.hash(question.octets());
+        let found = match self.fetches.find(question.octets(), hash) {
             Some(id) => self.join(id, question, demand),
-            None => self.begin_for(client, question, demand),
+            None => self.begin_for(client, question, hash, demand),
         };
         match found {
             Ok(id) => {
@@ -218,12 +219,18 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// Begins a question that is not in flight, if there is room for one more of this client and of this branch.
-    fn begin_for(&mut self, client: Counters, question: &KeyBuf, demand: Demand) -> Result<FetchId, Asked> {
+    fn begin_for(
+        &mut self,
+        client: Counters,
+        question: &KeyBuf,
+        hash: KeyHash,
+        demand: Demand,
+    ) -> Result<FetchId, Asked> {
         let charge = self.budget.whose(client, question.name(), self.now);
         if demand.first {
             self.budget.admit(charge, self.free()).map_err(Asked::Denied)?;
         }
-        self.begin(question, charge, demand.max_age).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
+        self.begin(question, hash, charge, demand.max_age).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
     }
 
     /// One more waits for a question that is in flight.
@@ -283,11 +290,12 @@ impl<O: Outside> Resolver<O> {
     /// is told; the answer will be in the cache.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
-        if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
+        let hash = self.fetches.hash(question.octets());
+        if matches!(known, Found::Missing) && self.fetches.find(question.octets(), hash).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
             let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
             if self.budget.admit(charge, self.free()).is_ok() {
-                let _ = self.begin(question, charge, u32::MAX);
+                let _ = self.begin(question, hash, charge, u32::MAX);
             }
         }
     }

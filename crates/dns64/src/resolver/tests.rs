@@ -834,7 +834,7 @@ fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
 #[test]
 fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
-    let probe = KeyBuf::probe(&"a.test".parse().unwrap(), 1, false);
+    let probe = KeyBuf::probe(&crate::testing::wire("a.test"), 1, false);
     let since = Nanos(test.now.0 - Nanos::from_millis(1_000).0);
     let demand = Demand { waiter: JOB, client: 1, since, first: false, in_vain: true, max_age: 0, dispensable: true };
     assert!(matches!(test.resolver.ask(&probe, demand), Asked::Waiting));

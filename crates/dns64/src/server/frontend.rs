@@ -119,8 +119,7 @@ impl Frontend {
     fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: &Client, query: &Query<'_>) {
         self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
-        let settings = Arc::clone(&self.settings);
-        let policy = settings.policy(ip);
+        let policy = self.settings.policy(ip);
         let cookie = self.shared.cookies.answer(query, ip);
         let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {

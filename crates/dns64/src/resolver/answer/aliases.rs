@@ -182,7 +182,7 @@ impl<'a> Aliases<'a> {
         mentioned.extend(self.aliases.iter().cloned().chain([self.end.clone()]));
         let mut mention = |record: &Record<'a>| -> Result<(), Malformed> {
             let mut found = vec![record.owner];
-            view.check_data(record, |name| found.push(name))?;
+            view.check_data(record, |name| found.push(name.start))?;
             for name in found {
                 mentioned.insert(lower(names, name)?.wire().to_vec());
             }

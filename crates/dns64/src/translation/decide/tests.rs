@@ -3,6 +3,7 @@
 use wire::view::rtype::{A, AAAA, ANY};
 
 use super::*;
+use crate::name::text;
 use crate::testing::{Said, said};
 
 /// One case: what is known of `a.test`, and what is to be done.
@@ -62,8 +63,8 @@ impl Case {
         let withheld = |withheld: Option<Withheld>| withheld.map(|why| format!(", {why:?}")).unwrap_or_default();
         let next = next(&self.question, &self.policy, self.mode, &self.known);
         let shown = match next {
-            Next::Ask(name, qtype) => format!("ask {name:?} {qtype}"),
-            Next::Probe(name) => format!("probe {name:?}"),
+            Next::Ask(name, qtype) => format!("ask {} {qtype}", text(name)),
+            Next::Probe(name) => format!("probe {}", text(name)),
             Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
                 let strip = if strip { " stripped" } else { "" };
                 format!("pass {}{strip} after {}{}", number(last), aliases.len(), withheld(why))
