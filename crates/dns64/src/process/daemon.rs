@@ -1,10 +1,14 @@
 //! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can carry it inside.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use listenfd::ListenFd;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,7 +16,8 @@ use signal_hook::iterator::Signals;
 
 use super::harden;
 use super::limits::Allowed;
-use crate::config::{LogFormat, LogKeys, LogLevel, Settings};
+use super::pages::{self, Section, below_help};
+use crate::config::{ConfigError, LogFormat, LogKeys, LogLevel, Settings};
 use crate::guard;
 use crate::server::{Activated, RunningServer, bind};
 
@@ -24,7 +29,7 @@ const PANICKED: i32 = 101;
 
 /// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
 #[derive(Debug, Parser)]
-#[command(name = "dns64d", version)]
+#[command(name = "dns64d", version, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
     /// Configuration file; without one: [::1]:5353, 64:ff9b::/96, the upstreams of /etc/resolv.conf
     #[arg(long, short, global = true, value_name = "FILE")]
@@ -36,7 +41,67 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check the configuration and print what is in effect, defaults filled in
+    #[command(after_help = below_help(&sections("check")))]
     Check,
+    /// Print the completions of a shell
+    #[command(after_help = below_help(&sections("completions")))]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = below_help(&sections("manual")))]
+    Manual {
+        /// The folder, which is made if it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// The date at the foot of each page
+        #[arg(long, default_value = "", hide_default_value = true)]
+        date: String,
+    },
+}
+
+/// What `--help` and the manual pages have beside the options; the program's own page has no words.
+fn sections(subcommand: &str) -> Vec<Section> {
+    const EXAMPLES: &str = "Examples";
+    let examples = |items| vec![Section { title: EXAMPLES, items }];
+    match subcommand {
+        "" => vec![
+            Section {
+                title: EXAMPLES,
+                items: &[
+                    ("dns64d", "Serve [::1]:5353 with the upstreams of /etc/resolv.conf, to try it."),
+                    ("dns64d --config /etc/dns64d/dns64d.toml", "Serve what a file says."),
+                    ("dns64d --config /etc/dns64d/dns64d.toml check", "See whether it can be used, and what it means."),
+                ],
+            },
+            Section {
+                title: "Signals",
+                items: &[
+                    ("HUP", "reads the configuration again; a bad one changes nothing"),
+                    ("TERM", "ends it; queries in flight are still answered"),
+                ],
+            },
+            Section {
+                title: "Exit status",
+                items: &[
+                    ("0", "ended by SIGTERM or SIGINT"),
+                    ("2", "the configuration cannot be used, or there is no upstream"),
+                    ("4", "the machine does not let it serve, for instance because a port is in use"),
+                    ("101", "too many defects of its own"),
+                ],
+            },
+        ],
+        "check" => examples(&[("dns64d --config dns64d.toml check", "What is in effect, or file, line and reason.")]),
+        "completions" => examples(&[(
+            "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",
+            "For bash; packages bring it along.",
+        )]),
+        "manual" => {
+            examples(&[("dns64d manual ~/.local/share/man/man1", "For `man dns64d`; packages bring it along.")])
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Runs the program with the given command line; returns its exit status.
@@ -50,28 +115,45 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let file = arguments.config.as_deref();
-    let settings = match Settings::load(file) {
-        Ok(settings) => settings,
-        Err(error) => {
-            eprintln!("dns64d: {}", bounded(&error.to_string()));
-            return ExitCode::from(BAD_CONFIGURATION);
+    let ended = match arguments.command {
+        None => serve(file),
+        Some(Command::Check) => check(file),
+        Some(Command::Completions { shell }) => {
+            print(&pages::completions(Arguments::command(), shell)).map_err(anyhow::Error::from)
+        }
+        Some(Command::Manual { folder, date }) => {
+            let written = pages::write_manual(Arguments::command(), &folder, &date, sections);
+            written.with_context(|| format!("cannot write manual pages into {}", folder.display()))
         }
     };
-    match arguments.command {
-        Some(Command::Check) => {
-            for warning in settings.warnings() {
-                eprintln!("dns64d: warning: {warning}");
-            }
-            print!("{}", settings.to_toml());
-            ExitCode::SUCCESS
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<ConfigError>() => {
+            eprintln!("dns64d: {}", bounded(&error.to_string()));
+            ExitCode::from(BAD_CONFIGURATION)
         }
-        None => match serve(settings, file) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("dns64d: {error:#}");
-                ExitCode::from(BAD_ENVIRONMENT)
-            }
-        },
+        Err(error) => {
+            eprintln!("dns64d: {error:#}");
+            ExitCode::from(BAD_ENVIRONMENT)
+        }
+    }
+}
+
+/// Prints what is in effect, in the form of a configuration file.
+fn check(file: Option<&Path>) -> anyhow::Result<()> {
+    let settings = Settings::load(file, &[])?;
+    for warning in settings.warnings() {
+        eprintln!("dns64d: warning: {warning}");
+    }
+    print(format!("# {}\n\n{}", settings.upstreams_in_words(), settings.to_toml()).as_bytes())?;
+    Ok(())
+}
+
+/// Writes to standard output. Who has read enough and is gone is no error.
+fn print(text: &[u8]) -> io::Result<()> {
+    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
 }
 
@@ -88,7 +170,10 @@ fn end_on_panic() {
     }));
 }
 
-fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
+fn serve(file: Option<&Path>) -> anyhow::Result<()> {
+    let activated = activated_sockets()?;
+    let passed = activated.addresses();
+    let mut settings = Settings::load(file, &passed)?;
     end_on_panic();
     start_log(settings.config.log);
     // Before the first thread, so that every thread leaves them to this one.
@@ -97,7 +182,8 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     let mut warnings = settings.warnings();
     warnings.extend(allowed.fit(&mut settings));
     let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
-    let bound = bind(settings, activated_sockets()?)?;
+    let upstreams = settings.upstreams_in_words();
+    let bound = bind(settings, activated)?;
     if harden::drop_root(user.as_deref())? {
         tracing::warn!("running as root, without its capabilities; set `user`, or use the systemd unit");
     }
@@ -110,13 +196,14 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     for address in server.addresses() {
         tracing::info!("serving {address}");
     }
+    tracing::info!("{upstreams}");
     if let Some(address) = server.metrics_address() {
         tracing::info!("metrics at http://{address}/metrics");
     }
     tell_systemd(&[NotifyState::Ready]);
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(&server, file, allowed);
+            reload(&server, file, &passed, allowed);
         } else {
             break;
         }
@@ -128,8 +215,8 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// Reads the configuration again. A bad one changes nothing.
-fn reload(server: &RunningServer, file: Option<&Path>, allowed: Allowed) {
-    match Settings::load(file) {
+fn reload(server: &RunningServer, file: Option<&Path>, passed: &[SocketAddr], allowed: Allowed) {
+    match Settings::load(file, passed) {
         Ok(mut settings) => {
             for warning in settings.warnings().into_iter().chain(allowed.fit(&mut settings)) {
                 tracing::warn!("{warning}");
@@ -137,8 +224,9 @@ fn reload(server: &RunningServer, file: Option<&Path>, allowed: Allowed) {
             if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
                 tell_systemd(&[NotifyState::Reloading, since_boot]);
             }
+            let upstreams = settings.upstreams_in_words();
             server.reload(settings);
-            tracing::info!("the configuration has been replaced");
+            tracing::info!("the configuration has been replaced; {upstreams}");
             tell_systemd(&[NotifyState::Ready]);
         }
         Err(error) => tracing::error!("the old configuration stays: {}", bounded(&error.to_string())),
@@ -197,6 +285,23 @@ fn start_log(log: LogKeys) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_has_examples_and_they_can_be_typed() {
+        let mut command = Arguments::command();
+        command.clone().debug_assert();
+        command.build();
+        let subcommands = command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+        for words in subcommands.chain([""]) {
+            let sections = sections(words);
+            let examples = sections.iter().find(|section| section.title == "Examples").expect(words);
+            for (line, _) in examples.items {
+                assert!(line.split_whitespace().any(|word| words.is_empty() || word == words), "{words}: {line}");
+                let typed = line.split(" > ").next().unwrap().split_whitespace();
+                assert!(Arguments::try_parse_from(typed).is_ok(), "{line}");
+            }
+        }
+    }
 
     /// Not a test, but what the test below starts as a process of its own.
     #[test]

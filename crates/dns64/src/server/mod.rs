@@ -104,6 +104,18 @@ pub struct Activated {
     pub tcp: Vec<TcpListener>,
 }
 
+impl Activated {
+    /// The addresses that they serve; none if nothing was passed.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let udp = self.udp.iter().filter_map(|socket| socket.local_addr().ok());
+        let mut all: Vec<SocketAddr> =
+            udp.chain(self.tcp.iter().filter_map(|socket| socket.local_addr().ok())).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
 /// Binds the addresses of the settings, or takes over sockets of systemd in their stead.
 ///
 /// # Errors
