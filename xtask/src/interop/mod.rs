@@ -5,6 +5,7 @@ mod clients;
 mod dns64d;
 mod hosts;
 mod losses;
+mod packages;
 mod systemd;
 mod tally;
 mod tester;
@@ -118,7 +119,12 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS)
+    first
+        .chain(&systemd::TESTS)
+        .chain(&hosts::TESTS)
+        .chain(&losses::TESTS)
+        .chain(&campaign::TESTS)
+        .chain(&packages::TESTS)
 }
 
 /// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI must have passed in it.
