@@ -5,6 +5,7 @@ mod bench_dns64;
 mod builds;
 mod certify;
 mod claims;
+mod dist;
 mod docs;
 mod interop;
 mod packages;
@@ -49,6 +50,8 @@ enum Command {
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is there; --install gets it
     Docs,
+    /// Archives, Debian packages and container images of the release build, in target/dist
+    Dist(dist::Dist),
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
     /// Compare with other programs, side by side in one run. The status is 1 if a claim of the documentation is missed, 3 if one
@@ -109,6 +112,7 @@ fn main() -> Result<ExitCode> {
         Command::Interop { part, .. } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),
         Command::Docs => docs::run(arguments.install),
+        Command::Dist(dist) => dist.run(),
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
             packages::install(consent);

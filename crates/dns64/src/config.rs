@@ -8,6 +8,7 @@ mod error;
 mod keys;
 mod networks;
 mod settings;
+mod system;
 mod times;
 
 pub use self::error::{ConfigError, RESOLV_CONF};

@@ -72,6 +72,8 @@ fn run() -> ExitCode {
         Command::Queryfile(a) => commands::queryfile::run(&a),
         Command::Lab(a) => commands::lab::run(&a),
         Command::Check(a) => commands::check::run(&a),
+        Command::Completions { shell } => commands::pages::completions(shell),
+        Command::Manual(a) => commands::pages::manual(&a),
         Command::SendCost(a) => commands::send_cost::run(&a),
         Command::Agent(a) => commands::agent::run(&a),
         Command::Dns64d { arguments } => {

@@ -236,9 +236,24 @@ fn bad_usage_says_what_would_be_right() {
         (&["search", "--server", "[::1]:1", "--min", "5", "--max", "4"], "--min 5 is above --max 4"),
         (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
         (&["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--goal", "1%"], "--method mlrsearch"),
-        (&["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--method", "mlrsearch", "--goal", "2"], "below 1"),
         (
-            &["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--method", "mlrsearch", "--resolution", "9"],
+            &["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--method", "mlrsearch", "--goal", "2"],
+            "below 1",
+        ),
+        (
+            &[
+                "search",
+                "--server",
+                "[::1]:1",
+                "--min",
+                "5",
+                "--max",
+                "9",
+                "--method",
+                "mlrsearch",
+                "--resolution",
+                "9",
+            ],
             "--width",
         ),
         (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),
@@ -337,7 +352,20 @@ fn an_mlrsearch_finds_each_goal_and_is_resumed() {
     let journal = journal.to_str().unwrap();
     let args = [
         ["search", "--method", "mlrsearch", "--goal", "20%,final=200ms", "--server", &dut.address].as_slice(),
-        &["--min", "500", "--max", "20000", "--width", "5%", "--repeat", "1", "--pause", "150ms", "--duration", "1200ms"],
+        &[
+            "--min",
+            "500",
+            "--max",
+            "20000",
+            "--width",
+            "5%",
+            "--repeat",
+            "1",
+            "--pause",
+            "150ms",
+            "--duration",
+            "1200ms",
+        ],
         &["--timeout", "100ms", "--invalid-retries", "20", "--journal", journal],
     ]
     .concat();

@@ -63,7 +63,8 @@ fn goals() -> [Goal; 3] {
     let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
     let strict = Goal::rfc8219(seconds(60), 0.005);
     let half = Goal { loss_ratio: 0.005, exceed_ratio: 0.5, duration_sum: seconds(120), ..strict };
-    let short = Goal { loss_ratio: 0.001, exceed_ratio: 0.25, final_duration: seconds(1), duration_sum: seconds(21), ..strict };
+    let short =
+        Goal { loss_ratio: 0.001, exceed_ratio: 0.25, final_duration: seconds(1), duration_sum: seconds(21), ..strict };
     [strict, half, short]
 }
 
@@ -84,7 +85,8 @@ fn searched(server: &Simulated, chance: &mut Chance) -> Result<(MlrSearch, Vec<V
 
 fn mlrsearch(bench: &Bench) -> Result<()> {
     let modules = bench.path("mlrsearch");
-    let install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", &modules, PACKAGE];
+    let install =
+        ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", &modules, PACKAGE];
     if process::output("python3", &install, LIMIT).is_err() {
         return Err(Skipped(format!("pip cannot install {PACKAGE}")).into());
     }
@@ -143,7 +145,10 @@ fn agree(search: &MlrSearch, classes: &Value) -> Result<()> {
         let theirs = classes[load.to_string()].as_array().with_context(|| format!("nothing about {load}"))?;
         for (goal, theirs) in goals().iter().zip(theirs) {
             let ours = word(goal, trials);
-            ensure!(theirs == ours, "{load} queries/s with {trials:?} is {ours} for us and {theirs} for them: {goal:?}");
+            ensure!(
+                theirs == ours,
+                "{load} queries/s with {trials:?} is {ours} for us and {theirs} for them: {goal:?}"
+            );
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ mod dns64d;
 mod hosts;
 mod losses;
 mod mlrsearch;
+mod packages;
 mod places;
 mod systemd;
 mod tally;
@@ -138,7 +139,8 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS).chain(&mlrsearch::TESTS)
+    let servers = first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS);
+    servers.chain(&mlrsearch::TESTS).chain(&packages::TESTS)
 }
 
 /// Among what a test needs: to be root, for what users may not do.

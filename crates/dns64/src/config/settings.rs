@@ -13,6 +13,7 @@ use toml::Spanned;
 
 use super::error::{ConfigError, RESOLV_CONF};
 use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
+use super::system::{NameServers, is_own};
 use crate::ids::RouteId;
 use crate::name::{LowerName, ancestors};
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// Whether they are those of the system's resolv.conf.
     pub follows_system: bool,
+    /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
+    pub left_out: Vec<SocketAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub routes: Vec<Route>,
     /// TTL limits.
@@ -63,14 +66,17 @@ pub struct Settings {
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a file; `None` is the configuration without one.
+    /// Reads and checks a file; `None` is the configuration without one. `passed` are the addresses of sockets that somebody
+    /// else has opened for this server, which then serves those in place of `listen`; none of them if it opens its own.
     ///
     /// # Errors
     /// If the file cannot be read or its content cannot be used.
-    pub fn load(file: Option<&Path>) -> Result<Settings, ConfigError> {
-        let Some(file) = file else { return Settings::from_text("", Path::new("the default configuration")) };
-        let text = read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
-        Settings::from_text(&text, file)
+    pub fn load(file: Option<&Path>, passed: &[SocketAddr]) -> Result<Settings, ConfigError> {
+        let (text, file) = match file {
+            Some(file) => (read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?, file),
+            None => (String::new(), Path::new("the default configuration")),
+        };
+        Settings::from_text_beside(&text, file, passed, &system_resolv_conf())
     }
 
     /// Checks the text of a configuration; `file` is only named in errors.
@@ -78,21 +84,51 @@ impl Settings {
     /// # Errors
     /// If it cannot be used.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
+        Settings::from_text_beside(text, file, &[], &system_resolv_conf())
+    }
+
+    /// As [`Settings::from_text`], with the addresses of [`Settings::load`] and the text of a resolv.conf.
+    fn from_text_beside(
+        text: &str,
+        file: &Path,
+        passed: &[SocketAddr],
+        resolv_conf: &str,
+    ) -> Result<Settings, ConfigError> {
         let config: Config =
             toml::from_str(text).map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
-        let upstreams = if config.upstreams.is_empty() {
-            system_upstreams()
-        } else {
-            config
-                .upstreams
-                .iter()
-                .map(|u| Upstream { address: (u.address, *u.port.get_ref()).into(), weight: *u.weight.get_ref() })
-                .collect()
-        };
-        if upstreams.is_empty() {
-            return Err(ConfigError::NoUpstream { file: file.into() });
+        let listen = if passed.is_empty() { config.listen.clone() } else { passed.to_vec() };
+        let checker = Checker { text, file, listen };
+        if !config.upstreams.is_empty() {
+            let written = |u: &UpstreamKeys| Upstream {
+                address: (u.address, *u.port.get_ref()).into(),
+                weight: *u.weight.get_ref(),
+            };
+            let upstreams = config.upstreams.iter().map(written).collect();
+            return checker.settings(config, upstreams);
         }
-        Checker { text, file }.settings(config, upstreams)
+        let NameServers { others, own } = NameServers::parse(resolv_conf, &checker.listen);
+        if others.is_empty() {
+            return Err(ConfigError::NoUpstream { file: file.into(), own });
+        }
+        let upstreams = others.into_iter().map(|address| Upstream { address, weight: 1 }).collect();
+        let settings = checker.settings(config, upstreams)?;
+        Ok(Settings { left_out: own, ..settings })
+    }
+
+    /// Which upstreams are asked, and who named them, for people.
+    pub fn upstreams_in_words(&self) -> String {
+        let list = |addresses: &mut dyn Iterator<Item = SocketAddr>| {
+            addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let asked = list(&mut self.upstreams.iter().map(|upstream| upstream.address));
+        let source = if self.follows_system { RESOLV_CONF } else { "the configuration" };
+        match self.left_out.as_slice() {
+            [] => format!("upstreams of {source}: {asked}"),
+            own => format!(
+                "upstreams of {source}: {asked}; left out, this server itself: {}",
+                list(&mut own.iter().copied())
+            ),
+        }
     }
 
     /// The policy for a client.
@@ -170,6 +206,8 @@ impl Settings {
 struct Checker<'a> {
     text: &'a str,
     file: &'a Path,
+    /// The addresses that are served.
+    listen: Vec<SocketAddr>,
 }
 
 impl Checker<'_> {
@@ -216,6 +254,7 @@ impl Checker<'_> {
             groups,
             upstreams,
             follows_system,
+            left_out: Vec::new(),
             routes,
             ttl,
             upstream_connections: UPSTREAM_CONNECTIONS,
@@ -239,12 +278,7 @@ impl Checker<'_> {
             );
             return Err(self.at_key("allow", reason));
         }
-        let is_ours = |listen: &SocketAddr, upstream: SocketAddr| {
-            let (ours, theirs) = (listen.ip(), upstream.ip());
-            let any = ours.is_unspecified() && theirs.is_loopback() && ours.is_ipv4() == theirs.is_ipv4();
-            listen.port() == upstream.port() && (ours == theirs || any)
-        };
-        if let Some(own) = upstreams.iter().find(|u| config.listen.iter().any(|listen| is_ours(listen, u.address))) {
+        if let Some(own) = upstreams.iter().find(|upstream| is_own(&self.listen, upstream.address)) {
             return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
         }
         let twice = |(i, address): &(usize, &SocketAddr)| config.listen[..*i].contains(address);
@@ -346,7 +380,6 @@ fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
     }
 }
 
-/// The name servers of the system's resolv.conf. Lines that name none that we can use (a scoped address) are left out.
 /// A network among these that is far more than anybody's own.
 fn covers_everybody(allow: &[IpNet]) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
@@ -372,14 +405,9 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn system_upstreams() -> Vec<Upstream> {
-    let text = read(Path::new(RESOLV_CONF)).unwrap_or_default();
-    let nameserver = |line: &str| {
-        let mut words = line.split_whitespace();
-        let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
-        Some(Upstream { address: (address.parse::<IpAddr>().ok()?, 53).into(), weight: 1 })
-    };
-    text.lines().filter_map(nameserver).collect()
+/// The text of the system's resolv.conf; without one it is empty.
+fn system_resolv_conf() -> String {
+    read(Path::new(RESOLV_CONF)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -394,6 +422,50 @@ mod tests {
 
     fn refused(text: &str) -> String {
         read(text).expect_err(text).to_string()
+    }
+
+    fn beside(text: &str, passed: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
+        let passed: Vec<SocketAddr> = passed.iter().map(|address| address.parse().unwrap()).collect();
+        Settings::from_text_beside(text, Path::new("test.toml"), &passed, resolv_conf)
+    }
+
+    #[test]
+    fn without_upstreams_those_of_the_system_are_asked_but_never_this_server_itself() {
+        let system = "nameserver ::1\nnameserver 192.0.2.1\nnameserver 2001:db8::53\n";
+        let asked = |settings: &Settings| settings.upstreams.iter().map(|u| u.address.to_string()).collect::<Vec<_>>();
+        let settings = beside("listen = ['[::1]:53']\n", &[], system).unwrap();
+        assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
+        assert!(settings.follows_system);
+        let words =
+            "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; left out, this server itself: [::1]:53";
+        assert_eq!(settings.upstreams_in_words(), words);
+        // systemd's sockets are served in place of `listen`.
+        let settings = beside("", &["[::1]:53"], system).unwrap();
+        assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
+        let settings = beside("listen = ['[::1]:53']\n", &["192.0.2.1:53"], system).unwrap();
+        assert_eq!(asked(&settings), ["[::1]:53", "[2001:db8::53]:53"]);
+        // What is configured counts alone, and must not be this server either.
+        let settings = beside(UPSTREAM, &[], "nameserver 192.0.2.7\n").unwrap();
+        assert_eq!(settings.upstreams_in_words(), "upstreams of the configuration: 192.0.2.1:53");
+        let error = beside(UPSTREAM, &["192.0.2.1:53"], system).unwrap_err().to_string();
+        assert!(error.starts_with("test.toml:1:") && error.contains("itself"), "{error}");
+    }
+
+    #[test]
+    fn without_any_upstream_the_lines_to_write_are_shown() {
+        for (resolv_conf, named) in [
+            ("", "names none"),
+            ("search example.org\n", "names none"),
+            ("nameserver ::1\n", "names only this server itself ([::1]:53)"),
+        ] {
+            let error = beside("listen = ['[::1]:53']\n", &[], resolv_conf).unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains("test.toml"), "{error}");
+            // The lines can be taken as they are.
+            let lines: Vec<&str> = error.lines().skip_while(|line| *line != "[[upstream]]").collect();
+            assert_eq!(lines.len(), 3, "{error}");
+            let settings = read(&lines.join("\n")).unwrap();
+            assert!(!settings.follows_system);
+        }
     }
 
     #[test]

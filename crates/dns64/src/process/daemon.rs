@@ -1,11 +1,14 @@
 //! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can carry it inside.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use listenfd::ListenFd;
 use method::units::CpuId;
 use net::affinity::allowed_cpus;
@@ -16,7 +19,8 @@ use signal_hook::iterator::Signals;
 
 use super::harden;
 use super::limits::Allowed;
-use crate::config::{Config, LogFormat, LogKeys, LogLevel, Settings};
+use super::pages::{self, Section, below_help};
+use crate::config::{Config, ConfigError, LogFormat, LogKeys, LogLevel, Settings};
 use crate::guard;
 use crate::server::{Activated, RunningServer, ServerError, bind};
 
@@ -28,7 +32,7 @@ const PANICKED: i32 = 101;
 
 /// A DNS64 server: forwards, caches, and answers AAAA queries with addresses made from A records.
 #[derive(Debug, Parser)]
-#[command(name = "dns64d", version)]
+#[command(name = "dns64d", version, propagate_version = true, max_term_width = 110, after_help = below_help(&sections("")))]
 struct Arguments {
     /// Configuration file; without one: [::1]:5353, 64:ff9b::/96, the upstreams of /etc/resolv.conf
     #[arg(long, short, global = true, value_name = "FILE")]
@@ -40,7 +44,67 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Check the configuration and print what is in effect, defaults filled in
+    #[command(after_help = below_help(&sections("check")))]
     Check,
+    /// Print the completions of a shell
+    #[command(after_help = below_help(&sections("completions")))]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = below_help(&sections("manual")))]
+    Manual {
+        /// The folder, which is made if it is missing
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// The date at the foot of each page
+        #[arg(long, default_value = "", hide_default_value = true)]
+        date: String,
+    },
+}
+
+/// What `--help` and the manual pages have beside the options; the program's own page has no words.
+fn sections(subcommand: &str) -> Vec<Section> {
+    const EXAMPLES: &str = "Examples";
+    let examples = |items| vec![Section { title: EXAMPLES, items }];
+    match subcommand {
+        "" => vec![
+            Section {
+                title: EXAMPLES,
+                items: &[
+                    ("dns64d", "Serve [::1]:5353 with the upstreams of /etc/resolv.conf, to try it."),
+                    ("dns64d --config /etc/dns64d/dns64d.toml", "Serve what a file says."),
+                    ("dns64d --config /etc/dns64d/dns64d.toml check", "See whether it can be used, and what it means."),
+                ],
+            },
+            Section {
+                title: "Signals",
+                items: &[
+                    ("HUP", "reads the configuration again; a bad one changes nothing"),
+                    ("TERM", "ends it; queries in flight are still answered"),
+                ],
+            },
+            Section {
+                title: "Exit status",
+                items: &[
+                    ("0", "ended by SIGTERM or SIGINT"),
+                    ("2", "the configuration cannot be used, or there is no upstream"),
+                    ("4", "the machine does not let it serve, for instance because a port is in use"),
+                    ("101", "too many defects of its own"),
+                ],
+            },
+        ],
+        "check" => examples(&[("dns64d --config dns64d.toml check", "What is in effect, or file, line and reason.")]),
+        "completions" => examples(&[(
+            "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",
+            "For bash; packages bring it along.",
+        )]),
+        "manual" => {
+            examples(&[("dns64d manual ~/.local/share/man/man1", "For `man dns64d`; packages bring it along.")])
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Runs the program with the given command line; returns its exit status.
@@ -54,32 +118,47 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let file = arguments.config.as_deref();
-    let settings = match Settings::load(file) {
-        Ok(settings) => settings,
-        Err(error) => {
+    let done = |()| ExitCode::SUCCESS;
+    let ended = match arguments.command {
+        None => serve(file).map(done),
+        Some(Command::Check) => check(file),
+        Some(Command::Completions { shell }) => {
+            print(&pages::completions(Arguments::command(), shell)).map(done).map_err(anyhow::Error::from)
+        }
+        Some(Command::Manual { folder, date }) => {
+            let written = pages::write_manual(Arguments::command(), &folder, &date, sections);
+            written.map(done).with_context(|| format!("cannot write manual pages into {}", folder.display()))
+        }
+    };
+    ended.unwrap_or_else(|error| {
+        if error.is::<ConfigError>() {
             eprintln!("dns64d: {}", bounded(&error.to_string()));
             return ExitCode::from(BAD_CONFIGURATION);
         }
-    };
-    match arguments.command {
-        Some(Command::Check) => {
-            for warning in settings.warnings() {
-                eprintln!("dns64d: warning: {warning}");
-            }
-            let missing = missing_here(&settings.config);
-            for what in &missing {
-                eprintln!("dns64d: {what}");
-            }
-            print!("{}", settings.to_toml());
-            if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) }
-        }
-        None => match serve(settings, file) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("dns64d: {}", told_once(&error));
-                ExitCode::from(BAD_ENVIRONMENT)
-            }
-        },
+        eprintln!("dns64d: {}", told_once(&error));
+        ExitCode::from(BAD_ENVIRONMENT)
+    })
+}
+
+/// Prints what is in effect, in the form of a configuration file, and what this machine does not have of it.
+fn check(file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let settings = Settings::load(file, &[])?;
+    for warning in settings.warnings() {
+        eprintln!("dns64d: warning: {warning}");
+    }
+    let missing = missing_here(&settings.config);
+    for what in &missing {
+        eprintln!("dns64d: {what}");
+    }
+    print(format!("# {}\n\n{}", settings.upstreams_in_words(), settings.to_toml()).as_bytes())?;
+    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
+}
+
+/// Writes to standard output. Who has read enough and is gone is no error.
+fn print(text: &[u8]) -> io::Result<()> {
+    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
 }
 
@@ -125,15 +204,17 @@ fn end_on_panic() {
     }));
 }
 
-fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
+fn serve(file: Option<&Path>) -> anyhow::Result<()> {
+    let activated = activated_sockets()?;
+    let passed = activated.addresses();
+    let mut settings = Settings::load(file, &passed)?;
     end_on_panic();
     start_log(settings.config.log);
     // Before the first thread, so that every thread leaves them to this one.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let allowed = Allowed::of_process();
     let mut warnings = settings.warnings();
-    let activated = activated_sockets()?;
-    let addresses = if activated.is_empty() { settings.config.listen.len() } else { activated.addresses() };
+    let addresses = if passed.is_empty() { settings.config.listen.len() } else { passed.len() };
     let (fixed, said) = allowed.fit(&mut settings, addresses);
     warnings.extend(said);
     let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
@@ -158,7 +239,7 @@ fn serve(mut settings: Settings, file: Option<&Path>) -> anyhow::Result<()> {
     tell_systemd(&[NotifyState::Ready]);
     for signal in signals.forever() {
         if signal == SIGHUP {
-            reload(&server, file, |settings| allowed.refit(settings, fixed));
+            reload(&server, file, &passed, |settings| allowed.refit(settings, fixed));
         } else {
             break;
         }
@@ -178,14 +259,17 @@ fn tell_beginning(settings: &Settings, file: Option<&Path>) {
         "prefixes: {}",
         if prefixes.is_empty() { "none, nothing is translated".into() } else { prefixes.join(", ") }
     );
-    let upstreams: Vec<String> = settings.upstreams.iter().map(|upstream| upstream.address.to_string()).collect();
-    let whose = if settings.follows_system { " (of resolv.conf)" } else { "" };
-    tracing::info!("upstreams: {}{whose}", upstreams.join(", "));
+    tracing::info!("{}", settings.upstreams_in_words());
 }
 
 /// Reads the configuration again, and makes it fit the system. A bad one changes nothing.
-fn reload(server: &RunningServer, file: Option<&Path>, fit: impl FnOnce(&mut Settings) -> Option<String>) {
-    match Settings::load(file) {
+fn reload(
+    server: &RunningServer,
+    file: Option<&Path>,
+    passed: &[SocketAddr],
+    fit: impl FnOnce(&mut Settings) -> Option<String>,
+) {
+    match Settings::load(file, passed) {
         Ok(mut settings) => {
             for warning in settings.warnings().into_iter().chain(fit(&mut settings)) {
                 tracing::warn!("{warning}");
@@ -193,8 +277,9 @@ fn reload(server: &RunningServer, file: Option<&Path>, fit: impl FnOnce(&mut Set
             if let Ok(since_boot) = NotifyState::monotonic_usec_now() {
                 tell_systemd(&[NotifyState::Reloading, since_boot]);
             }
+            let upstreams = settings.upstreams_in_words();
             server.reload(settings);
-            tracing::info!("the configuration has been replaced");
+            tracing::info!("the configuration has been replaced; {upstreams}");
             tell_systemd(&[NotifyState::Ready]);
         }
         Err(error) => tracing::error!("the old configuration stays: {}", bounded(&error.to_string())),
@@ -257,6 +342,23 @@ fn start_log(log: LogKeys) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_has_examples_and_they_can_be_typed() {
+        let mut command = Arguments::command();
+        command.clone().debug_assert();
+        command.build();
+        let subcommands = command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+        for words in subcommands.chain([""]) {
+            let sections = sections(words);
+            let examples = sections.iter().find(|section| section.title == "Examples").expect(words);
+            for (line, _) in examples.items {
+                assert!(line.split_whitespace().any(|word| words.is_empty() || word == words), "{words}: {line}");
+                let typed = line.split(" > ").next().unwrap().split_whitespace();
+                assert!(Arguments::try_parse_from(typed).is_ok(), "{line}");
+            }
+        }
+    }
 
     /// Not a test, but what the test below starts as a process of its own.
     #[test]

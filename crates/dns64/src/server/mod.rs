@@ -110,9 +110,14 @@ impl Activated {
         self.udp.is_empty() && self.tcp.is_empty()
     }
 
-    /// For how many addresses they are, as far as that can be told without asking each.
-    pub fn addresses(&self) -> usize {
-        self.udp.len().max(self.tcp.len())
+    /// The addresses that they serve; none if nothing was passed.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let udp = self.udp.iter().filter_map(|socket| socket.local_addr().ok());
+        let mut all: Vec<SocketAddr> =
+            udp.chain(self.tcp.iter().filter_map(|socket| socket.local_addr().ok())).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }
 
