@@ -1,11 +1,14 @@
 //! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones.
 
+#![forbid(unsafe_code)]
+
 mod bench;
 mod bench_dns64;
 mod builds;
 mod certify;
 mod claims;
 mod docs;
+mod fuzz;
 mod interop;
 mod packages;
 mod process;
@@ -45,6 +48,8 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Build the fuzz targets with address sanitizer and run them
+    Fuzz(fuzz::Fuzz),
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is there; --install gets it
@@ -105,6 +110,7 @@ fn main() -> Result<ExitCode> {
             )?;
             interop::run("", consent)
         }
+        Command::Fuzz(fuzz) => fuzz.run(),
         Command::Interop { part, list: true } => Ok(interop::list(&part)),
         Command::Interop { part, .. } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),
