@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones.
+//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones, by `cargo xtask ci`.
 
 #![forbid(unsafe_code)]
 
@@ -6,6 +6,7 @@ mod bench;
 mod bench_dns64;
 mod builds;
 mod certify;
+mod ci;
 mod claims;
 mod docs;
 mod fuzz;
@@ -16,6 +17,7 @@ mod rivals;
 mod servers;
 mod soak;
 mod timing;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Everything that must hold before a change lands, with a table of what took how long
+    Ci(ci::Ci),
     /// All tests: the workspace's, then those against real servers
     Test,
     /// The tests against real servers and clients only
@@ -48,6 +52,10 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Install the servers and clients to test against, and nothing else
+    Packages,
+    /// Install the programs from crates.io that checks and packages need, at fixed versions, outside target
+    Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
     /// Hold the tester against reference DUTs of known capacity
@@ -110,6 +118,12 @@ fn main() -> Result<ExitCode> {
             )?;
             interop::run("", consent)
         }
+        Command::Ci(ci) => Ok(ci.run()),
+        Command::Packages => {
+            packages::install(consent);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Tools(tools) => tools.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Interop { part, list: true } => Ok(interop::list(&part)),
         Command::Interop { part, .. } => interop::run(&part, consent),
