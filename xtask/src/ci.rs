@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use crate::packages::Consent;
 use crate::process::{self, root};
@@ -17,7 +18,8 @@ use crate::{servers, tools};
 struct Check {
     /// What the table, and `cargo xtask ci NAME`, call it.
     name: &'static str,
-    run: fn() -> Result<Ended>,
+    /// Carries it out; whether it may install servers and clients.
+    run: fn(bool) -> Result<Ended>,
 }
 
 /// How a check ended that found nothing wrong.
@@ -30,34 +32,34 @@ enum Ended {
 
 /// All checks, in the order in which they run: what is cheap comes first, and nothing heavy runs beside a measurement.
 /// A new check is a line: `xtask("WORDS")` runs `cargo xtask WORDS`, `cargo("WORDS")` runs cargo. Both want status 0.
-const CHECKS: [Check; 13] = [
-    Check { name: "format", run: || cargo("fmt --check") },
+const CHECKS: &[Check] = &[
+    Check { name: "format", run: |_| cargo("fmt --check") },
     // Before any test, so that unit tests find the checkers of the servers.
-    Check { name: "packages", run: || xtask("packages") },
-    Check { name: "tools", run: || xtask("tools --ci") },
-    Check { name: "deny", run: || deny("bans licenses sources") },
-    Check { name: "advisories", run: advisories },
-    Check { name: "documents", run: || xtask("docs --install") },
-    Check { name: "clippy", run: || cargo("clippy --workspace --all-targets -- -D warnings") },
-    Check { name: "tests", run: workspace_tests },
-    Check { name: "fuzz", run: || xtask("fuzz --time 60") },
-    Check { name: "release build", run: || release_build() },
-    Check { name: "certify", run: || xtask("certify --capacities 2154,12345,50000") },
-    Check { name: "soak", run: || xtask("soak --duration 60") },
-    Check { name: "interop", run: || xtask("interop") },
+    Check { name: "packages", run: |install| xtask(if install { "packages --install" } else { "packages" }) },
+    Check { name: "tools", run: |_| xtask("tools --ci") },
+    Check { name: "deny", run: |_| deny("bans licenses sources") },
+    Check { name: "advisories", run: |_| advisories() },
+    Check { name: "documents", run: |_| xtask("docs --install") },
+    Check { name: "clippy", run: |_| cargo("clippy --workspace --all-targets -- -D warnings") },
+    Check { name: "tests", run: |_| workspace_tests() },
+    Check { name: "fuzz", run: |_| xtask("fuzz --time 60") },
+    Check { name: "release-build", run: |_| release_build() },
+    Check { name: "certify", run: |_| xtask("certify --capacities 2154,12345,50000") },
+    Check { name: "soak", run: |_| xtask("soak --duration 60") },
+    Check { name: "interop", run: |_| xtask("interop") },
 ];
 
 #[derive(Debug, Args)]
 pub(crate) struct Ci {
     /// Only these checks; without any, all of them
-    #[arg(value_parser = CHECKS.map(|check| check.name))]
+    #[arg(value_parser = PossibleValuesParser::new(CHECKS.iter().map(|check| check.name)))]
     names: Vec<String>,
 }
 
 impl Ci {
-    pub(crate) fn run(&self) -> ExitCode {
+    pub(crate) fn run(&self, install: bool) -> ExitCode {
         let is_wanted = |check: &&Check| self.names.is_empty() || self.names.iter().any(|name| name == check.name);
-        let rows: Vec<Row> = CHECKS.iter().filter(is_wanted).map(Row::of).collect();
+        let rows: Vec<Row> = CHECKS.iter().filter(is_wanted).map(|check| Row::of(check, install)).collect();
         conclude(&rows)
     }
 }
@@ -71,10 +73,10 @@ struct Row {
 
 impl Row {
     /// Carries the check out.
-    fn of(check: &Check) -> Row {
+    fn of(check: &Check, install: bool) -> Row {
         println!("\n=== {}", check.name);
         let start = Instant::now();
-        let outcome = (check.run)();
+        let outcome = (check.run)(install);
         let row = Row { name: check.name, outcome, took: start.elapsed() };
         println!("=== {row}");
         row
