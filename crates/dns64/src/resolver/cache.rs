@@ -157,3 +157,21 @@ impl Cache {
 fn second(now: Nanos) -> u32 {
     (now.0 / Nanos::SECOND.0) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::KeyBuf;
+
+    #[test]
+    fn a_cleared_cache_knows_nothing() {
+        let cache = Cache::new(1);
+        let key = KeyBuf::new(&"host.test".parse().unwrap(), 1, 1, false, false);
+        cache.put_failure(key.to_key(), Failure::Timeout, Nanos(0));
+        let limits = TtlLimits { failure: 5, ..TtlLimits::default() };
+        assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Failed(Failure::Timeout)));
+        cache.clear();
+        assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Missing));
+        assert_eq!((cache.len(), cache.weight()), (0, 0));
+    }
+}
