@@ -115,10 +115,7 @@ fn main() -> Result<ExitCode> {
         Command::Test => {
             // First, so that the unit tests find the checkers of the servers.
             packages::install(consent);
-            process::cargo_with(
-                &["test", "--workspace", "--quiet"],
-                &[("DNS64BENCH_MUST_CHECK", servers::installed())],
-            )?;
+            ci::workspace_tests()?;
             interop::run("", consent)
         }
         Command::Ci(ci) => Ok(ci.run(arguments.install)),
