@@ -139,12 +139,14 @@ impl Tree {
         let folder = tempfile::tempdir()?;
         let mut command = self.command(program);
         command.args(["mutants", "--in-place", "--no-shuffle", "--baseline=skip", "--timeout", SLOWEST]);
+        // Behind "--" it would count when tests run, but not when they are built.
+        command.arg("--cargo-arg=--lib");
         command.args(["--package", group.package, "--file", group.files, "--output"]).arg(folder.path());
         for name in names {
             command.args(["--re", &format!("^{}$", escaped(name))]);
         }
         // Its status tells apart what the outcomes tell as well.
-        command.args(["--", "--lib"]).stdout(Stdio::null()).status().context("cannot run cargo-mutants")?;
+        command.stdout(Stdio::null()).status().context("cannot run cargo-mutants")?;
         let file = folder.path().join("mutants.out/outcomes.json");
         let text = fs::read(&file).context("cargo-mutants wrote no outcomes")?;
         outcomes(&serde_json::from_slice(&text)?)
