@@ -34,25 +34,36 @@ static SETTINGS: LazyLock<Vec<Settings>> = LazyLock::new(|| {
         .collect()
 });
 static COOKIES: LazyLock<Cookies> = LazyLock::new(Cookies::new);
+/// A cache that keeps what it is given, emptied for each input: to make one takes longer than to answer a query. And one that keeps
+/// nothing.
+static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(1));
+static NO_CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(0));
 
-/// A server that knows nothing yet.
+/// A server that knows nothing yet. The servers of a process share their memory: one at a time.
 pub struct Server {
     settings: &'static Settings,
-    cache: Cache,
+    cache: &'static Cache,
 }
 
 impl Server {
     /// The server with one of the configurations; with a cache it keeps what upstreams say.
     pub fn new(configuration: u8, caches: bool) -> Server {
         let settings = &SETTINGS[usize::from(configuration) % SETTINGS.len()];
-        Server { settings, cache: Cache::new(u64::from(caches)) }
+        let cache = if caches { &*CACHE } else { &*NO_CACHE };
+        cache.clear();
+        Server { settings, cache }
     }
 
     /// What its client gets at this second.
     pub fn at(&self, second: u32) -> Walk<'_> {
         let now = Nanos(Nanos::SECOND.0 * u64::from(second));
-        Walk { settings: self.settings, cache: &self.cache, cookies: &COOKIES, now }
+        Walk { settings: self.settings, cache: self.cache, cookies: &COOKIES, now }
     }
+}
+
+/// A server with these settings that keeps nothing, at its first second.
+pub fn without_cache(settings: &Settings) -> Walk<'_> {
+    Walk { settings, cache: &NO_CACHE, cookies: &COOKIES, now: Nanos(0) }
 }
 
 /// A reply is a response, its counts are those of its records, and nothing comes after them.

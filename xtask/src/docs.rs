@@ -14,10 +14,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::{self, find, root};
+use crate::process::root;
+use crate::tools;
 
-/// The version of mdBook that `--install` installs. Others may do; this one was tried.
-const MDBOOK: &str = "0.5.4";
 /// The book's pages. Links between them must not leave this folder, because nothing else is part of the built book.
 const BOOK: &str = "docs/src";
 /// Folders without documents of ours.
@@ -29,23 +28,13 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
     for fault in &faults {
         eprintln!("{fault}");
     }
-    if install && mdbook().is_none() {
-        process::cargo(&["install", "--locked", "mdbook", "--version", MDBOOK])?;
-    }
-    match mdbook() {
+    let mdbook = if install { Some(tools::get("mdbook")?) } else { tools::locate("mdbook") };
+    match mdbook {
         Some(program) => build(&program)?,
-        None => println!("Not built: mdbook is not installed (cargo xtask docs --install installs {MDBOOK})"),
+        None => println!("Not built: mdbook is not installed (cargo xtask docs --install installs it)"),
     }
     println!("{} wrong links", faults.len());
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// mdBook, on the path or where cargo installs programs.
-fn mdbook() -> Option<PathBuf> {
-    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = cargo_home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
-    let installed = home.map(|home| home.join("bin/mdbook")).filter(|program| program.is_file());
-    find("mdbook").or(installed)
 }
 
 fn build(program: &Path) -> Result<()> {

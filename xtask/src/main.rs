@@ -1,19 +1,25 @@
-//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones.
+//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones, by `cargo xtask ci`.
+
+#![forbid(unsafe_code)]
 
 mod bench;
 mod bench_dns64;
 mod builds;
 mod certify;
+mod ci;
 mod claims;
 mod dist;
 mod docs;
+mod fuzz;
 mod interop;
+mod mutants;
 mod packages;
 mod process;
 mod rivals;
 mod servers;
 mod soak;
 mod timing;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -35,6 +41,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Everything that must hold before a change lands, with a table of what took how long
+    Ci(ci::Ci),
     /// All tests: the workspace's, then those against real servers
     Test,
     /// The tests against real servers and clients only
@@ -46,6 +54,14 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Install the servers and clients to test against, and nothing else
+    Packages,
+    /// Install the programs from crates.io that checks and packages need, at fixed versions, outside target
+    Tools(tools::Tools),
+    /// Build the fuzz targets with address sanitizer and run them
+    Fuzz(fuzz::Fuzz),
+    /// Change the code in small ways and see whether the unit tests notice: outcomes in bench/mutants
+    Mutants(mutants::Mutants),
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is there; --install gets it
@@ -102,12 +118,17 @@ fn main() -> Result<ExitCode> {
         Command::Test => {
             // First, so that the unit tests find the checkers of the servers.
             packages::install(consent);
-            process::cargo_with(
-                &["test", "--workspace", "--quiet"],
-                &[("DNS64BENCH_MUST_CHECK", servers::installed())],
-            )?;
+            ci::workspace_tests()?;
             interop::run("", consent)
         }
+        Command::Ci(ci) => Ok(ci.run(arguments.install)),
+        Command::Packages => {
+            packages::install(consent);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Tools(tools) => tools.run(),
+        Command::Fuzz(fuzz) => fuzz.run(),
+        Command::Mutants(mutants) => mutants.run(),
         Command::Interop { part, list: true } => Ok(interop::list(&part)),
         Command::Interop { part, .. } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::find;
@@ -39,6 +40,8 @@ const PACKAGES: [(&str, &str); 26] = [
 
 /// CoreDNS is no package of Debian's; Go's proxy has its modules.
 const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
+/// Where CoreDNS is installed to.
+const BIN: &str = "/usr/local/bin";
 /// Debian's tools ask this file whether a package may start its servers.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// 101 tells them to start nothing. The comment tells a later run that the file is ours, if this one could not remove it.
@@ -87,7 +90,9 @@ pub(crate) fn can_install() -> bool {
 pub(crate) fn install(consent: Consent) {
     let mut missing: Vec<_> = PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
     missing.dedup();
-    let coredns = find("coredns").is_none() && find("go").is_some();
+    // What is there already is not replaced, even if it is on no path.
+    let coredns = find("coredns").is_none() && !Path::new(BIN).join("coredns").exists() && find("go").is_some();
+    NothingStarts::clean_up(Path::new(POLICY));
     if missing.is_empty() && !coredns {
         return;
     }
@@ -102,14 +107,14 @@ pub(crate) fn install(consent: Consent) {
     }
     println!("Installing {words}");
     if !missing.is_empty() {
-        let _quiet = NothingStarts::begin();
-        for args in [vec!["update", "-qq"], [vec!["install", "-y", "-qq", "--no-install-recommends"], missing].concat()]
-        {
-            report(Command::new("apt-get").args(&args).env("DEBIAN_FRONTEND", "noninteractive"), args[0]);
-        }
+        report(Command::new("apt-get").args(["update", "-qq"]), "apt-get update");
+        let quiet = NothingStarts::begin(Path::new(POLICY));
+        let mut command = quiet.command("apt-get");
+        command.args(["install", "-y", "-qq", "--no-install-recommends"]).args(missing);
+        report(command.env("DEBIAN_FRONTEND", "noninteractive"), "apt-get install");
     }
     if coredns {
-        report(Command::new("go").args(["install", COREDNS]).env("GOBIN", "/usr/local/bin"), "go install");
+        report(Command::new("go").args(["install", COREDNS]).env("GOBIN", BIN), "go install");
     }
 }
 
@@ -139,25 +144,109 @@ fn report(command: &mut Command, what: &str) {
     }
 }
 
-/// Packages of servers start them, and this machine is to stay quiet. A policy that somebody else has made is left as it is.
+/// While this lives, packages that are installed start no servers: this machine is to stay quiet.
+///
+/// A policy that somebody else has made is left as it is. Ours is removed at the end, by the shell that runs the installer if Ctrl-C
+/// ends us, and by the next run if nothing was left to do so.
 struct NothingStarts {
-    is_ours: bool,
+    /// The policy that we have made.
+    made: Option<PathBuf>,
 }
 
+/// Runs the command after it, and removes the file that comes first even if a signal ends the command.
+const REMOVE_AFTER: &str = "file=$1; shift; trap 'rm -f \"$file\"' EXIT; trap 'exit 130' INT TERM HUP; \"$@\"";
+
 impl NothingStarts {
-    fn begin() -> NothingStarts {
-        if fs::read_to_string(POLICY).is_ok_and(|policy| policy == START_NOTHING) {
-            return NothingStarts { is_ours: true };
+    fn begin(policy: &Path) -> NothingStarts {
+        NothingStarts::clean_up(policy);
+        // Fails if anything is there, be it a link that leads nowhere.
+        let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o755).open(policy) else {
+            return NothingStarts { made: None };
+        };
+        // Without its content it is still ours, and removed at the end.
+        let _ = file.write_all(START_NOTHING.as_bytes());
+        NothingStarts { made: Some(policy.into()) }
+    }
+
+    /// Removes what an earlier run of ours has left.
+    fn clean_up(policy: &Path) {
+        let is_file = fs::symlink_metadata(policy).is_ok_and(|entry| entry.is_file());
+        if is_file && fs::read_to_string(policy).is_ok_and(|text| text == START_NOTHING) {
+            let _ = fs::remove_file(policy);
         }
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o755).open(POLICY);
-        NothingStarts { is_ours: made.is_ok_and(|mut file| file.write_all(START_NOTHING.as_bytes()).is_ok()) }
+    }
+
+    /// An installer, whose arguments are still to be added.
+    fn command(&self, program: &str) -> Command {
+        let Some(policy) = &self.made else { return Command::new(program) };
+        let mut command = Command::new("sh");
+        command.args(["-c", REMOVE_AFTER, "sh"]).arg(policy).arg(program);
+        command
     }
 }
 
 impl Drop for NothingStarts {
     fn drop(&mut self) {
-        if self.is_ours {
-            let _ = fs::remove_file(POLICY);
+        if let Some(policy) = &self.made {
+            NothingStarts::clean_up(policy);
+            // Where it could not be written as a whole.
+            if fs::metadata(policy).is_ok_and(|file| file.len() < START_NOTHING.len() as u64) {
+                let _ = fs::remove_file(policy);
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_policy_of_somebody_else_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy-rc.d");
+        fs::write(&policy, "#!/bin/sh\nexit 104\n").unwrap();
+        fs::set_permissions(&policy, fs::Permissions::from_mode(0o640)).unwrap();
+        let before = fs::metadata(&policy).unwrap();
+        let quiet = NothingStarts::begin(&policy);
+        assert!(quiet.made.is_none() && quiet.command("true").status().unwrap().success());
+        drop(quiet);
+        assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
+        let after = fs::metadata(&policy).unwrap();
+        assert_eq!((after.mode(), after.ino(), after.mtime_nsec()), (before.mode(), before.ino(), before.mtime_nsec()));
+
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        symlink(&target, &link).unwrap();
+        drop(NothingStarts::begin(&link));
+        assert!(fs::symlink_metadata(&link).is_ok() && !target.exists(), "a link is somebody's too");
+    }
+
+    #[test]
+    fn our_policy_forbids_to_start_and_is_gone_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy-rc.d");
+        let quiet = NothingStarts::begin(&policy);
+        // As Debian's tools ask it: an action of a service.
+        assert_eq!(Command::new(&policy).args(["unbound", "start"]).status().unwrap().code(), Some(101));
+        drop(quiet);
+        assert!(!policy.exists());
+
+        // The same where a run before us was killed.
+        fs::write(&policy, START_NOTHING).unwrap();
+        drop(NothingStarts::begin(&policy));
+        assert!(!policy.exists());
+    }
+
+    #[test]
+    fn an_installer_that_is_interrupted_leaves_no_policy() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = folder.path().join("policy-rc.d");
+        let quiet = NothingStarts::begin(&policy);
+        // The installer ends its own shell by the signal that Ctrl-C sends to both.
+        let status = quiet.command("sh").args(["-c", "kill -INT $PPID"]).status().unwrap();
+        assert!(!policy.exists(), "{status}");
+        std::mem::forget(quiet);
     }
 }

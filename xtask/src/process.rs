@@ -34,8 +34,12 @@ pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, String)]) -> Result<
 /// Builds the release binaries and returns the path of dns64bench; dns64d lies beside it.
 pub(crate) fn dns64bench() -> Result<PathBuf> {
     cargo(&["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target.join("release/dns64bench"))
+    Ok(target().join("release/dns64bench"))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// A program's standard output and status.

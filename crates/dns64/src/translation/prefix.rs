@@ -243,6 +243,15 @@ mod tests {
         assert!(Prefix::WELL_KNOWN.with_suffix("::1".parse().unwrap()).is_err(), "a /96 has no room");
     }
 
+    #[test]
+    fn rfc6052_2_2_the_suffix_is_part_of_the_address() {
+        let plain: Prefix = "2001:db8::/32".parse().unwrap();
+        let prefix = plain.with_suffix("::1:2:3".parse().unwrap()).unwrap();
+        let (v4, address) = (Ipv4Addr::new(192, 0, 2, 33), "2001:db8:c000:221:0:1:2:3".parse().unwrap());
+        assert_eq!((prefix.embed(v4), prefix.extract(address)), (address, Some(v4)));
+        assert_eq!((plain.extract(address), prefix.extract(plain.embed(v4))), (None, None), "another suffix");
+    }
+
     fn any_prefix() -> impl Strategy<Value = Prefix> {
         (prop::sample::select(vec![32u8, 40, 48, 56, 64, 96]), any::<u128>(), any::<u128>()).prop_map(|(len, n, s)| {
             let network = n & !(u128::MAX >> len) & !U_OCTET;

@@ -97,6 +97,14 @@ fn synthesized_records_have_one_ttl_and_their_aliases() {
 }
 
 #[test]
+fn rfc6147_5_1_5_an_alias_that_came_alone_stays_before_what_it_leads_to() {
+    let alias = said("a.test", AAAA).cname("a.test", 30, "b.test");
+    let end = said("b.test", AAAA).aaaa("b.test", 60, "2001:db8::1");
+    let got = reply(&query(RD, None), Transport::Udp, false, &[alias.kept(), end.kept()]);
+    assert_eq!(records(&got), [(CNAME, 30), (AAAA, 60)]);
+}
+
+#[test]
 fn extended_errors_say_what_is_known() {
     let of = |known: &[Outcome]| errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known));
     assert_eq!(

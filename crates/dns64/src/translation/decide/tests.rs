@@ -62,6 +62,7 @@ impl Case {
         };
         let withheld = |withheld: Option<Withheld>| withheld.map(|why| format!(", {why:?}")).unwrap_or_default();
         let next = next(&self.question, &self.policy, self.mode, &self.known);
+        let counted = if let Next::Reply(reply) = &next { reply.withheld() } else { None };
         let shown = match next {
             Next::Ask(name, qtype) => format!("ask {} {qtype}", text(name)),
             Next::Probe(name) => format!("probe {}", text(name)),
@@ -82,6 +83,8 @@ impl Case {
             Next::Reply(Reply::Local(_)) => "local".into(),
         };
         assert_eq!(shown, expected, "{}", self.name);
+        let said = [Withheld::Unmapped, Withheld::Signed].into_iter().find(|why| shown.ends_with(&format!("{why:?}")));
+        assert_eq!(counted, said, "{}: what metrics count", self.name);
     }
 }
 
@@ -130,6 +133,8 @@ fn rfc6147_5_only_aaaa_of_class_in_without_cd() {
     case("no prefix").policy(|p| p.mappings.clear()).known(&nodata()).becomes("pass 0 after 0");
     let only_recursive = case("RD=0").policy(|p| p.recursive_only = true).asked(|q| q.recursion_desired = false);
     only_recursive.known(&nodata()).becomes("pass 0 after 0");
+    case("RD=1").policy(|p| p.recursive_only = true).known(&nodata()).becomes("ask a.test. 1");
+    case("RD=0, all").asked(|q| q.recursion_desired = false).known(&nodata()).becomes("ask a.test. 1");
 }
 
 #[test]

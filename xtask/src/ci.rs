@@ -1,0 +1,194 @@
+//! `ci`: everything that must hold before a change lands. [`CHECKS`] is the list; `.ci/run` runs all of it.
+//!
+//! A check is a command. All of them run, whatever becomes of the others, and a table at the end says how each ended and how long
+//! it took. What could not run is listed with the reason and is never counted as passed.
+
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use crate::packages::{self, Consent};
+use crate::process::{self, root};
+use crate::{servers, tools};
+
+/// One thing that CI checks.
+struct Check {
+    /// What the table, and `cargo xtask ci NAME`, call it.
+    name: &'static str,
+    /// Carries it out; whether it may install servers and clients.
+    run: fn(bool) -> Result<Ended>,
+}
+
+/// How a check ended that found nothing wrong.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    Passed,
+    /// It could not be carried out here; why.
+    NotRun(String),
+}
+
+/// All checks, in the order in which they run: what is cheap comes first, and nothing heavy runs beside a measurement.
+/// A new check is a line: `xtask("WORDS")` runs `cargo xtask WORDS`, `cargo("WORDS")` runs cargo. Both want status 0.
+const CHECKS: &[Check] = &[
+    Check { name: "format", run: |_| cargo("fmt --check") },
+    // Before any test, so that unit tests find the checkers of the servers.
+    Check { name: "packages", run: |install| xtask(if install { "packages --install" } else { "packages" }) },
+    Check { name: "tools", run: |_| xtask("tools --ci") },
+    Check { name: "deny", run: |_| deny("bans licenses sources") },
+    Check { name: "advisories", run: |_| advisories() },
+    Check { name: "documents", run: |_| xtask("docs --install") },
+    Check { name: "clippy", run: |_| cargo("clippy --workspace --all-targets -- -D warnings") },
+    Check { name: "tests", run: |_| workspace_tests().map(|()| Ended::Passed) },
+    Check { name: "fuzz", run: |_| xtask("fuzz --time 60") },
+    Check { name: "release-build", run: |_| release_build() },
+    Check { name: "certify", run: |_| xtask("certify --capacities 2154,12345,50000") },
+    Check { name: "soak", run: |_| xtask("soak --duration 60") },
+    Check { name: "interop", run: |_| xtask("interop") },
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct Ci {
+    /// Only these checks; without any, all of them
+    #[arg(value_parser = PossibleValuesParser::new(CHECKS.iter().map(|check| check.name)))]
+    names: Vec<String>,
+}
+
+impl Ci {
+    pub(crate) fn run(&self, install: bool) -> ExitCode {
+        let is_wanted = |check: &&Check| self.names.is_empty() || self.names.iter().any(|name| name == check.name);
+        let rows: Vec<Row> = CHECKS.iter().filter(is_wanted).map(|check| Row::of(check, install)).collect();
+        conclude(&rows)
+    }
+}
+
+/// What became of a check.
+struct Row {
+    name: &'static str,
+    outcome: Result<Ended>,
+    took: Duration,
+}
+
+impl Row {
+    /// Carries the check out.
+    fn of(check: &Check, install: bool) -> Row {
+        println!("\n=== {}", check.name);
+        let start = Instant::now();
+        let outcome = (check.run)(install);
+        let row = Row { name: check.name, outcome, took: start.elapsed() };
+        println!("=== {row}");
+        row
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, seconds) = (self.name, self.took.as_secs());
+        write!(f, "{name:<14} {:>3} min {:>2} s  ", seconds / 60, seconds % 60)?;
+        match &self.outcome {
+            Ok(Ended::Passed) => write!(f, "passed"),
+            Ok(Ended::NotRun(why)) => write!(f, "NOT RUN: {why}"),
+            Err(error) => write!(f, "FAILED: {error:#}"),
+        }
+    }
+}
+
+/// Prints the table; a check that failed makes the status 1.
+fn conclude(rows: &[Row]) -> ExitCode {
+    println!("\n=== All checks");
+    rows.iter().for_each(|row| println!("{row}"));
+    let seconds = rows.iter().map(|row| row.took).sum::<Duration>().as_secs();
+    println!("{:<14} {:>3} min {:>2} s", "all", seconds / 60, seconds % 60);
+    let count = |is: fn(&Row) -> bool| rows.iter().filter(|row| is(row)).count();
+    let failed = count(|row| row.outcome.is_err());
+    let passed = count(|row| matches!(row.outcome, Ok(Ended::Passed)));
+    println!("{passed} passed, {failed} failed, {} skipped", rows.len() - passed - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// `cargo WORDS`.
+fn cargo(words: &str) -> Result<Ended> {
+    run(Command::new(env!("CARGO")).args(words.split(' ')), words)
+}
+
+/// `cargo xtask WORDS`, in a process of its own: what it pins or mounts ends with it.
+fn xtask(words: &str) -> Result<Ended> {
+    let program = std::env::current_exe().context("where is xtask?")?;
+    run(Command::new(program).args(words.split(' ')), words)
+}
+
+fn run(command: &mut Command, words: &str) -> Result<Ended> {
+    let status = command.current_dir(root()).stdin(Stdio::null()).status();
+    let status = status.with_context(|| format!("cannot run {words}"))?;
+    ensure!(status.success(), "{words}: {status}");
+    Ok(Ended::Passed)
+}
+
+/// What the checks after it measure with, and `cargo xtask` again for each of them; here, so that its time is told on its own.
+fn release_build() -> Result<Ended> {
+    process::dns64bench().map(|_| Ended::Passed)
+}
+
+/// The workspace's tests. Those that hold files against a server's own checker must run where the server is installed, and in CI,
+/// as root on Debian, those that need root.
+pub(crate) fn workspace_tests() -> Result<()> {
+    let mut variables = vec![("DNS64BENCH_MUST_CHECK", servers::installed())];
+    if Consent::in_ci() && packages::can_install() {
+        variables.push(("DNS64BENCH_MUST_RUN", "1".to_owned()));
+    }
+    process::cargo_with(&["test", "--workspace", "--quiet"], &variables)
+}
+
+/// `cargo deny check WORDS`, without asking the network for anything that is here already.
+fn deny(words: &str) -> Result<Ended> {
+    let program = match tools::locate("cargo-deny") {
+        Some(program) => program,
+        // In CI its installation was a check of its own.
+        None if Consent::in_ci() => anyhow::bail!("cargo-deny is not installed"),
+        None => return Ok(Ended::NotRun("cargo-deny is not installed (cargo xtask tools)".into())),
+    };
+    run(Command::new(program).args(["--log-level", "error", "check"]).args(words.split(' ')), words)
+}
+
+/// Known faults of dependencies. Their list is a repository on the web, which not every machine reaches.
+fn advisories() -> Result<Ended> {
+    let Some(program) = tools::locate("cargo-deny") else {
+        return Ok(Ended::NotRun("cargo-deny is not installed (cargo xtask tools)".into()));
+    };
+    let fetched = Command::new(program).args(["fetch", "db"]).current_dir(root()).output().context("cargo deny")?;
+    if fetched.status.success() {
+        return deny("advisories");
+    }
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    let reason = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    Ok(Ended::NotRun(format!("their database cannot be had: {reason}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(outcome: Result<Ended>) -> Row {
+        Row { name: "x", outcome, took: Duration::from_secs(61) }
+    }
+
+    #[test]
+    fn a_check_that_failed_fails_all_and_one_that_did_not_run_says_why() {
+        let is_success = |rows: &[Row]| format!("{:?}", conclude(rows)) == format!("{:?}", ExitCode::SUCCESS);
+        assert!(is_success(&[row(Ok(Ended::Passed)), row(Ok(Ended::NotRun("no network".into())))]));
+        assert!(!is_success(&[row(Ok(Ended::Passed)), row(Err(anyhow::anyhow!("wrong")))]));
+        assert_eq!(
+            row(Ok(Ended::NotRun("no network".into()))).to_string(),
+            "x                1 min  1 s  NOT RUN: no network"
+        );
+    }
+
+    #[test]
+    fn a_command_that_fails_is_no_check_that_passed() {
+        assert_eq!(run(&mut Command::new("true"), "true").unwrap(), Ended::Passed);
+        assert!(run(&mut Command::new("false"), "false").is_err());
+        assert!(run(&mut Command::new("no-such-program-anywhere"), "").is_err());
+    }
+}

@@ -1,0 +1,240 @@
+//! `fuzz`: builds the fuzz targets with address sanitizer and runs them.
+//!
+//! ```text
+//! fuzz/corpus/TARGET ─── seeds ──┐
+//!                                ▼
+//! target/fuzz/corpus/TARGET ◄─► target ─► an input that ends it ─► fuzz/artifacts/TARGET
+//!            │
+//!            └─ --keep: the shortest inputs that reach all code ─► fuzz/corpus/TARGET
+//! ```
+//!
+//! Address sanitizer and coverage are flags of the compiler that only a nightly one takes. The stable compiler has the same code
+//! behind them, and its sanitizer runtime is installed with it: `RUSTC_BOOTSTRAP=1` lets it take them, so that no second toolchain
+//! is needed. libFuzzer comes with the package libfuzzer-sys, which compiles it.
+
+mod corpus;
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::process::{self, root};
+
+/// What makes fuzzers of programs: coverage as libFuzzer reads it, and address sanitizer.
+const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Ccodegen-units=1 -Cforce-frame-pointers=yes";
+/// Less freed memory that is watched, fewer frames that are kept of each allocation, and stacks whose memory is used again, which safe
+/// code cannot see: with the defaults a target takes twice as long. `--input` uses the defaults.
+const SANITIZER: &str = "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
+/// Without the account of how rare each input's features are, and without looking for shorter inputs: both take more time than an
+/// inquiry.
+const FUZZER: [&str; 2] = ["-entropic=0", "-reduce_inputs=0"];
+/// An input that takes so many seconds is a fault.
+const SLOWEST: u32 = 25;
+/// Lines of a target's log that are shown when it fails.
+const SHOWN: usize = 30;
+
+#[derive(Debug, Args)]
+pub(crate) struct Fuzz {
+    /// Only these targets; without any, all of them
+    targets: Vec<String>,
+    /// Ends each target after so many runs
+    #[arg(long, conflicts_with = "time")]
+    runs: Option<u64>,
+    /// Ends each target after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    time: u64,
+    /// Targets that run at the same time [default: CPUs]
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Runs one target with one input, such as one that ended it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "time", "keep"])]
+    input: Option<PathBuf>,
+    /// Puts what was found into the corpus of the repository: one short input for each piece of code that seeds do not reach
+    #[arg(long)]
+    keep: bool,
+}
+
+/// How a target ended.
+struct Row {
+    target: String,
+    /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per second.
+    runs: u64,
+    reached: u64,
+    per_second: u64,
+    is_good: bool,
+}
+
+impl Fuzz {
+    pub(crate) fn run(&self) -> Result<ExitCode> {
+        let targets = self.wanted()?;
+        let programs = build()?;
+        if let Some(input) = &self.input {
+            let [target] = &targets[..] else { bail!("--input is for one target: name it") };
+            let status = Command::new(programs.join(target)).arg(input).status().context("cannot run the target")?;
+            return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        let jobs = self.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let (queue, rows) = (Mutex::new(VecDeque::from(targets)), Mutex::new(Vec::new()));
+        let next = || queue.lock().expect("nothing panics while it is held").pop_front();
+        thread::scope(|scope| {
+            for _ in 0..jobs.max(1) {
+                scope.spawn(|| {
+                    while let Some(target) = next() {
+                        let row = self.one(&programs, &target);
+                        rows.lock().expect("nothing panics while it is held").push((target, row));
+                    }
+                });
+            }
+        });
+        conclude(rows.into_inner().expect("nothing panics while it is held"))
+    }
+
+    /// The targets that were named, or all.
+    fn wanted(&self) -> Result<Vec<String>> {
+        let all = targets()?;
+        if let Some(unknown) = self.targets.iter().find(|target| !all.contains(target)) {
+            bail!("no target {unknown}; there are {}", all.join(", "));
+        }
+        Ok(if self.targets.is_empty() { all } else { self.targets.clone() })
+    }
+
+    /// Runs one target from the corpus of the repository and what earlier runs have found.
+    fn one(&self, programs: &Path, target: &str) -> Result<Row> {
+        let found = process::target().join("fuzz/corpus").join(target);
+        let artifacts = root().join("fuzz/artifacts").join(target);
+        for folder in [&found, &artifacts] {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let log = process::target().join("fuzz").join(format!("{target}.log"));
+        let mut command = Command::new(programs.join(target));
+        command.arg(match self.runs {
+            Some(runs) => format!("-runs={runs}"),
+            None => format!("-max_total_time={}", self.time),
+        });
+        command.args(FUZZER).args(options(target)?).arg(format!("-timeout={SLOWEST}"));
+        command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+        command.arg(&found).arg(root().join("fuzz/corpus").join(target));
+        command.env("ASAN_OPTIONS", SANITIZER).stdin(Stdio::null()).stdout(Stdio::null());
+        let status = command.stderr(File::create(&log)?).status().context("cannot run the target")?;
+        let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        if !status.success() {
+            let last: Vec<&str> = text.lines().rev().take(SHOWN).collect();
+            println!("{target} failed ({status}), the end of {}:", log.display());
+            last.iter().rev().for_each(|line| println!("    {line}"));
+            println!("{target}: cargo xtask fuzz {target} --input FILE repeats it; FILE is in {}", artifacts.display());
+        }
+        let (runs, reached, per_second) = statistics(&text).context("libFuzzer printed no statistics")?;
+        if self.keep && status.success() {
+            corpus::keep(&programs.join(target), target, &found)?;
+        }
+        Ok(Row { target: target.into(), runs, reached, per_second, is_good: status.success() })
+    }
+}
+
+/// Prints what each target did; one that failed makes the status 1.
+fn conclude(mut rows: Vec<(String, Result<Row>)>) -> Result<ExitCode> {
+    rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+    println!("{:<16} {:>12} {:>8} {:>8}", "target", "runs", "runs/s", "reached");
+    let mut is_good = true;
+    for (target, row) in rows {
+        let row = row.with_context(|| target)?;
+        let verdict = if row.is_good { "" } else { "  FAILED" };
+        println!("{:<16} {:>12} {:>8} {:>8}{verdict}", row.target, row.runs, row.per_second, row.reached);
+        is_good &= row.is_good;
+    }
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The names of all targets.
+fn targets() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for file in fs::read_dir(root().join("fuzz/fuzz_targets")).context("fuzz/fuzz_targets")? {
+        let path = file?.path();
+        names.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Builds all targets and returns the folder of their programs.
+fn build() -> Result<PathBuf> {
+    let (triple, folder) = (host()?, process::target().join("fuzz"));
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--locked", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
+    // With a target named, build scripts and procedural macros are built without the flags.
+    command.args(["--target", &triple, "--target-dir"]).arg(&folder).current_dir(root());
+    command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", RUSTFLAGS).env("CARGO_INCREMENTAL", "0");
+    let status = command.status().context("cannot run cargo")?;
+    ensure!(status.success(), "the fuzz targets cannot be built");
+    Ok(folder.join(triple).join("debug"))
+}
+
+/// The compiler's own platform.
+fn host() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let told = Command::new(rustc).arg("-vV").output().context("cannot run rustc")?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
+}
+
+/// libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.
+fn options(target: &str) -> Result<Vec<String>> {
+    let file = root().join("fuzz").join(format!("{target}.options"));
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(|line| line.replace("{fuzz}", &root().join("fuzz").to_string_lossy())).collect())
+}
+
+/// Runs, pieces of code reached and runs per second, from the last line of statistics in a log of libFuzzer:
+/// `#1000  DONE   cov: 120 ft: 300 corp: 7/100b lim: 64 exec/s: 500 rss: 40Mb`.
+fn statistics(log: &str) -> Option<(u64, u64, u64)> {
+    log.lines().rev().find_map(|line| {
+        let (runs, rest) = line.strip_prefix('#')?.split_once(['\t', ' '])?;
+        let number = |key: &str| rest.split_once(key)?.1.split_whitespace().next()?.parse::<u64>().ok();
+        Some((runs.parse().ok()?, number("cov: ")?, number("exec/s: ")?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_is_built_and_has_seeds_and_options() {
+        let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
+        let targets = targets().unwrap();
+        assert!(targets.len() >= 6, "{targets:?}");
+        for target in targets {
+            assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "{target} is not built");
+            let seeds = fs::read_dir(root().join("fuzz/corpus").join(&target)).unwrap().count();
+            assert!(seeds > 0, "{target} has no seed");
+            for option in options(&target).unwrap() {
+                let (key, value) = option.split_once('=').unwrap_or_else(|| panic!("{target}: {option}"));
+                match key {
+                    "-dict" => assert!(Path::new(value).is_file(), "{target}: {value}"),
+                    "-max_len" => assert!(value.parse::<usize>().is_ok(), "{target}: {value}"),
+                    _ => panic!("{target}: {option} is not an option that is used here"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_line_of_statistics_counts() {
+        let log = "INFO: seed\n#2\tINITED cov: 3 ft: 4 corp: 1/1b exec/s: 0 rss: 30Mb\n\
+                   #1048576\tpulse  cov: 11 ft: 12 corp: 4/9b lim: 8 exec/s: 524288 rss: 31Mb\n\
+                   #2000000\tDONE   cov: 17 ft: 20 corp: 5/11b lim: 8 exec/s: 400000 rss: 31Mb\nDone 2000000 runs in 5 second(s)\n";
+        assert_eq!(statistics(log), Some((2_000_000, 17, 400_000)));
+        assert_eq!(statistics("== ERROR: libFuzzer: deadly signal\n"), None);
+    }
+}

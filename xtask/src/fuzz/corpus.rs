@@ -1,0 +1,96 @@
+//! The corpus of a fuzz target in the repository: seeds with names that people gave, and inputs named by their hash that the target
+//! found, as few and as short as reach the same code.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{SANITIZER, options};
+use crate::process::root;
+
+/// Octets that the found inputs of a target may take in the repository, and how many they may be.
+const MOST_OCTETS: u64 = 64 << 10;
+const MOST_FILES: usize = 400;
+
+/// Replaces what the repository keeps of a target's findings by the best of them and of what is in the folder `found`.
+pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
+    let kept = root().join("fuzz/corpus").join(target);
+    let merged = tempfile::tempdir()?;
+    for seed in files(&kept)?.iter().filter(|file| !is_found(file)) {
+        fs::copy(seed, merged.path().join(seed.file_name().unwrap_or_default()))?;
+    }
+    // An input is taken if it reaches code that seeds and shorter inputs do not; how often it is reached does not count.
+    let mut command = Command::new(program);
+    command.args(["-merge=1", "-use_counters=0"]).args(options(target)?);
+    command.arg(merged.path()).arg(&kept).arg(found).env("ASAN_OPTIONS", SANITIZER);
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().context("cannot run the target")?;
+    ensure!(status.success(), "libFuzzer cannot merge the corpus of {target}");
+    let new: Vec<PathBuf> = files(merged.path())?.into_iter().filter(|file| is_found(file)).collect();
+    let all = new.len();
+    let chosen = within(new, MOST_OCTETS, MOST_FILES)?;
+    if chosen.len() < all {
+        println!("{target}: {} of {all} inputs are kept, the shortest ones", chosen.len());
+    }
+    for old in files(&kept)?.iter().filter(|file| is_found(file)) {
+        fs::remove_file(old)?;
+    }
+    for input in chosen {
+        fs::copy(&input, kept.join(input.file_name().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
+}
+
+/// Whether libFuzzer named the file, by the SHA-1 of its octets, and not a person.
+fn is_found(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.len() == 40 && name.bytes().all(|octet| octet.is_ascii_hexdigit())
+}
+
+/// The shortest of these files, as many as fit.
+fn within(inputs: Vec<PathBuf>, octets: u64, number: usize) -> Result<Vec<PathBuf>> {
+    let mut sized = Vec::new();
+    for input in inputs {
+        sized.push((fs::metadata(&input)?.len(), input));
+    }
+    sized.sort();
+    let mut room = octets;
+    let fits = |(len, _): &(u64, PathBuf)| room.checked_sub(*len).inspect(|left| room = *left).is_some();
+    Ok(sized.into_iter().take_while(fits).take(number).map(|(_, input)| input).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_inputs_are_kept_as_many_as_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let inputs: Vec<PathBuf> = [5, 1, 3, 9]
+            .map(|len| {
+                let path = folder.path().join(format!("{len}"));
+                fs::write(&path, vec![0; len]).unwrap();
+                path
+            })
+            .into();
+        let lens = |octets, number| {
+            let kept = within(inputs.clone(), octets, number).unwrap();
+            kept.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(lens(9, 10), ["1", "3", "5"]);
+        assert_eq!(lens(8, 10), ["1", "3"]);
+        assert_eq!(lens(100, 2), ["1", "3"]);
+    }
+
+    #[test]
+    fn seeds_are_told_from_findings_by_their_names() {
+        assert!(is_found(Path::new("x/df588fc0dc7e20f6be1cd5f88735ae363140630f")));
+        assert!(!is_found(Path::new("x/alias-long-ttl")) && !is_found(Path::new("x/df588fc0")));
+    }
+}
