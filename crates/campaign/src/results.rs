@@ -27,7 +27,7 @@ use crate::point::Point;
 use crate::recorded::Recorded;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Results {
     /// The version of this object: [`VERSION`].
     pub schema_version: u32,
@@ -60,7 +60,7 @@ pub struct Results {
 }
 
 /// What a server was told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Told {
     /// Name of the DUT, or of what plays AuthDNS.
     pub server: String,
@@ -70,7 +70,7 @@ pub struct Told {
 }
 
 /// A span of the wall clock: seconds since 1970-01-01 UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Period {
     /// Its begin.
     pub begun: f64,
@@ -79,7 +79,7 @@ pub struct Period {
 }
 
 /// The facts of a host.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
     /// What it is: tester, dut or auth.
     pub role: String,
@@ -88,7 +88,7 @@ pub struct HostFacts {
 }
 
 /// What was found of one DUT.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DutResult {
     /// Its name.
     pub name: String,
@@ -108,7 +108,7 @@ pub struct DutResult {
 }
 
 /// How the tester kept time in a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacedTrial {
     /// Its rate.
     pub rate: Qps,
@@ -117,7 +117,7 @@ pub struct PacedTrial {
 }
 
 /// The tester's health.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
     /// All trials.
     pub trials: Trials,
@@ -135,7 +135,7 @@ pub struct Health {
 }
 
 /// What a hypervisor took of a host's CPU time during trials, in per cent of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenTime {
     /// The host: tester, dut or auth.
     pub role: String,
@@ -148,7 +148,7 @@ pub struct StolenTime {
 }
 
 /// Median and worst of all trials.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.
     pub median: f64,
@@ -157,7 +157,7 @@ pub struct Spread {
 }
 
 /// A reason, and of how many trials.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InvalidReason {
     /// Why they were invalid.
     pub reason: String,
@@ -166,7 +166,7 @@ pub struct InvalidReason {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Mishap {
     /// Where.
     pub point: String,

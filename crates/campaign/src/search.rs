@@ -17,7 +17,7 @@ use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::SearchPlan;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
     /// Median, percentiles, dispersion and interval, in queries per second. A search whose lowest rate failed counts as 0.
     #[serde(flatten)]

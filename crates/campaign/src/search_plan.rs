@@ -13,7 +13,7 @@ use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
 
 /// What to search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchPlan {
     /// The trial, but for its rate and its first name.
     pub trial: TrialPlan,
@@ -30,7 +30,7 @@ pub struct SearchPlan {
 }
 
 /// The self-test that says up to which rate results are more than lower bounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PassedSelfTest {
     /// The rate at which it passed; of several the smallest.
     pub passed: Qps,
@@ -71,7 +71,7 @@ impl PassedSelfTest {
 }
 
 /// How a self-test was sent: it vouches for trials that are sent in the same way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestSending {
     /// What was asked for.
     pub settings: SenderSettings,

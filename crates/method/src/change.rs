@@ -90,7 +90,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
 }
 
 /// What an interval says about a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The whole interval is below 1 − limit.
@@ -104,7 +104,7 @@ pub enum Outcome {
 }
 
 /// What would decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
     /// So many more searches of each side, if they scatter like those that there are.
@@ -118,7 +118,7 @@ pub enum Wanted {
 }
 
 /// How a candidate compares with a baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
     /// Searches of the baseline that say something.
     pub baseline_searches: usize,

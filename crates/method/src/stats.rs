@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a set of results amounts to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Summary {
     /// How many results there are.
     pub n: usize,

@@ -37,7 +37,7 @@ const NO_RATE: Qps = Qps(1);
 const ASSUMED: u64 = 4_000;
 
 /// `[measure.closed-loop]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
     /// Numbers of threads of the tester, powers of 2 up to 256.
@@ -49,6 +49,7 @@ pub struct ClosedLoops {
     pub blocks: u8,
     /// When a query is given up; whole seconds.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub timeout: Duration,
     /// How often each.
     pub repeat: u32,
@@ -111,7 +112,7 @@ impl LoopPlan {
 }
 
 /// A trial in a closed loop, judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoopTrial {
     /// What the tester found.
     #[serde(flatten)]
@@ -165,7 +166,7 @@ impl LoopTrial {
 }
 
 /// What was found in closed loops with so many threads.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
     /// Where the DUT ran.
     #[serde(flatten)]
@@ -198,7 +199,7 @@ pub struct ClosedLoopResult {
 }
 
 /// Mean and sample standard deviation of a set of values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
     /// Of how many values.
     pub n: usize,

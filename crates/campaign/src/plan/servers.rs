@@ -9,7 +9,7 @@ use super::Plan;
 use crate::servers::{Driver, Dut, Operator};
 
 /// A version of the Internet Protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
     /// IPv4.

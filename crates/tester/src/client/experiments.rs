@@ -10,7 +10,7 @@ use super::closed_loop::ClosedLoopResult;
 pub const NAMES: u64 = 256;
 
 /// A run of experiments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Experiments {
     /// The server that was asked.
     pub server: String,
@@ -38,7 +38,7 @@ pub struct Experiments {
 }
 
 /// Mean and sample standard deviation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MeanAndDeviation {
     /// The mean.
     pub mean: f64,

@@ -17,7 +17,7 @@ use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
 
 /// A finished trial. Serialized it is the trial object of `measure --json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TrialResult {
     /// Offered queries per second.
     pub rate: Qps,
@@ -68,6 +68,7 @@ pub struct TrialResult {
     pub verdict: Verdict,
     /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
     #[serde(flatten, with = "method::reason::in_words")]
+    #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
     /// What a reader of the result should know and that did not decide.
     pub warnings: Vec<String>,
@@ -83,7 +84,7 @@ pub struct TrialResult {
 }
 
 /// The names that a trial took from its block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NamesUsed {
     /// The block.
     pub range: String,
@@ -94,7 +95,7 @@ pub struct NamesUsed {
 }
 
 /// Drops on the tester's host during the trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TesterDrops {
     /// At the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
@@ -122,7 +123,7 @@ impl TesterDrops {
 }
 
 /// Percentiles of round-trip times in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rtt {
     /// Smallest.
     pub min: f64,
@@ -161,7 +162,7 @@ impl Rtt {
 }
 
 /// How the kernel scheduled a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// As other threads.
@@ -173,7 +174,7 @@ pub enum Priority {
 }
 
 /// How the queries were sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sending {
     /// Sender/receiver pairs.
     pub threads: u16,
