@@ -16,7 +16,10 @@ use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
 pub(crate) use values::{CpuList, DelayRange, Server};
-use values::{parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_some_time, parse_time};
+use values::{
+    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage, parse_some_time,
+    parse_time,
+};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
@@ -60,6 +63,8 @@ pub(crate) enum Command {
     Lab(Lab),
     /// What on this machine spoils measurements, and the commands that mend it
     Check(Check),
+    /// Print a JSON Schema: of a result, a journal, a plan, or dns64d's configuration
+    Schema(Schema),
     /// Measure what sending costs here, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
@@ -167,6 +172,9 @@ pub(crate) struct Display {
     /// No progress, and results only
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Show the running measurement to Prometheus at this address, under /metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -311,6 +319,9 @@ pub(crate) enum CampaignAction {
         /// No progress, only what goes wrong
         #[arg(long, short)]
         quiet: bool,
+        /// Show the running campaign to Prometheus at this address, under /metrics
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+        metrics: Option<SocketAddr>,
     },
     /// Go on with a campaign that was killed or interrupted
     Resume {
@@ -319,6 +330,9 @@ pub(crate) enum CampaignAction {
         /// No progress, only what goes wrong
         #[arg(long, short)]
         quiet: bool,
+        /// Show the running campaign to Prometheus at this address, under /metrics
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+        metrics: Option<SocketAddr>,
     },
     /// What is done, and how much time the rest takes
     Status {
@@ -353,9 +367,34 @@ pub(crate) struct Report {
     /// Run folders; several are compared
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where to write [default: the run folder; a comparison needs it]
+    /// Where to write [default: the run folder; a comparison needs it, unless there is a baseline]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+}
+
+/// How runs are held against a baseline.
+#[derive(Debug, Args)]
+pub(crate) struct Gate {
+    /// Run folder that the others are held against; given several times, their searches are taken together
+    #[arg(long, value_name = "DIR")]
+    pub(crate) baseline: Vec<PathBuf>,
+    /// The largest decrease of a median that is no regression, such as 5% or 0.05
+    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = parse_decrease)]
+    pub(crate) max_regression: f64,
+    /// Take the searches of all other runs together too: both sides were measured in turn
+    #[arg(long, requires = "baseline")]
+    pub(crate) in_turn: bool,
+    /// Write what came of each point as JUnit XML
+    #[arg(long, value_name = "FILE", requires = "baseline")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Append a summary in Markdown, such as to $GITHUB_STEP_SUMMARY
+    #[arg(long, value_name = "FILE", requires = "baseline")]
+    pub(crate) summary: Option<PathBuf>,
+    /// Print the comparison as one JSON object
+    #[arg(long, requires = "baseline")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -511,6 +550,12 @@ pub(crate) struct Check {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Its name [default: print the names]
+    pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -23,6 +23,7 @@ mod args;
 mod commands;
 mod interruption;
 mod intervals;
+mod metrics;
 mod output;
 mod progress;
 mod resolve;
@@ -71,6 +72,7 @@ fn run() -> ExitCode {
         Command::Zone(a) => commands::zone::run(&a),
         Command::Lab(a) => commands::lab::run(&a),
         Command::Check(a) => commands::check::run(&a),
+        Command::Schema(a) => commands::schema::run(&a),
         Command::SendCost(a) => commands::send_cost::run(&a),
         Command::Agent(a) => commands::agent::run(&a),
         Command::Dns64d { arguments } => {

@@ -11,24 +11,34 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
 
-use crate::interruption;
+use crate::{interruption, metrics};
 
 /// Carries out a trial and shows how it goes on standard error; ends it before its time when the user wants to stop.
 pub(crate) fn run_trial(plan: &TrialPlan, quiet: bool, title: &str) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
+    metrics::trial_begins(plan.rate, plan.schedule().count(), &progress);
+    let result = watched(plan, &progress, quiet, title);
+    match &result {
+        Ok(trial) => metrics::trial_ended(trial),
+        Err(_) => metrics::ended(None, [0; 4]),
+    }
+    result
+}
+
+fn watched(plan: &TrialPlan, progress: &Arc<Progress>, quiet: bool, title: &str) -> Result<TrialResult, TrialError> {
     if quiet {
-        return tester::measurer::run(plan, &progress);
+        return tester::measurer::run(plan, progress);
     }
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             if std::io::stderr().is_terminal() {
-                show_bar(plan, &progress, title, &over);
+                show_bar(plan, progress, title, &over);
             } else {
-                show_lines(plan, &progress, title, &over);
+                show_lines(plan, progress, title, &over);
             }
         });
-        let result = tester::measurer::run(plan, &progress);
+        let result = tester::measurer::run(plan, progress);
         over.store(true, Ordering::Relaxed);
         watcher.thread().unpark();
         result

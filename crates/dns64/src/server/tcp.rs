@@ -49,7 +49,8 @@ pub(super) fn run(
         }
         if let Some(listener) = metrics_listener {
             let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
-            spawn_local(metrics::http::serve(TcpListener::from_std(listener)?, metrics, cache));
+            let text = move || metrics::to_text(&metrics, &cache);
+            spawn_local(metrics::http::serve(TcpListener::from_std(listener)?, text));
         }
         let (mail, most) = (Arc::clone(shared), shared.settings.load().upstream_connections);
         spawn_local(upstream_tcp::run(most, questions, move |question, message| {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use campaign::environment::Environment;
 
 use crate::args::Check;
-use crate::output::{Failure, Outcome};
+use crate::output::{Outcome, print_versioned};
 
 pub(crate) fn run(args: &Check) -> Outcome {
     let environment = Environment::observe();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&environment).map_err(Failure::environment)?);
+        print_versioned(&environment)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!(

@@ -12,13 +12,14 @@ use net::clock;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::client::experiments::{Experiments as Found, MeanAndDeviation};
+use tester::client::progress::Progress;
 use tester::measurer::liveness;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
-use crate::interruption;
 use crate::intervals::{Run, rcode_name};
 use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, print_json, print_rtt, print_wrong};
+use crate::{interruption, metrics};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     interruption::heed()?;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         return run_experiments(args, &experiments);
     }
     let plan = args.resolve()?;
+    metrics::serve(args.display.metrics, "closed-loop", &plan.cpus, args.display.quiet)?;
     require_somebody(args, &plan)?;
     let result = carry_out(&plan)?;
     // First what cannot be had again.
@@ -67,7 +69,12 @@ fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Fail
 }
 
 fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
-    run_until(plan, &interruption::flag()).map_err(|error| match error {
+    let progress = Arc::new(Progress::new(plan.threads));
+    metrics::loop_begins(&progress);
+    let result = run_until(plan, &interruption::flag(), &progress);
+    let counts = result.as_ref().map(|result| result.counts.clone()).unwrap_or_default();
+    metrics::ended(None, [counts.valid, counts.late, counts.lost, counts.wrong.total()]);
+    result.map_err(|error| match error {
         ClosedLoopError::Socket(_) => Failure::environment(error),
         _ => Failure::usage(error),
     })
@@ -130,6 +137,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     for number in 0..experiments.count {
         let plan = args.experiment(experiments, number)?;
         if number == 0 {
+            metrics::serve(args.display.metrics, "closed-loop", &plan.cpus, args.display.quiet)?;
             require_somebody(args, &plan)?;
         }
         let experiment = carry_out(&plan)?;

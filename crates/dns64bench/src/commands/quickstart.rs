@@ -79,8 +79,8 @@ const STAGES: [Stage; 3] = [
     },
 ];
 
-#[derive(Serialize)]
-struct QuickstartResult {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct QuickstartResult {
     dut: String,
     self_test: SelfTestResult,
     worst_case: SearchResult,

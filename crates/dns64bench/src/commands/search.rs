@@ -16,10 +16,10 @@ use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use crate::args::Search;
-use crate::interruption;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, is_interrupted, print_json, print_search, word};
 use crate::progress::run_trial;
 use crate::resolve::unix_seconds;
+use crate::{interruption, metrics};
 
 pub(crate) fn run(args: Search) -> Outcome {
     interruption::heed()?;
@@ -35,6 +35,7 @@ pub(crate) fn run(args: Search) -> Outcome {
             (Journal::create(&path, &new).map_err(SearchError::from)?, new, Vec::new())
         }
     };
+    metrics::serve(args.display.metrics, "search", &plan.trial.cpus, quiet)?;
     if !quiet {
         eprintln!(
             "Journal: {0} (a killed search continues with: dns64bench search --resume {0})",
@@ -122,6 +123,7 @@ impl Runner for Terminal {
         if interruption::is_asked() {
             return Err(TrialError::Interrupted);
         }
+        metrics::search(metrics::Search { number: standing.repeat + 1, passed, failed });
         if !self.heard {
             liveness::require_for(plan)?;
             self.heard = true;

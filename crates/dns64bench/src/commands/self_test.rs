@@ -16,11 +16,11 @@ use tester::measurer::result::TrialResult;
 use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
-use crate::interruption;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
+use crate::{interruption, metrics};
 
 /// What the self-test found.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct SelfTestResult {
     /// The rate up to which DUTs are to be tested.
     pub(crate) for_rate: Qps,
@@ -57,6 +57,8 @@ impl SelfTestResult {
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {
     interruption::heed()?;
+    let busy = args.resolve(args.for_rate)?.cpus;
+    metrics::serve(args.display.metrics, "self-test", &busy, args.display.quiet)?;
     let result = self_test(args)?;
     if args.display.json {
         print_json(&result)?;
