@@ -125,7 +125,9 @@ fn told(change: &Change) -> String {
         }
         Some(Wanted::Searches(n)) => format!("{outcome}: about {} of each would decide", more(n)),
         Some(Wanted::MoreSearchesThan(n)) => format!("{outcome}: more than {n} searches of each would be needed"),
-        Some(Wanted::Resolution) => format!("{outcome}: a finer resolution is needed"),
+        Some(Wanted::Resolution) => {
+            format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
+        }
         Some(Wanted::Bounds) => {
             format!("{outcome}: the searches end at a bound; a wider range, or a faster tester, is needed")
         }

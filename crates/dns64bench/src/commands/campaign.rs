@@ -80,10 +80,20 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         CampaignAction::Show { name } => {
-            let text = READY.iter().find(|(ready, _)| ready == name).map_or("", |(_, text)| text);
-            print!("{text}");
+            print!("{}", ready(name));
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// A ready plan, whose first line names the schema where a user has it and not where the repository has it.
+fn ready(name: &str) -> String {
+    let text = READY.iter().find(|(ready, _)| *ready == name).map_or("", |(_, text)| text);
+    match text.split_once('\n') {
+        Some((first, rest)) if first.starts_with("#:schema ") => {
+            format!("#:schema plan.schema.json\n# For editors: dns64bench schema plan > plan.schema.json\n{rest}")
+        }
+        _ => text.into(),
     }
 }
 
