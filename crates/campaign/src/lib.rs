@@ -21,6 +21,7 @@ pub mod difference;
 pub mod environment;
 #[cfg(test)]
 mod golden;
+pub mod governor;
 pub mod host;
 pub mod interruption;
 pub mod journal;

@@ -13,7 +13,7 @@ use tester::authdns::counters::AuthCounters;
 use crate::archive::{Archive, ArchiveError, Configuration};
 use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::servers::{Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE};
 use crate::text::plain_line;
 use crate::world::World;
@@ -408,14 +408,9 @@ pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError>
 ///
 /// # Errors
 /// If its program is not there.
-pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError> {
-    let driver = plan.auth.driver.driver();
-    version(
-        machine,
-        driver,
-        &plan.auth.operator(),
-        &program(machine, driver.name, driver, plan.auth.program.as_deref())?,
-    )
+pub fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
+    let driver = auth.driver.driver();
+    version(machine, driver, &auth.operator(), &program(machine, auth.name(), driver, auth.program.as_deref())?)
 }
 
 /// The line of its version that a server prints; `unknown` where it prints none.

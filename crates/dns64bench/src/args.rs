@@ -1,6 +1,7 @@
 //! The command line as typed; parsing does no I/O.
 
 mod clients;
+mod goal;
 mod values;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,10 +16,11 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
+pub(crate) use goal::TypedGoal;
 pub(crate) use values::{CpuList, DelayRange, Server};
 use values::{
-    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage, parse_some_time,
-    parse_time,
+    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage, parse_share,
+    parse_some_time, parse_time,
 };
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
@@ -249,6 +251,16 @@ pub(crate) struct NewSearch {
     /// How close the result must be to the lowest rate that failed
     #[arg(long, value_name = "QPS", default_value_t = Qps(1))]
     pub(crate) resolution: Qps,
+    /// How rates are chosen
+    #[arg(long, value_enum, default_value_t = SearchMethod::Bisection)]
+    pub(crate) method: SearchMethod,
+    /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may lose, the share of the time that
+    /// may lose more, the length of the trials that decide, and their sum at one rate
+    #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]")]
+    pub(crate) goal: Vec<TypedGoal>,
+    /// How near the bounds of an mlrsearch must be, in relation to the upper one
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = parse_share)]
+    pub(crate) width: f64,
     /// How many times to search; RFC 8219 asks for 20 at least
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) repeat: u32,
@@ -273,6 +285,15 @@ pub(crate) struct NewSearch {
     /// Where to keep the journal [default: dns64bench-search-TIME.jsonl]
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
+}
+
+/// How the rates of a search are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SearchMethod {
+    /// Halving the range with full trials (RFC 8219 §9.2)
+    Bisection,
+    /// Several goals at once, short trials first (MLRsearch, RFC 9971)
+    Mlrsearch,
 }
 
 #[derive(Debug, Args)]

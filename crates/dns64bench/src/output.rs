@@ -273,6 +273,9 @@ pub(crate) fn print_search(result: &SearchResult) {
             println!("Interval    {interval} queries/s");
         }
     }
+    for goal in result.goals.iter().skip(1) {
+        println!("Goal        {}", wording::goal(goal));
+    }
     if let (Some(p1), Some(p99)) = (f.p1, f.p99) {
         println!("Percentiles {p1:.0} p1, {p99:.0} p99");
     }
@@ -301,7 +304,7 @@ pub(crate) fn print_search(result: &SearchResult) {
     print_points("Stated", &result.statements);
 }
 
-pub(crate) fn print_points(title: &str, points: &[String]) {
+pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     for point in points {
         println!("{title}: {point}");
     }

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use campaign::search_plan::{PassedSelfTest, SearchPlan};
+use campaign::search_plan::{Method, PassedSelfTest, SearchPlan};
+use method::mlr::goal::Goal;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
-use method::selftest::factor;
+use method::selftest::{factor, required_rate};
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Acceptance;
 use tester::authdns::answer;
@@ -23,9 +24,9 @@ use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
-    SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
+    SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
 };
-use crate::commands::self_test::SelfTestResult;
+use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
 use crate::output::Failure;
 
@@ -143,8 +144,10 @@ impl NewSearch {
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
+        let trial = traffic.plan(server.resolve()?, min);
         let plan = SearchPlan {
-            trial: traffic.plan(server.resolve()?, min),
+            method: self.method(&trial)?,
+            trial,
             range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
@@ -170,6 +173,28 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
 }
 
 impl NewSearch {
+    /// How rates are chosen: the first goal is always that of RFC 8219, by the plan's duration and acceptance.
+    fn method(&self, trial: &TrialPlan) -> Result<Method, Failure> {
+        let refused = |why: &str| Err(Failure::usage(anyhow::anyhow!("{why}")));
+        if self.method == SearchMethod::Bisection {
+            return if self.goal.is_empty() {
+                Ok(Method::Bisection)
+            } else {
+                refused("--goal is for --method mlrsearch; a bisection has the one goal of RFC 8219")
+            };
+        }
+        if self.resolution != Qps(1) {
+            return refused("--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%");
+        }
+        let first = Goal { loss_ratio: 1.0 - trial.accept.0, ..Goal::rfc8219(trial.duration, self.width) };
+        let others = self.goal.iter().map(|goal| goal.goal(trial.duration.into(), self.width));
+        let goals: Vec<Goal> = std::iter::once(first).chain(others).collect();
+        for goal in &goals {
+            goal.validate().map_err(Failure::usage)?;
+        }
+        Ok(Method::MlrSearch(goals))
+    }
+
     /// The self-test that vouches for the tester, if there is one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };
@@ -200,22 +225,34 @@ fn widen(plan: &mut SearchPlan) {
 }
 
 impl SelfTest {
-    /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
-    /// the DUT will be: with the settings of the trials that the self-test vouches for.
-    ///
     /// # Errors
     /// If the server's name has no address.
-    pub(crate) fn resolve(&self, rate: Qps) -> Result<TrialPlan, Failure> {
-        let mut plan = self.traffic.plan(self.server.resolve()?, rate);
-        let factor = factor(plan.aaaa_share, plan.cached_share, self.delta);
-        plan.subject = Subject::Tester { factor, delta: self.delta };
-        plan.timeout = method::selftest::timeout(plan.timeout);
-        plan.aaaa_share = Share::ONE;
-        plan.cached_share = Share::ZERO;
-        if self.traffic.names.is_none() && plan.names_needed() > plan.names.count() {
-            plan.names = NameRange::ALL;
+    pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
+        let asked = self.traffic.plan(self.server.resolve()?, self.for_rate);
+        let highest = self
+            .search_to
+            .unwrap_or_else(|| required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta));
+        let (aaaa_share, cached_share) = (asked.aaaa_share, asked.cached_share);
+        let mut trial = as_self_test(asked, self.delta);
+        let most = TrialPlan { rate: highest, ..trial.clone() };
+        if self.traffic.names.is_none() && most.names_needed() > most.names.count() {
+            trial.names = NameRange::ALL;
         }
-        Ok(plan)
+        let SelfTest { for_rate, delta, repeat, search_to, .. } = *self;
+        Ok(SelfTestPlan { trial, for_rate, aaaa_share, cached_share, delta, repeat, search_to })
+    }
+}
+
+/// The trial of a self-test: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
+/// the DUT will be: with the settings of the trials that the self-test vouches for.
+pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
+    let factor = factor(asked.aaaa_share, asked.cached_share, delta);
+    TrialPlan {
+        subject: Subject::Tester { factor, delta },
+        timeout: method::selftest::timeout(asked.timeout),
+        aaaa_share: Share::ONE,
+        cached_share: Share::ZERO,
+        ..asked
     }
 }
 

@@ -428,43 +428,7 @@ impl Reason {
     }
 }
 
-/// Reasons inside of another object: `reasons` holds the words, for readers, and `causes` the data, which is what is read back. For
-/// `#[serde(flatten, with = "…")]`.
-pub mod in_words {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::Reason;
-
-    /// How they are written.
-    #[derive(Serialize, schemars::JsonSchema)]
-    pub struct Written<'a> {
-        /// Why the trial did not pass, in words.
-        reasons: Vec<String>,
-        /// The same as data.
-        causes: &'a [Reason],
-    }
-
-    #[derive(Deserialize, schemars::JsonSchema)]
-    struct Read {
-        causes: Vec<Reason>,
-    }
-
-    /// Writes the words and the data.
-    ///
-    /// # Errors
-    /// Those of the serializer.
-    pub fn serialize<S: Serializer>(causes: &[Reason], serializer: S) -> Result<S::Ok, S::Error> {
-        Written { reasons: causes.iter().map(Reason::to_string).collect(), causes }.serialize(serializer)
-    }
-
-    /// Reads the data.
-    ///
-    /// # Errors
-    /// If there are none, as in results of versions that wrote words only.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Reason>, D::Error> {
-        Ok(Read::deserialize(deserializer)?.causes)
-    }
-}
+crate::in_words::in_words!(Reason: "reasons", "causes");
 
 #[cfg(test)]
 mod tests;

@@ -124,19 +124,24 @@ impl Set {
         &self.failed_by
     }
 
-    /// Why the DUT may do more than the median of `figures`, which are those of this set: searches that ended at the range's
-    /// end or where nothing could be measured, and a median above `allowed`, up to which a self-test vouches for the tester.
+    /// Why the DUT may do more than the median of `figures`, which are those of this set: see [`lower_bounds`].
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
-        let of = self.found.len();
-        let count = |is: fn(&&Found) -> bool| self.found.iter().filter(is).count();
-        let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
-        let blocked = count(|f| f.unmeasurable.is_some());
-        let above = allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
-        let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max: self.plan.range.max });
-        let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
-        let above = above.map(|allowed| LowerBound::SelfTest { allowed });
-        open.into_iter().chain(blocked).chain(above).collect()
+        lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
+}
+
+/// Why the DUT may do more than the median of `figures`, which are those of `found`: searches that ended at `max`, the end of
+/// the range, or where nothing could be measured, and a median above `allowed`, up to which a self-test vouches for the tester.
+pub fn lower_bounds(found: &[Found], max: Qps, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
+    let of = found.len();
+    let count = |is: fn(&&Found) -> bool| found.iter().filter(is).count();
+    let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
+    let blocked = count(|f| f.unmeasurable.is_some());
+    let above = allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
+    let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max });
+    let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
+    let above = above.map(|allowed| LowerBound::SelfTest { allowed });
+    open.into_iter().chain(blocked).chain(above).collect()
 }
 
 /// The smallest of the highest rates that passed; `None` where a search passed nowhere, or there is none.

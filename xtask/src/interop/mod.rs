@@ -5,6 +5,8 @@ mod clients;
 mod dns64d;
 mod hosts;
 mod losses;
+mod mlrsearch;
+mod places;
 mod systemd;
 mod tally;
 mod tester;
@@ -118,7 +120,12 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS)
+    first
+        .chain(&systemd::TESTS)
+        .chain(&hosts::TESTS)
+        .chain(&losses::TESTS)
+        .chain(&campaign::TESTS)
+        .chain(&mlrsearch::TESTS)
 }
 
 /// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI must have passed in it.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
-use super::load::{by_second, place_name};
+use super::load::by_second;
 use super::sustained::{self, NodeResult, Sustained};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
@@ -62,6 +62,10 @@ pub struct ConstantRateResult {
 pub struct AtRates;
 
 impl Measure for AtRates {
+    fn name(&self) -> &'static str {
+        "constant rate"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
@@ -131,8 +135,18 @@ impl Measure for AtRates {
         walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid))
     }
 
-    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
-        ["Tables XXII-XXIII", "Figs. 3-4"].map(|what| Paper::Benchmarking.has(what)).into()
+    /// Of one trial there is no smallest and no largest number of pages; a curve over seconds takes two of them, and one over rates
+    /// two rates at the same place.
+    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
+        let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else { return Vec::new() };
+        let is_beside = |other: &Point| matches!(other, Point::ConstantRate(o) if (&o.dut, &o.place) == (&at.dut, &at.place) && o.rate != at.rate);
+        let has_others = plan.dut(&at.dut).is_some_and(|dut| self.points(plan, Some(dut)).iter().any(is_beside));
+        let all = [
+            (block.repeat > 1, "Tables XXII-XXIII"),
+            (block.duration >= Duration::from_secs(2), "Fig. 3"),
+            (has_others, "Fig. 4"),
+        ];
+        all.into_iter().filter(|(fills, _)| *fills).map(|(_, what)| Paper::Benchmarking.has(what)).collect()
     }
 
     fn tables(&self, run: &Run) -> Vec<Table> {
@@ -254,7 +268,7 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
 /// CPU use second by second, a curve for each place and rate of a DUT.
 fn transients(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
     let curve = |at: &ConstantRateResult| {
-        let name = format!("{} cores, {} queries/s", place_name(&at.place), number(at.rate.0 as f64));
+        let name = format!("{}, {} queries/s", at.place.named("cores"), number(at.rate.0 as f64));
         (at.found.cpu_by_second.len() > 1).then(|| Series { name, dots: by_second(&at.found) })
     };
     let series: Vec<Series> = dut.constant_rates.iter().filter_map(curve).collect();
@@ -277,7 +291,7 @@ fn against_rate(runs: &[Run]) -> Option<Figure> {
             let value = at.found.cprdp.as_ref().map(|c| (c.median, (c.min, c.max)));
             // In a trial that failed the DUT did other work than it was asked for: it has a mark and no value.
             let Some((y, range)) = value.or(failed.then_some((0.0, (0.0, 0.0)))) else { continue };
-            let name = format!("{}, {} cores", legend(run, &dut.name, runs.len() > 1), place_name(&at.place));
+            let name = format!("{}, {}", legend(run, &dut.name, runs.len() > 1), at.place.named("cores"));
             let dot = Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() };
             match series.iter_mut().find(|known| known.name == name) {
                 Some(known) => known.dots.push(dot),

@@ -23,7 +23,6 @@ use crate::begun;
 use crate::comparison::Comparison;
 use crate::measures;
 use crate::results::{DutResult, Results};
-use crate::servers::Auth;
 use chart::{Figure, escape};
 use summary::summary;
 use table::Table;
@@ -129,10 +128,9 @@ pub(crate) fn file_word(name: &str) -> String {
 
 /// A note, with what is unproven where nobody counts what AuthDNS is asked.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
-    match run.results.plan.auth.driver {
-        Auth::Dns64bench => note.into(),
-        _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
-    }
+    run.results.silent().iter().fold(note.to_owned(), |note, auth| {
+        format!("{note} Cached shares are unproven where {auth} is AuthDNS: it does not count what it is asked.")
+    })
 }
 
 /// All figures that the runs have data for.
@@ -198,7 +196,7 @@ fn html(runs: &[Run], figures: &[chart::Figure], beside: &[Table]) -> String {
             let _ = write!(out, "<p>{}</p>", escape(&line));
         }
         if !run.results.noncompliance.is_empty() {
-            let points: Vec<String> = run.results.noncompliance.iter().map(|p| escape(p)).collect();
+            let points: Vec<String> = run.results.noncompliance.iter().map(|p| escape(&p.to_string())).collect();
             let _ = write!(out, "<p><span class=\"mark\">Not RFC 8219 compliant:</span> {}.</p>", points.join("; "));
         }
         out.push_str("</div>\n");
@@ -229,7 +227,8 @@ fn html(runs: &[Run], figures: &[chart::Figure], beside: &[Table]) -> String {
         }
         for (i, warning) in run.results.health.warnings.iter().enumerate() {
             let head = if i == 0 { "<h3>Warnings</h3>" } else { "" };
-            let _ = writeln!(out, "{head}<p class=\"note\">{}</p>", escape(warning));
+            let text = escape(&warning.warning.to_string());
+            let _ = writeln!(out, "{head}<p class=\"note\">{} × {text}</p>", warning.trials);
         }
         mishaps(&mut out, run);
         let _ = writeln!(out, "<div class=\"words\">{}</div>", tables::environment(run).html());
@@ -271,5 +270,7 @@ fn mishaps(out: &mut String, run: &Run) {
     }
 }
 
+#[cfg(test)]
+mod csv_tests;
 #[cfg(test)]
 mod papers_tests;

@@ -24,6 +24,7 @@ mod operator;
 mod powerdns;
 mod unbound;
 mod yadifa;
+mod zone_file;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

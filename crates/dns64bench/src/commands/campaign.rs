@@ -131,7 +131,13 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     let _ = writeln!(std::io::stdout(), "{}", page.display());
     let (plan, _, entries) = archive::read(&folder).map_err(Failure::environment)?;
     let recorded = Recorded::new(&plan, &entries);
-    let open: Vec<Point> = plan.points().into_iter().filter(|point| !recorded.has_result(point)).collect();
+    let (made, cannot): (Vec<Point>, Vec<Point>) =
+        plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
+    // That this host has not what they take is what was found.
+    for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
+        let _ = writeln!(std::io::stderr(), "dns64bench: cannot be made here: {point}: {why}");
+    }
+    let open: Vec<Point> = made.into_iter().filter(|point| !recorded.has_result(point)).collect();
     for point in &open {
         let _ = writeln!(std::io::stderr(), "dns64bench: without a result: {point}");
     }
@@ -170,14 +176,15 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
 }
 
 fn print_plan(plan: &Plan) {
-    println!("{:>7} {:>12}  point: what it fills of the papers", "trials", "about");
+    println!("{:>7} {:>12}  {:<13}  point: what it fills of the papers", "trials", "about", "measure");
     let mut sum = Duration::ZERO;
     for point in plan.points() {
         let (trials, time) = plan.effort(&point);
         sum += time;
-        println!("{trials:>7} {:>12}  {point}{}", rounded(time), fills(plan, &point));
+        let (about, measure) = (rounded(time).to_string(), point.measure().name());
+        println!("{trials:>7} {about:>12}  {measure:<13}  {point}{}", fills(plan, &point));
     }
-    println!("{:>7} {:>12}  in all, if no trial is repeated", "", rounded(sum));
+    println!("{:>7} {:>12}  {:<13}  in all, if no trial is repeated", "", rounded(sum).to_string(), "");
     for paper in Paper::ALL {
         println!("{}: {}", paper.short(), paper.title());
     }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use method::stats::Summary;
+use method::stats::{MeanAndDeviation, Summary};
 use method::units::Nanos;
 use net::clock;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
-use tester::client::experiments::{Experiments as Found, MeanAndDeviation};
+use tester::client::experiments::Experiments as Found;
 use tester::client::progress::Progress;
 use tester::measurer::liveness;
 use wire::name::Domain;
@@ -177,8 +177,8 @@ fn print_experiments(result: &Found) {
         result.average_ms, result.standard_deviation_ms
     );
     eprintln!("Number of queries per second     {:.0}", result.qps);
-    if let Some(MeanAndDeviation { mean, standard_deviation }) = result.cpu_pct {
-        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {standard_deviation:.2}, of one core");
+    if let Some(MeanAndDeviation { mean, stdev, .. }) = result.cpu_pct {
+        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {stdev:.2}, of one core");
     }
     if result.failed > 0 {
         eprintln!("Not answered right               {}", result.failed);

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use campaign::search::{Runner, Standing};
 use campaign::search_plan::{PassedSelfTest, SelfTestSending};
+use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
 use method::set::{Set, SetPlan, smallest_pass};
@@ -11,6 +12,7 @@ use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;
+use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
@@ -43,7 +45,9 @@ pub(crate) struct SelfTestResult {
     /// Whether all of it is as RFC 8219 §9.2.1 wants it.
     pub(crate) compliant: bool,
     /// In which points it is not as RFC 8219 wants it.
-    pub(crate) noncompliance: Vec<String>,
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
+    pub(crate) noncompliance: Vec<Noncompliance>,
     /// All trials.
     pub(crate) trials: Vec<TrialResult>,
 }
@@ -57,9 +61,9 @@ impl SelfTestResult {
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {
     interruption::heed()?;
-    let busy = args.resolve(args.for_rate)?.cpus;
-    metrics::serve(args.display.metrics, "self-test", &busy, args.display.quiet)?;
-    let result = self_test(args)?;
+    let plan = args.resolve()?;
+    metrics::serve(args.display.metrics, "self-test", &plan.trial.cpus, args.display.quiet)?;
+    let result = self_test(&plan, args.display.quiet)?;
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -72,15 +76,37 @@ pub(crate) fn run(args: &SelfTest) -> Outcome {
     })
 }
 
+/// What is to be done.
+pub(crate) struct SelfTestPlan {
+    /// The trial that is carried out, but for its rate and the position of its first name.
+    pub(crate) trial: TrialPlan,
+    /// The rate up to which DUTs are to be tested.
+    pub(crate) for_rate: Qps,
+    /// The AAAA share (α) of those tests.
+    pub(crate) aaaa_share: Share,
+    /// The cached share (β) of those tests.
+    pub(crate) cached_share: Share,
+    /// The reserve δ.
+    pub(crate) delta: f64,
+    /// How often it must pass; 1 or more.
+    pub(crate) repeat: u32,
+    /// Where a search for the highest rate ends; none: the required rate alone is tried.
+    pub(crate) search_to: Option<Qps>,
+}
+
 /// Carries the self-test out.
-pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
-    if !(0.0..=10.0).contains(&args.delta) || args.repeat == 0 {
+///
+/// # Errors
+/// If the plan contradicts itself, a trial cannot be carried out, or the user interrupts.
+pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestResult, Failure> {
+    let &SelfTestPlan { ref trial, for_rate, aaaa_share: aaaa, cached_share: cached, delta, repeat, search_to } =
+        wanted;
+    if !(0.0..=10.0).contains(&delta) || repeat == 0 {
         return Err(Failure::usage(anyhow::anyhow!("--delta from 0 to 10 and --repeat of 1 or more are needed")));
     }
-    let (aaaa, cached) = (args.traffic.aaaa_share, args.traffic.cached_share);
-    let required = required_rate(args.for_rate, aaaa, cached, args.delta);
+    let required = required_rate(for_rate, aaaa, cached, delta);
     // Without a search, the only rate to try is the required one.
-    let (min, max) = match args.search_to {
+    let (min, max) = match search_to {
         Some(to) if to < required => {
             return Err(Failure::usage(anyhow::anyhow!("--search-to {to} is below the required rate {required}")));
         }
@@ -89,20 +115,18 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     };
     let resolution = Qps((max.0 / 256).max(1));
     let range = SearchRange { min, max, resolution, invalid_retries: 2 };
-    let mut set = Set::new(SetPlan { range, repeat: args.repeat, probes: false });
+    let mut set = Set::new(SetPlan { range, repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
-    let mut terminal = Terminal::new(args.display.quiet);
-    let cost = measured_send_cost(&args.resolve(required)?)?;
-    let mut first_name = args.traffic.first_name;
+    let mut terminal = Terminal::new(quiet);
+    let send_cost = measured_send_cost(&TrialPlan { rate: required, ..trial.clone() })?;
+    let mut first_name = trial.first_name;
     // One search that passes nowhere decides.
     while set.found().iter().all(|found| found.highest.is_some())
         && let Some(due) = set.next()
     {
-        let mut plan = args.resolve(due.rate)?;
-        plan.send_cost = cost;
-        plan.first_name = first_name;
+        let plan = TrialPlan { rate: due.rate, send_cost, first_name, ..trial.clone() };
         first_name += plan.names_needed();
-        let standing = Standing { repeat: due.repeat, of: args.repeat, rate: due.rate, bracket: due.bracket };
+        let standing = Standing { repeat: due.repeat, of: repeat, rate: due.rate, bracket: due.bracket };
         let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
         terminal.finished(&trial);
         set.report(trial.verdict, &trial.counts);
@@ -116,15 +140,15 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     };
     let noncompliance = trials.first().map(|t| t.noncompliance.clone()).unwrap_or_default();
     Ok(SelfTestResult {
-        for_rate: args.for_rate,
+        for_rate,
         aaaa_share: aaaa,
         cached_share: cached,
         sent: sending(&trials),
         compliant: noncompliance.is_empty(),
-        delta: args.delta,
+        delta,
         required_rate: required,
         passed_rate: passed,
-        allowed_rate: passed.map(|p| allowed_rate(p, aaaa, cached, args.delta)),
+        allowed_rate: passed.map(|p| allowed_rate(p, aaaa, cached, delta)),
         verdict,
         noncompliance,
         trials,

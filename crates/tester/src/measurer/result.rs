@@ -3,11 +3,13 @@
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
+use method::noncompliance::Noncompliance;
 use method::pacing::{Pacing, Windows};
 use method::reason::{Reason, ReasonKind};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Evidence, Verdict, decide};
+use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 
@@ -70,14 +72,19 @@ pub struct TrialResult {
     #[serde(flatten, with = "method::reason::in_words")]
     #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
-    /// What a reader of the result should know and that did not decide.
-    pub warnings: Vec<String>,
+    /// What a reader of the result should know and that did not decide. In JSON `warnings` are the words and `warning_causes` the
+    /// data.
+    #[serde(flatten, with = "method::warning::in_words")]
+    #[schemars(with = "method::warning::in_words::Written<'static>")]
+    pub warnings: Vec<Warning>,
     /// What decides over compliance.
     pub facts: Facts,
     /// Whether the trial is one of RFC 8219 §9.2.
     pub compliant: bool,
-    /// In which points it is not, or not known to be.
-    pub noncompliance: Vec<String>,
+    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
+    pub noncompliance: Vec<Noncompliance>,
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
@@ -241,7 +248,7 @@ pub struct Findings {
     /// What decided it.
     pub reasons: Vec<Reason>,
     /// What did not decide and a reader should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// By the time when the queries left, if the plan wants it.
     pub intervals: Option<Intervals>,
 }

@@ -86,10 +86,7 @@ fn worst_case(run: &Run) -> Table {
             let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
             table.rows.push(vec![
                 dut.name.clone(),
-                match &p.conditions.place.placement {
-                    Some(placement) => format!("{} ({placement})", p.ran_on()),
-                    None => p.ran_on(),
-                },
+                ran_on(p),
                 found_in_words(p, resolution),
                 format!("{} of {}", f.n, run.results.plan.search.repeat),
                 rounded(f.p1),
@@ -101,6 +98,14 @@ fn worst_case(run: &Run) -> Table {
         }
     }
     table
+}
+
+/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has such.
+fn ran_on(p: &PointResult) -> String {
+    let place = &p.conditions.place;
+    let placement = place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
+    let authdns = place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
+    format!("{}{placement}{authdns}", p.ran_on())
 }
 
 /// A table in the form of the papers: rows of statistics, a column for each point.
@@ -224,7 +229,7 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     let (aaaa, cached) = axes(run, dut);
     let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
                 names (β).";
-    let title = format!("{} by AAAA share and cached share, {} CPU cores", dut.name, place_name(place));
+    let title = format!("{} by AAAA share and cached share, {}", dut.name, place.named("CPU cores"));
     let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
     table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
     for &a in &aaaa {
@@ -255,8 +260,8 @@ pub(super) fn comparisons(runs: &[Run]) -> Vec<Table> {
 }
 
 fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
-    let cores = place_name(&conditions.place);
-    let title = format!("DNS64 performance of {name} using {cores} CPU cores{}, by run", demanded(conditions.accept));
+    let cores = conditions.place.named("CPU cores");
+    let title = format!("DNS64 performance of {name} using {cores}{}, by run", demanded(conditions.accept));
     let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {
@@ -392,6 +397,42 @@ enum Over {
     Conditions,
 }
 
+/// The points of one curve.
+#[derive(Clone, Copy)]
+enum Group<'a> {
+    /// All places with one AuthDNS.
+    With(Option<&'a str>),
+    /// One place.
+    At(&'a Cores),
+}
+
+impl Group<'_> {
+    fn has(self, p: &PointResult) -> bool {
+        match self {
+            // Only what had its cores stands over a number of cores.
+            Group::With(authdns) => p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns,
+            Group::At(place) => p.conditions.place == *place,
+        }
+    }
+
+    /// What the curve of a DUT is called.
+    fn name(self, dut: &str) -> String {
+        match self {
+            Group::With(None) => dut.into(),
+            Group::With(Some(authdns)) => format!("{dut} with {authdns}"),
+            Group::At(place) => format!("{dut}, {}", place.named("cores")),
+        }
+    }
+}
+
+/// The servers that play AuthDNS for a DUT.
+fn auths(dut: &DutResult) -> Vec<Option<&str>> {
+    let mut all: Vec<Option<&str>> = dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were measured; none where no DUT has
 /// two points.
 fn curve(
@@ -405,21 +446,17 @@ fn curve(
     let mut series = Vec::new();
     for (run, dut) in each_dut(runs) {
         let places = share_places(run, dut);
-        // Where there are several places, each has its curve; over cores they are one.
         let groups = match over {
-            Over::Places => vec![None],
-            Over::Conditions => places.iter().map(Some).collect(),
+            Over::Places => auths(dut).into_iter().map(Group::With).collect(),
+            Over::Conditions => places.iter().map(Group::At).collect::<Vec<_>>(),
         };
-        for place in groups {
-            // Only what had its cores stands over a number of cores.
-            let is_here = |p: &&PointResult| place.map_or(p.has_its_cores(), |place| p.conditions.place == *place);
-            let here = dut.points.iter().filter(is_here);
+        for group in groups {
+            let here = dut.points.iter().filter(|p| group.has(p));
             let mut dots: Vec<Dot> = here.filter_map(|p| dot(x(&places, &p.conditions)?, p)).collect();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
             if dots.len() > 1 {
                 let name = legend(run, &dut.name, runs.len() > 1);
-                let name = place.map_or(name.clone(), |place| format!("{name}, {} cores", place_name(place)));
-                series.push(Series { name, dots });
+                series.push(Series { name: group.name(&name), dots });
             }
         }
     }
@@ -451,7 +488,7 @@ fn heat(run: &Run, dut: &DutResult, place: &Cores, (many, highest): (bool, f64))
     let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
     let rows: Vec<Row> = aaaa.iter().map(row).collect();
     let filled = rows.iter().flat_map(|(_, values)| values).flatten().count();
-    let name = format!("{}, {} cores", legend(run, &dut.name, many), place_name(place));
+    let name = format!("{}, {}", legend(run, &dut.name, many), place.named("cores"));
     (filled > 0).then(|| Figure {
         file: format!("table-{}", file_word(&name)),
         title: format!("{name}: queries/s by AAAA share and cached share"),
