@@ -45,7 +45,7 @@ use crate::point::Point;
 pub const VERSION: u32 = 2;
 
 /// A line of the journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// The first line.
@@ -101,7 +101,7 @@ pub enum Entry {
 }
 
 /// What a server is told: it decides what is measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Configuration {
     /// The command that starts it.
     pub command: Vec<String>,
@@ -119,7 +119,7 @@ impl Entry {
 }
 
 /// Which trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Step {
     /// Of which point.
     pub point: Point,
@@ -132,7 +132,7 @@ pub struct Step {
 }
 
 /// A trial and what was seen around it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
     /// Which.
     #[serde(flatten)]
@@ -153,6 +153,7 @@ pub struct Measured {
     /// What speaks against the tester, though the trial was not invalid. In JSON `warnings` are the words and `warning_causes` the
     /// data.
     #[serde(flatten, with = "method::warning::in_words")]
+    #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
     /// Its records, as a path below the run folder, if the plan wants them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,7 +216,7 @@ impl Measured {
 }
 
 /// What the tester found in a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Found {
     /// Queries at a rate.
@@ -225,7 +226,7 @@ pub enum Found {
 }
 
 /// How a DUT ended in a trial.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DutEnd {
     /// Its process ended, in this way.
@@ -244,7 +245,7 @@ impl std::fmt::Display for DutEnd {
 }
 
 /// CPU use during a trial, in cores, and on which CPUs that was.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cpu {
     /// Of the DUT, second by second.
     pub dut: Vec<f64>,
@@ -262,7 +263,7 @@ pub struct Cpu {
 }
 
 /// What a hypervisor took of the CPU time of each host during a trial, where the host tells.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenFrom {
     /// Of the tester's host.
     pub tester: Option<Stolen>,

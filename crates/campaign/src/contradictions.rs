@@ -11,7 +11,7 @@ use crate::results::DutResult;
 use crate::wording;
 
 /// Two results that cannot both be right.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradiction {
     /// With a lower acceptance ratio the DUT failed at rates at which it passed with a higher one.

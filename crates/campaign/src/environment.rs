@@ -24,7 +24,7 @@ const BUSY: Duration = Duration::from_millis(200);
 const LATER: &str = "/proc/stat.later";
 
 /// The facts that belong into every result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Environment {
     /// Version of this program.
     pub dns64bench: String,
@@ -43,7 +43,7 @@ pub struct Environment {
 }
 
 /// One thing that was looked at.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finding {
     /// What was looked at.
     pub subject: String,
@@ -54,7 +54,7 @@ pub struct Finding {
 }
 
 /// Why a finding is a concern, and what helps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Concern {
     /// What it does to a measurement.
     pub why: String,

@@ -28,7 +28,7 @@ const NOTE: &str = "governors";
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Why a point cannot be made on the DUT's host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CannotBeMade {
     /// Its CPUs have no frequency scaling.

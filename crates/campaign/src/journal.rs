@@ -18,7 +18,7 @@ use tester::measurer::result::TrialResult;
 use crate::search_plan::SearchPlan;
 
 /// A line of the journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Entry {
     /// What is searched.
@@ -30,7 +30,7 @@ pub enum Entry {
 }
 
 /// A trial about to begin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Started {
     /// Which search of the set, from 0.
     pub repeat: u32,
@@ -43,7 +43,7 @@ pub struct Started {
 }
 
 /// A trial that has ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Finished {
     /// Which search of the set, from 0.
     pub repeat: u32,

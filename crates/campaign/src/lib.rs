@@ -14,6 +14,7 @@
 
 pub mod archive;
 pub mod begun;
+pub mod comparison;
 pub mod contradictions;
 pub mod cpu_list;
 pub mod difference;

@@ -11,7 +11,7 @@ use crate::point::Point;
 use crate::recorded::Recorded;
 
 /// Why there is no number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Missing {
     /// No trial of the point has ended.

@@ -11,14 +11,14 @@ use crate::environment::Tree;
 const NODES: &str = "/sys/devices/system/node";
 
 /// Counters of all nodes of a host, or their differences, in the order of the nodes' numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Numa {
     /// Node by node.
     pub nodes: Vec<NodePages>,
 }
 
 /// Page allocations of one node (Linux, Documentation/admin-guide/numastat.rst).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodePages {
     /// The node's number.
     pub node: usize,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::cpu_list::cpu_ranges;
 
 /// Where a DUT ran, and what it was told.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Place {
     /// The CPUs that it was confined to; none where it was not.
     pub cpus: BTreeSet<usize>,
@@ -24,7 +24,7 @@ pub struct Place {
 }
 
 /// Threads that were allowed to run on the same CPUs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Allowed {
     /// The CPUs.
     pub cpus: BTreeSet<usize>,
@@ -33,7 +33,7 @@ pub struct Allowed {
 }
 
 /// Somebody who may use CPUs of the DUT.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sharing {
     /// Who.
     pub with: Neighbour,
@@ -42,7 +42,7 @@ pub struct Sharing {
 }
 
 /// Who runs on the DUT's host besides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Neighbour {
     /// The Measurer.

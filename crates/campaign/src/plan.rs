@@ -33,7 +33,7 @@ pub const READY: [(&str, &str); 4] = [
 ];
 
 /// A whole campaign.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
     /// What the report calls it.
@@ -71,7 +71,7 @@ pub struct Plan {
 }
 
 /// Where things run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Three network namespaces on this machine.
@@ -84,7 +84,7 @@ pub enum Topology {
 }
 
 /// How records of every query are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Records {
     /// As dns64perf++ does.
@@ -104,7 +104,7 @@ impl Records {
 }
 
 /// The hosts of topology `ssh`. A host that is not named is this machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ssh {
     /// Configuration file for ssh instead of the user's.
@@ -124,7 +124,7 @@ pub struct Ssh {
 }
 
 /// A host that ssh reaches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SshHost {
     /// As ssh calls it: `[user@]name`, or a name from the user's configuration.
@@ -143,7 +143,7 @@ fn yes() -> bool {
 }
 
 /// Where the servers listen.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Addresses {
     /// The DUT, as the Measurer asks it.
@@ -156,7 +156,7 @@ pub struct Addresses {
 }
 
 /// What plays AuthDNS.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
     /// Which server.
@@ -195,7 +195,7 @@ impl Default for AuthPlan {
 }
 
 /// CPUs by number; empty: any.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cpus {
     /// Of the Measurer.
@@ -207,17 +207,20 @@ pub struct Cpus {
 }
 
 /// What all trials have in common.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Trial {
     /// How long each sends; RFC 8219 §9.2: at least 60 s.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub duration: Duration,
     /// RFC 8219 §9.2: at most 1 s. None: 1 s, and below 20 s of duration a twentieth of it.
     #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub timeout: Option<Duration>,
     /// Between trials.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub pause: Duration,
     /// DNS64 prefix that the DUTs are given, and that their addresses must have.
     pub prefix: Prefix,
@@ -232,9 +235,11 @@ pub struct Trial {
     pub window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub lateness_limit: Duration,
     /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub auth_limit: Duration,
     /// Keep records of every query of every trial; none: the results only.
     pub records: Option<Records>,
@@ -272,7 +277,7 @@ impl Trial {
 }
 
 /// A DUT.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutPlan {
     /// What it is.

@@ -15,7 +15,7 @@ use crate::plan::{AuthPlan, DutPlan, Family, Plan};
 use crate::servers::Auth;
 
 /// One point. The journal has it with every trial; its text names it for people.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Point {
     /// The tester against an AuthDNS.
@@ -31,7 +31,7 @@ pub enum Point {
 }
 
 /// Which AuthDNS the tester is looped back to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Loop {
     /// What plays AuthDNS.
     pub server: Auth,
@@ -47,7 +47,7 @@ pub struct Loop {
 }
 
 /// Where a DUT runs, and whom it asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cores {
     /// Cores, and threads of the DUT.
     pub cores: usize,
@@ -94,7 +94,7 @@ fn counted(cores: usize) -> String {
 }
 
 /// Under which conditions a rate is searched for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Conditions {
     /// Name of the DUT.
     pub dut: String,
@@ -122,7 +122,7 @@ impl Conditions {
 }
 
 /// A DUT at a share of its worst case's median.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtShare {
     /// Name of the DUT.
     pub dut: String,
@@ -134,7 +134,7 @@ pub struct AtShare {
 }
 
 /// A DUT at a rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtRate {
     /// Name of the DUT.
     pub dut: String,
@@ -146,7 +146,7 @@ pub struct AtRate {
 }
 
 /// A DUT asked in a closed loop.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithThreads {
     /// Name of the DUT.
     pub dut: String,

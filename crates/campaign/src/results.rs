@@ -27,7 +27,7 @@ use crate::point::Point;
 use crate::recorded::Recorded;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Results {
     /// The version of this object: [`VERSION`].
     pub schema_version: u32,
@@ -54,6 +54,7 @@ pub struct Results {
     /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were. In JSON `noncompliance` are the words
     /// and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
     /// What contradicts itself in the results.
     pub contradictions: Vec<Contradiction>,
@@ -64,7 +65,7 @@ pub struct Results {
 }
 
 /// What a server was told.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Told {
     /// Name of the DUT, or of what plays AuthDNS.
     pub server: String,
@@ -74,7 +75,7 @@ pub struct Told {
 }
 
 /// A server that plays AuthDNS.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthResult {
     /// As the plan calls it.
     pub name: String,
@@ -85,7 +86,7 @@ pub struct AuthResult {
 }
 
 /// A span of the wall clock: seconds since 1970-01-01 UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Period {
     /// Its begin.
     pub begun: f64,
@@ -94,7 +95,7 @@ pub struct Period {
 }
 
 /// The facts of a host.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
     /// What it is: tester, dut or auth.
     pub role: String,
@@ -103,7 +104,7 @@ pub struct HostFacts {
 }
 
 /// What was found of one DUT.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DutResult {
     /// Its name.
     pub name: String,
@@ -123,7 +124,7 @@ pub struct DutResult {
 }
 
 /// How the tester kept time in a trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacedTrial {
     /// Its rate.
     pub rate: Qps,
@@ -132,7 +133,7 @@ pub struct PacedTrial {
 }
 
 /// The tester's health.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
     /// All trials.
     pub trials: Trials,
@@ -150,7 +151,7 @@ pub struct Health {
 }
 
 /// What a hypervisor took of a host's CPU time during trials, in per cent of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenTime {
     /// The host: tester, dut or auth.
     pub role: String,
@@ -163,7 +164,7 @@ pub struct StolenTime {
 }
 
 /// Median and worst of all trials.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
     /// The median.
     pub median: f64,
@@ -172,7 +173,7 @@ pub struct Spread {
 }
 
 /// A sort of reason, and how many trials there are of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InvalidReason {
     /// Why they were invalid.
     pub kind: ReasonKind,
@@ -190,7 +191,7 @@ impl InvalidReason {
 }
 
 /// Warnings of one sort.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Warned {
     /// The first of them.
     #[serde(flatten)]
@@ -202,7 +203,7 @@ pub struct Warned {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Mishap {
     /// Where.
     pub point: String,

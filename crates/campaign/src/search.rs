@@ -24,7 +24,7 @@ use crate::search_plan::{Method, SearchPlan};
 pub use self::course::GoalFigures;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
     /// Median, percentiles, dispersion and interval, in queries per second. A search whose lowest rate failed counts as 0.
     #[serde(flatten)]
@@ -40,6 +40,7 @@ pub struct SearchResult {
     pub compliant: bool,
     /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
     /// What the user stated and nobody could see.
     pub statements: Vec<String>,

@@ -14,7 +14,7 @@ use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
 
 /// What to search.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchPlan {
     /// The trial, but for its rate and its first name.
     pub trial: TrialPlan,
@@ -34,7 +34,7 @@ pub struct SearchPlan {
 }
 
 /// How the rates of a search are chosen.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Halving the range with full trials, as RFC 8219 §9.2 has it.
@@ -45,7 +45,7 @@ pub enum Method {
 }
 
 /// The self-test that says up to which rate results are more than lower bounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PassedSelfTest {
     /// The rate at which it passed; of several the smallest.
     pub passed: Qps,
@@ -86,7 +86,7 @@ impl PassedSelfTest {
 }
 
 /// How a self-test was sent: it vouches for trials that are sent in the same way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestSending {
     /// What was asked for.
     pub settings: SenderSettings,

@@ -21,7 +21,8 @@ pub(crate) use goal::TypedGoal;
 use help::{AUTH, FAULTS, FILES, LOAD, NAMES, PACING, REPLIES, SEARCH, SELF_TEST, SERVER, THREADS};
 pub(crate) use values::{CpuList, DelayRange, Server};
 use values::{
-    parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_share, parse_some_time, parse_time,
+    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage, parse_share,
+    parse_some_time, parse_time,
 };
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
@@ -86,6 +87,8 @@ pub(crate) enum Command {
     /// Write the manual pages into a folder
     #[command(after_help = help::below("manual"))]
     Manual(Manual),
+    /// Print a JSON Schema: of a result, a journal, a plan, or dns64d's configuration
+    Schema(Schema),
     /// Measure what sending costs here, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
@@ -193,6 +196,9 @@ pub(crate) struct Display {
     /// No progress, and results only
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
+    /// Show the running measurement to Prometheus at this address, under /metrics
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -357,6 +363,9 @@ pub(crate) enum CampaignAction {
         /// No progress, only what goes wrong
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
+        /// Show the running campaign to Prometheus at this address, under /metrics
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+        metrics: Option<SocketAddr>,
     },
     /// Go on with a campaign that was killed or interrupted
     #[command(after_help = help::below("campaign resume"))]
@@ -366,6 +375,9 @@ pub(crate) enum CampaignAction {
         /// No progress, only what goes wrong
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
+        /// Show the running campaign to Prometheus at this address, under /metrics
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+        metrics: Option<SocketAddr>,
     },
     /// What is done, and how much time the rest takes
     #[command(after_help = help::below("campaign status"))]
@@ -403,9 +415,34 @@ pub(crate) struct Report {
     /// Run folders; several are compared
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Where to write [default: the run folder; a comparison needs it]
+    /// Where to write [default: the run folder; a comparison needs it, unless there is a baseline]
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+}
+
+/// How runs are held against a baseline.
+#[derive(Debug, Args)]
+pub(crate) struct Gate {
+    /// Run folder that the others are held against; given several times, their searches are taken together
+    #[arg(long, value_name = "DIR")]
+    pub(crate) baseline: Vec<PathBuf>,
+    /// The largest decrease of a median that is no regression, such as 5% or 0.05
+    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = parse_decrease)]
+    pub(crate) max_regression: f64,
+    /// Take the searches of all other runs together too: both sides were measured in turn
+    #[arg(long, requires = "baseline")]
+    pub(crate) in_turn: bool,
+    /// Write what came of each point as JUnit XML
+    #[arg(long, value_name = "FILE", requires = "baseline")]
+    pub(crate) junit: Option<PathBuf>,
+    /// Append a summary in Markdown, such as to $GITHUB_STEP_SUMMARY
+    #[arg(long, value_name = "FILE", requires = "baseline")]
+    pub(crate) summary: Option<PathBuf>,
+    /// Print the comparison as one JSON object
+    #[arg(long, requires = "baseline")]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -599,6 +636,12 @@ pub(crate) struct Check {
     /// End with status 4 if anything may spoil measurements, so that a script stops there
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Its name [default: print the names]
+    pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,7 @@ mod colour;
 mod commands;
 mod interruption;
 mod intervals;
+mod metrics;
 mod output;
 mod progress;
 mod resolve;
@@ -74,6 +75,7 @@ fn run() -> ExitCode {
         Command::Check(a) => commands::check::run(&a),
         Command::Completions { shell } => commands::pages::completions(shell),
         Command::Manual(a) => commands::pages::manual(&a),
+        Command::Schema(a) => commands::schema::run(&a),
         Command::SendCost(a) => commands::send_cost::run(&a),
         Command::Agent(a) => commands::agent::run(&a),
         Command::Dns64d { arguments } => {

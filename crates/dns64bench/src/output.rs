@@ -114,17 +114,35 @@ impl From<SearchError> for Failure {
     }
 }
 
-/// A result with the machine that it was found on.
-#[derive(Serialize)]
-struct WithEnvironment<'a, T> {
+/// The version of the objects that are printed: raised when a key goes or changes its meaning.
+pub(crate) const SCHEMA_VERSION: u32 = 2;
+
+/// A JSON object that is printed.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct Versioned<T> {
+    /// The version of this object.
+    schema_version: u32,
     #[serde(flatten)]
-    result: &'a T,
+    object: T,
+}
+
+/// A result with the machine that it was found on.
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct WithEnvironment<T> {
+    #[serde(flatten)]
+    result: T,
+    /// The machine.
     environment: Environment,
 }
 
-/// Prints exactly one JSON object on standard output.
+/// Prints exactly one JSON object on standard output, with the machine that it was found on.
 pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
-    let object = WithEnvironment { result, environment: Environment::observe() };
+    print_versioned(&WithEnvironment { result, environment: Environment::observe() })
+}
+
+/// Prints exactly one JSON object on standard output.
+pub(crate) fn print_versioned<T: Serialize>(object: &T) -> Result<(), Failure> {
+    let object = Versioned { schema_version: SCHEMA_VERSION, object };
     let text = serde_json::to_string_pretty(&object).map_err(Failure::environment)?;
     println!("{text}");
     Ok(())

@@ -14,8 +14,8 @@ use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use tester::measurer::{Progress, TrialError};
 
-use crate::interruption;
 use crate::output::{grouped, rounded};
+use crate::{interruption, metrics};
 
 /// Between two looks at what is going on.
 const LOOK: Duration = Duration::from_millis(200);
@@ -29,6 +29,7 @@ const BAR: &str = "{wide_msg}\n{bar:30} {pos}/{len} sent, {prefix} valid, {eta} 
 pub(crate) fn run_trial(plan: &TrialPlan, quiet: bool, title: &str) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
     let planned = plan.schedule().count();
+    metrics::trial_begins(plan.rate, planned, &progress);
     let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr());
     bar.set_style(ProgressStyle::with_template(BAR).expect("a constant template"));
     let shown = Shown { bar, text: Mutex::new(title.to_owned()) };
@@ -38,7 +39,12 @@ pub(crate) fn run_trial(plan: &TrialPlan, quiet: bool, title: &str) -> Result<Tr
         shown.bar.set_prefix(grouped(valid));
         format!("{title}: {} of {} sent, {} valid", grouped(sent), grouped(planned), grouped(valid))
     };
-    shown.during(quiet, &counts, |_| tester::measurer::run(plan, &progress))
+    let result = shown.during(quiet, &counts, |_| tester::measurer::run(plan, &progress));
+    match &result {
+        Ok(trial) => metrics::trial_ended(trial),
+        Err(_) => metrics::ended(None, [0; 4]),
+    }
+    result
 }
 
 /// Does `work`, during which there are no counts to show but words, which it may change.

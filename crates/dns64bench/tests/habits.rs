@@ -179,7 +179,7 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
     assert_eq!(output.status.code(), Some(130), "{text}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert!(result["interrupted"] == true && result["valid"].as_u64() > Some(0), "{text}");
-    assert!(result["seconds"].as_f64() < Some(300.0) && result["qps"].as_f64() > Some(0.0), "{text}");
+    assert!(result["duration_s"].as_f64() < Some(300.0) && result["qps"].as_f64() > Some(0.0), "{text}");
     assert!(!lines.exists());
 }
 

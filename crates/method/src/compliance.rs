@@ -21,7 +21,7 @@ pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
 
 /// What is known of something that decides over compliance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
     /// It is so.
@@ -35,7 +35,7 @@ pub enum Fact {
 }
 
 /// What vouches for the tester.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// A self-test that was carried out with the settings of the trials, and its reserve δ.
@@ -66,7 +66,7 @@ pub enum Proof {
 }
 
 /// Everything that decides whether a result is compliant.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Facts {
     /// Whether DUT, or in a self-test AuthDNS, and Measurer are on one host.
     pub shares_host: Fact,

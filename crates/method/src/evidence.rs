@@ -17,7 +17,7 @@ use crate::units::Share;
 pub const TOLERANCE: f64 = 0.02;
 
 /// What AuthDNS was asked during a trial, the names that were resolved before it included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Asked {
     /// AAAA questions.
     pub aaaa: u64,
@@ -51,7 +51,7 @@ pub struct Wanted {
 }
 
 /// What a trial really was.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Real {
     /// Share of the names asked for that had an AAAA record; absent where none was asked for.
     pub aaaa_share: Option<f64>,
@@ -65,7 +65,7 @@ pub struct Real {
 }
 
 /// In which way a trial was not the one that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Deviation {
     /// The share of names with an AAAA record (α).

@@ -12,8 +12,9 @@ macro_rules! in_words {
 
             use super::$item;
 
-            #[derive(Serialize)]
-            struct Written<'a> {
+            /// How they are written.
+            #[derive(Serialize, schemars::JsonSchema)]
+            pub struct Written<'a> {
                 #[serde(rename = $words)]
                 words: Vec<String>,
                 #[serde(rename = $data)]

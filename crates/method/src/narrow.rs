@@ -17,7 +17,9 @@ use crate::units::Qps;
 use crate::verdict::Verdict;
 
 /// How long a trial is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
     /// Short: shows only failures.

@@ -10,7 +10,7 @@ use crate::selftest::MIN_DELTA;
 use crate::units::{Nanos, Qps};
 
 /// What the Measurer asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Server {
     /// The DUT.
@@ -20,7 +20,7 @@ pub enum Server {
 }
 
 /// A point in which a result is not compliant, or not known to be.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Noncompliance {

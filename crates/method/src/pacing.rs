@@ -23,7 +23,7 @@ const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
 
 /// How exact the sending must be for a trial to count.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacingLimits {
     /// Largest deviation of a 100 ms window's queries from the schedule, in per cent.
     pub window_100ms_pct: f64,
@@ -129,7 +129,7 @@ fn worst_window(schedule: &Schedule, sent: &[u64], window: Nanos) -> f64 {
 ///
 /// The trial is cut into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more 100 ms windows. Of each stretch
 /// the window with the least and that with the most are kept: however long a trial is, no stall and no burst is averaged away.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
     pub stretch_ms: u64,
@@ -164,7 +164,7 @@ impl Windows {
 }
 
 /// What the audit of a trial found. Lateness is actual − scheduled send time, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pacing {
     /// Median lateness.
     pub p50_us: f64,

@@ -34,7 +34,7 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
 }
 
 /// The rates between which the DUT's limit lies: `from` passed, `to` failed. Queries per second.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// The smallest of the highest rates that passed, divided by [`overstatement`]; absent where a search passed nowhere.
     pub from: Option<f64>,
@@ -61,7 +61,7 @@ impl Interval {
 }
 
 /// How many times as fast one server is as another, as far as that is proven.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ratio {
     /// At least so many times; absent where nothing bounds it.
     pub from: Option<f64>,
@@ -80,7 +80,7 @@ impl Ratio {
 ///
 /// A search of which no rate could be measured is left out: it says nothing about the DUT. A search that passed nowhere
 /// counts as 0, which stands for "less than the lowest rate".
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Searches that say something.
     pub n: usize,

@@ -17,7 +17,7 @@ use crate::records::Counts;
 use crate::units::{CpuId, Nanos, counted, grouped};
 
 /// A loss on the tester's host: in its sending or receiving, so that it says nothing about the DUT.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum HostLoss {
     /// The Measurer's socket buffers were full.
@@ -62,7 +62,7 @@ pub enum HostLoss {
 }
 
 /// One half of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
     /// The thread that sends.
@@ -72,7 +72,7 @@ pub enum Half {
 }
 
 /// Why a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake case, beside the data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
@@ -200,7 +200,7 @@ pub enum Reason {
 }
 
 /// What sort of reason it is, whatever its numbers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each is the variant of `Reason` or `HostLoss` of its name")]

@@ -75,12 +75,13 @@ pub struct Record {
 }
 
 /// Replies that were in time and wrong, by what was wrong.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WrongCounts {
     /// NOERROR without a AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
     /// By rcode, the number as key.
     #[serde(with = "by_number")]
+    #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,
     /// TC set.
     pub truncated: u64,
@@ -133,7 +134,7 @@ impl WrongCounts {
 }
 
 /// The sums over a trial. Invariant: sent = valid + late + lost + Σ wrong ([`Counts::is_balanced`]).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
     /// Queries handed to the kernel.
     pub sent: u64,

@@ -18,7 +18,7 @@ use crate::units::Qps;
 use crate::verdict::Verdict;
 
 /// Where to search, and how finely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchRange {
     /// Lowest rate, tried first.
     pub min: Qps,
@@ -31,7 +31,7 @@ pub struct SearchRange {
 }
 
 /// What one search found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Found {
     /// The highest rate that *passed* (not the last one tried); `None` if already the lowest rate failed.
     pub highest: Option<Qps>,
@@ -52,7 +52,7 @@ impl Found {
 }
 
 /// By how much a rate failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Shortfall {
     /// That rate.
     pub rate: Qps,

@@ -18,7 +18,7 @@ use crate::units::Qps;
 use crate::verdict::Verdict;
 
 /// The searches to carry out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SetPlan {
     /// Where each searches.
     pub range: SearchRange,
@@ -42,7 +42,7 @@ pub struct Due {
 }
 
 /// Why the DUT may do more than the median of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LowerBound {
     /// Searches passed at the highest rate of the range.

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a set of results amounts to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Summary {
     /// How many results there are.
     pub n: usize,
@@ -50,7 +50,7 @@ impl Summary {
 }
 
 /// Mean and sample standard deviation of a set of values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MeanAndDeviation {
     /// Of how many values.
     pub n: usize,

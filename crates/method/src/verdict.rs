@@ -7,7 +7,7 @@ use crate::reason::{HostLoss, Reason};
 use crate::records::Counts;
 
 /// What a trial proved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Enough queries got a valid reply, and the tester did its part.
@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 /// The share of valid replies at which a trial passes: 1.0 by RFC 8219 §9.2, less only as a labelled exception.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Acceptance(pub f64);
 

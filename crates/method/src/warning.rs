@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Nanos, Qps};
 
 /// A warning of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Warning {

@@ -12,6 +12,18 @@ pub fn allowed_cpus() -> Vec<CpuId> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
 }
 
+/// Keeps the calling thread off `busy` CPUs, if this process may use others, and behind all other threads on its own: for work
+/// beside a measurement. Does what it can; neither is an error.
+pub fn stand_back(busy: &[CpuId]) {
+    let mut set = CpuSet::new();
+    let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();
+    let is_set = others.iter().all(|cpu| set.set(cpu.0).is_ok());
+    if is_set && !others.is_empty() {
+        let _ = sched_setaffinity(Pid::from_raw(0), &set);
+    }
+    set_turn(LAST);
+}
+
 /// Pins the calling thread to one CPU.
 ///
 /// # Errors
@@ -26,6 +38,8 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
 const SHORT_TURN: u64 = 100_000;
 /// The nice value of a thread that wakes up before others: the smallest there is.
 const FAVOURED: i32 = -20;
+/// The nice value of a thread that nobody waits for: the largest there is.
+const LAST: i32 = 19;
 
 /// Asks for real-time scheduling (SCHED_FIFO, priority 1) of the calling thread, which takes root, CAP_SYS_NICE or an rtprio
 /// limit; returns whether it was granted. Only for threads that sleep, and only on a CPU that nobody else needs: whatever shares

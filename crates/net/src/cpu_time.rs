@@ -26,7 +26,7 @@ struct Ticks {
 }
 
 /// The share of CPU time that a hypervisor gave to others while there was work for it here ("steal"), in per cent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stolen {
     /// Of the time of all CPUs.
     pub all_pct: f64,

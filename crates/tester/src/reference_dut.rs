@@ -59,7 +59,7 @@ pub struct ReferenceConfig {
 }
 
 /// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReferenceCounters {
     /// Packets received.
     pub received: u64,

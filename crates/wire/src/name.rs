@@ -75,7 +75,7 @@ const DIGITS: [[u8; 3]; 256] = {
 };
 
 /// A domain name in wire format, lower case, with room for the label in front.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Domain {
     wire: Vec<u8>,
@@ -147,7 +147,7 @@ impl From<Domain> for String {
 }
 
 /// A block of IPv4 addresses whose names are asked for, written `a.b.c.d/len`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct NameRange {
     network: u32,

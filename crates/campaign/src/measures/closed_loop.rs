@@ -38,7 +38,7 @@ const NO_RATE: Qps = Qps(1);
 const ASSUMED: u64 = 4_000;
 
 /// `[measure.closed-loop]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
     /// Numbers of threads of the tester, powers of 2 up to 256.
@@ -53,6 +53,7 @@ pub struct ClosedLoops {
     pub blocks: u8,
     /// When a query is given up; whole seconds.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub timeout: Duration,
     /// How often each.
     pub repeat: u32,
@@ -122,7 +123,7 @@ impl LoopPlan {
 }
 
 /// A trial in a closed loop, judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoopTrial {
     /// What the tester found.
     #[serde(flatten)]
@@ -176,7 +177,7 @@ impl LoopTrial {
 }
 
 /// What was found in closed loops with so many threads.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
     /// Where the DUT ran.
     #[serde(flatten)]

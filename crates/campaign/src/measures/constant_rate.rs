@@ -25,7 +25,7 @@ use crate::report::{Run, each_dut, file_word, legend};
 use crate::results::DutResult;
 
 /// `[[measure.constant-rates]]`: trials at rates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConstantRates {
     /// Which rates.
@@ -35,16 +35,18 @@ pub struct ConstantRates {
     pub at: Option<Vec<At>>,
     /// How long.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub duration: Duration,
     /// The initial transient, which the CPU figures leave out.
     #[serde(default, with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub transient: Duration,
     /// How often each.
     pub repeat: u32,
 }
 
 /// What was found at a rate.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ConstantRateResult {
     /// Where the DUT ran.
     #[serde(flatten)]

@@ -13,7 +13,7 @@ use crate::point::Cores;
 
 /// `[measure]`: what to measure of each DUT. The worst case, 0 % AAAA and 0 % cached with every reply demanded, is always
 /// measured, at every place of a DUT: its numbers of cores and its placements.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keys {
     /// Numbers of cores (and DUT threads). None: one core.
@@ -48,7 +48,7 @@ pub struct Keys {
 }
 
 /// A set of CPUs for the DUT.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Placement {
     /// What the report calls it.
@@ -58,7 +58,7 @@ pub struct Placement {
 }
 
 /// A place in a list of them: a number of cores, or the name of a placement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum At {
     /// So many of the DUT's first CPUs.
@@ -78,7 +78,7 @@ impl fmt::Display for At {
 
 /// `[dut.measure]`: what a DUT has otherwise than `[measure]` says. A key that is not given is that of `[measure]`; an empty list
 /// takes out what the key asks for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
     /// As in [`Keys`].

@@ -23,7 +23,7 @@ use crate::report::{Run, each_dut, legend, percent};
 use crate::results::DutResult;
 
 /// `[measure.loads]`: trials at shares of the worst case's median.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
     /// Which shares.
@@ -33,9 +33,11 @@ pub struct Loads {
     pub at: Option<Vec<At>>,
     /// How long.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub duration: Duration,
     /// The initial transient, which the CPU figures leave out.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "String")]
     pub transient: Duration,
     /// How often each.
     pub repeat: u32,
@@ -50,7 +52,7 @@ impl Default for Loads {
 }
 
 /// What was found at a share of the maximum.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadResult {
     /// Where the DUT ran.
     #[serde(flatten)]

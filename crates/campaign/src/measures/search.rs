@@ -32,7 +32,7 @@ use crate::report::table::Table;
 pub(crate) use shown::{found_in_words, worst_point};
 
 /// `[search]`: how rates are searched for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Searching {
     /// Lowest rate.
@@ -47,6 +47,7 @@ pub struct Searching {
     pub invalid_retries: u32,
     /// Length of the short trial before each full one; none: full trials only.
     #[serde(with = "humantime_serde")]
+    #[schemars(with = "Option<String>")]
     pub probe: Option<Duration>,
 }
 
@@ -57,7 +58,7 @@ impl Default for Searching {
 }
 
 /// What a set of searches found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
     /// Under which conditions.
     pub conditions: Conditions,
@@ -121,7 +122,7 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
 }
 
 /// How many trials there were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Trials {
     /// Short ones.
     pub probes: usize,

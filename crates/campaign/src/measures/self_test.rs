@@ -27,7 +27,7 @@ use crate::servers::Auth;
 use crate::wording;
 
 /// `[self-test]`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelfTest {
     /// Lowest rate.
@@ -47,7 +47,7 @@ pub struct SelfTest {
 }
 
 /// A further self-test.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Also {
     /// What plays AuthDNS.
@@ -68,7 +68,7 @@ impl Default for SelfTest {
 }
 
 /// What a self-test found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestResult {
     /// What played AuthDNS.
     pub server: String,

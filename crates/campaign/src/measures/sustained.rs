@@ -18,7 +18,7 @@ use crate::report::chart::number;
 use crate::report::csv::Row;
 
 /// What was found at a rate. Trials that the tester spoiled are no part of any number.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sustained {
     /// Trials that count.
     pub trials: usize,
@@ -53,7 +53,7 @@ pub struct Sustained {
 }
 
 /// Percentiles of round-trip times in µs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Latency {
     /// Median.
     pub p50: f64,
@@ -64,7 +64,7 @@ pub struct Latency {
 }
 
 /// Page allocations on a NUMA node, or on all of them, trial by trial summarized.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodeResult {
     /// The node's number; absent: all nodes together.
     pub node: Option<usize>,

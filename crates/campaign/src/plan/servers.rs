@@ -11,7 +11,7 @@ use crate::point::{Cores, Point};
 use crate::servers::{Driver, Dut, Operator};
 
 /// A version of the Internet Protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
     /// IPv4.

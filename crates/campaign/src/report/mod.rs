@@ -6,6 +6,7 @@
 //!                                                     └─► figures ─► report.html, figures/*.svg
 //! ```
 
+mod change;
 pub mod chart;
 pub(crate) mod csv;
 mod pacing;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::{self, ArchiveError, write_json, write_whole};
 use crate::begun;
+use crate::comparison::Comparison;
 use crate::measures;
 use crate::results::{DutResult, Results};
 use chart::{Figure, escape};
@@ -58,6 +60,15 @@ impl Run {
 /// # Errors
 /// If a file cannot be written.
 pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
+    write_compared(runs, None, folder)
+}
+
+/// As [`write`], with the change of each point against a baseline.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_compared(runs: &[Run], comparison: Option<&Comparison>, folder: &Path) -> Result<PathBuf, ArchiveError> {
+    let beside: Vec<Table> = comparison.map(change::table).into_iter().chain(comparisons(runs)).collect();
     let figures_folder = folder.join("figures");
     fs::create_dir_all(&figures_folder).map_err(|source| ArchiveError::Io {
         doing: "create",
@@ -70,7 +81,7 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
     }
     let (mut markdown, mut latex) = (String::new(), String::new());
     latex += "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\\begin{document}\n\\footnotesize\n\n";
-    for table in comparisons(runs) {
+    for table in &beside {
         markdown += &table.markdown();
         latex += &table.latex();
     }
@@ -92,7 +103,7 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
         write_json(&folder.join("results.json"), &run.results)?;
     }
     let page = folder.join("report.html");
-    write_whole(&page, html(runs, &figures).as_bytes())?;
+    write_whole(&page, html(runs, &figures, &beside).as_bytes())?;
     Ok(page)
 }
 
@@ -173,7 +184,7 @@ pub fn page(title: &str, figures: &[chart::Figure], printed: &str) -> String {
     out
 }
 
-fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
+fn html(runs: &[Run], figures: &[chart::Figure], beside: &[Table]) -> String {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let mut out = page_head(&format!("DNS64 benchmark: {}", names.join(" and ")));
     for run in runs {
@@ -199,7 +210,6 @@ fn html(runs: &[Run], figures: &[chart::Figure]) -> String {
         let caption = escape(&figure.title);
         let _ = writeln!(out, "<figure><figcaption>{caption}</figcaption>{}</figure>", figure.svg(false));
     }
-    let beside = comparisons(runs);
     if !beside.is_empty() {
         out.push_str("<h2>Side by side</h2>\n");
     }

@@ -98,6 +98,7 @@ fn tex(text: &str) -> String {
             'δ' => out += "$\\delta$",
             '×' => out += "$\\times$",
             '≥' => out += "$\\geq$",
+            '−' => out += "$-$",
             '–' => out += "--",
             '§' => out += "\\S{}",
             c if c.is_ascii() => out.push(c),

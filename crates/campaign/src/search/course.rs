@@ -23,7 +23,7 @@ pub(super) struct Step {
 }
 
 /// What was found for one goal of an MLRsearch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GoalFigures {
     /// The goal.
     pub goal: Goal,

@@ -6,7 +6,7 @@ use super::{Driver, Program, Ready, Told, Translate, Version};
 
 /// Commands of the driver `custom`, run on the DUT's host. Words in braces are replaced ([`super::PLACEHOLDERS`]), but for
 /// `version`, which is asked when nothing runs yet.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
     /// Program and arguments. It stays in the foreground and ends on SIGTERM, unless there is `stop`.

@@ -26,7 +26,7 @@ pub struct Operator {
 
 /// A configuration file of an operator's. A plan names it by its path; a plan that was read holds its text too, so that a
 /// run folder says what was measured whatever becomes of the file.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "Given")]
 pub struct OwnFile {
     /// Where it is, from the plan's folder on.
@@ -36,7 +36,7 @@ pub struct OwnFile {
 }
 
 /// A path, or a file that was read.
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
 enum Given {
     Path(PathBuf),

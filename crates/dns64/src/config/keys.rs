@@ -14,7 +14,7 @@ use crate::translation::policy::{Mapping, Mode, Policy};
 use crate::translation::prefix::Prefix;
 
 /// What is written in the file. `Default` is the configuration of an empty one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Addresses to serve, UDP and TCP.
@@ -74,7 +74,7 @@ impl Default for Config {
 
 /// `[dns64]`, and what a `[[group]]` may change of it. Keys that are not there keep their default, in a group that of
 /// `[dns64]`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TranslationKeys {
     /// Prefixes; an empty list turns translation off.
@@ -83,6 +83,7 @@ pub struct TranslationKeys {
     /// AAAA records that count as none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(default, deserialize_with = "networks::optional")]
+    #[schemars(with = "Option<Vec<String>>")]
     pub exclude: Option<Vec<Ipv6Net>>,
     /// When A records are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +113,7 @@ impl TranslationKeys {
 }
 
 /// A prefix with its ranges. Checked as a whole when it is read, so that the error has the line.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
 pub struct PrefixKeys {
     #[serde(rename = "prefix")]
@@ -120,11 +121,12 @@ pub struct PrefixKeys {
     #[serde(skip)]
     prefix: Option<Prefix>,
     suffix: std::net::Ipv6Addr,
+    #[schemars(with = "Vec<String>")]
     ranges: Vec<Ipv4Net>,
     allow_non_global: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(
     deny_unknown_fields,
     rename_all = "kebab-case",
@@ -135,6 +137,7 @@ struct RawPrefixKeys {
     #[serde(default = "no_suffix")]
     suffix: std::net::Ipv6Addr,
     #[serde(default = "all_of_ipv4", deserialize_with = "networks::all")]
+    #[schemars(with = "Vec<String>")]
     ranges: Vec<Ipv4Net>,
     #[serde(default)]
     allow_non_global: bool,
@@ -175,11 +178,12 @@ impl PrefixKeys {
 }
 
 /// `[[group]]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupKeys {
     /// Addresses of its clients.
     #[serde(deserialize_with = "networks::all")]
+    #[schemars(with = "Vec<String>")]
     pub clients: Vec<IpNet>,
     /// What differs from `[dns64]`.
     #[serde(default)]
@@ -187,11 +191,12 @@ pub struct GroupKeys {
 }
 
 /// `[access]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AccessKeys {
     /// Clients that are answered; others get REFUSED.
     #[serde(deserialize_with = "networks::all")]
+    #[schemars(with = "Vec<String>")]
     pub allow: Vec<IpNet>,
     /// Needed to allow everybody.
     pub open_resolver: bool,
@@ -215,7 +220,7 @@ impl Default for AccessKeys {
 }
 
 /// `[cache]`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheKeys {
     /// Memory for answers, in MiB; 0 keeps nothing; 1 TiB at the most.
@@ -232,6 +237,7 @@ pub struct CacheKeys {
     pub failure_max_ttl: u32,
     /// How long answers are served after their time while upstreams fail; 0s is never.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
+    #[schemars(with = "String")]
     pub serve_stale: Duration,
 }
 
@@ -251,7 +257,7 @@ impl Default for CacheKeys {
 }
 
 /// What happens to queries beyond a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overload {
     /// They get SERVFAIL.
@@ -262,7 +268,7 @@ pub enum Overload {
 }
 
 /// `[limits]`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitKeys {
     /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. About 1 KiB each.
@@ -286,6 +292,7 @@ pub struct LimitKeys {
     pub tcp_pipeline: usize,
     /// How long a TCP connection may be idle, or a message on it incomplete; 100 ms to a day.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
+    #[schemars(with = "String")]
     pub tcp_idle: Duration,
 }
 
@@ -307,11 +314,12 @@ impl Default for LimitKeys {
 }
 
 /// `[forwarding]`.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
     /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
+    #[schemars(with = "String")]
     pub timeout: Duration,
     /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions or ten minutes.
     pub source_ports: u16,
@@ -333,7 +341,7 @@ impl Default for ForwardingKeys {
 }
 
 /// `[metrics]`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MetricsKeys {
     /// Where Prometheus fetches `/metrics`; none: no listener.
@@ -342,7 +350,7 @@ pub struct MetricsKeys {
 }
 
 /// Form of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// For people.
@@ -353,7 +361,7 @@ pub enum LogFormat {
 }
 
 /// Least severity that is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
     /// What keeps it from serving.
@@ -368,7 +376,7 @@ pub enum LogLevel {
 }
 
 /// `[log]`.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LogKeys {
     /// Form.
@@ -378,16 +386,18 @@ pub struct LogKeys {
 }
 
 /// `[[upstream]]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpstreamKeys {
     /// Its address.
     pub address: IpAddr,
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]
+    #[schemars(with = "u16")]
     pub port: Spanned<u16>,
     /// Its share of the questions among upstreams of like speed; 1 to 1 000 000.
     #[serde(default = "one")]
+    #[schemars(with = "u32")]
     pub weight: Spanned<u32>,
     /// What forward rules call it; its address if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -415,13 +425,15 @@ impl UpstreamKeys {
 }
 
 /// `[[forward]]`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForwardKeys {
     /// The domain; names at and below it are meant.
+    #[schemars(with = "String")]
     pub domain: Spanned<String>,
     /// Names of its upstreams; none: all.
     #[serde(default)]
+    #[schemars(with = "Vec<String>")]
     pub upstreams: Vec<Spanned<String>>,
     /// When A records are asked for, if not as in `[dns64]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the thread for TCP.
+//! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the thread for TCP; in programs
+//! without one, on a thread of its own ([`serve_alone`]).
 
 use std::io;
 use std::rc::Rc;
@@ -8,12 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::LocalSet;
 use tokio::time::timeout;
 
-use super::counters::Metrics;
-use super::prometheus::to_text;
 use crate::guard::Tasks;
-use crate::resolver::cache::Cache;
 
 /// The longest request that is read, octets, and how long it is waited for.
 const LONGEST_REQUEST: usize = 4_096;
@@ -23,8 +22,27 @@ const CONNECTIONS: usize = 16;
 /// How long to wait when no connection can be accepted: the process is out of file descriptors, most likely.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Answers requests for ever, one for each connection.
-pub(crate) async fn serve(tasks: Tasks, listener: Rc<TcpListener>, metrics: Metrics, cache: Arc<Cache>) {
+/// Answers requests with what `text` returns, from the calling thread, for ever.
+///
+/// # Errors
+/// If the process has no file descriptor left.
+pub fn serve_alone(listener: std::net::TcpListener, text: impl Fn() -> String + 'static) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    listener.set_nonblocking(true)?;
+    LocalSet::new().block_on(&runtime, async {
+        serve(
+            Tasks::new(|panic, cost| eprintln!("{cost} had a defect: {panic}")),
+            Rc::new(TcpListener::from_std(listener)?),
+            text,
+        )
+        .await;
+        Ok(())
+    })
+}
+
+/// Answers requests with what `text` returns for ever, one for each connection.
+pub(crate) async fn serve(tasks: Tasks, listener: Rc<TcpListener>, text: impl Fn() -> String + 'static) {
+    let text = Rc::new(text);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
@@ -32,11 +50,11 @@ pub(crate) async fn serve(tasks: Tasks, listener: Rc<TcpListener>, metrics: Metr
             continue;
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let (metrics, cache) = (metrics.clone(), Arc::clone(&cache));
+        let text = Rc::clone(&text);
         tasks.spawn(|| "a request for the metrics".into(), async move {
             let serve = async {
                 let request = read_request(&mut stream).await?;
-                stream.write_all(&response(&request, || to_text(&metrics, &cache))).await?;
+                stream.write_all(&response(&request, || text())).await?;
                 stream.shutdown().await
             };
             // Prometheus will come again.

@@ -5,7 +5,7 @@
 //! ```
 
 mod counters;
-pub(crate) mod http;
+pub mod http;
 mod prometheus;
 
 pub use counters::{Count, Metrics, UpstreamMetrics, WorkerMetrics};

@@ -153,4 +153,22 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
     }
+
+    /// A metric that a dashboard asks for and nobody exports would be an empty panel.
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_are_exported() {
+        let metrics = Metrics::new(1);
+        metrics.add_upstream("192.0.2.1:53".parse().unwrap());
+        let text = to_text(&metrics, &Arc::new(Cache::new(1)));
+        let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
+        let name = |(at, _): (usize, &str)| -> String {
+            dashboard[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+        };
+        let asked: std::collections::BTreeSet<String> = dashboard.match_indices("dns64d_").map(name).collect();
+        assert!(asked.len() >= 15, "{asked:?}");
+        for name in asked {
+            let is_it = |line: &str| line.split(['{', ' ']).next() == Some(name.as_str());
+            assert!(text.lines().any(is_it), "{name} is not exported:\n{text}");
+        }
+    }
 }

@@ -5,6 +5,8 @@
 //!             sockets    (drop root, lock in)     threads
 //! ```
 
+#[cfg(feature = "three-percent-slower")]
+mod brake;
 mod defects;
 mod frontend;
 mod jobs;

@@ -68,7 +68,9 @@ pub(super) fn run(
             let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
             let (tasks, listener) = (tasks.clone(), Rc::new(TcpListener::from_std(listener)?));
             tasks.clone().keep("a request for the metrics", move || {
-                metrics::http::serve(tasks.clone(), Rc::clone(&listener), metrics.clone(), Arc::clone(&cache))
+                let (metrics, cache) = (metrics.clone(), Arc::clone(&cache));
+                let text = move || metrics::to_text(&metrics, &cache);
+                metrics::http::serve(tasks.clone(), Rc::clone(&listener), text)
             });
         }
         ask_upstreams(&tasks, shared, questions);

@@ -79,6 +79,8 @@ impl Worker {
         let mut batch = ReceiveBatch::new(OFFLOAD_LEN);
         let mut ready = Vec::with_capacity(256);
         let mut stopping = false;
+        #[cfg(feature = "three-percent-slower")]
+        let mut brake = super::brake::Brake::new();
         loop {
             if !stopping && self.shared.stopping.load(Ordering::Relaxed) {
                 stopping = true;
@@ -118,6 +120,8 @@ impl Worker {
                 self.resolve(|resolver| resolver.on_timer(id));
             }
             self.flush();
+            #[cfg(feature = "three-percent-slower")]
+            brake.slow_down();
         }
     }
 

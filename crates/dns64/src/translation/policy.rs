@@ -14,7 +14,7 @@ pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::ne
 pub const TTL_WITHOUT_SOA: u32 = 600;
 
 /// When the A records are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// As RFC 6147 §5.1.2 and §5.1.3 have it: no AAAA records, whatever the reason (but NXDOMAIN), lead to the A records.

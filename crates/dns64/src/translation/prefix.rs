@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const U_OCTET: u128 = 0xff << 56;
 
 /// A translation prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
     network: u128,

@@ -118,6 +118,18 @@ pub(crate) fn parse_percentage(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A decrease as a fraction: `5%`, `0.05`.
+pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
+    let fraction = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match fraction {
+        Ok(fraction) if (0.0..1.0).contains(&fraction) => Ok(fraction),
+        _ => Err(format!("'{text}' is no decrease; write for example 5% or 0.05")),
+    }
+}
+
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
     let fraction: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
     if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err("a share from 0 to 1 is needed".into()) }
@@ -126,6 +138,16 @@ pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decreases_are_per_cents_or_fractions() {
+        for (text, fraction) in [("5%", 0.05), ("2.5 %", 0.025), ("0.05", 0.05), ("0", 0.0), ("0%", 0.0)] {
+            assert_eq!(parse_decrease(text), Ok(fraction), "{text}");
+        }
+        for text in ["5", "100%", "-1%", "%", "NaN", "a"] {
+            assert!(parse_decrease(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn servers_as_people_write_them() {

@@ -1,6 +1,7 @@
 //! `campaign`: plans carried out, resumed, and looked at.
 
 use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
@@ -19,13 +20,13 @@ use campaign::report::{Run, write};
 use campaign::runner::{self, CampaignError, Watcher};
 use campaign::text::{MESSAGE, plain};
 use indicatif::{ProgressBar, ProgressStyle};
-use method::units::Qps;
+use method::units::{CpuId, Qps};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
-use crate::colour;
 use crate::output::{Failure, Outcome, SPOILED, counted, grouped, print_points, rounded};
+use crate::{colour, metrics};
 
 pub(crate) fn run(args: &Campaign) -> Outcome {
     match &args.action {
@@ -43,8 +44,9 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             }
             Ok(ExitCode::SUCCESS)
         }
-        CampaignAction::Run { plan: path, dir, quiet, .. } => {
+        CampaignAction::Run { plan: path, dir, quiet, metrics, .. } => {
             let plan = Plan::load(path).map_err(Failure::usage)?;
+            serve_metrics(*metrics, &plan, *quiet)?;
             let folder = dir.clone().unwrap_or_else(|| folder_of(path));
             if folder.exists() {
                 let folder = folder.display();
@@ -59,12 +61,13 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             let archive = Archive::create(&folder, &plan).map_err(Failure::environment)?;
             carry_out(&plan, archive, Vec::new(), *quiet)
         }
-        CampaignAction::Resume { run, quiet } => {
+        CampaignAction::Resume { run, quiet, metrics } => {
             let folder = existing(run);
             let (archive, plan, done) = Archive::open(&folder).map_err(Failure::usage)?;
             if folder != *run && (run.exists() || READY.iter().any(|(name, _)| run.as_os_str() == *name)) {
                 same_plan(&plan, run, &folder).map_err(Failure::usage)?;
             }
+            serve_metrics(*metrics, &plan, *quiet)?;
             carry_out(&plan, archive, done, *quiet)
         }
         CampaignAction::Status { run } => {
@@ -77,10 +80,20 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         CampaignAction::Show { name } => {
-            let text = READY.iter().find(|(ready, _)| ready == name).map_or("", |(_, text)| text);
-            print!("{text}");
+            print!("{}", ready(name));
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// A ready plan, whose first line names the schema where a user has it and not where the repository has it.
+fn ready(name: &str) -> String {
+    let text = READY.iter().find(|(ready, _)| *ready == name).map_or("", |(_, text)| text);
+    match text.split_once('\n') {
+        Some((first, rest)) if first.starts_with("#:schema ") => {
+            format!("#:schema plan.schema.json\n# For editors: dns64bench schema plan > plan.schema.json\n{rest}")
+        }
+        _ => text.into(),
     }
 }
 
@@ -93,6 +106,12 @@ fn folder_of(plan: &Path) -> PathBuf {
 /// The run folder that the user means, be it by the folder or by the plan.
 fn existing(run: &Path) -> PathBuf {
     if run.is_dir() { run.into() } else { folder_of(run) }
+}
+
+/// Shows the campaign to Prometheus, from CPUs that none of its servers has, as far as there are any.
+fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Result<(), Failure> {
+    let cpus = plan.cpus.tester.iter().chain(&plan.cpus.auth).chain(&plan.cpus.dut);
+    metrics::serve(address, "campaign", &cpus.map(|&cpu| CpuId(cpu)).collect::<Vec<_>>(), quiet)
 }
 
 fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Outcome {
@@ -229,7 +248,20 @@ impl Terminal<'_> {
         {
             bar.set_style(style);
         }
-        Terminal { plan, quiet, plain, bar, open }
+        let terminal = Terminal { plan, quiet, plain, bar, open };
+        terminal.show();
+        terminal
+    }
+
+    /// Shows to Prometheus what is done and what is left.
+    fn show(&self) {
+        let left: Duration = self.open.iter().map(|point| self.plan.effort(point).1).sum();
+        let points = self.plan.points().len();
+        metrics::campaign(|campaign| {
+            campaign.points = points;
+            campaign.complete = points - self.open.len();
+            campaign.left_s = left.as_secs_f64();
+        });
     }
 
     fn line(&self, text: &str) {
@@ -251,6 +283,8 @@ impl Terminal<'_> {
 
 impl Watcher for Terminal<'_> {
     fn begins(&mut self, step: &Step, (passed, failed): (Option<Qps>, Option<Qps>)) {
+        metrics::trial_begins_elsewhere(step.rate);
+        metrics::search(metrics::Search { number: step.repeat + 1, passed, failed });
         let bracket = |rate: Option<Qps>| rate.map_or("…".into(), |rate| grouped(rate.0));
         let (low, high) = (bracket(passed), bracket(failed));
         let left = rounded(self.open.iter().map(|point| self.plan.effort(point).1).sum());
@@ -262,6 +296,8 @@ impl Watcher for Terminal<'_> {
     }
 
     fn ended(&mut self, measured: &Measured) {
+        let c = measured.counts();
+        metrics::ended(Some(measured.verdict()), [c.valid, c.late, c.lost, c.wrong.total()]);
         let step = &measured.step;
         let length = if step.length == method::narrow::Length::Probe { "probe" } else { "trial" };
         let reason = measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
@@ -272,6 +308,7 @@ impl Watcher for Terminal<'_> {
     }
 
     fn mishap(&mut self, point: &Point, what: &str) {
+        metrics::campaign(|campaign| campaign.mishaps += 1);
         let text = format!("{point}: {what}");
         if self.quiet {
             let _ = writeln!(std::io::stderr(), "{}", plain(&text, MESSAGE));
@@ -282,6 +319,7 @@ impl Watcher for Terminal<'_> {
 
     fn complete(&mut self, point: &Point) {
         self.open.retain(|open| open != point);
+        self.show();
         self.bar.inc(1);
     }
 }

@@ -6,12 +6,12 @@ use campaign::environment::Environment;
 
 use crate::args::Check;
 use crate::colour::{Meaning, painted};
-use crate::output::{ENVIRONMENT, Failure, Outcome, counted, grouped};
+use crate::output::{ENVIRONMENT, Outcome, counted, grouped, print_versioned};
 
 pub(crate) fn run(args: &Check) -> Outcome {
     let environment = Environment::observe();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&environment).map_err(Failure::environment)?);
+        print_versioned(&environment)?;
     } else {
         print(&environment);
     }

@@ -12,6 +12,7 @@ use net::clock;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
 use tester::client::experiments::Experiments as Found;
+use tester::client::progress::Progress;
 use tester::measurer::liveness;
 use wire::name::Domain;
 
@@ -20,7 +21,7 @@ use crate::intervals::{Run, rcode_name};
 use crate::output::{
     DUT_FAILED, Failure, INTERRUPTED, Outcome, counted, grouped, print_json, print_rtt, print_wrong, rounded,
 };
-use crate::{interruption, progress};
+use crate::{interruption, metrics, progress};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     interruption::heed()?;
@@ -30,6 +31,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     }
     let plan = args.resolve()?;
     let files = args.questions.intervals.open()?;
+    metrics::serve(args.display.metrics, "closed-loop", &plan.cpus, args.display.quiet)?;
     require_somebody(args, &plan)?;
     let length = args.duration.map_or(String::new(), |time| format!(" for {}", rounded(time)));
     let words = format!("{} queries in flight{length}", grouped(plan.outstanding as u64));
@@ -72,7 +74,12 @@ fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Fail
 }
 
 fn carry_out(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, Failure> {
-    run_until(plan, &interruption::flag()).map_err(|error| match error {
+    let progress = Arc::new(Progress::new(plan.threads));
+    metrics::loop_begins(&progress);
+    let result = run_until(plan, &interruption::flag(), &progress);
+    let counts = result.as_ref().map(|result| result.counts.clone()).unwrap_or_default();
+    metrics::ended(None, [counts.valid, counts.late, counts.lost, counts.wrong.total()]);
+    result.map_err(|error| match error {
         ClosedLoopError::Socket(_) => Failure::environment(error),
         _ => Failure::usage(error),
     })
@@ -135,6 +142,7 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
             shown.say(format!("experiment {} of {}, {names}", grouped(number + 1), grouped(experiments.count)));
             let plan = args.experiment(experiments, number)?;
             if number == 0 {
+                metrics::serve(args.display.metrics, "closed-loop", &plan.cpus, args.display.quiet)?;
                 require_somebody(args, &plan)?;
             }
             let experiment = carry_out(&plan)?;

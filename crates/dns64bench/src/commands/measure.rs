@@ -5,15 +5,16 @@ use method::units::Nanos;
 use tester::measurer::liveness;
 
 use crate::args::Measure;
-use crate::interruption;
 use crate::intervals::Run;
 use crate::output::{Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json, print_trial, status_of};
 use crate::progress::run_trial;
 use crate::resolve::passed_self_test;
+use crate::{interruption, metrics};
 
 pub(crate) fn run(args: &Measure) -> Outcome {
     interruption::heed()?;
     let plan = args.resolve()?;
+    metrics::serve(args.display.metrics, "measure", &plan.cpus, args.display.quiet)?;
     let self_test = args.self_test.as_deref().map(passed_self_test).transpose()?;
     let files = args.intervals.open()?;
     if args.asking.liveness {

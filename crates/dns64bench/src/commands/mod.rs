@@ -14,6 +14,7 @@ pub(crate) mod quickstart;
 pub(crate) mod reference_dut;
 pub(crate) mod report;
 pub(crate) mod resperf;
+pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod self_test;
 pub(crate) mod send_cost;

@@ -79,14 +79,15 @@ const STAGES: [Stage; 3] = [
     },
 ];
 
-#[derive(Serialize)]
-struct QuickstartResult {
+#[derive(Serialize, schemars::JsonSchema)]
+pub(crate) struct QuickstartResult {
     dut: String,
     self_test: SelfTestResult,
     worst_case: SearchResult,
     all_aaaa: SearchResult,
     all_cached: SearchResult,
     #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     noncompliance: Vec<Noncompliance>,
 }
 

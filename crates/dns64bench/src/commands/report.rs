@@ -1,19 +1,26 @@
-//! `report`: draws what a campaign found.
+//! `report`: draws what a campaign found, and holds runs against a baseline.
 
+use std::fs::OpenOptions;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use campaign::report::{Run, write};
+use campaign::archive::write_whole;
+use campaign::comparison::Comparison;
+use campaign::report::{Run, write_compared};
 use campaign::text::{MESSAGE, plain};
 
-use crate::args::Report;
-use crate::output::{Failure, Outcome};
+use crate::args::{Gate, Report};
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED};
 
 pub(crate) fn run(args: &Report) -> Outcome {
-    let runs = args.runs.iter().map(|dir| Run::read(dir)).collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
-    let folder = match (&args.output, &args.runs[..]) {
-        (Some(output), _) => output,
-        (None, [only]) => only,
+    let folders = folders(args);
+    let runs = folders.iter().map(|dir| Run::read(dir)).collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    let comparison = compared(&args.gate, &folders, &runs)?;
+    let folder = match (&args.output, &folders[..]) {
+        (Some(output), _) => Some(output),
+        (None, _) if comparison.is_some() => None,
+        (None, [only]) => Some(only),
         (None, _) => return Err(Failure::usage(anyhow::anyhow!("a comparison of several runs needs --output DIR"))),
     };
     for run in &runs {
@@ -21,7 +28,81 @@ pub(crate) fn run(args: &Report) -> Outcome {
             let _ = writeln!(std::io::stderr(), "dns64bench: {}", plain(note, MESSAGE));
         }
     }
-    let page = write(&runs, folder).map_err(Failure::environment)?;
-    println!("{}", page.display());
-    Ok(ExitCode::SUCCESS)
+    // First what a pipeline waits for.
+    if let Some(comparison) = &comparison {
+        hand_over(&args.gate, comparison)?;
+    }
+    if let Some(folder) = folder {
+        let page = write_compared(&runs, comparison.as_ref(), folder).map_err(Failure::environment)?;
+        if !args.gate.json {
+            println!("{}", page.display());
+        }
+    }
+    Ok(comparison.as_ref().map_or(ExitCode::SUCCESS, status))
+}
+
+/// All run folders: those of the baseline first, if they are not among the others.
+fn folders(args: &Report) -> Vec<PathBuf> {
+    let new = args.gate.baseline.iter().filter(|dir| !args.runs.iter().any(|run| is_same(run, dir)));
+    new.chain(&args.runs).cloned().collect()
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// The runs beside the baseline; `None` where there is no baseline.
+fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Comparison>, Failure> {
+    if gate.baseline.is_empty() {
+        return Ok(None);
+    }
+    let is_baseline = |folder: &PathBuf| gate.baseline.iter().any(|baseline| is_same(baseline, folder));
+    let of = |wanted: bool| -> Vec<&Run> {
+        folders.iter().zip(runs).filter(|(folder, _)| is_baseline(folder) == wanted).map(|(_, run)| run).collect()
+    };
+    let (baselines, others) = (of(true), of(false));
+    if others.is_empty() {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "there is nothing beside the baseline; write for example: dns64bench report OLD NEW --baseline OLD"
+        )));
+    }
+    let compare = if gate.in_turn { Comparison::in_turn } else { Comparison::of };
+    Ok(Some(compare(&baselines, &others, gate.max_regression)))
+}
+
+fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
+    if let Some(file) = &gate.junit {
+        write_whole(file, comparison.junit().as_bytes()).map_err(Failure::environment)?;
+    }
+    if let Some(file) = &gate.summary {
+        let text = comparison.markdown();
+        let write = || OpenOptions::new().append(true).create(true).open(file)?.write_all(text.as_bytes());
+        write().map_err(|error| Failure::environment(anyhow::anyhow!("cannot write {}: {error}", file.display())))?;
+    }
+    if gate.json {
+        println!("{}", serde_json::to_string_pretty(comparison).map_err(Failure::environment)?);
+        return Ok(());
+    }
+    println!("{}", comparison.headline());
+    for row in &comparison.rows {
+        println!("{}, {}: {}", row.run, row.point(), row.in_words());
+        if row.change.is_some() {
+            println!("    {}", row.numbers());
+        }
+    }
+    Ok(())
+}
+
+/// A regression is the DUT's; where something is open, the runs do not say enough.
+fn status(comparison: &Comparison) -> ExitCode {
+    if comparison.has_regressed() {
+        DUT_FAILED.into()
+    } else if comparison.is_decided() {
+        ExitCode::SUCCESS
+    } else {
+        SPOILED.into()
+    }
 }

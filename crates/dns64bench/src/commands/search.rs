@@ -20,7 +20,7 @@ use crate::args::Search;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search};
 use crate::progress::{run_trial, title};
 use crate::resolve::unix_seconds;
-use crate::{colour, interruption, progress};
+use crate::{colour, interruption, metrics, progress};
 
 pub(crate) fn run(args: Search) -> Outcome {
     interruption::heed()?;
@@ -33,6 +33,7 @@ pub(crate) fn run(args: Search) -> Outcome {
             (Journal::create(&path, &new).map_err(|error| not_begun(error, &path))?, new, Vec::new())
         }
     };
+    metrics::serve(args.display.metrics, "search", &plan.trial.cpus, quiet)?;
     if !quiet {
         eprintln!(
             "Journal: {0} (a killed search continues with: dns64bench search --resume {0})",
@@ -125,6 +126,11 @@ impl Runner for Terminal {
         if interruption::is_asked() {
             return Err(TrialError::Interrupted);
         }
+        metrics::search(metrics::Search {
+            number: standing.repeat + 1,
+            passed: standing.bracket.0,
+            failed: standing.bracket.1,
+        });
         if !self.heard {
             liveness::require_for(plan)?;
             self.heard = true;

@@ -20,10 +20,10 @@ use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
 use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points};
-use crate::{colour, interruption};
+use crate::{colour, interruption, metrics};
 
 /// What the self-test found.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 pub(crate) struct SelfTestResult {
     /// The rate up to which DUTs are to be tested.
     pub(crate) for_rate: Qps,
@@ -47,6 +47,7 @@ pub(crate) struct SelfTestResult {
     pub(crate) compliant: bool,
     /// In which points it is not as RFC 8219 wants it.
     #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub(crate) noncompliance: Vec<Noncompliance>,
     /// All trials.
     pub(crate) trials: Vec<TrialResult>,
@@ -61,7 +62,9 @@ impl SelfTestResult {
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {
     interruption::heed()?;
-    let result = self_test(&args.resolve()?, args.display.quiet)?;
+    let plan = args.resolve()?;
+    metrics::serve(args.display.metrics, "self-test", &plan.trial.cpus, args.display.quiet)?;
+    let result = self_test(&plan, args.display.quiet)?;
     if args.display.json {
         print_json(&result)?;
     } else {

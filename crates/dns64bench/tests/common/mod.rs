@@ -68,6 +68,7 @@ pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
     let args = [&["measure", "--server", address, "--json", "--quiet", "--liveness", "false"], more, patience].concat();
     let output = run(&args);
     let trial = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    holds("trial", &trial);
     (trial, output.status.code().unwrap())
 }
 
@@ -80,6 +81,15 @@ static SPOILED: AtomicUsize = AtomicUsize::new(0);
 pub fn note_spoiled(why: &str) {
     let spoiled = SPOILED.fetch_add(1, Ordering::Relaxed) + 1;
     assert!(spoiled <= MOST_SPOILED, "{spoiled} trials of these tests were spoiled, this one by: {why}");
+}
+
+/// Holds a real output against its schema.
+pub fn holds(schema: &str, value: &Value) {
+    let file = format!("{}/../../schemas/{schema}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"));
+    if let Err(error) = jsonschema::validate(&schema, value) {
+        panic!("{file}: {error} at {} in {value:#}", error.instance_path);
+    }
 }
 
 /// Measures until the tester did not spoil it: this machine may be busy, which is not what is tested here.

@@ -8,7 +8,7 @@ use crate::units::{Nanos, Qps};
 ///
 /// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of RFC 8219 §9.2 and of
 /// RFC 2544 §26.1: [`Goal::rfc8219`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Goal {
     /// The share of a trial's queries that may lack a valid reply before it counts as a trial with high loss; 0 to below 1.
     pub loss_ratio: f64,

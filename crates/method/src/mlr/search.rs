@@ -25,7 +25,7 @@ use crate::verdict::Verdict;
 const STEPS: u32 = 2;
 
 /// Where to search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limits {
     /// Lowest rate.
     pub min: Qps,
@@ -49,7 +49,7 @@ pub struct Due {
 }
 
 /// What was found for one goal (RFC 9971, "Goal Result").
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GoalResult {
     /// The goal.
     pub goal: Goal,

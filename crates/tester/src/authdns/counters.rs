@@ -128,7 +128,7 @@ impl WorkerCounters {
 }
 
 /// The sums over all workers since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
     /// Queries by type.
     pub queries: QueryCounters,
@@ -152,7 +152,7 @@ pub struct AuthCounters {
 }
 
 /// How long before a repeated question had come the last time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Repeats {
     /// A questions.
     pub a: Times,
@@ -161,7 +161,7 @@ pub struct Repeats {
 }
 
 /// Queries by type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct QueryCounters {
     /// A.
     pub a: u64,
@@ -179,7 +179,7 @@ impl QueryCounters {
 }
 
 /// Replies by what they said; withheld ones count as what they would have said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReplyCounters {
     /// NOERROR with a record.
     pub noerror: u64,

@@ -9,7 +9,7 @@ use super::counters::AuthCounters;
 use super::times::Times;
 
 /// What AuthDNS was asked in a trial, what it lost, and how long it took.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthPart {
     /// What it was asked, the names that were resolved before the trial included.
     pub asked: Asked,
@@ -26,7 +26,7 @@ pub struct AuthPart {
 }
 
 /// Percentiles of AuthDNS's own time in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OwnTime {
     /// Median.
     pub p50: f64,

@@ -66,6 +66,17 @@ impl Serialize for Times {
     }
 }
 
+impl schemars::JsonSchema for Times {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Times".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        // Upper bound in nanoseconds, and how many.
+        <Vec<(u64, u64)>>::json_schema(generator)
+    }
+}
+
 impl<'de> Deserialize<'de> for Times {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Times, D::Error> {
         let mut times = Times::default();

@@ -15,6 +15,7 @@ use net::clock;
 use serde::{Deserialize, Serialize};
 
 use super::lane::{Drive, Lane, share};
+use super::progress::Progress;
 use super::tally::Tally;
 use super::{Connections, Setup, SocketError};
 use crate::measurer::result::Rtt;
@@ -70,15 +71,17 @@ pub enum ClosedLoopError {
 }
 
 /// What a closed loop found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ClosedLoopResult {
     /// The server that was asked.
     pub server: String,
     /// Queries in flight.
     pub outstanding: usize,
     /// Length in seconds: from the first query to the last answer or the last query, and at least the wanted duration.
+    #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
     /// Seconds until everything was answered or given up.
+    #[serde(rename = "elapsed_s", alias = "elapsed")]
     pub elapsed: f64,
     /// Whether it was ended before its time.
     pub interrupted: bool,
@@ -91,6 +94,7 @@ pub struct ClosedLoopResult {
     pub qps: f64,
     /// Answers by rcode, the number as key; only of those that came.
     #[serde(with = "method::records::by_number")]
+    #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcodes: BTreeMap<u8, u64>,
     /// Answers that came truncated, and of these those asked for again over TCP.
     pub truncated: u64,
@@ -133,14 +137,19 @@ impl ClosedLoopPlan {
 /// # Errors
 /// If the plan's numbers do not fit, or there is no socket towards the server. What the server does is part of the result.
 pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
-    run_until(plan, &AtomicBool::new(false))
+    run_until(plan, &AtomicBool::new(false), &Progress::new(plan.threads))
 }
 
-/// As [`run`], but asks no more when `stop` is set, and ends when what is in flight is answered or given up.
+/// As [`run`], but asks no more when `stop` is set, and ends when what is in flight is answered or given up. `progress` is for as
+/// many threads as the plan has.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_until(plan: &ClosedLoopPlan, stop: &AtomicBool) -> Result<ClosedLoopResult, ClosedLoopError> {
+pub fn run_until(
+    plan: &ClosedLoopPlan,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> Result<ClosedLoopResult, ClosedLoopError> {
     plan.check()?;
     let failed = |source| SocketError { server: plan.setup.server, source };
     let (mut lanes, mut first_port) = (Vec::new(), 0);
@@ -157,7 +166,11 @@ pub fn run_until(plan: &ClosedLoopPlan, stop: &AtomicBool) -> Result<ClosedLoopR
     let ended: Vec<io::Result<Lane<'_>>> = thread::scope(|scope| {
         let running: Vec<_> = lanes
             .into_iter()
-            .map(|lane| scope.spawn(move || lane.run(start, &mut Drive::Closed { end, stop })))
+            .enumerate()
+            .map(|(thread, lane)| {
+                let progress = progress.of(thread);
+                scope.spawn(move || lane.run(start, &mut Drive::Closed { end, stop, progress }))
+            })
             .collect();
         running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
     });

@@ -11,7 +11,7 @@ use super::closed_loop::ClosedLoopResult;
 pub const NAMES: u64 = 256;
 
 /// A run of experiments.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Experiments {
     /// The server that was asked.
     pub server: String,

@@ -19,7 +19,7 @@ use super::schedule::{Ending, Ramp, Status};
 use super::source::Cursor;
 use super::stream::Stream;
 use super::tally::Tally;
-use super::{Check, Setup, Transport};
+use super::{Check, Setup, Transport, progress};
 use crate::intervals::note;
 
 /// How long a lane that waits for answers only sleeps at the most.
@@ -36,7 +36,7 @@ const BURST: u64 = 256;
 /// When questions may be asked.
 pub(super) enum Drive<'a> {
     /// As many as there is room for, until a moment or once through the questions, or until somebody sets `stop`.
-    Closed { end: Option<Nanos>, stop: &'a AtomicBool },
+    Closed { end: Option<Nanos>, stop: &'a AtomicBool, progress: Option<&'a progress::Lane> },
     /// When they are due.
     Ramp(Box<Due<'a>>),
 }
@@ -169,6 +169,9 @@ impl<'a> Lane<'a> {
             let now = clock::now();
             self.take(idle, &mut batch)?;
             self.give_up(now);
+            if let Drive::Closed { progress: Some(progress), .. } = drive {
+                progress.set(&self.tally.counts);
+            }
             if let Some(error) = self.is_unreachable(now) {
                 return Err(error);
             }

@@ -15,6 +15,7 @@
 mod form;
 mod lane;
 mod port;
+pub mod progress;
 mod schedule;
 mod source;
 mod stream;

@@ -38,7 +38,7 @@ pub struct RampPlan {
 }
 
 /// A bucket: what left in one interval, and what became of it. Rates are per second, times in seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Bucket {
     /// The middle of the interval, from the start.
     pub time: f64,

@@ -9,7 +9,7 @@ use super::Transport;
 use crate::intervals::{Interval, Intervals, add, histogram, note};
 
 /// Connections of a client.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Connections {
     /// Connections that were made.
     pub made: u64,

@@ -39,7 +39,7 @@ const LOOKS: usize = 5;
 const DATAGRAM: [u8; 51] = [0; 51];
 
 /// How far from its time a query may leave so that queries can leave together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Burst {
     /// As far as it takes for the sender to leave two thirds of a CPU that it does not own to others, and no further than
@@ -86,7 +86,7 @@ impl From<Burst> for String {
 }
 
 /// What sending costs on this machine, as CPU time of the sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SendCost {
     /// Sleeping and waking up once.
     pub wake_up: Nanos,

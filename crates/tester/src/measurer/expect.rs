@@ -16,7 +16,7 @@ use wire::view::{CLASS_IN, Malformed, Message, rtype};
 const MAX_ALIASES: usize = 16;
 
 /// A Pref64::/n (RFC 6052 §2.2): 32, 40, 48, 56, 64 or 96 bits, bits 64 to 71 zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
     bits: u128,

@@ -16,7 +16,7 @@ use super::expect::Prefix;
 use super::names::NameSequence;
 
 /// Whether the sender may burn CPU to be exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Spin {
     /// Spin if every sender and receiver can have a CPU of its own and two are left for others.
@@ -29,7 +29,7 @@ pub enum Spin {
 }
 
 /// What a trial is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// The DUT: what Measurer and AuthDNS spoil makes the trial invalid.
@@ -45,7 +45,7 @@ pub enum Subject {
 }
 
 /// How a trial is sent, as far as a self-test must send in the same way to vouch for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SenderSettings {
     /// Sender/receiver pairs.
     pub threads: u16,
@@ -65,7 +65,7 @@ pub struct SenderSettings {
 
 /// A trial: what to send, at which rate, and what counts as a valid reply. In JSON it is what `measure --plan` reads; times are in
 /// nanoseconds there.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPlan {
     /// Where the queries go.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
+use crate::client::progress::Progress;
 use crate::client::{Check, Form, Names, Setup, SocketError, Source, Transport};
 
 use method::units::Nanos;
@@ -41,7 +42,7 @@ pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation, stop: &Atomic
         ClosedLoopPlan { setup, outstanding: AT_ONCE, threads: 1, source_ports: 4, cpus: Vec::new(), duration: None };
     let mut missing = count;
     for _ in 0..PASSES {
-        let pass = closed_loop::run_until(&all, stop).map_err(|error| match error {
+        let pass = closed_loop::run_until(&all, stop, &Progress::default()).map_err(|error| match error {
             ClosedLoopError::Socket(SocketError { server, source }) => TrialError::Socket { server, source },
             other => unreachable!("TrialPlan::check has seen to that: {other}"),
         })?;

@@ -19,7 +19,7 @@ use crate::authdns::part::AuthPart;
 use crate::intervals::Intervals;
 
 /// A finished trial. Serialized it is the trial object of `measure --json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TrialResult {
     /// Offered queries per second.
     pub rate: Qps,
@@ -70,10 +70,12 @@ pub struct TrialResult {
     pub verdict: Verdict,
     /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
     #[serde(flatten, with = "method::reason::in_words")]
+    #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
     /// What a reader of the result should know and that did not decide. In JSON `warnings` are the words and `warning_causes` the
     /// data.
     #[serde(flatten, with = "method::warning::in_words")]
+    #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
     /// What decides over compliance.
     pub facts: Facts,
@@ -81,6 +83,7 @@ pub struct TrialResult {
     pub compliant: bool,
     /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
+    #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
@@ -92,7 +95,7 @@ pub struct TrialResult {
 }
 
 /// The names that a trial took from its block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NamesUsed {
     /// The block.
     pub range: String,
@@ -103,7 +106,7 @@ pub struct NamesUsed {
 }
 
 /// Drops on the tester's host during the trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TesterDrops {
     /// At the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
@@ -131,7 +134,7 @@ impl TesterDrops {
 }
 
 /// Percentiles of round-trip times in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rtt {
     /// Smallest.
     pub min: f64,
@@ -170,7 +173,7 @@ impl Rtt {
 }
 
 /// How the kernel scheduled a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// As other threads.
@@ -182,7 +185,7 @@ pub enum Priority {
 }
 
 /// How the queries were sent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sending {
     /// Sender/receiver pairs.
     pub threads: u16,

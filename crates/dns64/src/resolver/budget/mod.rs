@@ -334,9 +334,10 @@ mod tests {
             budget.enter_waiter(modest);
         }
         assert_eq!(budget.admit_waiter(modest, MOST, false), Err(Denial::NoRoom));
-        for _ in 0..MOST {
-            budget.leave_waiter(modest);
-        }
+        let [of_greedy, of_modest] = [greedy, modest].map(|client| budget.places.of(client));
+        assert_eq!(of_greedy + of_modest, MOST);
+        (0..of_greedy).for_each(|_| budget.leave_waiter(greedy));
+        (0..of_modest).for_each(|_| budget.leave_waiter(modest));
         assert_eq!(budget.waiting, 0);
     }
 

@@ -1,0 +1,295 @@
+//! How the searches of runs compare with those of a baseline: what a pipeline asks before it lets a change through.
+//!
+//! ```text
+//! baseline ─┐
+//!           ├─► same point? same plan, places, machines? ─► method::change ─► regressed, no regression, improved, undecided
+//! run ──────┘                    └─ no ─► not comparable, and why
+//! ```
+
+use std::fmt;
+
+use method::change::{Change, LEAST_SEARCHES, Outcome, Searches, Wanted, compare};
+use method::selftest::allowed_rate;
+use serde::Serialize;
+
+use crate::difference;
+use crate::measures::search::PointResult;
+use crate::missing::Missing;
+use crate::plan::{DutPlan, Plan};
+use crate::point::{Conditions, Point};
+use crate::report::Run;
+use crate::results::{DutResult, Results};
+
+/// The version of [`Comparison`] as a JSON object.
+pub const VERSION: u32 = 1;
+
+/// Runs beside a baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Comparison {
+    /// The version of this object: [`VERSION`].
+    pub schema_version: u32,
+    /// Name of the baseline.
+    pub baseline: String,
+    /// The largest decrease that is tolerated, per cent.
+    pub max_regression_pct: f64,
+    /// A row for each run and each search point of the baseline or the run.
+    pub rows: Vec<Row>,
+}
+
+/// A search point of a run beside the same one of the baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Row {
+    /// Name of the run.
+    pub run: String,
+    /// The point.
+    pub conditions: Conditions,
+    /// The baseline's median, queries per second; absent where it has none.
+    pub baseline_median: Option<f64>,
+    /// The run's median, queries per second; absent where it has none.
+    pub median: Option<f64>,
+    /// How they compare; absent where they cannot be compared.
+    pub change: Option<Change>,
+    /// Why they cannot be compared; absent where they can.
+    pub incomparable: Option<Incomparable>,
+}
+
+/// Why two points cannot be compared.
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Incomparable {
+    /// The baseline's plan does not have the point.
+    NotInBaseline,
+    /// The run's plan does not have the point.
+    NotInRun,
+    /// The baseline has no number.
+    BaselineMissing(Missing),
+    /// The run has no number.
+    Missing(Missing),
+    /// They were measured by other plans: the keys in which those differ, but for what describes the server.
+    Plans(Vec<String>),
+    /// The server ran elsewhere: where in the baseline, and where in the run.
+    Places(String, String),
+    /// A host has another CPU, or another number of them: that of the baseline, and that of the run.
+    Hosts(String, String),
+}
+
+impl fmt::Display for Incomparable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Incomparable::NotInBaseline => write!(f, "not in the baseline"),
+            Incomparable::NotInRun => write!(f, "in the baseline only"),
+            Incomparable::BaselineMissing(why) => write!(f, "no number in the baseline: {why}"),
+            Incomparable::Missing(why) => write!(f, "no number: {why}"),
+            Incomparable::Plans(keys) => write!(f, "measured by another plan: {} differ", difference::sentence(keys)),
+            Incomparable::Places(then, now) => write!(f, "the cores were {then} in the baseline, and here {now}"),
+            Incomparable::Hosts(then, now) => {
+                write!(f, "the baseline is of another machine: {then}, and this of {now}")
+            }
+        }
+    }
+}
+
+impl Row {
+    /// What is told of it beside the numbers: the outcome and what would decide, or why it cannot be compared.
+    pub fn in_words(&self) -> String {
+        match (&self.change, &self.incomparable) {
+            (Some(change), _) => told(change),
+            (None, Some(why)) => format!("not comparable: {why}"),
+            (None, None) => "not comparable".into(),
+        }
+    }
+
+    /// The outcome; absent where nothing can be compared.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.change.map(|change| change.outcome)
+    }
+}
+
+/// An outcome in words.
+pub fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Regressed => "regressed",
+        Outcome::NoRegression => "no regression",
+        Outcome::Improved => "improved",
+        Outcome::Undecided => "undecided",
+    }
+}
+
+fn told(change: &Change) -> String {
+    let outcome = word(change.outcome);
+    let more = |n: usize| if n == 1 { "1 more search".to_owned() } else { format!("{n} more searches") };
+    match change.wanted {
+        None => outcome.into(),
+        Some(Wanted::Searches(n)) if change.searches.min(change.baseline_searches) < LEAST_SEARCHES => {
+            format!("{outcome}: {} of each at least", more(n))
+        }
+        Some(Wanted::Searches(n)) => format!("{outcome}: about {} of each would decide", more(n)),
+        Some(Wanted::MoreSearchesThan(n)) => format!("{outcome}: more than {n} searches of each would be needed"),
+        Some(Wanted::Resolution) => {
+            format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
+        }
+        Some(Wanted::Bounds) => {
+            format!("{outcome}: the searches end at a bound; a wider range, or a faster tester, is needed")
+        }
+    }
+}
+
+impl Comparison {
+    /// Compares each of `runs` with `baselines`, whose searches are taken together: they are of one plan, measured in turn with the
+    /// runs. `limit` is the largest decrease that is tolerated, a fraction from 0 to 1.
+    pub fn of(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
+        let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
+        Comparison {
+            schema_version: VERSION,
+            baseline: names.join(" and "),
+            max_regression_pct: limit * 100.0,
+            rows: runs.iter().flat_map(|run| rows(baselines, run, limit)).collect(),
+        }
+    }
+
+    /// Compares all of `runs` together with all of `baselines` together.
+    pub fn in_turn(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
+        let mut comparison = Comparison::of(baselines, &[], limit);
+        let name = runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(" and ");
+        comparison.rows = together(baselines, runs, &name, limit);
+        comparison
+    }
+
+    /// Whether a row regressed.
+    pub fn has_regressed(&self) -> bool {
+        self.rows.iter().any(|row| row.outcome() == Some(Outcome::Regressed))
+    }
+
+    /// Whether every row says something: there is one, and none is undecided, nor without a counterpart.
+    pub fn is_decided(&self) -> bool {
+        let decided = |row: &Row| row.outcome().is_some_and(|outcome| outcome != Outcome::Undecided);
+        !self.rows.is_empty() && self.rows.iter().all(decided)
+    }
+}
+
+fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
+    together(baselines, &[run], &run.name, limit)
+}
+
+/// The points of all runs and all baselines, each once, in the order of the plans.
+fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
+    let mut all: Vec<Conditions> = Vec::new();
+    for point in baselines.iter().chain(runs).flat_map(|run| run.results.duts.iter().flat_map(|dut| &dut.points)) {
+        if !all.contains(&point.conditions) {
+            all.push(point.conditions.clone());
+        }
+    }
+    all.into_iter().map(|conditions| row(baselines, runs, name, conditions, limit)).collect()
+}
+
+/// A point with the results that it is of.
+type Side<'a> = Vec<(&'a Results, &'a PointResult)>;
+
+fn side<'a>(runs: &[&'a Run], conditions: &Conditions) -> Side<'a> {
+    let of_dut = |dut: &'a DutResult| dut.points.iter().find(|point| point.conditions == *conditions);
+    let of_run = |run: &&'a Run| Some((&run.results, run.results.duts.iter().find_map(of_dut)?));
+    runs.iter().filter_map(of_run).collect()
+}
+
+fn row(baselines: &[&Run], runs: &[&Run], name: &str, conditions: Conditions, limit: f64) -> Row {
+    let (before, now) = (side(baselines, &conditions), side(runs, &conditions));
+    let incomparable = incomparable(&before, &now);
+    let [then, after] = [&before, &now].map(searches);
+    Row {
+        run: name.into(),
+        baseline_median: then.median(),
+        median: after.median(),
+        change: incomparable.is_none().then(|| compare(&then, &after, limit)),
+        conditions,
+        incomparable,
+    }
+}
+
+/// The searches of a side, taken together.
+fn searches(side: &Side<'_>) -> Searches {
+    let of = |(results, point): &(&Results, &PointResult)| {
+        Searches::of(&point.found, point.overstatement, proven(results, &point.conditions))
+    };
+    side.iter().map(of).reduce(|all, more| all.and(&more)).unwrap_or_else(|| Searches::of(&[], 1.0, None))
+}
+
+/// Up to which rate the self-test vouches for the tester at a point; `None` where the plan has no self-test.
+fn proven(results: &Results, conditions: &Conditions) -> Option<u64> {
+    let delta = results.plan.self_test.as_ref()?.delta;
+    let passed = results.own_self_test()?.passed;
+    // Who passed nowhere vouches for nothing.
+    Some(passed.map_or(0, |passed| allowed_rate(passed, conditions.aaaa, conditions.cached, delta).0))
+}
+
+/// Why the points of both sides cannot be compared; `None` where they can. All of them are held against the first one.
+fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
+    let (Some(&(then, first)), false) = (before.first(), now.is_empty()) else {
+        return Some(if before.is_empty() { Incomparable::NotInBaseline } else { Incomparable::NotInRun });
+    };
+    if let Some(why) = before.iter().find_map(|(_, point)| point.missing.clone()) {
+        return Some(Incomparable::BaselineMissing(why));
+    }
+    if let Some(why) = now.iter().find_map(|(_, point)| point.missing.clone()) {
+        return Some(Incomparable::Missing(why));
+    }
+    let wanted = measured_by(&then.plan, &first.conditions);
+    for (other, point) in before[1..].iter().chain(now) {
+        let keys = difference::of_plans(&wanted, &measured_by(&other.plan, &point.conditions));
+        if !keys.is_empty() {
+            return Some(Incomparable::Plans(keys));
+        }
+        if let Some((then, now)) = machines(then).into_iter().zip(machines(other)).find(|(then, now)| then != now) {
+            return Some(Incomparable::Hosts(then, now));
+        }
+        let (then, now) = (first.ran_on(), point.ran_on());
+        if then != now {
+            return Some(Incomparable::Places(then, now));
+        }
+    }
+    None
+}
+
+/// The CPUs of a run's machines: of this one, and of its hosts.
+fn machines(results: &Results) -> Vec<String> {
+    let here = std::iter::once(&results.environment);
+    let all = here.chain(results.hosts.iter().map(|host| &host.environment));
+    all.map(|e| format!("{} × {}", e.cpus, e.cpu)).collect()
+}
+
+/// All of a plan that decides over the searches of a point, and nothing that describes the server itself (its program,
+/// configuration and commands), which is what is compared.
+fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
+    let mut plan = plan.clone();
+    let place = plan.measure.placements.iter().find(|p| Some(&p.name) == conditions.place.placement.as_ref()).cloned();
+    plan.duts.retain(|dut| dut.name() == conditions.dut);
+    for dut in &mut plan.duts {
+        *dut = DutPlan {
+            name: None,
+            program: None,
+            threads: None,
+            extra: Vec::new(),
+            config: None,
+            cores: None,
+            placements: None,
+            measure: None,
+            custom: None,
+            ..dut.clone()
+        };
+    }
+    plan.name = String::new();
+    plan.self_test = None;
+    plan.search.repeat = 0;
+    plan.trial.records = None;
+    plan.measure = crate::measures::keys::Keys { placements: place.into_iter().collect(), ..Default::default() };
+    plan
+}
+
+impl Row {
+    /// The point in the words of `campaign status`.
+    pub fn point(&self) -> String {
+        Point::Search(self.conditions.clone()).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+use std::path::Path;
+
+use super::*;
+use crate::environment::{Environment, Finding};
+use crate::runner::simulated::journal_of;
+
+fn text(repeat: u32, more: &str) -> String {
+    format!(
+        "name = 'x'\n[trial]\nduration = '2s'\npause = '0s'\n[search]\nmin = 100\nmax = 3000\nresolution = 10\nrepeat = {repeat}\n{more}\
+         [[dut]]\ndriver = 'unbound'\n"
+    )
+}
+
+/// A machine, the same one in every run.
+fn environment() -> Environment {
+    Environment {
+        dns64bench: "1".into(),
+        host: "h".into(),
+        kernel: "k".into(),
+        cpu: "c".into(),
+        cpus: 4,
+        memory: 1,
+        findings: Vec::<Finding>::new(),
+    }
+}
+
+fn run(name: &str, capacity: u64, text: &str) -> Run {
+    let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
+    let entries = journal_of(&plan, capacity, &[]);
+    Run { name: name.into(), results: Results::compute(&plan, &environment(), &entries), notes: Vec::new() }
+}
+
+fn only(comparison: &Comparison) -> &Row {
+    assert_eq!(comparison.rows.len(), 1, "{comparison:#?}");
+    &comparison.rows[0]
+}
+
+fn compared(before: &Run, now: &Run, limit: f64) -> Row {
+    only(&Comparison::of(&[before], &[now], limit)).clone()
+}
+
+#[test]
+fn the_four_outcomes() {
+    let before = run("before", 1_000, &text(4, ""));
+    for (capacity, limit, outcome, status) in [
+        (900, 0.05, Outcome::Regressed, (true, true)),
+        (970, 0.01, Outcome::Regressed, (true, true)),
+        (970, 0.10, Outcome::NoRegression, (false, true)),
+        (1_000, 0.05, Outcome::NoRegression, (false, true)),
+        (1_200, 0.05, Outcome::Improved, (false, true)),
+        (1_000, 0.0, Outcome::Undecided, (false, false)),
+    ] {
+        let now = run("now", capacity, &text(4, ""));
+        let comparison = Comparison::of(&[&before], &[&now], limit);
+        let row = only(&comparison);
+        assert_eq!(row.outcome(), Some(outcome), "{capacity} at limit {limit}: {row:#?}");
+        assert_eq!((comparison.has_regressed(), comparison.is_decided()), status, "{row:#?}");
+    }
+    let row = compared(&before, &run("now", 1_000, &text(4, "")), 0.0);
+    assert_eq!(row.in_words(), "undecided: a finer resolution is needed, or a shorter timeout of short trials");
+}
+
+#[test]
+fn few_searches_do_not_decide_and_those_of_several_runs_add_up() {
+    let (before, now) = (run("before", 1_000, &text(2, "")), run("now", 500, &text(2, "")));
+    let row = compared(&before, &now, 0.05);
+    assert_eq!(row.in_words(), "undecided: 2 more searches of each at least");
+    let comparison = Comparison::in_turn(&[&before, &before], &[&now, &now], 0.05);
+    let row = only(&comparison);
+    assert_eq!((row.outcome(), row.change.unwrap().searches), (Some(Outcome::Regressed), 4));
+    assert_eq!((comparison.baseline.as_str(), row.run.as_str()), ("before and before", "now and now"));
+}
+
+#[test]
+fn only_what_was_measured_alike_is_compared() {
+    let before = run("before", 1_000, &text(4, ""));
+    let other = text(4, "").replace("'2s'", "'3s'").replace("max = 3000", "max = 4000");
+    let row = compared(&before, &run("now", 500, &other), 0.05);
+    assert_eq!(row.in_words(), "not comparable: measured by another plan: search.max, trial.duration differ");
+    assert!(!Comparison::of(&[&before], &[&run("now", 500, &other)], 0.05).is_decided());
+
+    // What describes the server is what is compared; what else is measured does not matter.
+    let built = text(4, "[measure]\ncores = [1, 2]\n") + "program = '/opt/new/unbound'\nextra = ['verbosity: 0']\n";
+    let now = run("now", 500, &built.replace("name = 'x'", "name = 'y'"));
+    let comparison = Comparison::of(&[&before], &[&now], 0.05);
+    assert_eq!(comparison.rows[0].outcome(), Some(Outcome::Regressed), "{comparison:#?}");
+    assert_eq!(comparison.rows[1].incomparable, Some(Incomparable::NotInBaseline));
+    let reverse = Comparison::of(&[&now], &[&before], 0.05);
+    assert_eq!(reverse.rows[1].incomparable, Some(Incomparable::NotInRun));
+
+    let mut elsewhere = run("now", 500, &text(4, ""));
+    elsewhere.results.environment.cpus = 8;
+    assert_eq!(
+        compared(&before, &elsewhere, 0.05).in_words(),
+        "not comparable: the baseline is of another machine: 4 × c, and this of 8 × c"
+    );
+    let mut placed = run("now", 500, &text(4, ""));
+    placed.results.duts[0].points[0].place = None;
+    assert_eq!(
+        compared(&before, &placed, 0.05).in_words(),
+        "not comparable: the cores were 1 in the baseline, and here 1 asked for, not seen"
+    );
+}
+
+#[test]
+fn what_has_no_number_is_not_compared() {
+    let before = run("before", 1_000, &text(4, ""));
+    let plan = Plan::parse(&text(4, ""), Path::new("p.toml")).unwrap();
+    let empty = Run { name: "now".into(), results: Results::compute(&plan, &environment(), &[]), notes: Vec::new() };
+    let row = compared(&before, &empty, 0.05);
+    assert_eq!(row.incomparable, Some(Incomparable::Missing(Missing::NotBegun { because: None })));
+    let row = compared(&empty, &before, 0.05);
+    assert_eq!(row.incomparable, Some(Incomparable::BaselineMissing(Missing::NotBegun { because: None })));
+    assert_eq!((row.median, row.baseline_median), (Some(1_000.0), None));
+}
+
+/// Above what the self-test vouches for, a failure may be the tester's.
+#[test]
+fn failures_beyond_the_self_test_are_not_held_against_a_server() {
+    let test = "[self-test]\nmin = 100\nmax = 1000\nresolution = 10\nrepeat = 1\n";
+    let (before, now) = (run("before", 1_000, &text(4, test)), run("now", 800, &text(4, test)));
+    assert_eq!(proven(&now.results, &now.results.duts[0].points[0].conditions), Some(454));
+    let row = compared(&before, &now, 0.05);
+    assert_eq!(row.outcome(), Some(Outcome::Undecided), "{row:#?}");
+    assert_eq!(row.change.unwrap().wanted, Some(Wanted::Bounds));
+}

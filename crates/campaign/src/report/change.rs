@@ -1,0 +1,194 @@
+//! A comparison with a baseline as a table, as a summary for a pipeline's page, and as JUnit XML.
+
+use std::fmt::Write;
+
+use method::change::Outcome;
+use method::precision::Ratio;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::chart::number;
+use super::table::Table;
+use crate::comparison::{Comparison, Row};
+
+/// What a column shows where there is no number.
+const NONE: &str = "–";
+
+/// A table with the change of every point.
+pub(crate) fn table(comparison: &Comparison) -> Table {
+    let title = format!("Change against {}", comparison.baseline);
+    let note = format!(
+        "Medians of the rates that passed, queries/s. Change: ratio of the medians and its 95 % interval, bootstrapped over the \
+         searches. A decrease of more than {} % is a regression.",
+        number(comparison.max_regression_pct)
+    );
+    let mut table = Table::new(&title, &note, &["Point", "Run", "Baseline", "Median", "Change", "Searches", "Outcome"]);
+    for row in &comparison.rows {
+        let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
+        table.rows.push(vec![
+            row.point(),
+            row.run.clone(),
+            rate(row.baseline_median),
+            rate(row.median),
+            change(row),
+            row.change.map_or(NONE.into(), |c| format!("{} against {}", c.searches, c.baseline_searches)),
+            row.in_words(),
+        ]);
+    }
+    table
+}
+
+/// `−3.1 % [−4.0, −2.2]`.
+fn change(row: &Row) -> String {
+    let Some(change) = &row.change else { return NONE.into() };
+    let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0).replace('-', "−");
+    let middle = change.ratio.map_or(NONE.into(), |ratio| format!("{} %", percent(ratio)));
+    match change.interval {
+        Ratio { from: None, to: None } => middle,
+        Ratio { from, to } => {
+            let [from, to] = [from, to].map(|end| end.map_or("?".into(), percent));
+            format!("{middle} [{from}, {to}]")
+        }
+    }
+}
+
+impl Row {
+    /// Its numbers: `9 690 against 10 000 queries/s, −3.1 % [−4.0, −2.2]`.
+    pub fn numbers(&self) -> String {
+        let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
+        format!("{} against {} queries/s, {}", rate(self.median), rate(self.baseline_median), change(self))
+    }
+}
+
+impl Comparison {
+    /// The outcome in a sentence, without an end.
+    pub fn headline(&self) -> String {
+        let count = |outcome| self.rows.iter().filter(|row| row.outcome() == outcome).count();
+        let of = |outcome| count(Some(outcome));
+        let mut parts = Vec::new();
+        for (n, what) in [
+            (of(Outcome::Regressed), "regressed"),
+            (of(Outcome::Undecided), "undecided"),
+            (count(None), "not comparable"),
+            (of(Outcome::Improved), "improved"),
+            (of(Outcome::NoRegression), "without a regression"),
+        ] {
+            if n > 0 {
+                parts.push(format!("{n} {what}"));
+            }
+        }
+        let what = if parts.is_empty() { "nothing to compare".into() } else { parts.join(", ") };
+        format!("Against {}, at most {} % slower: {what}", self.baseline, number(self.max_regression_pct))
+    }
+
+    /// A summary in GitHub's Markdown, such as for `$GITHUB_STEP_SUMMARY`.
+    pub fn markdown(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "## DNS64 benchmark\n\n{}.\n", self.headline());
+        out + &table(self).markdown()
+    }
+
+    /// JUnit XML: a test for each point, which fails where it regressed, and is skipped where nothing can be said.
+    pub fn junit(&self) -> String {
+        let mut report = Report::new("dns64bench");
+        let mut suites: Vec<TestSuite> = Vec::new();
+        for row in &self.rows {
+            let name = format!("{} against {}", row.run, self.baseline);
+            if suites.last().is_none_or(|suite| suite.name.as_str() != name) {
+                suites.push(TestSuite::new(name));
+            }
+            if let Some(suite) = suites.last_mut() {
+                suite.add_test_case(case(row));
+            }
+        }
+        report.add_test_suites(suites);
+        // Only an invalid timestamp or property could not be written; there is none.
+        report.to_string().unwrap_or_default()
+    }
+}
+
+fn case(row: &Row) -> TestCase {
+    let told = format!("{}: {}", row.in_words(), change(row));
+    let mut status = match row.outcome() {
+        Some(Outcome::NoRegression | Outcome::Improved) => TestCaseStatus::success(),
+        Some(Outcome::Regressed) => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Some(Outcome::Undecided) | None => TestCaseStatus::skipped(),
+    };
+    status.set_message(told.clone());
+    let mut case = TestCase::new(row.point(), status);
+    case.set_classname(row.conditions.dut.clone());
+    case.set_system_out(told);
+    case
+}
+
+#[cfg(test)]
+mod tests {
+    use method::change::{Change, Wanted};
+
+    use super::*;
+    use crate::comparison::{Incomparable, VERSION};
+    use crate::point::{Conditions, Cores};
+
+    fn row(outcome: Option<Outcome>) -> Row {
+        let change = outcome.map(|outcome| Change {
+            baseline_searches: 10,
+            searches: 9,
+            ratio: Some(0.969),
+            interval: Ratio { from: Some(0.96), to: Some(0.978) },
+            outcome,
+            wanted: (outcome == Outcome::Undecided).then_some(Wanted::Searches(7)),
+        });
+        Row {
+            run: "new".into(),
+            conditions: Conditions::worst_case("BIND <9>", Cores::first(1)),
+            baseline_median: Some(10_000.0),
+            median: Some(9_690.0),
+            change,
+            incomparable: outcome.is_none().then_some(Incomparable::NotInBaseline),
+        }
+    }
+
+    fn comparison() -> Comparison {
+        let outcomes = [Outcome::Regressed, Outcome::NoRegression, Outcome::Improved, Outcome::Undecided];
+        let rows = outcomes.into_iter().map(Some).chain([None]).map(row).collect();
+        Comparison { schema_version: VERSION, baseline: "old".into(), max_regression_pct: 1.0, rows }
+    }
+
+    #[test]
+    fn the_table_says_change_interval_and_outcome() {
+        let table = table(&comparison());
+        assert_eq!(
+            table.rows[0],
+            [
+                "BIND <9>, 1 cores, AAAA 0, cached 0, accept 1",
+                "new",
+                "10\u{202f}000",
+                "9\u{202f}690",
+                "−3.1 % [−4.0, −2.2]",
+                "9 against 10",
+                "regressed"
+            ]
+        );
+        assert_eq!(table.rows[3][6], "undecided: about 7 more searches of each would decide");
+        assert_eq!(table.rows[4][4..], [NONE, NONE, "not comparable: not in the baseline"]);
+    }
+
+    #[test]
+    fn the_summary_begins_with_what_decides() {
+        let text = comparison().markdown();
+        let told = "Against old, at most 1 % slower: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
+        assert!(text.contains(told), "{text}");
+        assert!(text.contains("| BIND <9>, 1 cores"), "{text}");
+    }
+
+    #[test]
+    fn junit_fails_what_regressed_and_skips_what_says_nothing() {
+        let xml = comparison().junit();
+        let suite = xml.lines().find(|line| line.contains("<testsuite ")).unwrap();
+        for part in ["name=\"new against old\"", "tests=\"5\"", "skipped=\"2\"", "failures=\"1\"", "errors=\"0\""] {
+            assert!(xml.starts_with("<?xml") && suite.contains(part), "{part} is not in {xml}");
+        }
+        assert_eq!(xml.matches("<failure").count(), 1, "{xml}");
+        assert_eq!(xml.matches("<skipped").count(), 2, "{xml}");
+        assert!(xml.contains("BIND &lt;9&gt;"), "{xml}");
+    }
+}

@@ -1,0 +1,349 @@
+//! A running measurement as Prometheus sees it (`--metrics`).
+//!
+//! ```text
+//! tester's threads ─► atomic counters ─► Board ◄─ a thread of its own, off the tester's CPUs ◄─ HTTP ◄─ Prometheus
+//! command ──────────► what it is about ───┘
+//! ```
+//!
+//! The tester keeps its counters for the progress bar in any case; a scrape reads them, and nobody waits for it.
+
+use std::fmt::{self, Debug};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use method::units::{CpuId, Qps};
+use method::verdict::Verdict;
+use net::affinity::stand_back;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tester::client::progress::Progress as ClientProgress;
+use tester::measurer::Progress;
+use tester::measurer::result::TrialResult;
+
+use crate::output::Failure;
+
+/// The board of this process, if somebody is to see it.
+static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
+
+/// What can be seen of the measurement. Locked by the command between trials, and by a scrape; never by a thread that sends.
+#[derive(Default)]
+struct Board {
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    command: &'static str,
+    running: Option<Running>,
+    /// Trials by verdict: passed, failed, invalid.
+    trials: [u64; 3],
+    /// Queries of trials that ended, by outcome: valid, late, lost, wrong.
+    queries: [u64; 4],
+    search: Option<Search>,
+    campaign: Option<Campaign>,
+}
+
+/// What is being sent.
+struct Running {
+    rate: Option<Qps>,
+    planned: Option<u64>,
+    counters: Counters,
+}
+
+/// Counters that the threads of the tester write.
+enum Counters {
+    Trial(Arc<Progress>),
+    Client(Arc<ClientProgress>),
+    /// In another process, which is not asked.
+    Elsewhere,
+}
+
+impl Counters {
+    /// Sent, valid, decided.
+    fn read(&self) -> Option<[u64; 3]> {
+        match self {
+            Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),
+            Counters::Client(p) => Some([p.sent(), p.valid(), p.decided()]),
+            Counters::Elsewhere => None,
+        }
+    }
+}
+
+/// Where a search stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Search {
+    /// Which search, from 1.
+    pub(crate) number: u32,
+    /// The highest rate that passed in it.
+    pub(crate) passed: Option<Qps>,
+    /// The lowest that did not.
+    pub(crate) failed: Option<Qps>,
+}
+
+/// Where a campaign stands.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Campaign {
+    pub(crate) points: usize,
+    pub(crate) complete: usize,
+    /// About how many seconds are left.
+    pub(crate) left_s: f64,
+    pub(crate) mishaps: u64,
+}
+
+/// Shows the measurement of `command` at an address from now on; `busy` are CPUs that the reader keeps off. Without an address nothing
+/// is shown.
+///
+/// # Errors
+/// If there can be no listener at the address.
+pub(crate) fn serve(
+    address: Option<SocketAddr>,
+    command: &'static str,
+    busy: &[CpuId],
+    quiet: bool,
+) -> Result<(), Failure> {
+    let Some(address) = address else { return Ok(()) };
+    let cannot = |error| Failure::environment(anyhow::anyhow!("cannot serve the metrics at {address}: {error}"));
+    let listener = TcpListener::bind(address).map_err(cannot)?;
+    let board = Arc::clone(BOARD.get_or_init(Arc::default));
+    board.lock(|shown| shown.command = command);
+    if !quiet {
+        eprintln!("Metrics: http://{}/metrics", listener.local_addr().map_err(cannot)?);
+    }
+    let busy = busy.to_vec();
+    let serving = thread::Builder::new().name("metrics".into()).spawn(move || {
+        stand_back(&busy);
+        // It ends with the process only, or where no file descriptor is left; the measurement goes on.
+        let _ = dns64::metrics::http::serve_alone(listener, move || board.text());
+    });
+    serving.map(drop).map_err(cannot)
+}
+
+/// Shows a trial that begins.
+pub(crate) fn trial_begins(rate: Qps, planned: u64, progress: &Arc<Progress>) {
+    let running =
+        || Running { rate: Some(rate), planned: Some(planned), counters: Counters::Trial(Arc::clone(progress)) };
+    on_board(|shown| shown.running = Some(running()));
+}
+
+/// Shows a trial that another process carries out.
+pub(crate) fn trial_begins_elsewhere(rate: Qps) {
+    on_board(|shown| shown.running = Some(Running { rate: Some(rate), planned: None, counters: Counters::Elsewhere }));
+}
+
+/// Shows a closed loop that begins.
+pub(crate) fn loop_begins(progress: &Arc<ClientProgress>) {
+    let running = || Running { rate: None, planned: None, counters: Counters::Client(Arc::clone(progress)) };
+    on_board(|shown| shown.running = Some(running()));
+}
+
+/// Counts a trial that has ended.
+pub(crate) fn trial_ended(trial: &TrialResult) {
+    let c = &trial.counts;
+    ended(Some(trial.verdict), [c.valid, c.late, c.lost, c.wrong.total()]);
+}
+
+/// Counts what has ended: its verdict if it has one, and its queries: valid, late, lost, wrong.
+pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
+    on_board(|shown| {
+        shown.running = None;
+        if let Some(verdict) = verdict {
+            shown.trials[VERDICTS.iter().position(|(of, _)| *of == verdict).unwrap_or(0)] += 1;
+        }
+        shown.queries.iter_mut().zip(queries).for_each(|(sum, n)| *sum += n);
+    });
+}
+
+/// Shows where a search stands.
+pub(crate) fn search(search: Search) {
+    on_board(|shown| shown.search = Some(search));
+}
+
+/// Shows where a campaign stands.
+pub(crate) fn campaign(change: impl FnOnce(&mut Campaign)) {
+    on_board(|shown| change(shown.campaign.get_or_insert_default()));
+}
+
+fn on_board(change: impl FnOnce(&mut Shown)) {
+    if let Some(board) = BOARD.get() {
+        board.lock(change);
+    }
+}
+
+const VERDICTS: [(Verdict, &str); 3] =
+    [(Verdict::Passed, "passed"), (Verdict::Failed, "failed"), (Verdict::Invalid, "invalid")];
+const OUTCOMES: [&str; 4] = ["valid", "late", "lost", "wrong"];
+
+impl Board {
+    fn lock<T>(&self, with: impl FnOnce(&mut Shown) -> T) -> T {
+        with(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// All of it in the OpenMetrics text format.
+    fn text(self: &Arc<Board>) -> String {
+        let mut registry = Registry::with_prefix("dns64bench");
+        registry.register_collector(Box::new(Snapshot(Arc::clone(self))));
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+}
+
+struct Snapshot(Arc<Board>);
+
+impl Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Snapshot")
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.0.lock(|shown| shown.encode(&mut encoder))
+    }
+}
+
+impl Shown {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut described =
+            encoder.encode_descriptor("info", "Command and version of this program", None, MetricType::Gauge)?;
+        let labels = [("command", self.command), ("version", env!("CARGO_PKG_VERSION"))];
+        ConstGauge::new(1i64).encode(described.encode_family(&labels)?)?;
+        let trials = VERDICTS.iter().map(|(_, verdict)| *verdict).zip(self.trials);
+        counter(encoder, "trials", "Trials that have ended, by verdict", "verdict", trials)?;
+        let queries = OUTCOMES.into_iter().zip(self.queries);
+        counter(encoder, "queries", "Queries of trials that have ended, by outcome", "outcome", queries)?;
+        for (name, help, value) in self.gauges() {
+            let described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            // A gauge that has no value now has no sample.
+            if let Some(value) = value {
+                ConstGauge::new(value).encode(described)?;
+            }
+        }
+        if let Some(campaign) = &self.campaign {
+            let help = "Servers that died, hung or could not be started";
+            let described = encoder.encode_descriptor("campaign_mishaps", help, None, MetricType::Counter)?;
+            ConstCounter::new(campaign.mishaps).encode(described)?;
+        }
+        Ok(())
+    }
+
+    /// What has a value now, and what it is.
+    fn gauges(&self) -> [(&'static str, &'static str, Option<f64>); 12] {
+        let rate = |rate: Option<Qps>| rate.map(|rate| rate.0 as f64);
+        let running = self.running.as_ref();
+        let counters = running.and_then(|running| running.counters.read());
+        let count = |i: usize| counters.map(|counters| counters[i] as f64);
+        let (search, campaign) = (self.search, self.campaign);
+        [
+            ("trial_running", "Whether queries are being sent", Some(f64::from(u8::from(running.is_some())))),
+            ("trial_rate", "Offered queries per second of the trial that runs", rate(running.and_then(|r| r.rate))),
+            ("trial_planned", "Queries that it will send", running.and_then(|r| r.planned).map(|n| n as f64)),
+            ("trial_sent", "Queries that it has sent", count(0)),
+            ("trial_valid", "Valid replies that it has got", count(1)),
+            ("trial_decided", "Queries of it whose outcome is known", count(2)),
+            ("search_number", "Which search runs, from 1", search.map(|s| f64::from(s.number))),
+            ("search_passed_rate", "The highest rate that passed in this search", rate(search.and_then(|s| s.passed))),
+            ("search_failed_rate", "The lowest rate that failed in this search", rate(search.and_then(|s| s.failed))),
+            ("campaign_points", "Points of the plan", campaign.map(|c| c.points as f64)),
+            ("campaign_points_complete", "Points that are complete", campaign.map(|c| c.complete as f64)),
+            ("campaign_left_seconds", "About how long the rest takes", campaign.map(|c| c.left_s)),
+        ]
+    }
+}
+
+fn counter<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &'a str,
+    values: impl Iterator<Item = (&'a str, u64)>,
+) -> fmt::Result {
+    let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value, n) in values {
+        ConstCounter::new(n).encode(described.encode_family(&[(label, value)])?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tester::measurer::plan::TrialPlan;
+
+    use super::*;
+
+    /// A board with everything on it.
+    fn full() -> Arc<Board> {
+        let board = Arc::new(Board::default());
+        let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1_000));
+        board.lock(|shown| {
+            shown.command = "search";
+            shown.trials = [4, 3, 2];
+            shown.queries = [10, 0, 1, 2];
+            let counters = Counters::Trial(Progress::new(&plan));
+            shown.running = Some(Running { rate: Some(Qps(1_000)), planned: Some(60_000), counters });
+            shown.search = Some(Search { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
+            shown.campaign = Some(Campaign { points: 9, complete: 3, left_s: 12.5, mishaps: 1 });
+        });
+        board
+    }
+
+    #[test]
+    fn everything_on_the_board_is_a_sample() {
+        let text = full().text();
+        for line in [
+            "dns64bench_trials_total{verdict=\"passed\"} 4",
+            "dns64bench_trials_total{verdict=\"invalid\"} 2",
+            "dns64bench_queries_total{outcome=\"wrong\"} 2",
+            "dns64bench_trial_running 1.0",
+            "dns64bench_trial_rate 1000.0",
+            "dns64bench_trial_planned 60000.0",
+            "dns64bench_trial_sent 0.0",
+            "dns64bench_search_number 2.0",
+            "dns64bench_search_failed_rate 2000.0",
+            "dns64bench_campaign_points_complete 3.0",
+            "dns64bench_campaign_left_seconds 12.5",
+            "dns64bench_campaign_mishaps_total 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_sample() {
+        let text = Arc::new(Board::default()).text();
+        assert!(text.contains("dns64bench_trial_running 0.0"), "{text}");
+        for name in ["dns64bench_trial_rate ", "dns64bench_trial_sent ", "dns64bench_search_number ", "mishaps_total"] {
+            assert!(!text.lines().any(|l| l.contains(name) && !l.starts_with('#')), "{name} is in\n{text}");
+        }
+    }
+
+    /// A metric that a dashboard asks for and nobody exports would be an empty panel.
+    #[test]
+    fn the_dashboard_asks_for_metrics_that_are_exported() {
+        let text = full().text();
+        let dashboard: serde_json::Value =
+            serde_json::from_str(include_str!("../../../dist/grafana/dns64bench.json")).unwrap();
+        let asked = asked_for(&dashboard.to_string(), "dns64bench_");
+        assert!(asked.len() >= 10, "{asked:?}");
+        for name in asked {
+            let is_it = |line: &str| line.split(['{', ' ']).next() == Some(name.as_str());
+            assert!(text.lines().any(is_it), "{name} is not exported:\n{text}");
+        }
+    }
+
+    /// The names that begin with `prefix`.
+    fn asked_for(text: &str, prefix: &str) -> std::collections::BTreeSet<String> {
+        let name = |(at, _): (usize, &str)| -> String {
+            text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+        };
+        text.match_indices(prefix).map(name).collect()
+    }
+}

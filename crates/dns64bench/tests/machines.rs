@@ -1,0 +1,286 @@
+//! What other programs read: comparisons with a baseline, metrics of a running measurement.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use common::{PROGRAM, Server, dns64bench, holds, run, run_in, show, told};
+
+/// How often a comparison is tried, should others need the machine in the middle of it.
+const ATTEMPTS: usize = 2;
+
+/// Ten searches of a reference DUT of known capacity, two fifths of a second each trial.
+fn plan(capacity: u64) -> String {
+    format!(
+        "name = 'gate'\ntopology = 'loopback'\n[trial]\nduration = '400ms'\npause = '0s'\n\
+         max-burst = '500us'\nwindow-limit = 30\nlateness-limit = '100ms'\nauth-limit = '200ms'\n\
+         [search]\nmin = 1900\nmax = 2060\nresolution = 6\nrepeat = 10\ninvalid-retries = 10\n\
+         [[dut]]\ndriver = 'custom'\nname = 'reference'\n[dut.custom]\n\
+         start = ['{PROGRAM}', 'reference-dut', '--listen', '[{{listen}}]:{{port}}', '--ask', '{{upstream}}:{{upstream-port}}', \
+         '--burst', '5ms', '--capacity', '{capacity}']\n"
+    )
+}
+
+fn measured(folder: &Path, name: &str, capacity: u64) {
+    fs::write(folder.join(format!("{name}.toml")), plan(capacity)).unwrap();
+    let output = run_in(folder, &["campaign", "run", &format!("{name}.toml"), "--dir", name, "--quiet"]);
+    assert!(output.status.success(), "{}", told(&output));
+}
+
+fn compared(folder: &Path, args: &[&str]) -> (Value, Option<i32>) {
+    let output = run_in(folder, &[&["report", "--json"], args].concat());
+    let comparison = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    holds("comparison", &comparison);
+    (comparison, output.status.code())
+}
+
+/// The object that a command prints, held against its schema.
+fn printed(schema: &str, args: &[&str]) -> Value {
+    let output = run(args);
+    let object = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(args, &output)));
+    holds(schema, &object);
+    object
+}
+
+#[test]
+fn what_is_printed_is_as_its_schema_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("j.jsonl");
+    let journal = journal.to_str().unwrap();
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let auth = Server::start(&["auth", "--aaaa-share", "1"]);
+    let short = [
+        "--duration",
+        "300ms",
+        "--timeout",
+        "200ms",
+        "--window-limit",
+        "50",
+        "--lateness-limit",
+        "200ms",
+        "--json",
+        "--quiet",
+    ];
+    let with = |args: &[&'static str], server: &str| -> Vec<String> {
+        let all = args.iter().chain(&short).map(|word| (*word).to_owned());
+        all.chain(["--server".to_owned(), server.to_owned()]).collect()
+    };
+    for (schema, args) in [
+        ("trial", with(&["measure", "--rate", "300"], &dut.address)),
+        // Nothing listens there: most of a trial is absent then.
+        ("trial", with(&["measure", "--rate", "300", "--liveness", "false"], "127.0.0.1:9")),
+        ("self-test", with(&["self-test", "--for-rate", "100", "--aaaa-share", "1"], &auth.address)),
+    ] {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        assert_eq!(printed(schema, &args)["schema_version"], 2);
+    }
+    let mut search = with(&["search", "--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s"], &dut.address);
+    search.extend(["--resolution", "50", "--journal", journal].map(str::to_owned));
+    printed("search", &search.iter().map(String::as_str).collect::<Vec<_>>());
+    for line in fs::read_to_string(journal).unwrap().lines() {
+        holds("search-journal", &serde_json::from_str(line).unwrap());
+    }
+    printed("closed-loop", &["closed-loop", "--server", &dut.address, "--duration", "300ms", "--json", "--quiet"]);
+    let (ip, port) = dut.address.rsplit_once(':').unwrap();
+    printed("dns64perf2", &["closed-loop", "--dns64perf2", "0", "1", "2", "1", ip, port, "--json", "--quiet"]);
+    printed("check", &["check", "--json"]);
+    holds("auth", &auth.end());
+    let names = run(&["schema"]);
+    for name in String::from_utf8(names.stdout).unwrap().lines() {
+        let output = run(&["schema", name]);
+        let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(schema["$id"].as_str().unwrap().starts_with("urn:dns64bench:schema:"), "{name}");
+    }
+    assert_eq!(run(&["schema", "trail"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_capacity_three_per_cent_lower_is_found_over_ten_searches_each() {
+    let mut last = Value::Null;
+    for _ in 0..ATTEMPTS {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        measured(folder, "old", 2_000);
+        measured(folder, "new", 1_940);
+        let files = ["--junit", "junit.xml", "--summary", "summary.md", "--output", "both"];
+        let gate = [&["old", "new", "--baseline", "old", "--max-regression", "1%"][..], &files].concat();
+        let (comparison, status) = compared(folder, &gate);
+        let row = &comparison["rows"][0];
+        if row["change"]["outcome"] == "undecided" {
+            last = comparison;
+            continue;
+        }
+        assert_eq!((row["change"]["outcome"].as_str(), status), (Some("regressed"), Some(1)), "{comparison:#}");
+        let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
+        assert!(text("junit.xml").contains("<failure"), "{}", text("junit.xml"));
+        assert!(text("summary.md").contains("1 regressed"), "{}", text("summary.md"));
+        assert!(text("both/report.html").contains("Change against old"), "the change is in the report");
+        // The other way round it is the faster one, and a larger decrease is tolerated.
+        let (_, status) = compared(folder, &["old", "new", "--baseline", "new", "--max-regression", "1%"]);
+        assert_eq!(status, Some(0), "an improvement");
+        let (tolerated, _) = compared(folder, &["old", "new", "--baseline", "old", "--max-regression", "50%"]);
+        assert_eq!(tolerated["rows"][0]["change"]["outcome"], "no_regression", "{tolerated:#}");
+        return;
+    }
+    panic!("undecided {ATTEMPTS} times: {last:#}");
+}
+
+#[test]
+fn a_gate_that_cannot_decide_is_not_green() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let one = plan(2_000).replace("repeat = 10", "repeat = 1");
+    fs::write(folder.join("one.toml"), &one).unwrap();
+    let output = run_in(folder, &["campaign", "run", "one.toml", "--dir", "a", "--quiet"]);
+    assert!(output.status.success(), "{}", told(&output));
+    fs::create_dir(folder.join("b")).unwrap();
+    for file in ["journal.jsonl", "plan.toml", "environment.json"] {
+        fs::copy(folder.join("a").join(file), folder.join("b").join(file)).unwrap();
+    }
+    let output = run_in(folder, &["report", "b", "--baseline", "a"]);
+    let text = told(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("undecided: 3 more searches of each at least"), "{text}");
+    for (args, hint) in [
+        (&["report", "a", "--baseline", "a"][..], "nothing beside the baseline"),
+        (&["report", "a", "--junit", "x"], "--baseline"),
+        (&["report", "b", "--baseline", "a", "--max-regression", "5"], "5% or 0.05"),
+    ] {
+        let output = run_in(folder, args);
+        assert!(output.status.code() == Some(2) && told(&output).contains(hint), "{args:?}: {}", told(&output));
+    }
+}
+
+/// A measurement that shows its metrics, and where it does; ended with the value.
+struct Shown {
+    child: Child,
+    address: String,
+}
+
+impl Shown {
+    fn start(args: &[&str]) -> Shown {
+        let mut command = dns64bench(Path::new("."), args);
+        command.args(["--metrics", "127.0.0.1:0", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.find_map(|line| line.ok().filter(|line| line.starts_with("Metrics: "))).expect("an address");
+        // Somebody must read what it says besides.
+        thread::spawn(move || lines.for_each(drop));
+        let address = line.trim_start_matches("Metrics: http://").trim_end_matches("/metrics").to_owned();
+        Shown { child, address }
+    }
+
+    fn scrape(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK") && text.ends_with("# EOF\n"), "{text}");
+        text
+    }
+
+    /// The value of a sample.
+    fn value(text: &str, name: &str) -> Option<f64> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    /// Scrapes until a sample is above 0.
+    fn wait_for(&self, name: &str) -> String {
+        let give_up = Instant::now() + Duration::from_secs(30);
+        loop {
+            let text = self.scrape();
+            if Shown::value(&text, name).is_some_and(|value| value > 0.0) {
+                return text;
+            }
+            assert!(Instant::now() < give_up, "{name} stays 0:\n{text}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What it prints at its end.
+    fn end(mut self) -> Value {
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        self.child.wait().unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_trial_is_seen_while_it_runs() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let trial = ["measure", "--server", &dut.address, "--rate", "500", "--duration", "4s", "--timeout", "1s"];
+    let shown = Shown::start(&trial);
+    let text = shown.wait_for("dns64bench_trial_sent");
+    let value = |name| Shown::value(&text, name);
+    assert_eq!(value("dns64bench_trial_running"), Some(1.0), "{text}");
+    assert_eq!(value("dns64bench_trial_rate"), Some(500.0), "{text}");
+    assert_eq!(value("dns64bench_trial_planned"), Some(2_000.0), "{text}");
+    let sent = value("dns64bench_trial_sent").unwrap();
+    assert!(sent < 2_000.0, "the trial was over already: {text}");
+    assert!(text.contains("dns64bench_info{command=\"measure\""), "{text}");
+    assert_eq!(shown.end()["sent"], 2_000, "nothing was left out for it");
+}
+
+#[test]
+fn a_closed_loop_is_seen_while_it_runs() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let shown = Shown::start(&["closed-loop", "--server", &dut.address, "--duration", "4s", "--outstanding", "2"]);
+    let text = shown.wait_for("dns64bench_trial_valid");
+    assert_eq!(Shown::value(&text, "dns64bench_trial_running"), Some(1.0), "{text}");
+    let seen = Shown::value(&text, "dns64bench_trial_sent").unwrap();
+    let result = shown.end();
+    assert!(seen <= result["sent"].as_f64().unwrap(), "{seen}: {result}");
+}
+
+/// A search has several trials; what has ended is counted, and the rate is the one that is tried.
+#[test]
+fn a_search_is_seen_while_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("j.jsonl");
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let shown = Shown::start(&[
+        "search",
+        "--server",
+        &dut.address,
+        "--min",
+        "100",
+        "--max",
+        "400",
+        "--resolution",
+        "100",
+        "--repeat",
+        "3",
+        "--duration",
+        "500ms",
+        "--timeout",
+        "400ms",
+        "--pause",
+        "200ms",
+        "--journal",
+        journal.to_str().unwrap(),
+        "--window-limit",
+        "50",
+        "--lateness-limit",
+        "200ms",
+    ]);
+    let text = shown.wait_for("dns64bench_trials_total{verdict=\"passed\"}");
+    assert!(Shown::value(&text, "dns64bench_search_number").is_some_and(|n| n >= 1.0), "{text}");
+    assert!(Shown::value(&text, "dns64bench_queries_total{outcome=\"valid\"}").is_some_and(|n| n >= 50.0), "{text}");
+    assert_eq!(shown.end()["n"], 3);
+}

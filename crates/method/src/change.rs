@@ -1,0 +1,237 @@
+//! How the rate of a server compares with that of a baseline: the 95 % interval of the ratio of their medians, and what it
+//! says about a limit.
+//!
+//! ```text
+//! searches of the baseline  ─► medians of all resamples ─┐
+//!                                                        ├─► interval of the ratio ─► regressed, no regression,
+//! searches of the candidate ─► medians of all resamples ─┘                            improved, undecided
+//! ```
+//!
+//! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of
+//! Statistics 7, 1979, DOI 10.1214/aos/1176344552). The probability of each median of a resample is computed instead of drawn
+//! ([`resamples`]), so that the same searches always give the same interval, and no seed is needed. Percentile intervals of few
+//! values are too short; the percentiles are moved outwards as in T. Hesterberg, "What Teachers Should Know About the
+//! Bootstrap", The American Statistician 69, 2015, DOI 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the
+//! degrees of freedom of the smaller set, and by √(n ÷ (n − 1)).
+//!
+//! A search does not find a rate: it proves that the limit lies between a rate that passed and one that failed. So the lower
+//! end of the interval divides what the candidate passed by what the baseline failed, and the upper end the reverse. A
+//! resolution that is too coarse makes the interval wide, never the outcome wrong.
+
+mod resamples;
+
+use serde::{Deserialize, Serialize};
+
+use crate::precision::Ratio;
+use crate::search::Found;
+use resamples::Medians;
+
+/// Searches that each side needs at least: of fewer, no order of their results has a probability below 5 % between equal servers
+/// (with three each it is 2 of 20).
+pub const LEAST_SEARCHES: usize = 4;
+/// Beyond so many searches of each side nobody is told to measure more.
+pub const MOST_SEARCHES: usize = 1_000;
+
+/// The searches of a point of one server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Searches {
+    /// What each search passed, ascending; 0 where it passed nowhere.
+    passed: Vec<f64>,
+    /// What each search failed, ascending; infinite where nothing failed.
+    failed: Vec<f64>,
+}
+
+impl Searches {
+    /// Those of `found` that say something about the server. `overstated` is the factor by which short trials may overstate
+    /// ([`crate::precision::overstatement`]), at least 1. What failed above `proven` queries per second is not held against the
+    /// server: there the tester itself is not proven.
+    pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
+        let telling: Vec<&Found> = found.iter().filter(|search| !search.says_nothing()).collect();
+        let passed =
+            telling.iter().map(|search| search.highest.map_or(0.0, |rate| rate.0 as f64 / overstated.max(1.0)));
+        let failed = telling.iter().map(|search| {
+            let failed = search.failed.filter(|rate| proven.is_none_or(|proven| rate.0 <= proven));
+            failed.map_or(f64::INFINITY, |rate| rate.0 as f64)
+        });
+        Searches { passed: sorted(passed.collect()), failed: sorted(failed.collect()) }
+    }
+
+    /// The searches of both.
+    pub fn and(mut self, other: &Searches) -> Searches {
+        self.passed.extend(&other.passed);
+        self.failed.extend(&other.failed);
+        Searches { passed: sorted(self.passed), failed: sorted(self.failed) }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.passed.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.passed.is_empty()
+    }
+
+    /// The median of what passed, queries per second; absent without a search.
+    pub fn median(&self) -> Option<f64> {
+        median(&self.passed)
+    }
+}
+
+fn sorted(mut rates: Vec<f64>) -> Vec<f64> {
+    rates.sort_by(f64::total_cmp);
+    rates
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    let n = sorted.len();
+    (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
+}
+
+/// What an interval says about a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The whole interval is below 1 − limit.
+    Regressed,
+    /// The whole interval is above 1 − limit.
+    NoRegression,
+    /// The whole interval is above 1.
+    Improved,
+    /// The interval contains 1 − limit.
+    Undecided,
+}
+
+/// What would decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// So many more searches of each side, if they scatter like those that there are.
+    Searches(usize),
+    /// More than so many searches of each side: the servers are as far apart as the limit, or nearly so.
+    MoreSearchesThan(usize),
+    /// A finer resolution: the limit lies between rates that passed and failed in all searches.
+    Resolution,
+    /// Rates that failed, or passed: a search only proves "at least" or "less than" so many queries per second.
+    Bounds,
+}
+
+/// How a candidate compares with a baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Change {
+    /// Searches of the baseline that say something.
+    pub baseline_searches: usize,
+    /// Searches of the candidate that say something.
+    pub searches: usize,
+    /// The median of what the candidate passed divided by that of the baseline; absent where that is 0.
+    pub ratio: Option<f64>,
+    /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
+    pub interval: Ratio,
+    /// What it says.
+    pub outcome: Outcome,
+    /// What would decide; absent where it is decided.
+    pub wanted: Option<Wanted>,
+}
+
+/// Compares a candidate with a baseline. `limit` is the largest decrease that is tolerated, as a fraction from 0 to 1.
+pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change {
+    let interval = interval(baseline, candidate, (baseline.len(), candidate.len()));
+    let outcome = judge(&interval, limit);
+    let (before, now) = (baseline.median(), candidate.median());
+    Change {
+        baseline_searches: baseline.len(),
+        searches: candidate.len(),
+        ratio: now.zip(before.filter(|&rate| rate > 0.0)).map(|(now, before)| now / before),
+        interval,
+        outcome,
+        wanted: (outcome == Outcome::Undecided).then(|| wanted(baseline, candidate, limit)),
+    }
+}
+
+/// What an interval says about a limit.
+fn judge(interval: &Ratio, limit: f64) -> Outcome {
+    let least = 1.0 - limit;
+    match interval {
+        Ratio { from: Some(from), .. } if *from > 1.0 => Outcome::Improved,
+        Ratio { from: Some(from), .. } if *from > least => Outcome::NoRegression,
+        Ratio { to: Some(to), .. } if *to < least => Outcome::Regressed,
+        _ => Outcome::Undecided,
+    }
+}
+
+/// The interval that so many searches of each side would give, if they scattered like those that there are.
+fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
+    let fewest = searches.0.min(searches.1);
+    if fewest < LEAST_SEARCHES || baseline.is_empty() || candidate.is_empty() {
+        return Ratio { from: None, to: None };
+    }
+    let tail = tail(fewest);
+    let [then_passed, then_failed] = [&baseline.passed, &baseline.failed].map(|all| Medians::of(all, searches.0));
+    let [passed, failed] = [&candidate.passed, &candidate.failed].map(|all| Medians::of(all, searches.1));
+    let from = passed.ratio_to(&then_failed).below(tail).filter(|&from| from > 0.0);
+    Ratio { from, to: failed.ratio_to(&then_passed).above(tail) }
+}
+
+/// What would decide, where nothing is decided.
+fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> Wanted {
+    let fewest = baseline.len().min(candidate.len());
+    if fewest == 0 {
+        return Wanted::Searches(LEAST_SEARCHES);
+    }
+    let decides = |more: usize| {
+        let planned = interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
+        judge(&planned, limit) != Outcome::Undecided
+    };
+    // What remains of the interval however many searches there are.
+    let quotient = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite());
+    let from = quotient(median(&candidate.passed), median(&baseline.failed)).filter(|&from| from > 0.0);
+    let to = quotient(median(&candidate.failed), median(&baseline.passed));
+    if judge(&Ratio { from, to }, limit) == Outcome::Undecided {
+        return if from.is_none() || to.is_none() { Wanted::Bounds } else { Wanted::Resolution };
+    }
+    let least = LEAST_SEARCHES.saturating_sub(fewest).max(1);
+    let mut enough = least;
+    while !decides(enough) {
+        enough *= 2;
+        if fewest + enough > MOST_SEARCHES {
+            return Wanted::MoreSearchesThan(MOST_SEARCHES);
+        }
+    }
+    let mut short = if enough == least { least - 1 } else { enough / 2 };
+    while enough - short > 1 {
+        let middle = short + (enough - short) / 2;
+        if decides(middle) { enough = middle } else { short = middle }
+    }
+    Wanted::Searches(enough)
+}
+
+/// The probability at either end of the interval of the bootstrap that makes it one of 95 % for so many values.
+fn tail(n: usize) -> f64 {
+    let n = n.max(2) as f64;
+    normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))
+}
+
+/// The 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 26.7.5): within 1 % from
+/// three degrees of freedom on.
+fn student(freedom: f64) -> f64 {
+    let z: f64 = 1.959_963_985;
+    let terms = [
+        (z.powi(3) + z) / 4.0,
+        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
+        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
+        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1_482.0 * z.powi(5) - 1_920.0 * z.powi(3) - 945.0 * z) / 92_160.0,
+    ];
+    z + (1..).zip(terms).map(|(power, term)| term / freedom.powi(power)).sum::<f64>()
+}
+
+/// The normal distribution function for `x` below 0 (the same, 26.2.17): within 10⁻⁷.
+fn normal_below(x: f64) -> f64 {
+    let t = 1.0 / (1.0 - 0.231_641_9 * x);
+    let polynomial =
+        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * polynomial
+}
+
+#[cfg(test)]
+mod tests;
