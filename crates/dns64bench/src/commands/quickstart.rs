@@ -99,6 +99,7 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
             eprintln!("{text}");
         }
     };
+    metrics::serve(args.display.metrics, "quickstart", &[], quiet)?;
     say("1/4  Self-test: how fast are Measurer and AuthDNS on this machine?");
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let self_test = self_test(folder.path())?;
