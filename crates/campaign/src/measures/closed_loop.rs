@@ -16,17 +16,17 @@ use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
-use super::load::place_name;
+use super::search::on_cores;
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{DutEnd, Measured, Step};
 use crate::missing::Missing;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Cores, Point, WithThreads};
 use crate::recorded::Recorded;
-use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::chart::{Curve, Dot, Figure, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, each_dut, legend};
+use crate::report::{Run, by_place, each_dut, legend, ranked};
 use crate::results::DutResult;
 
 /// Experiments of a block.
@@ -219,6 +219,10 @@ impl Spread {
 pub struct InClosedLoop;
 
 impl Measure for InClosedLoop {
+    fn title(&self) -> &'static str {
+        "Closed loop"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
@@ -296,7 +300,7 @@ impl Measure for InClosedLoop {
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
-        for dut in &run.results.duts {
+        for dut in ranked(&run.results) {
             let mut places: Vec<&Cores> = Vec::new();
             for at in &dut.closed_loops {
                 if !places.contains(&&at.place) {
@@ -408,8 +412,7 @@ fn table(dut: &DutResult, place: &Cores) -> Table {
                 it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
     let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.place == *place).collect();
     let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-    let cores = super::search::column(place, seen.as_ref(), all.iter().find_map(|at| at.missing.as_ref()));
-    let title = format!("Closed loop: {}, {cores} CPU cores", dut.name);
+    let title = format!("Closed loop: {}, {}", dut.name, on_cores(place, seen.as_ref()));
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));
     let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
@@ -426,23 +429,26 @@ fn table(dut: &DutResult, place: &Cores) -> Table {
 }
 
 fn figure(runs: &[Run]) -> Option<Figure> {
-    let mut series: Vec<Series> = Vec::new();
+    let mut all: Vec<Curve> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        for at in &dut.closed_loops {
-            let Some(y) = at.qps.filter(|_| at.passed == Some(true)) else { continue };
-            let name = format!("{}, {} cores", legend(run, &dut.name, runs.len() > 1), place_name(&at.place));
-            let dot = Dot::at(at.threads as f64, y);
-            match series.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.dots.push(dot),
-                None => series.push(Series { name, dots: vec![dot] }),
-            }
+        for (place, here) in by_place(&dut.closed_loops, |at| &at.place) {
+            let dot = |at: &ClosedLoopResult| {
+                // Without an answer to every name there is a mark and no value.
+                let failed = at.passed == Some(false);
+                let y = if failed { 0.0 } else { at.qps? };
+                Some(Dot { failed, ..Dot::at(at.threads as f64, y) })
+            };
+            let dots: Vec<Dot> = here.iter().copied().filter_map(dot).collect();
+            let seen = here.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
+            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
+            all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }
     }
-    (!series.is_empty()).then(|| Figure {
+    (!all.is_empty()).then(|| Figure {
         file: "closed-loop".into(),
         title: "Closed loop: queries per second against the tester's threads".into(),
         x_label: "threads, one query in flight each".into(),
         y_label: "queries/s".into(),
-        shape: Shape::Lines(series),
+        shape: curves(all, ""),
     })
 }
