@@ -72,19 +72,29 @@ impl Place {
         self.confined_to() == Some(cores) && self.told == Some(cores)
     }
 
-    /// What a table says in place of a number of cores: the number itself where [`Place::is_cores`], and who shares its CPUs.
-    pub fn in_words(&self) -> String {
+    /// The number of its cores where [`Place::is_cores`]; otherwise what is true instead.
+    fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
         let cpus = |n: usize| if n == 1 { "1 CPU".to_owned() } else { format!("{n} CPUs") };
-        let mut text = match (self.confined_to(), self.told) {
-            (Some(n), Some(told)) if n == told => n.to_string(),
+        Err(match (self.confined_to(), self.told) {
+            (Some(n), Some(told)) if n == told => return Ok(n),
             (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
             (Some(n), None) => format!("{}, threads by its own choice", cpus(n)),
             (None, told) => {
                 let how = if self.allowed.is_empty() { "its CPUs were not seen" } else { "not confined" };
                 format!("{}, {how}", told.map_or("threads by its own choice".into(), threads))
             }
-        };
+        })
+    }
+
+    /// What a legend says: `2 cores` where [`Place::is_cores`], otherwise what is true instead; not who shares them.
+    pub fn cores_in_words(&self) -> String {
+        self.cores().map_or_else(|other| other, cores_in_words)
+    }
+
+    /// What a table says in place of a number of cores: the number itself where [`Place::is_cores`], and who shares its CPUs.
+    pub fn in_words(&self) -> String {
+        let mut text = self.cores().map_or_else(|other| other, |n| n.to_string());
         for group in self.shared.chunk_by(|a, b| a.cpus == b.cpus) {
             let cpus = &group[0].cpus;
             let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
@@ -112,6 +122,11 @@ impl Place {
         }
         self
     }
+}
+
+/// `1 core`, `2 cores`.
+pub(crate) fn cores_in_words(n: usize) -> String {
+    if n == 1 { "1 core".into() } else { format!("{n} cores") }
 }
 
 #[cfg(test)]
@@ -146,6 +161,8 @@ mod tests {
             (place(&[0, 1], Some(2), &[]), "2 threads, its CPUs were not seen", None),
         ] {
             assert_eq!(place.in_words(), words);
+            let legend = cores.map_or_else(|| words.to_owned(), cores_in_words);
+            assert_eq!(place.cores_in_words(), legend);
             for n in 1..20 {
                 assert_eq!(place.is_cores(n), cores == Some(n), "{words}: {n}");
             }
@@ -157,6 +174,7 @@ mod tests {
         let mut place = place(&[0, 1], Some(2), &[&[0, 1]]);
         place.shared.push(Sharing { with: Neighbour::Tester, cpus: set(&[0]) });
         assert_eq!(place.in_words(), "2, shares CPU 0 with the tester");
+        assert_eq!(place.cores_in_words(), "2 cores");
         place.shared.push(Sharing { with: Neighbour::Auth, cpus: set(&[0, 1]) });
         assert_eq!(place.in_words(), "2, shares CPU 0 with the tester, shares CPUs 0-1 with AuthDNS");
         place.shared[0].cpus = set(&[0, 1]);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use crate::archive::{Configuration, Entry, Measured, StolenFrom, VERSION};
+use crate::archive::{self, Configuration, Entry, Measured, StolenFrom, VERSION};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::measures::closed_loop::{self, ClosedLoopResult};
@@ -92,6 +92,8 @@ pub struct Period {
     pub begun: f64,
     /// Its end.
     pub ended: f64,
+    /// How long all trials took together, with their timeouts; seconds.
+    pub trials_s: f64,
 }
 
 /// The facts of a host.
@@ -277,18 +279,17 @@ fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
 /// When the first trial began and the last one ended, by the wall clock.
 fn period(recorded: &Recorded<'_>) -> Option<Period> {
     let spans = || {
-        recorded.finished().map(|m| match (m.at_rate(), m.in_loop()) {
-            (Some(t), _) => (t.started_unix_s, t.started_unix_s + t.duration_s + t.timeout_s),
-            (_, Some(t)) => {
-                let begun = t.experiments.started_unix_s;
-                (begun, begun + t.experiments.experiments_ms.iter().sum::<f64>() / 1e3)
+        recorded.finished().map(|m| match &m.found {
+            archive::Found::Trial(t) => (t.started_unix_s, t.duration_s + t.timeout_s),
+            archive::Found::ClosedLoop(t) => {
+                let length = t.experiments.experiments_ms.iter().sum::<f64>() / 1e3;
+                (t.experiments.started_unix_s, length)
             }
-            _ => (f64::INFINITY, 0.0),
         })
     };
-    let begun = spans().map(|span| span.0).reduce(f64::min)?;
-    let ended = spans().map(|span| span.1).reduce(f64::max)?;
-    Some(Period { begun, ended })
+    let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
+    let ended = spans().map(|(begun, length)| begun + length).reduce(f64::max)?;
+    Some(Period { begun, ended, trials_s: spans().map(|(_, length)| length).sum() })
 }
 
 fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResult {

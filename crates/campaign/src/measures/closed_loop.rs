@@ -17,6 +17,7 @@ use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
+use super::search::on_cores;
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{DutEnd, Measured, Step};
 use crate::governor::FIXED;
@@ -24,10 +25,10 @@ use crate::missing::Missing;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Cores, Point, WithThreads};
 use crate::recorded::Recorded;
-use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::chart::{Curve, Dot, Figure, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, each_dut, legend};
+use crate::report::{Run, each_dut, legend, ranked};
 use crate::results::DutResult;
 
 /// Experiments of a block.
@@ -220,6 +221,10 @@ impl Measure for InClosedLoop {
         "closed loop"
     }
 
+    fn title(&self) -> &'static str {
+        "Closed loop"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
@@ -317,7 +322,7 @@ impl Measure for InClosedLoop {
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
-        for dut in &run.results.duts {
+        for dut in ranked(&run.results) {
             let mut kinds: Vec<Kind<'_>> = Vec::new();
             for at in &dut.closed_loops {
                 if !kinds.contains(&at.kind()) {
@@ -446,11 +451,10 @@ fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
     let (place, governor) = kind;
     let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.kind() == kind).collect();
     let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-    let on = Cores { authdns: None, ..place.clone() };
-    let cores = super::search::column(&on, seen.as_ref(), all.iter().find_map(|at| at.missing.as_ref()));
-    let with = place.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+    // Where no trial was made nothing was seen, which the cells say.
+    let on = if seen.is_none() { place.named("cores") } else { on_cores(place, seen.as_ref()) };
     let governor = governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
-    let title = format!("Closed loop: {}, {cores} CPU cores{with}{governor}", dut.name);
+    let title = format!("Closed loop: {}, {on}{governor}", dut.name);
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));
     let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
@@ -467,25 +471,34 @@ fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
 }
 
 fn figure(runs: &[Run]) -> Option<Figure> {
-    let mut series: Vec<Series> = Vec::new();
+    let mut all: Vec<Curve> = Vec::new();
     for (run, dut) in each_dut(runs) {
+        let mut kinds: Vec<Kind<'_>> = Vec::new();
         for at in &dut.closed_loops {
-            let Some(y) = at.qps.filter(|_| at.passed == Some(true)) else { continue };
-            let governor = at.governor.as_ref().map_or(String::new(), |governor| format!(", {governor}"));
-            let name = legend(run, &dut.name, runs.len() > 1);
-            let name = format!("{name}, {}{governor}", at.place.named("cores"));
-            let dot = Dot::at(at.threads as f64, y);
-            match series.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.dots.push(dot),
-                None => series.push(Series { name, dots: vec![dot] }),
+            if !kinds.contains(&at.kind()) {
+                kinds.push(at.kind());
             }
         }
+        for (place, governor) in kinds {
+            let here = || dut.closed_loops.iter().filter(|at| at.kind() == (place, governor));
+            let dot = |at: &ClosedLoopResult| {
+                // Without an answer to every name there is a mark and no value.
+                let failed = at.passed == Some(false);
+                let y = if failed { 0.0 } else { at.qps? };
+                Some(Dot { failed, ..Dot::at(at.threads as f64, y) })
+            };
+            let dots: Vec<Dot> = here().filter_map(dot).collect();
+            let seen = here().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
+            let governor = governor.map_or(String::new(), |governor| format!(", {governor}"));
+            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()) + &governor);
+            all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
+        }
     }
-    (!series.is_empty()).then(|| Figure {
+    (!all.is_empty()).then(|| Figure {
         file: "closed-loop".into(),
         title: "Closed loop: queries per second against the tester's threads".into(),
         x_label: "threads, one query in flight each".into(),
         y_label: "queries/s".into(),
-        shape: Shape::Lines(series),
+        shape: curves(all, ""),
     })
 }

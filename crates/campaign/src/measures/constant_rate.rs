@@ -11,6 +11,7 @@ use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
 use super::load::by_second;
+use super::search::on_cores;
 use super::sustained::{self, NodeResult, Sustained};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
@@ -18,10 +19,10 @@ use crate::contradictions::almost;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtRate, Cores, Point};
 use crate::recorded::Recorded;
-use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, each_dut, file_word, legend};
+use crate::report::{Run, by_place, each_dut, legend, ranked};
 use crate::results::DutResult;
 
 /// `[[measure.constant-rates]]`: trials at rates.
@@ -64,6 +65,10 @@ pub struct AtRates;
 impl Measure for AtRates {
     fn name(&self) -> &'static str {
         "constant rate"
+    }
+
+    fn title(&self) -> &'static str {
+        "Constant rates: efficiency, transients and memory"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
@@ -151,7 +156,7 @@ impl Measure for AtRates {
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
-        for dut in &run.results.duts {
+        for dut in ranked(&run.results) {
             // Of one trial there is no smallest and no largest.
             let is_repeated = |at: &&ConstantRateResult| at.found.numa.first().is_none_or(|node| node.hit.n > 1);
             let mut rates: Vec<Qps> = dut.constant_rates.iter().filter(is_repeated).map(|at| at.rate).collect();
@@ -164,7 +169,9 @@ impl Measure for AtRates {
     }
 
     fn figures(&self, runs: &[Run]) -> Vec<Figure> {
-        each_dut(runs).filter_map(|(run, dut)| transients(run, dut, runs.len() > 1)).chain(against_rate(runs)).collect()
+        let hit = pages(runs, "numa-hit", "Pages allocated on the wanted NUMA node during a trial", |node| &node.hit);
+        let miss = pages(runs, "numa-miss", "Pages allocated on another NUMA node than wanted", |node| &node.miss);
+        [transients(runs), against_rate(runs), hit, miss].into_iter().flatten().collect()
     }
 
     fn rows(&self, run: &Run) -> Vec<Row> {
@@ -239,6 +246,7 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
                 though another one was wanted.";
     let title = format!("Numastat results of {}, test rate: {} queries/s", dut.name, number(rate.0 as f64));
     let mut table = Table::new(&title, note, &["Cores", "Of the trials"]);
+    table.keys = 2;
     let name = |node: &Option<usize>| node.map_or("all".to_owned(), |node| format!("node{node}"));
     for what in ["hit", "miss"] {
         table.header.extend(nodes.iter().map(|node| format!("{} {what}", name(node))));
@@ -265,48 +273,96 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     Some(table)
 }
 
-/// CPU use second by second, a curve for each place and rate of a DUT.
-fn transients(run: &Run, dut: &DutResult, many: bool) -> Option<Figure> {
-    let curve = |at: &ConstantRateResult| {
-        let name = format!("{}, {} queries/s", at.place.named("cores"), number(at.rate.0 as f64));
-        (at.found.cpu_by_second.len() > 1).then(|| Series { name, dots: by_second(&at.found) })
-    };
-    let series: Vec<Series> = dut.constant_rates.iter().filter_map(curve).collect();
-    let name = legend(run, &dut.name, many);
-    (!series.is_empty()).then(|| Figure {
-        file: format!("transient-{}", file_word(&name)),
-        title: format!("Initial transient of the CPU use: {name}"),
-        x_label: "seconds".into(),
-        y_label: "cores in use".into(),
-        shape: Shape::Lines(series),
+/// The cores that the DUT of a trial was confined to, for legends.
+fn cores(at: &ConstantRateResult) -> String {
+    on_cores(&at.place, at.found.place.as_ref())
+}
+
+/// CPU use second by second, a small diagram for each DUT, place and rate: those at which the plan knows a transient, or all where it
+/// knows none.
+fn transients(runs: &[Run]) -> Option<Figure> {
+    let mut all: Vec<(f64, Multiple)> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        for at in dut.constant_rates.iter().filter(|at| at.found.cpu_by_second.len() > 1) {
+            let point = AtRate { dut: dut.name.clone(), place: at.place.clone(), rate: at.rate };
+            let block = block_of(&run.results.plan, &Point::ConstantRate(point));
+            let transient = block.map_or(0.0, |block| block.transient.as_secs_f64());
+            let name = legend(run, &dut.name, runs.len() > 1);
+            let name = format!("{name}, {}, {}/s", cores(at), number(at.rate.0 as f64));
+            let series = vec![Series { name: String::new(), dots: by_second(&at.found) }];
+            all.push((transient, Multiple { name, series, mark: (transient > 0.0).then_some(transient + 0.5) }));
+        }
+    }
+    let is_known = all.iter().any(|(transient, _)| *transient > 0.0);
+    let panels: Vec<Multiple> =
+        all.into_iter().filter(|(transient, _)| !is_known || *transient > 0.0).map(|(_, panel)| panel).collect();
+    (!panels.is_empty()).then(|| Figure {
+        file: "transient".into(),
+        title: "Initial transient of the CPU use, by server, cores and rate".into(),
+        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out".into(),
+        y_label: "cores in use; each diagram has its own axis".into(),
+        shape: Shape::Grid { panels, shared: false },
     })
 }
 
 /// Efficiency over the rate, a curve for each DUT and place.
 fn against_rate(runs: &[Run]) -> Option<Figure> {
-    let mut series: Vec<Series> = Vec::new();
+    let mut all: Vec<Curve> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        for at in &dut.constant_rates {
-            let failed = at.found.passed.is_some() && !at.found.is_sound();
-            let value = at.found.cprdp.as_ref().map(|c| (c.median, (c.min, c.max)));
-            // In a trial that failed the DUT did other work than it was asked for: it has a mark and no value.
-            let Some((y, range)) = value.or(failed.then_some((0.0, (0.0, 0.0)))) else { continue };
-            let name = format!("{}, {}", legend(run, &dut.name, runs.len() > 1), at.place.named("cores"));
-            let dot = Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() };
-            match series.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.dots.push(dot),
-                None => series.push(Series { name, dots: vec![dot] }),
-            }
+        for (place, here) in by_place(&dut.constant_rates, |at| &at.place) {
+            let mut dots: Vec<Dot> = here.iter().copied().filter_map(efficiency_at).collect();
+            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let seen = here.iter().filter_map(|at| at.found.place.clone()).reduce(|a, b| a.and(&b));
+            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
+            all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }
     }
-    for curve in &mut series {
-        curve.dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-    }
-    (!series.is_empty()).then(|| Figure {
+    (!all.is_empty()).then(|| Figure {
         file: "cprdp-by-rate".into(),
         title: "Valid replies per second for each core in use (CPRDP) against the query rate".into(),
         x_label: "queries/s".into(),
         y_label: "replies/s per core".into(),
-        shape: Shape::Lines(series),
+        shape: curves(all, ""),
+    })
+}
+
+fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
+    let failed = at.found.passed.is_some() && !at.found.is_sound();
+    let value = at.found.cprdp.as_ref().filter(|_| !failed).map(|c| (c.median, (c.min, c.max)));
+    // In a trial that failed the DUT did other work than it was asked for: it has a mark and no value.
+    let (y, range) = value.or(failed.then_some((0.0, (0.0, 0.0))))?;
+    Some(Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() })
+}
+
+/// Page allocations by NUMA node of trials that were repeated, a group of bars for each DUT, place and rate.
+fn pages(runs: &[Run], file: &str, title: &str, which: fn(&NodeResult) -> &Summary) -> Option<Figure> {
+    let (mut groups, mut series): (Vec<String>, Vec<Series>) = (Vec::new(), Vec::new());
+    for (run, dut) in each_dut(runs) {
+        for at in &dut.constant_rates {
+            let nodes: Vec<&NodeResult> =
+                at.found.numa.iter().filter(|of| of.node.is_some() && which(of).n > 1).collect();
+            if nodes.is_empty() {
+                continue;
+            }
+            let (name, rate) = (legend(run, &dut.name, runs.len() > 1), number(at.rate.0 as f64));
+            let failed = !at.found.is_sound();
+            groups.push(format!("{name}, {}, {rate} queries/s", cores(at)));
+            for node in nodes {
+                let (name, pages) = (node.node.map_or(String::new(), |node| format!("node {node}")), which(node));
+                let (x, y, range) = ((groups.len() - 1) as f64, pages.median, (pages.min, pages.max));
+                let dot = Dot { x, y, range, failed, ..Dot::default() };
+                match series.iter_mut().find(|known| known.name == name) {
+                    Some(known) => known.dots.push(dot),
+                    None => series.push(Series { name, dots: vec![dot] }),
+                }
+            }
+        }
+    }
+    (!groups.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: String::new(),
+        y_label: "pages in a trial: median, from the smallest to the largest".into(),
+        shape: Shape::Bars { groups, series },
     })
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
+use super::search::on_cores;
 use super::sustained::{self, Sustained};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
@@ -16,10 +17,10 @@ use crate::contradictions::almost;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtShare, Conditions, Cores, Point};
 use crate::recorded::Recorded;
-use crate::report::chart::{Dot, Figure, Series, Shape, number};
+use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, each_dut, legend, percent};
+use crate::report::{Run, by_place, each_dut, legend, percent, ranked};
 use crate::results::DutResult;
 
 /// `[measure.loads]`: trials at shares of the worst case's median.
@@ -72,6 +73,10 @@ pub struct AtShares;
 impl Measure for AtShares {
     fn name(&self) -> &'static str {
         "load"
+    }
+
+    fn title(&self) -> &'static str {
+        "Loads: CPU use and latency"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
@@ -145,9 +150,10 @@ impl Measure for AtShares {
     }
 
     fn tables(&self, run: &Run) -> Vec<Table> {
-        let efficiency = run.results.duts.iter().filter(|dut| !dut.loads.is_empty()).map(|dut| by_place(run, dut));
-        let all = (run.results.duts.iter().any(|dut| !dut.loads.is_empty())).then(|| latency_table(run));
-        efficiency.chain(all).collect()
+        let has_loads = |dut: &&DutResult| !dut.loads.is_empty();
+        let by_dut = ranked(&run.results).into_iter().filter(has_loads).map(|dut| efficiency(run, dut));
+        let both = run.results.duts.iter().any(|dut| has_loads(&dut)).then(|| [use_table(run), latency_table(run)]);
+        by_dut.chain(both.into_iter().flatten()).collect()
     }
 
     fn figures(&self, runs: &[Run]) -> Vec<Figure> {
@@ -175,7 +181,11 @@ impl Measure for AtShares {
 }
 
 fn loads_of(plan: &Plan, point: &Point) -> Option<Loads> {
-    plan.keys_of(plan.dut(point.dut()?)?).loads
+    loads_for(plan, point.dut()?)
+}
+
+fn loads_for(plan: &Plan, dut: &str) -> Option<Loads> {
+    plan.keys_of(plan.dut(dut)?).loads
 }
 
 /// What was found at a load.
@@ -193,7 +203,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResul
 }
 
 /// The efficiency of a DUT at every place: rows as in the paper, a column for each place.
-fn by_place(run: &Run, dut: &DutResult) -> Table {
+fn efficiency(run: &Run, dut: &DutResult) -> Table {
     let note = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
                 A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
     let mut places: Vec<&Cores> = Vec::new();
@@ -248,67 +258,79 @@ fn row(name: &str, places: &[&Cores], cell: impl Fn(&Cores) -> String) -> Vec<St
     std::iter::once(name.to_owned()).chain(places.iter().map(|place| cell(place))).collect()
 }
 
-fn latency_table(run: &Run) -> Table {
-    let note = "Load: the share of the worst case's median that was sent. CPU in cores, without the initial transient; CPRDP: valid replies/s \
-                for each core in use. RTT over valid replies; AuthDNS: its own time in it. Trials that the tester spoiled are no part of any \
-                number.";
-    let header = [
-        "DUT",
-        "Cores",
-        "Load",
-        "Queries/s",
-        "Trials",
-        "Valid",
-        "CPU",
-        "CPRDP",
-        "RTT p50, ms",
-        "p99, ms",
-        "p99.9, ms",
-        "AuthDNS p99.9, ms",
-    ];
-    let mut table = Table::new("CPU use and latency", note, &header);
-    let ms = |us: Option<f64>| us.map_or("–".into(), |us| format!("{:.2}", us / 1e3));
-    for dut in &run.results.duts {
-        for load in &dut.loads {
-            let found = &load.found;
-            let rtt = |get: fn(&sustained::Latency) -> f64| ms(found.rtt_us.as_ref().map(get));
-            table.rows.push(vec![
-                dut.name.clone(),
-                super::search::column(&load.place, found.place.as_ref(), found.missing.as_ref()),
-                percent(load.share.per_hundred()),
-                load.rate.map_or("–".into(), |rate| number(rate.0 as f64)),
-                found.state(),
-                found.valid.map_or("–".into(), almost),
-                found.cpu.as_ref().map_or("–".into(), |cpu| format!("{:.2}", cpu.median)),
-                found.cprdp.as_ref().map_or("–".into(), |cprdp| number(cprdp.median.round())),
-                rtt(|rtt| rtt.p50),
-                rtt(|rtt| rtt.p99),
-                rtt(|rtt| rtt.p999),
-                ms(found.auth_p999_us),
-            ]);
-        }
+/// All loads of a run, the lowest first; of one load those that passed first, and of these those with the least (`key`) first.
+fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &LoadResult)> {
+    let mut all: Vec<(&DutResult, &LoadResult)> =
+        run.results.duts.iter().flat_map(|dut| dut.loads.iter().map(move |load| (dut, load))).collect();
+    let rank = |load: &LoadResult| (!load.found.is_sound(), key(load).unwrap_or(f64::INFINITY));
+    all.sort_by(|(_, a), (_, b)| {
+        let (a_rank, b_rank) = (rank(a), rank(b));
+        (a.share, a_rank.0).cmp(&(b.share, b_rank.0)).then(a_rank.1.total_cmp(&b_rank.1))
+    });
+    all
+}
+
+/// The cells that say which load of which DUT a row is of.
+fn names(dut: &DutResult, load: &LoadResult) -> Vec<String> {
+    let cores = super::search::column(&load.place, load.found.place.as_ref(), load.found.missing.as_ref());
+    let rate = load.rate.map_or("–".into(), |rate| number(rate.0 as f64));
+    vec![dut.name.clone(), cores, percent(load.share.per_hundred()), rate]
+}
+
+const NAMES: [&str; 4] = ["DUT", "Cores", "Load", "Queries/s"];
+
+fn use_table(run: &Run) -> Table {
+    let note = "Load: the share of the worst case's median that was sent; of each load the most efficient first. CPU in cores, without the \
+                initial transient; CPRDP: valid replies/s for each core in use. Trials that the tester spoiled are no part of any number.";
+    let mut table = Table::new("CPU use at loads", note, &[&NAMES[..], &["Trials", "Valid", "CPU", "CPRDP"]].concat());
+    for (dut, load) in by_load(run, |load| load.found.cprdp.as_ref().map(|cprdp| -cprdp.median)) {
+        let found = &load.found;
+        let mut row = names(dut, load);
+        row.extend([
+            found.state(),
+            found.valid.map_or("–".into(), almost),
+            found.cpu.as_ref().map_or("–".into(), |cpu| format!("{:.2}", cpu.median)),
+            found.cprdp.as_ref().map_or("–".into(), |cprdp| number(cprdp.median.round())),
+        ]);
+        table.rows.push(row);
     }
     table
 }
 
-/// What curves of a DUT are called: with the place where there are several.
-fn series_name(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> String {
-    let name = legend(run, &dut.name, many);
-    let several = dut.loads.iter().any(|load| load.place != *place);
-    if several { format!("{name}, {}", place_name(place)) } else { name }
+fn latency_table(run: &Run) -> Table {
+    let note = "Round-trip times of valid replies; of each load the fastest (p99) first. AuthDNS: its own time in it. Of a load that failed \
+                only the replies that came have a time.";
+    let header = ["Trials", "RTT p50, ms", "p99, ms", "p99.9, ms", "AuthDNS p99.9, ms"];
+    let mut table = Table::new("Latency at loads", note, &[&NAMES[..], &header].concat());
+    let ms = |us: Option<f64>| us.map_or("–".into(), |us| format!("{:.2}", us / 1e3));
+    for (dut, load) in by_load(run, |load| load.found.rtt_us.map(|rtt| rtt.p99)) {
+        let found = &load.found;
+        let rtt = |get: fn(&sustained::Latency) -> f64| ms(found.rtt_us.as_ref().map(get));
+        let mut row = names(dut, load);
+        row.extend([
+            found.state(),
+            rtt(|rtt| rtt.p50),
+            rtt(|rtt| rtt.p99),
+            rtt(|rtt| rtt.p999),
+            ms(found.auth_p999_us),
+        ]);
+        table.rows.push(row);
+    }
+    table
 }
 
-/// A series for each DUT and place with what `dot` makes of its loads.
-fn series(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Series> {
+/// What the figures call a share of the maximum.
+const LOAD: &str = "load (share of the worst case's median)";
+
+/// A curve for each DUT and place with what `dot` makes of its loads.
+fn each_place(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
     let mut all = Vec::new();
     for (run, dut) in each_dut(runs) {
-        let mut places: Vec<&Cores> = dut.loads.iter().map(|load| &load.place).collect();
-        places.dedup();
-        for place in places {
-            let dots: Vec<Dot> = dut.loads.iter().filter(|load| load.place == *place).filter_map(&dot).collect();
-            if !dots.is_empty() {
-                all.push(Series { name: series_name(run, dut, place, runs.len() > 1), dots });
-            }
+        for (place, here) in by_place(&dut.loads, |load| &load.place) {
+            let dots: Vec<Dot> = here.iter().copied().filter_map(&dot).collect();
+            let seen = here.iter().filter_map(|load| load.found.place.clone()).reduce(|a, b| a.and(&b));
+            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
+            all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }
     }
     all
@@ -326,35 +348,44 @@ fn bars(
     let mut shares: Vec<u8> = each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
     shares.sort_unstable();
     shares.dedup();
-    let series = series(runs, |load| {
+    let all = each_place(runs, |load| {
         let (y, range) = value(load)?;
         let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
         Some(Dot { x: x as f64, y, range, failed: !load.found.is_sound(), ..Dot::default() })
     });
-    (!series.is_empty()).then(|| Figure {
+    let series = |Curve { of, what, dots }| Series { name: format!("{of}, {what}"), dots };
+    (!all.is_empty()).then(|| Figure {
         file: file.into(),
         title: title.into(),
-        x_label: "share of the DUT's worst-case maximum".into(),
+        x_label: LOAD.into(),
         y_label: y_label.into(),
-        shape: Shape::Bars { groups: shares.iter().map(|&s| percent(s)).collect(), series },
+        shape: Shape::Bars {
+            groups: shares.iter().map(|&s| percent(s)).collect(),
+            series: all.into_iter().map(series).collect(),
+        },
     })
 }
 
-/// CPU use second by second of the lowest load of each DUT.
+/// CPU use second by second of the lowest load of each DUT at each place.
 fn transient(runs: &[Run]) -> Option<Figure> {
-    let mut series = Vec::new();
+    let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {
-        let Some(load) = dut.loads.iter().find(|load| load.found.cpu_by_second.len() > 1) else { continue };
-        let name = legend(run, &dut.name, runs.len() > 1);
-        let name = format!("{name}, {} at {}", place_name(&load.place), percent(load.share.per_hundred()));
-        series.push(Series { name, dots: by_second(&load.found) });
+        let mark = loads_for(&run.results.plan, &dut.name).map(|loads| loads.transient.as_secs_f64() + 0.5);
+        for (_, here) in by_place(&dut.loads, |load| &load.place) {
+            let Some(load) = here.into_iter().find(|load| load.found.cpu_by_second.len() > 1) else { continue };
+            let (name, cores) =
+                (legend(run, &dut.name, runs.len() > 1), on_cores(&load.place, load.found.place.as_ref()));
+            let name = format!("{name}, {cores}, {}", percent(load.share.per_hundred()));
+            let series = vec![Series { name: String::new(), dots: by_second(&load.found) }];
+            panels.push(Multiple { name, series, mark });
+        }
     }
-    (!series.is_empty()).then(|| Figure {
+    (!panels.is_empty()).then(|| Figure {
         file: "cpu-transient".into(),
-        title: "CPU use of the DUT from the start of a trial on".into(),
-        x_label: "seconds".into(),
-        y_label: "cores in use".into(),
-        shape: Shape::Lines(series),
+        title: "CPU use of the DUT from the start of a trial on, at the lowest load".into(),
+        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out".into(),
+        y_label: "cores in use; each diagram has its own axis".into(),
+        shape: Shape::Grid { panels, shared: false },
     })
 }
 
@@ -365,17 +396,17 @@ pub(super) fn by_second(found: &Sustained) -> Vec<Dot> {
 }
 
 fn latency(runs: &[Run], file: &str, which: &str, us: fn(&LoadResult) -> Option<f64>) -> Option<Figure> {
-    let series = series(runs, |load| {
+    let all = each_place(runs, |load| {
         // In a trial that failed, those that came are not those that were asked: it has a mark and no value.
         let failed = load.found.passed.is_some() && !load.found.is_sound();
         let y = if failed { 0.0 } else { us(load)? / 1000.0 };
         Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
     });
-    (!series.is_empty()).then(|| Figure {
+    (!all.is_empty()).then(|| Figure {
         file: file.into(),
         title: format!("{which} of the round-trip time against load"),
-        x_label: "load, % of the DUT's worst-case maximum".into(),
+        x_label: LOAD.into(),
         y_label: "ms".into(),
-        shape: Shape::Lines(series),
+        shape: curves(all, " %"),
     })
 }

@@ -20,7 +20,7 @@ use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{Measured, Step};
 use crate::measures::load::place_name;
 use crate::missing::Missing;
-use crate::place::Place;
+use crate::place::{Place, cores_in_words};
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Conditions, Cores, Point};
 use crate::recorded::Recorded;
@@ -102,6 +102,11 @@ impl PointResult {
     pub(crate) fn column(&self) -> String {
         column(&self.conditions.place, self.place.as_ref(), self.missing.as_ref())
     }
+
+    /// The cores that it was confined to, for legends and captions.
+    pub(crate) fn on_cores(&self) -> String {
+        on_cores(&self.conditions.place, self.place.as_ref())
+    }
 }
 
 /// Where a DUT ran in all trials of a point, as far as that was seen.
@@ -119,6 +124,14 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
     let (name, true_of_it) = (place_name(asked), ran_on(asked, seen));
     let is_known = missing.is_some() && seen.is_none() || true_of_it == asked.cores.to_string();
     if is_known { name } else { format!("{name} ({true_of_it})") }
+}
+
+/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked for, after the name of the placement.
+pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
+    let not_seen = || format!("{} asked for, not seen", cores_in_words(asked.cores));
+    let cores = seen.map_or_else(not_seen, Place::cores_in_words);
+    let with = asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+    asked.placement.as_ref().map_or(format!("{cores}{with}"), |name| format!("{name}: {cores}{with}"))
 }
 
 /// How many trials there were.
@@ -140,6 +153,10 @@ pub struct Searches;
 impl Measure for Searches {
     fn name(&self) -> &'static str {
         "search"
+    }
+
+    fn title(&self) -> &'static str {
+        "The highest rates that pass"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {

@@ -16,6 +16,7 @@ use super::search::{Trials, count, each_search, effort, trial_counts};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::missing::Missing;
+use crate::place::cores_in_words;
 use crate::plan::{DutPlan, Family, Plan};
 use crate::point::{Loop, Point};
 use crate::recorded::Recorded;
@@ -100,6 +101,10 @@ pub struct SelfTesting;
 impl Measure for SelfTesting {
     fn name(&self) -> &'static str {
         "self-test"
+    }
+
+    fn title(&self) -> &'static str {
+        "Self-test"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
@@ -245,20 +250,22 @@ fn figure(runs: &[Run]) -> Option<Figure> {
         for test in &run.results.self_tests {
             let Some(median) = test.figures.median.filter(|_| test.figures.n > 0) else { continue };
             let family = test.family.map_or(String::new(), |family| format!(" {family}"));
-            let cores = test.cores.map_or(String::new(), |cores| format!(", {cores}"));
+            let cores = test.cores.map_or(String::new(), |cores| format!(", {}", cores_in_words(cores)));
             let group = format!("{}{family}{cores}", test.server);
             let at = groups.iter().position(|g| *g == group).unwrap_or_else(|| {
                 groups.push(group);
                 groups.len() - 1
             });
             let range = (test.figures.min.unwrap_or(median), test.figures.max.unwrap_or(median));
-            series[r].dots.push(Dot { x: at as f64, y: median, range, ..Dot::default() });
+            // Where no rate failed, the server may do more.
+            let at_least = test.figures.interval.to.is_none();
+            series[r].dots.push(Dot { x: at as f64, y: median, range, at_least, failed: median <= 0.0 });
         }
     }
     (!groups.is_empty()).then(|| Figure {
         file: "self-test".into(),
         title: "Self-test: the tester against authoritative servers alone".into(),
-        x_label: "server".into(),
+        x_label: String::new(),
         y_label: "queries/s".into(),
         shape: Shape::Bars { groups, series },
     })

@@ -1,17 +1,21 @@
 //! Every table and figure of the papers: what it must have, and each cell computed again from the journal's valid trials, by other
 //! code than that of the report.
 
+mod drawn;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use method::narrow::Length;
+use method::pacing::Windows;
 use method::units::{Qps, Share};
 use method::verdict::Verdict;
+use tester::measurer::result::Rtt;
 
 use super::chart::number;
 use super::table::Table;
-use super::{Run, comparisons, figures, tables};
-use crate::archive::{Entry, Measured};
+use super::{Run, comparisons, tables};
+use crate::archive::{Entry, Found, Measured};
 use crate::environment::Environment;
 use crate::plan::{DutPlan, Family, Plan};
 use crate::point::{Conditions, Cores, Loop, Point};
@@ -123,7 +127,7 @@ static WANTED: [Wanted; 9] = [
     },
     Wanted {
         what: "XIII-XV",
-        title: "DNS64 performance by AAAA record rate: {}, CPU cores: 1",
+        title: "DNS64 performance by AAAA record rate: {}, 1 core",
         rows: STATISTICS,
         axis: "AAAA record rate",
         cells: Cells::Searches(
@@ -133,7 +137,7 @@ static WANTED: [Wanted; 9] = [
     },
     Wanted {
         what: "XVI-XVIII",
-        title: "DNS64 performance by cache hit rate: {}, CPU cores: 1",
+        title: "DNS64 performance by cache hit rate: {}, 1 core",
         rows: STATISTICS,
         axis: "cache hit rate",
         cells: Cells::Searches(
@@ -157,36 +161,49 @@ static WANTED: [Wanted; 9] = [
     },
     Wanted {
         what: "Performance Analysis of MTD64, I-II",
-        title: "Closed loop: {}, 2 CPU cores, frequency governor: performance",
+        title: "Closed loop: {}, 2 cores, frequency governor: performance",
         rows: CLOSED_LOOP,
         axis: "Number of threads",
         cells: Cells::ClosedLoop,
     },
 ];
 
-/// Figures: the paper's number, and the file of ours; `{}` is the server's name in lower case.
-const FIGURES: [(&str, &str); 6] = [
-    ("Fig. 3", "transient-{}"),
-    ("Fig. 4", "cprdp-by-rate"),
-    ("Performance Analysis of MTD64, Fig. 2", "closed-loop"),
-    ("the placements of XI-XII", "placements"),
-    ("the self-tests of I, II and IV", "self-test"),
-    ("the columns of V-VII", "scale-up"),
-];
-
 fn plan() -> Plan {
-    Plan::load(Path::new("paper-small")).unwrap()
+    let mut plan = Plan::load(Path::new("paper-small")).unwrap();
+    // The α×β table, of which no paper has one.
+    plan.measure.table = true;
+    plan
 }
 
 /// How much a DUT does on a core: inside the range of the plan, also on two cores with 1 % more.
 const CAPACITY: u64 = 15_000;
 
+/// A journal in which no trial is like another.
 fn entries() -> Vec<Entry> {
-    journal_of(&plan(), CAPACITY, &[])
+    let mut entries = journal_of(&plan(), CAPACITY, &[]);
+    for (i, entry) in entries.iter_mut().enumerate() {
+        let Entry::Finished(m) = entry else { continue };
+        let one = i as f64;
+        m.cpu.dut.iter_mut().zip(1..).for_each(|(share, second)| *share += one / f64::from(second) / 1e4);
+        match &mut m.found {
+            Found::Trial(trial) => {
+                trial.rtt_us = trial.rtt_us.map(|rtt| Rtt { p50: rtt.p50 + one, p99: rtt.p99 + 2.0 * one, ..rtt });
+                let off = |n: i32| vec![n - i as i32, n, n + i as i32 % 7];
+                let [least_100ms, most_100ms, least_10ms, most_10ms] = [off(-3), off(4), off(-5), off(6)];
+                trial.windows = Some(Windows { stretch_ms: 100, least_100ms, most_100ms, least_10ms, most_10ms });
+            }
+            Found::ClosedLoop(trial) => trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += one / 100.0),
+        }
+    }
+    entries
 }
 
 fn run(name: &str, entries: &[Entry]) -> Run {
-    Run { name: name.into(), results: Results::compute(&plan(), &Environment::observe(), entries), notes: Vec::new() }
+    run_of(name, &plan(), &Environment::observe(), entries)
+}
+
+fn run_of(name: &str, plan: &Plan, environment: &Environment, entries: &[Entry]) -> Run {
+    Run { name: name.into(), results: Results::compute(plan, environment, entries), notes: Vec::new() }
 }
 
 fn trials<'a>(entries: &'a [Entry], point: &'a Point) -> Vec<&'a Measured> {
@@ -197,15 +214,23 @@ fn trials<'a>(entries: &'a [Entry], point: &'a Point) -> Vec<&'a Measured> {
     entries.iter().filter_map(of).collect()
 }
 
+/// What the searches of a point found.
+struct Searched {
+    median: f64,
+    min: f64,
+    max: f64,
+    /// The largest of the lowest rates that failed; absent where one search found none.
+    failed: Option<u64>,
+}
+
 /// The statistics of a point's searches: its full trials by repetition. A search is whole if it has a full trial that passed and,
 /// no more than the resolution above, a full one that failed.
-fn searched(
+fn searches(
     plan: &Plan,
     entries: &[Entry],
     point: &Point,
-    repeat: u32,
-    resolution: Qps,
-) -> Result<[String; 6], String> {
+    (repeat, resolution): (u32, Qps),
+) -> Result<Searched, String> {
     let mut by_search: BTreeMap<u32, (Option<u64>, Option<u64>)> = BTreeMap::new();
     for m in trials(entries, point).iter().filter(|m| m.step.length == Length::Full) {
         let (passed, failed) = by_search.entry(m.step.repeat).or_default();
@@ -230,11 +255,27 @@ fn searched(
     let mut rates: Vec<f64> = whole.iter().map(|(passed, _)| *passed as f64).collect();
     rates.sort_by(f64::total_cmp);
     let median = (rates[(rates.len() - 1) / 2] + rates[rates.len() / 2]) / 2.0;
-    let (min, max) = (rates[0], rates[rates.len() - 1]);
+    let failed: Option<Vec<u64>> = whole.iter().map(|(_, failed)| *failed).collect();
+    Ok(Searched {
+        median,
+        min: rates[0],
+        max: rates[rates.len() - 1],
+        failed: failed.and_then(|all| all.into_iter().max()),
+    })
+}
+
+/// The cells of [`searches`].
+fn searched(
+    plan: &Plan,
+    entries: &[Entry],
+    point: &Point,
+    repeat: u32,
+    resolution: Qps,
+) -> Result<[String; 6], String> {
+    let Searched { median, min, max, failed } = searches(plan, entries, point, (repeat, resolution))?;
     let step = 10f64.powi(resolution.0.ilog10() as i32);
     let down = |rate: f64| number((rate / step).floor() * step);
-    let failed: Option<Vec<u64>> = whole.iter().map(|(_, failed)| *failed).collect();
-    let interval = match failed.and_then(|all| all.into_iter().max()) {
+    let interval = match failed {
         Some(to) => format!("[{}, {})", down(min), number((to as f64 / step).ceil() * step)),
         None => format!("at least {}", down(min)),
     };
@@ -358,41 +399,61 @@ fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }
 
-/// Checks all tables and figures against a journal.
-fn check(entries: &[Entry]) -> Result<(), String> {
-    let (plan, run) = (plan(), run("here", entries));
-    let all = tables(&run);
-    for dut in &plan.duts {
-        for wanted in wanted_of(dut) {
-            let title = wanted.title.replace("{}", dut.name());
-            let table = all.iter().find(|t| t.title == title).ok_or(format!("{COMMAND}: no table {title}"))?;
-            compare(table, wanted, &expected(&plan, entries, wanted, dut.name())?)?;
-        }
-    }
-    check_self_tests(&plan, entries, std::slice::from_ref(&run))?;
-    check_figures(&plan, entries, &run)
+/// What a report shows of the list above.
+#[derive(Clone, Debug, PartialEq)]
+struct Shown {
+    tables: Vec<Table>,
+    /// Figures by file: their horizontal axes and their SVG.
+    figures: BTreeMap<String, (String, String)>,
 }
 
+impl Shown {
+    fn of(plan: &Plan, run: Run) -> Shown {
+        let runs = [run];
+        let titles: Vec<String> = (plan.duts.iter())
+            .flat_map(|dut| wanted_of(dut).iter().map(|wanted| wanted.title.replace("{}", dut.name())))
+            .chain(SELF_TESTS.iter().map(|(title, ..)| (*title).to_owned()))
+            .collect();
+        let mut all: Vec<Table> = comparisons(&runs);
+        all.extend(tables(&runs[0]));
+        all.retain(|table| titles.contains(&table.title));
+        Shown { tables: all, figures: drawn::shown(&runs) }
+    }
+
+    fn table(&self, title: &str) -> Result<&Table, String> {
+        self.tables.iter().find(|table| table.title == title).ok_or(format!("{COMMAND}: no table {title}"))
+    }
+}
+
+/// Checks all tables and figures against a journal.
+fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
+    for dut in &plan.duts {
+        for wanted in wanted_of(dut) {
+            let table = shown.table(&wanted.title.replace("{}", dut.name()))?;
+            compare(table, wanted, &expected(plan, entries, wanted, dut.name())?)?;
+        }
+    }
+    check_self_tests(plan, entries, shown)?;
+    drawn::check(plan, entries, &shown.figures)
+}
+
+/// Tables I, II and IV: titles, over which version of IP if not that of the plan, with which AuthDNS if not that of `[auth]`.
+const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
+    ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
+    ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some(Family::Ipv6), None),
+    ("Self-test: authoritative DNS performance of two threads over IPv4, single CPU core", None, Some("two threads")),
+];
+
 /// Tables I, II and IV: a column for each run.
-fn check_self_tests(plan: &Plan, entries: &[Entry], runs: &[Run]) -> Result<(), String> {
+fn check_self_tests(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     let test = plan.self_test.as_ref().ok_or("no self-test")?;
-    for (title, family, named) in [
-        ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
-        ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some(Family::Ipv6), None),
-        (
-            "Self-test: authoritative DNS performance of two threads over IPv4, single CPU core",
-            None,
-            Some("two threads"),
-        ),
-    ] {
+    for (title, family, named) in SELF_TESTS {
         let named = named.map(str::to_owned);
         let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
         let cells = searched(plan, entries, &point, test.repeat, test.resolution)?;
-        let all = comparisons(runs);
-        let table = all.iter().find(|t| t.title == title).ok_or(format!("no table {title}"))?;
+        let table = shown.table(title)?;
         let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
-        let runs: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
-        if names != STATISTICS || table.header[1..] != runs[..] {
+        if names != STATISTICS || table.header[1..] != ["here"] {
             return Err(format!("{title}: {names:?} by {:?}", table.header));
         }
         let found: Vec<&str> = table.rows.iter().map(|row| row[1].as_str()).collect();
@@ -403,30 +464,10 @@ fn check_self_tests(plan: &Plan, entries: &[Entry], runs: &[Run]) -> Result<(), 
     Ok(())
 }
 
-/// Every figure is there, and has as many points as the journal has rates that passed.
-fn check_figures(plan: &Plan, entries: &[Entry], run: &Run) -> Result<(), String> {
-    let all = figures(std::slice::from_ref(run));
-    for dut in plan.duts.iter().filter(|dut| dut.measure.is_none()) {
-        for (what, file) in FIGURES {
-            let file = file.replace("{}", &dut.name().to_lowercase());
-            let figure = all.iter().find(|figure| figure.file == file).ok_or(format!("{what}: no figure {file}"))?;
-            let svg = figure.svg(true);
-            if svg.contains("NaN") || !svg.contains("class=\"c0\"") && !svg.contains("curve s0") {
-                return Err(format!("{what}: {file} is empty"));
-            }
-        }
-        for point in plan.points().iter().filter(|p| matches!(p, Point::ConstantRate(at) if at.dut == dut.name())) {
-            if trials(entries, point).is_empty() {
-                return Err(format!("{point}: no trial"));
-            }
-        }
-    }
-    Ok(())
-}
-
 #[test]
 fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
-    check(&entries()).unwrap();
+    let (plan, entries) = (plan(), entries());
+    check(&plan, &entries, &Shown::of(&plan, run("here", &entries))).unwrap();
 }
 
 /// Tables III and IV of the MTD64 paper are of hosts with dynamic frequency scaling; the simulated one has none.
@@ -434,7 +475,7 @@ fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
 fn what_a_host_cannot_make_has_a_table_that_says_so() {
     let run = run("here", &entries());
     for dut in ["Unbound", "dns64d"] {
-        let title = format!("Closed loop: {dut}, 2 CPU cores, frequency governor: ondemand");
+        let title = format!("Closed loop: {dut}, 2 cores, frequency governor: ondemand");
         let all = tables(&run);
         let table = all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
         let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
@@ -445,18 +486,20 @@ fn what_a_host_cannot_make_has_a_table_that_says_so() {
     }
 }
 
+/// Each trial of the journal is part of a cell or a mark: without it the report shows something else, and is not what is wanted.
 #[test]
-fn no_valid_trial_can_be_taken_out_of_the_journal() {
-    let entries = entries();
-    let valid: Vec<usize> = (0..entries.len())
-        .filter(|&i| matches!(&entries[i], Entry::Finished(m) if m.step.length == Length::Full))
-        .collect();
-    assert!(valid.len() > 100, "{}", valid.len());
-    // Not each of them, so that the test takes seconds; the kinds of points have more trials than that.
-    for &i in valid.iter().step_by(11) {
-        let mut fewer = entries.clone();
-        let Entry::Finished(taken) = fewer.remove(i) else { panic!("only trials are taken out") };
-        assert!(check(&fewer).is_err(), "without the trial at {} of {}", taken.step.rate, taken.step.point);
+fn no_trial_can_be_taken_out_of_the_journal() {
+    let (plan, environment, mut entries) = (plan(), Environment::observe(), entries());
+    let whole = Shown::of(&plan, run_of("here", &plan, &environment, &entries));
+    let trials: Vec<usize> = (0..entries.len()).filter(|&i| matches!(entries[i], Entry::Finished(_))).collect();
+    assert!(trials.len() > 200, "{}", trials.len());
+    for i in trials {
+        let Entry::Finished(taken) = entries.remove(i) else { panic!("only trials are taken out") };
+        let shown = Shown::of(&plan, run_of("here", &plan, &environment, &entries));
+        let what = format!("without the trial at {} of {}", taken.step.rate, taken.step.point);
+        assert_ne!(shown, whole, "{what} the report is the same");
+        assert!(check(&plan, &entries, &shown).is_err(), "{what}");
+        entries.insert(i, Entry::Finished(taken));
     }
 }
 
@@ -478,7 +521,7 @@ fn runs_stand_side_by_side() {
     let entries = entries();
     let runs = [run("A", &entries), run("B", &[Entry::begun(&plan())])];
     let all = comparisons(&runs);
-    let title = "DNS64 performance of Unbound using 2 CPU cores, by run";
+    let title = "DNS64 performance of Unbound on 2 cores, by run";
     let table = all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
     assert_eq!(table.header, ["Run", "A", "B"]);
     let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();

@@ -12,15 +12,67 @@ use crate::point::Point;
 use crate::results::{Period, Results};
 use crate::wording;
 
-/// All sentences, the answer first.
-pub(super) fn summary(run: &Run) -> Vec<String> {
+/// What a reader must know first, in sentences.
+pub(super) struct Summary {
+    /// The answer: at most three.
+    pub(super) answer: Vec<String>,
+    /// When it was measured, and for how long.
+    pub(super) when: Option<String>,
+    /// What speaks against it, or limits it.
+    pub(super) caveats: Vec<String>,
+}
+
+impl Summary {
+    /// All sentences, the answer first.
+    pub(super) fn all(self) -> Vec<String> {
+        self.answer.into_iter().chain(self.when).chain(self.caveats).collect()
+    }
+}
+
+/// What a reader must know of a run first.
+pub(super) fn summary(run: &Run) -> Summary {
     let r = &run.results;
     let resolution = r.plan.search.resolution;
     let ranked = ranked(r);
-    let mut lines: Vec<String> = answer(r, &ranked, resolution).into_iter().collect();
-    lines.extend(run.notes.iter().map(|note| format!("Note: {note}.")));
-    lines.extend(ratios(&ranked));
-    lines.extend(when(r));
+    let mut sentences: Vec<String> = answer(r, &ranked, resolution).into_iter().collect();
+    if sentences.is_empty() {
+        sentences.push("No server has a result in the worst case yet.".into());
+    }
+    sentences.extend(ratios(&ranked));
+    sentences.push(standing(r));
+    Summary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
+}
+
+/// How far the answer can be trusted: who vouches for it, whether it is all, whether it is compliant.
+fn standing(r: &Results) -> String {
+    let vouched = match r.own_self_test().map(|test| test.allows) {
+        Some(Some(allows)) => {
+            format!(
+                "The self-test vouches for the tester up to {} queries/s in the worst case",
+                number(allows.0 as f64)
+            )
+        }
+        Some(None) => "The tester did not pass its self-test, so every result is a lower bound".into(),
+        None => "There was no self-test, so nothing vouches for the tester".into(),
+    };
+    let whole = if r.complete {
+        "the run is complete"
+    } else {
+        "this run is not complete: some points of the plan are missing or have fewer searches"
+    };
+    let compliant = match r.noncompliance.len() {
+        0 => "all of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise".to_owned(),
+        1 => "in one point it is not as RFC 8219 §9.2 wants it".into(),
+        n => format!("in {n} points it is not as RFC 8219 §9.2 wants it"),
+    };
+    format!("{vouched}; {whole}; {compliant}.")
+}
+
+/// What speaks against the answer, or limits it.
+fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
+    let r = &run.results;
+    let resolution = r.plan.search.resolution;
+    let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
     lines.extend(r.contradictions.iter().map(|contradiction| contradiction.in_words(resolution)));
     lines.extend(voids(r));
     for auth in r.silent() {
@@ -29,7 +81,7 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
              shows that new names were not answered from a cache."
         ));
     }
-    for (name, point) in &ranked {
+    for (name, point) in ranked {
         let reasons = wording::lower_bounds(&point.lower_bound_reasons);
         lines.extend(reasons.iter().map(|reason| format!("{name} may do more: {reason}.")));
     }
@@ -39,37 +91,13 @@ pub(super) fn summary(run: &Run) -> Vec<String> {
              overstated by a factor of up to {factor:.3}, by which the intervals' lower ends are widened."
         ));
     }
-    lines.push(match r.own_self_test() {
-        Some(test) => match test.allows {
-            Some(allows) => {
-                format!(
-                    "The self-test vouches for the tester up to {} queries/s in the worst case.",
-                    number(allows.0 as f64)
-                )
-            }
-            None => "The tester did not pass its self-test: every result is a lower bound.".into(),
-        },
-        None => "There was no self-test: nothing vouches for the tester.".into(),
-    });
-    if !r.complete {
-        lines.push("This run is not complete: some points of the plan are missing or have fewer searches.".into());
-    }
-    if r.noncompliance.is_empty() {
-        lines.push("All of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise.".into());
-    }
     lines
 }
 
 /// The worst case of every DUT that has a number there, the fastest first.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
-    let mut ranked: Vec<(&str, &PointResult)> = r
-        .duts
-        .iter()
-        .filter_map(|dut| Some((dut.name.as_str(), worst_point(dut).filter(|p| p.figures.n > 0)?)))
-        .collect();
-    let rate = |p: &PointResult| p.figures.median.unwrap_or(0.0);
-    ranked.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)));
-    ranked
+    let all = super::ranked(r).into_iter();
+    all.filter_map(|dut| Some((dut.name.as_str(), worst_point(dut).filter(|point| point.figures.n > 0)?))).collect()
 }
 
 fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Option<String> {
@@ -122,10 +150,11 @@ fn ratios(ranked: &[(&str, &PointResult)]) -> Option<String> {
 }
 
 fn when(r: &Results) -> Option<String> {
-    let Period { begun, ended } = r.period_unix_s?;
+    let Period { begun, ended, trials_s } = r.period_unix_s?;
     let at = |seconds: f64| humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs_f64(seconds.max(0.0)));
-    let length = Duration::from_secs((ended - begun).max(0.0) as u64);
-    Some(format!("Measured from {} on, for {}.", at(begun), humantime::format_duration(length)))
+    let length = |seconds: f64| humantime::format_duration(Duration::from_secs(seconds.max(0.0).round() as u64));
+    let (begun, ended, whole, trials) = (at(begun), at(ended), length(ended - begun), length(trials_s));
+    Some(format!("Measured from {begun} to {ended}, which is {whole}; the trials alone took {trials}."))
 }
 
 fn voids(r: &Results) -> Vec<String> {

@@ -2,11 +2,11 @@
 
 use super::chart::number;
 use super::table::Table;
-use super::{Run, percent};
+use super::{Run, percent, ranked};
 use crate::environment::Environment;
-use crate::measures::load::place_name;
+use crate::measures::search::PointResult;
 use crate::measures::self_test;
-use crate::results::Spread;
+use crate::results::{DutResult, Spread};
 
 /// The versions of the servers, and the machine.
 pub(super) fn environment(run: &Run) -> Table {
@@ -71,47 +71,52 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
     all
 }
 
+/// The cells that name a point of a search.
+const POINT: [&str; 5] = ["DUT", "Cores", "Accepted", "α asked for", "β asked for"];
+
+fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
+    let c = &p.conditions;
+    let (aaaa, cached) = (percent(c.aaaa.per_hundred()), percent(c.cached.per_hundred()));
+    vec![dut.name.clone(), p.column(), format!("{} %", number(c.accept * 100.0)), aaaa, cached]
+}
+
+/// A row for each point of the searches: its names, and what `cells` makes of it.
+fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<String>) {
+    table.keys = POINT.len();
+    for dut in ranked(&run.results) {
+        let row = |p: &PointResult| [point_names(dut, p), cells(p)].concat();
+        table.rows.extend(dut.points.iter().map(row));
+    }
+}
+
 /// What AuthDNS was asked, held against what the plan wanted.
 pub(super) fn cross_check(run: &Run) -> Table {
     let note = "From AuthDNS's counters, over the passed trials of full length: what the DUT really asked, questions asked again within the \
                 timeout (retries) apart. A point whose α or β is further than 2 points from the one asked for is invalid.";
-    let header = [
-        "DUT",
-        "Cores",
-        "α asked for",
-        "α real",
-        "β asked for",
-        "β real",
-        "Questions per query",
-        "Retries",
-        "Accepted",
-        "Probes",
-        "Trials",
-        "Spoiled",
-        "Saved",
-    ];
+    let header = [&POINT[..], &["α real", "β real", "Questions per query", "Retries"]].concat();
     let mut table = Table::new("Measured, not assumed", note, &header);
     let share = |value: Option<f64>| value.map_or("–".into(), |v| format!("{:.1} %", v * 100.0));
-    for dut in &run.results.duts {
-        for p in &dut.points {
-            let c = &p.conditions;
-            table.rows.push(vec![
-                dut.name.clone(),
-                place_name(&c.place),
-                percent(c.aaaa.per_hundred()),
-                share(p.real.and_then(|r| r.aaaa_share)),
-                percent(c.cached.per_hundred()),
-                share(p.real.map(|r| r.cached_share)),
-                p.real.map_or("–".into(), |r| format!("{:.2}", r.questions_per_query)),
-                p.real.map_or("–".into(), |r| format!("{:.1} %", r.retries_per_question * 100.0)),
-                format!("{} %", number(c.accept * 100.0)),
-                p.trials.probes.to_string(),
-                p.trials.full.to_string(),
-                p.trials.invalid.to_string(),
-                p.trials.saved.to_string(),
-            ]);
-        }
-    }
+    of_points(run, &mut table, |p| {
+        vec![
+            share(p.real.and_then(|r| r.aaaa_share)),
+            share(p.real.map(|r| r.cached_share)),
+            p.real.map_or("–".into(), |r| format!("{:.2}", r.questions_per_query)),
+            p.real.map_or("–".into(), |r| format!("{:.1} %", r.retries_per_question * 100.0)),
+        ]
+    });
+    table
+}
+
+/// How many trials each search took.
+pub(super) fn trials(run: &Run) -> Table {
+    let note = "Probes: short trials, which can only show that a rate fails. Spoiled: by the tester, and repeated. Saved: full trials that \
+                failed probes made unnecessary.";
+    let mut table =
+        Table::new("Trials of the searches", note, &[&POINT[..], &["Probes", "Trials", "Spoiled", "Saved"]].concat());
+    of_points(run, &mut table, |p| {
+        let t = &p.trials;
+        [t.probes, t.full, t.invalid, t.saved].map(|n| n.to_string()).into()
+    });
     table
 }
 

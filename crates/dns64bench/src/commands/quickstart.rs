@@ -27,7 +27,7 @@ use super::self_test::{SelfTestPlan, SelfTestResult};
 use crate::args::Quickstart;
 use crate::output::{Failure, Outcome, print_json, print_points};
 use crate::resolve::{as_self_test, with_names};
-use crate::{colour, interruption};
+use crate::{colour, interruption, metrics};
 
 /// The least rate that the self-test is to vouch for, and where it ends looking for more.
 const FOR_RATE: Qps = Qps(2_000);

@@ -5,11 +5,11 @@ use method::search::Shortfall;
 use method::units::{Qps, Share};
 
 use super::PointResult;
-use crate::measures::load::place_name;
+use crate::place::Place;
 use crate::point::{Conditions, Cores};
-use crate::report::chart::{AT_LEAST, Dot, Figure, Row, Series, Shape, number};
+use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, Row, Series, Shape, curves, number};
 use crate::report::table::Table;
-use crate::report::{Run, each_dut, file_word, legend, percent, with_proof};
+use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
 use crate::wording;
 
@@ -29,7 +29,7 @@ pub(crate) fn found_in_words(point: &PointResult, resolution: Qps) -> String {
 
 pub(super) fn tables(run: &Run) -> Vec<Table> {
     let mut all = vec![worst_case(run)];
-    for dut in &run.results.duts {
+    for dut in ranked(&run.results) {
         all.extend(by_cores(run, dut));
         all.extend(by_placement(run, dut));
         for place in share_places(run, dut) {
@@ -80,22 +80,20 @@ fn worst_case(run: &Run) -> Table {
     let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
     let resolution = run.results.plan.search.resolution;
     let rounded = |rate: Option<f64>| rate.map_or("–".into(), |r| number(rounded_down(r, resolution) as f64));
-    for dut in &run.results.duts {
-        for p in points(dut, Conditions::is_worst_case) {
-            let f = &p.figures;
-            let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
-            table.rows.push(vec![
-                dut.name.clone(),
-                ran_on(p),
-                found_in_words(p, resolution),
-                format!("{} of {}", f.n, run.results.plan.search.repeat),
-                rounded(f.p1),
-                rounded(f.p99),
-                f.dispersion_pct.map_or("–".into(), |d| format!("{d:.1} %")),
-                failed_by(p),
-                asked.unwrap_or_else(|| "0 % cached unproven".into()),
-            ]);
-        }
+    for (name, p) in by_result(run) {
+        let f = &p.figures;
+        let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
+        table.rows.push(vec![
+            name.into(),
+            ran_on(p),
+            found_in_words(p, resolution),
+            format!("{} of {}", f.n, run.results.plan.search.repeat),
+            rounded(f.p1),
+            rounded(f.p99),
+            f.dispersion_pct.map_or("–".into(), |d| format!("{d:.1} %")),
+            failed_by(p),
+            asked.unwrap_or_else(|| "0 % cached unproven".into()),
+        ]);
     }
     table
 }
@@ -106,6 +104,21 @@ fn ran_on(p: &PointResult) -> String {
     let placement = place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
     let authdns = place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
     format!("{}{placement}{authdns}", p.ran_on())
+}
+
+/// The worst case of every DUT and place, the highest median first; what has none comes last.
+fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
+    let of = |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
+    let mut all: Vec<(&str, &PointResult)> = run.results.duts.iter().flat_map(of).collect();
+    let rate = |p: &PointResult| p.figures.median.unwrap_or(-1.0);
+    all.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)));
+    all
+}
+
+/// The cores of points that were measured at one place, for legends and captions.
+fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
+    let seen: Option<Place> = points.filter_map(|p| p.place.clone()).reduce(|a, b| a.and(&b));
+    super::on_cores(place, seen.as_ref())
 }
 
 /// A table in the form of the papers: rows of statistics, a column for each point.
@@ -195,9 +208,8 @@ fn sweep(
     }
     all.sort_by_key(|p| share(&p.conditions));
     let columns: Vec<_> = all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
-    let seen = columns.iter().filter_map(|(_, p)| p.place.clone()).reduce(|a, b| a.and(&b));
-    let cores = super::column(place, seen.as_ref(), None);
-    let title = format!("DNS64 performance by {what}: {}, CPU cores: {cores}", dut.name);
+    let cores = cores_of(place, columns.iter().map(|(_, p)| *p));
+    let title = format!("DNS64 performance by {what}: {}, {cores}", dut.name);
     statistics(run, &title, "", what, &columns)
 }
 
@@ -229,7 +241,8 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     let (aaaa, cached) = axes(run, dut);
     let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
                 names (β).";
-    let title = format!("{} by AAAA share and cached share, {}", dut.name, place.named("CPU cores"));
+    let here = points(dut, |c| c.place == *place && c.accept >= 1.0);
+    let title = format!("{} by AAAA share and cached share, {}", dut.name, cores_of(place, here.into_iter()));
     let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
     table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
     for &a in &aaaa {
@@ -259,16 +272,19 @@ pub(super) fn comparisons(runs: &[Run]) -> Vec<Table> {
     kinds.iter().map(|(name, conditions)| comparison(runs, name, conditions)).collect()
 }
 
+fn point_of<'a>(run: &'a Run, name: &str, conditions: &Conditions) -> Option<&'a PointResult> {
+    let dut = run.results.duts.iter().find(|dut| dut.name == name)?;
+    dut.points.iter().find(|p| p.conditions == *conditions)
+}
+
 fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
-    let cores = conditions.place.named("CPU cores");
-    let title = format!("DNS64 performance of {name} using {cores}{}, by run", demanded(conditions.accept));
+    let cores = cores_of(&conditions.place, runs.iter().filter_map(|run| point_of(run, name, conditions)));
+    let title = format!("DNS64 performance of {name} on {cores}{}, by run", demanded(conditions.accept));
     let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {
         table.header.push(run.name.clone());
-        let dut = run.results.duts.iter().find(|dut| dut.name == name);
-        let point = dut.and_then(|dut| dut.points.iter().find(|p| p.conditions == *conditions));
-        let cells = match point {
+        let cells = match point_of(run, name, conditions) {
             Some(point) => cells(point, run.results.plan.search.resolution),
             None => std::array::from_fn(|_| "not in this run's plan".into()),
         };
@@ -280,44 +296,25 @@ fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
 pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all: Vec<Figure> = worst_case_bars(runs).into_iter().collect();
     let plain = |c: &Conditions| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
-    all.extend(curve(runs, Over::Places, "scale-up", "Scale-up: worst case over cores", "cores", |_, c| {
+    all.extend(curve(runs, Over::Places, ["scale-up", "Scale-up: worst case over cores", "cores", ""], |_, c| {
         (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64)
     }));
-    all.extend(curve(
-        runs,
-        Over::Conditions,
-        "aaaa",
-        "Worst case with a share of names that have AAAA records",
-        "AAAA share α, %",
-        |shares, c| {
-            let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
-            is_in.then(|| f64::from(c.aaaa.per_hundred()))
-        },
-    ));
-    all.extend(curve(
-        runs,
-        Over::Conditions,
-        "cached",
-        "Worst case with a share of cached names",
-        "cached share β, %",
-        |shares, c| {
-            let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
-            is_in.then(|| f64::from(c.cached.per_hundred()))
-        },
-    ));
-    all.extend(curve(
-        runs,
-        Over::Conditions,
-        "acceptance",
-        "Worst case by acceptance ratio (not RFC 8219 compliant below 1)",
-        "accepted, %",
-        |shares, c| (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0),
-    ));
+    let title = "Worst case with a share of names that have AAAA records";
+    all.extend(curve(runs, Over::Conditions, ["aaaa", title, "AAAA share α", " %"], |shares, c| {
+        let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
+        is_in.then(|| f64::from(c.aaaa.per_hundred()))
+    }));
+    let title = "Worst case with a share of cached names";
+    all.extend(curve(runs, Over::Conditions, ["cached", title, "cached share β", " %"], |shares, c| {
+        let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
+        is_in.then(|| f64::from(c.cached.per_hundred()))
+    }));
+    let title = "Worst case by acceptance ratio (not RFC 8219 compliant below 100 %)";
+    all.extend(curve(runs, Over::Conditions, ["acceptance", title, "accepted", " %"], |shares, c| {
+        (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0)
+    }));
     all.extend(placement_bars(runs));
-    let highest = highest_cell(runs);
-    for (run, dut) in each_dut(runs) {
-        all.extend(share_places(run, dut).iter().filter_map(|place| heat(run, dut, place, (runs.len() > 1, highest))));
-    }
+    all.extend(heat(runs));
     all
 }
 
@@ -326,7 +323,8 @@ fn dot(x: f64, point: &PointResult) -> Option<Dot> {
     let f = &point.figures;
     let y = f.median?;
     let range = (f.interval.from.unwrap_or(0.0), f.interval.to.unwrap_or(y).max(y));
-    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty(), ..Dot::default() })
+    // A median of 0 says that no rate passed.
+    Some(Dot { x, y, range, at_least: !point.lower_bound_reasons.is_empty(), failed: y <= 0.0 })
 }
 
 /// The worst case of a DUT on its first number of cores.
@@ -334,23 +332,27 @@ pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case())
 }
 
+/// The worst case of each DUT on its first number of cores, the fastest first.
 fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
+    let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
+    let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();
+    let same = all.windows(2).all(|two| two[0].2.on_cores() == two[1].2.on_cores());
+    let cores = all.first().filter(|_| same).map_or(String::new(), |(_, _, p)| format!(", {}", p.on_cores()));
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
-    for (r, run) in runs.iter().enumerate() {
-        for dut in &run.results.duts {
-            let Some(point) = worst_point(dut).filter(|p| p.missing.is_none()) else { continue };
-            let group = groups.iter().position(|g| *g == dut.name).unwrap_or_else(|| {
-                groups.push(dut.name.clone());
-                groups.len() - 1
-            });
-            series[r].dots.extend(dot(group as f64, point));
-        }
+    for (run, dut, point) in all {
+        let name = if same { dut.name.clone() } else { format!("{}, {}", dut.name, point.on_cores()) };
+        let group = groups.iter().position(|g| *g == name).unwrap_or_else(|| {
+            groups.push(name);
+            groups.len() - 1
+        });
+        let of = runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or_default();
+        series[of].dots.extend(dot(group as f64, point));
     }
     (!groups.is_empty()).then(|| Figure {
         file: "worst-case".into(),
-        title: "Worst case: 0 % AAAA, 0 % cached".into(),
-        x_label: "DUT".into(),
+        title: format!("Worst case: 0 % AAAA, 0 % cached{cores}"),
+        x_label: String::new(),
         y_label: "queries/s".into(),
         shape: Shape::Bars { groups, series },
     })
@@ -371,7 +373,7 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
         let group = groups.len() as f64;
         groups.push(legend(run, &dut.name, runs.len() > 1));
         for point in all {
-            let name = place_name(&point.conditions.place);
+            let name = point.on_cores();
             let Some(dot) = dot(group, point) else { continue };
             match series.iter_mut().find(|known| known.name == name) {
                 Some(known) => known.dots.push(dot),
@@ -382,7 +384,7 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
     (!series.is_empty()).then(|| Figure {
         file: "placements".into(),
         title: "Worst case by the placement of the cores".into(),
-        x_label: "DUT".into(),
+        x_label: String::new(),
         y_label: "queries/s".into(),
         shape: Shape::Bars { groups, series },
     })
@@ -415,12 +417,11 @@ impl Group<'_> {
         }
     }
 
-    /// What the curve of a DUT is called.
-    fn name(self, dut: &str) -> String {
+    /// What the curve of a DUT is called besides, given its points.
+    fn name(self, points: &[&PointResult]) -> String {
         match self {
-            Group::With(None) => dut.into(),
-            Group::With(Some(authdns)) => format!("{dut} with {authdns}"),
-            Group::At(place) => format!("{dut}, {}", place.named("cores")),
+            Group::With(authdns) => authdns.map_or(String::new(), |authdns| format!("with {authdns}")),
+            Group::At(place) => cores_of(place, points.iter().copied()),
         }
     }
 }
@@ -434,16 +435,14 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
 }
 
 /// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were measured; none where no DUT has
-/// two points.
+/// two points. The words are the file, the title, the horizontal axis and the unit of its places.
 fn curve(
     runs: &[Run],
     over: Over,
-    file: &str,
-    title: &str,
-    x_label: &str,
+    [file, title, x_label, unit]: [&str; 4],
     x: impl Fn(&[Cores], &Conditions) -> Option<f64>,
 ) -> Option<Figure> {
-    let mut series = Vec::new();
+    let mut all = Vec::new();
     for (run, dut) in each_dut(runs) {
         let places = share_places(run, dut);
         let groups = match over {
@@ -452,48 +451,52 @@ fn curve(
         };
         for group in groups {
             let here = dut.points.iter().filter(|p| group.has(p));
-            let mut dots: Vec<Dot> = here.filter_map(|p| dot(x(&places, &p.conditions)?, p)).collect();
+            let with_dots = here.filter_map(|p| Some((dot(x(&places, &p.conditions)?, p)?, p)));
+            let (mut dots, of): (Vec<Dot>, Vec<&PointResult>) = with_dots.unzip();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
             if dots.len() > 1 {
-                let name = legend(run, &dut.name, runs.len() > 1);
-                series.push(Series { name: group.name(&name), dots });
+                all.push(Curve { of: legend(run, &dut.name, runs.len() > 1), what: group.name(&of), dots });
             }
         }
     }
-    (!series.is_empty()).then(|| Figure {
+    (!all.is_empty()).then(|| Figure {
         file: file.into(),
         title: title.into(),
         x_label: x_label.into(),
         y_label: "queries/s".into(),
-        shape: Shape::Lines(series),
+        shape: curves(all, unit),
     })
 }
 
-/// The largest value of all heat maps, by which all are shaded.
-fn highest_cell(runs: &[Run]) -> f64 {
-    let of = |(run, dut): (&Run, &DutResult)| {
-        let (aaaa, cached) = axes(run, dut);
-        let in_map = |c: &Conditions| c.accept >= 1.0 && aaaa.contains(&c.aaaa) && cached.contains(&c.cached);
-        points(dut, in_map).iter().filter_map(|p| p.figures.median).fold(0.0, f64::max)
-    };
-    each_dut(runs).map(of).fold(0.0, f64::max)
+/// Medians by both shares, a map for each DUT and place, all shaded by the largest value of all.
+fn heat(runs: &[Run]) -> Option<Figure> {
+    let mut maps: Vec<HeatMap> = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        maps.extend(share_places(run, dut).iter().filter_map(|place| heat_map(run, dut, place, runs.len() > 1)));
+    }
+    let values = maps.iter().flat_map(|map| &map.rows).flat_map(|(_, values)| values).flatten();
+    let highest = values.map(|(value, _)| *value).fold(0.0, f64::max);
+    (!maps.is_empty()).then(|| Figure {
+        file: "shares".into(),
+        title: "Queries/s by AAAA share and cached share".into(),
+        x_label: "cached share β".into(),
+        y_label: "AAAA share α".into(),
+        shape: Shape::Heat { maps, highest },
+    })
 }
 
-fn heat(run: &Run, dut: &DutResult, place: &Cores, (many, highest): (bool, f64)) -> Option<Figure> {
+fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<HeatMap> {
     let (aaaa, cached) = axes(run, dut);
+    let point = |a: Share, b: Share| cell(dut, place, a, b).filter(|p| p.missing.is_none());
     let value = |a: Share, b: Share| {
-        let point = cell(dut, place, a, b).filter(|p| p.missing.is_none())?;
+        let point = point(a, b)?;
         Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
     };
     let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
     let rows: Vec<Row> = aaaa.iter().map(row).collect();
-    let filled = rows.iter().flat_map(|(_, values)| values).flatten().count();
-    let name = format!("{}, {}", legend(run, &dut.name, many), place.named("cores"));
-    (filled > 0).then(|| Figure {
-        file: format!("table-{}", file_word(&name)),
-        title: format!("{name}: queries/s by AAAA share and cached share"),
-        x_label: "cached share β".into(),
-        y_label: "AAAA share α".into(),
-        shape: Shape::Heat { columns: cached.iter().map(|b| percent(b.per_hundred())).collect(), rows, highest },
-    })
+    let shown = aaaa.iter().flat_map(|&a| cached.iter().filter_map(move |&b| point(a, b)));
+    let name = format!("{}, {}", legend(run, &dut.name, many), cores_of(place, shown));
+    let is_filled = rows.iter().flat_map(|(_, values)| values).any(Option::is_some);
+    let columns = cached.iter().map(|b| percent(b.per_hundred())).collect();
+    is_filled.then_some(HeatMap { name, columns, rows })
 }

@@ -1,80 +1,91 @@
-//! Bars beside each other, with their values.
+//! Horizontal bars below each other, with their values at their ends: names and values have room, however many bars there are.
 
 use std::fmt::Write;
 
+use super::draw::{Area, RIGHT, WIDTH, error_bar_along, fitted, text, text_width};
 use super::scale::Scale;
-use super::{
-    AT_LEAST, BOTTOM, COLOURS, Dot, Figure, HEIGHT, Key, LEFT, RIGHT, Series, WIDTH, error_bar, escape, label_below,
-    legend, number, text_width,
-};
+use super::{COLOURS, Dot, Figure, Series, data, escape, value};
 
-/// The widest that a bar is.
-const WIDEST: f64 = 60.0;
+/// The height of a bar with what lies between two.
+const ROW: f64 = 22.0;
+const BAR: f64 = 15.0;
+/// The room of names, at the most.
+const NAMES: f64 = 250.0;
+
+/// A bar, and the series that it belongs to.
+struct Bar<'a> {
+    name: &'a str,
+    group: &'a str,
+    colour: usize,
+    of: &'a Series,
+    dot: &'a Dot,
+}
 
 impl Figure {
-    pub(super) fn bars(&self, out: &mut String, groups: &[String], series: &[Series]) {
-        let dots = || series.iter().flat_map(|s| &s.dots);
-        let room = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
-        let step = (room * 0.9 / series.len().max(1) as f64).min(WIDEST * 2.0);
-        let widest = dots().map(|d| text_width(&value(d))).fold(0.0, f64::max);
-        // Values that are wider than their bars' places stand upright.
-        let upright = widest > step;
-        let tops = dots().map(|d| d.range.1);
-        let values: Vec<f64> = dots().map(|d| d.y).collect();
-        let scale = Scale::for_all(&values, tops, if upright { 1.35 } else { 1.12 });
-        self.frame(out, &scale);
+    pub(super) fn bars(&self, out: &mut String, groups: &[String], series: &[Series]) -> f64 {
+        // Bars of one series are named after their groups, others after their series below the name of their group.
+        let is_one = series.len() == 1;
+        let mut lines: Vec<Result<Bar<'_>, String>> = Vec::new();
         for (n, group) in groups.iter().enumerate() {
-            label_below(out, LEFT + room * (n as f64 + 0.5), HEIGHT, group);
+            let mut bars: Vec<Bar<'_>> = Vec::new();
+            for (i, of) in series.iter().enumerate() {
+                let name = if is_one { group } else { &of.name };
+                let here = of.dots.iter().filter(|dot| dot.x == n as f64);
+                bars.extend(here.map(|dot| Bar { name, group, colour: i % COLOURS, of, dot }));
+            }
+            if !is_one && !bars.is_empty() {
+                let head = if self.x_label.is_empty() { group.clone() } else { format!("{}: {group}", self.x_label) };
+                lines.push(Err(head));
+            }
+            lines.extend(bars.into_iter().map(Ok));
         }
-        let width = (step * 0.9).min(WIDEST);
-        for (i, s) in series.iter().enumerate() {
-            for d in &s.dots {
-                let middle = LEFT + room * (d.x + 0.5) + step * (i as f64 - (series.len() as f64 - 1.0) / 2.0);
-                bar(out, s, i % COLOURS, d, (middle, width), &scale);
-                label(out, d, middle, &scale, upright);
+        let top = if is_one && !self.x_label.is_empty() { 26.0 } else { 10.0 };
+        let area = place(&lines, top);
+        let sound: Vec<f64> = lines.iter().flatten().map(|bar| bar.dot.y).collect();
+        let scale = Scale::for_all(&sound, lines.iter().flatten().map(|bar| bar.dot.range.1));
+        area.horizontal(out, &scale, true);
+        area.axes(out);
+        if top > 10.0 {
+            text(out, "small", (area.left - 8.0, 16.0), "end", &fitted(&self.x_label, area.left - 10.0, true));
+        }
+        for (n, line) in lines.iter().enumerate() {
+            let y = area.top + ROW * (n as f64 + 0.5);
+            match line {
+                Err(head) => text(out, "head", (8.0, y + 4.0), "start", &fitted(head, WIDTH - 16.0, false)),
+                Ok(bar) => draw(out, bar, y, &area, &scale),
             }
         }
-        if series.len() > 1 {
-            legend(out, Key::Bar, series.iter().map(|s| s.name.as_str()));
-        }
+        let label = self.value_label(scale.is_logarithmic());
+        text(out, "", ((area.left + area.right) / 2.0, area.floor + 36.0), "middle", &label);
+        area.floor + 48.0
     }
 }
 
-fn bar(out: &mut String, s: &Series, c: usize, d: &Dot, (middle, width): (f64, f64), scale: &Scale) {
-    let (top, floor) = (scale.y(d.y), HEIGHT - BOTTOM);
-    let failed = if d.failed { " failed" } else { "" };
+/// Where the bars lie: names to the left, values to the right.
+fn place(lines: &[Result<Bar<'_>, String>], top: f64) -> Area {
+    let widest = |words: &mut dyn Iterator<Item = f64>| words.fold(40.0, f64::max);
+    let names = widest(&mut lines.iter().flatten().map(|bar| text_width(bar.name, false)));
+    let values = widest(&mut lines.iter().flatten().map(|bar| text_width(&value(bar.dot), false)));
+    let right = WIDTH - RIGHT - values - 6.0;
+    Area { left: names.min(NAMES) + 20.0, right, top, floor: top + ROW * lines.len().max(1) as f64 }
+}
+
+fn draw(out: &mut String, bar: &Bar<'_>, y: f64, area: &Area, scale: &Scale) {
+    let Bar { name, group, colour, of, dot } = *bar;
+    text(out, "", (area.left - 8.0, y + 4.5), "end", &fitted(name, area.left - 12.0, false));
+    let end = area.x(scale, dot.y);
+    let failed = if dot.failed { " failed" } else { "" };
     let _ = write!(
         out,
-        "<rect class=\"c{c}{failed}\" x=\"{:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{:.1}\"><title>{}: {}{}</title></rect>",
-        middle - width / 2.0,
-        (floor - top).max(0.0),
-        escape(&s.name),
-        value(d),
-        if d.failed { ", failed" } else { "" }
+        "<rect class=\"c{colour}{failed}\" {} x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"><title>{}, {}: {}</title></rect>",
+        data(&of.name, group, dot),
+        area.left,
+        y - BAR / 2.0,
+        (end - area.left).max(0.0),
+        escape(&of.name),
+        escape(group),
+        value(dot),
     );
-    error_bar(out, middle, scale.y(d.range.0), scale.y(d.range.1));
-}
-
-/// The value of a bar, as it stands above it.
-fn value(d: &Dot) -> String {
-    format!("{}{}", if d.at_least { AT_LEAST } else { "" }, number(d.y))
-}
-
-fn label(out: &mut String, d: &Dot, x: f64, scale: &Scale, upright: bool) {
-    let y = scale.y(d.range.1.max(d.y)) - 6.0;
-    if upright {
-        let failed = if d.failed { ", failed" } else { "" };
-        let _ = write!(
-            out,
-            "<text class=\"small\" transform=\"translate({:.1} {y:.1}) rotate(-90)\">{}{failed}</text>",
-            x + 4.0,
-            value(d)
-        );
-        return;
-    }
-    let _ = write!(out, "<text class=\"small\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>", value(d));
-    if d.failed {
-        let above = y - 13.0;
-        let _ = write!(out, "<text class=\"small\" x=\"{x:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">failed</text>");
-    }
+    error_bar_along(out, y, area.x(scale, dot.range.0), area.x(scale, dot.range.1));
+    text(out, "", (end.max(area.x(scale, dot.range.1)) + 7.0, y + 4.5), "start", &value(dot));
 }

@@ -2,89 +2,93 @@
 
 use std::fmt::Write;
 
-use super::scale::{Scale, ticks};
-use super::{
-    BOTTOM, COLOURS, Dot, FAILED, Figure, HEIGHT, Key, LEFT, RIGHT, Series, WIDTH, error_bar, escape, label_below,
-    legend, number,
-};
+use super::draw::{Area, BELOW, LEFT, RIGHT, TOP, WIDTH, cross, error_bar, legend, text, triangle};
+use super::scale::Scale;
+use super::{COLOURS, Dot, Figure, Series, data, escape, value};
 
 /// A curve with more points than this is one over time: its points are not marked, and its axis begins at 0.
 const MARKED: usize = 40;
-/// More places than this on the horizontal axis are marked at round numbers only.
-const PLACES: usize = 12;
+const HEIGHT: f64 = 280.0;
 
 impl Figure {
-    pub(super) fn lines(&self, out: &mut String, series: &[Series]) {
-        let dots = || series.iter().flat_map(|s| &s.dots);
-        let sound: Vec<f64> = dots().filter(|d| !d.failed).map(|d| d.y).collect();
-        let tops = || dots().filter(|d| !d.failed).map(|d| d.range.1);
-        let is_sweep = series.iter().all(|s| s.dots.len() <= MARKED);
-        let scale =
-            if is_sweep { Scale::for_all(&sound, tops(), 1.0) } else { Scale::linear(tops().fold(0.0, f64::max)) };
-        self.frame(out, &scale);
-        let x = horizontal(out, &dots().map(|d| d.x).collect::<Vec<_>>(), HEIGHT);
-        for (i, s) in series.iter().enumerate() {
-            curve(out, s, i % COLOURS, &x, &scale);
-        }
-        legend(out, Key::Curve, series.iter().map(|s| s.name.as_str()));
-        if dots().any(|d| d.failed) {
-            let (x, y) = (WIDTH - RIGHT, HEIGHT - BOTTOM + 42.0);
-            let _ = write!(out, "<text class=\"small\" x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{FAILED} failed</text>");
-        }
+    pub(super) fn lines(&self, out: &mut String, series: &[Series]) -> f64 {
+        let scale = scale_of(series);
+        let area = Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, floor: TOP + HEIGHT };
+        area.vertical(out, &scale);
+        let dots: Vec<Dot> = series.iter().flat_map(|s| s.dots.clone()).collect();
+        let places = Scale::of_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
+        area.horizontal(out, &places, false);
+        text(out, "", (8.0, 16.0), "start", &self.value_label(scale.is_logarithmic()));
+        let x_label = format!("{}{}", self.x_label, if places.is_logarithmic() { " (logarithmic axis)" } else { "" });
+        text(out, "", ((area.left + area.right) / 2.0, area.floor + 36.0), "middle", &x_label);
+        let names: Vec<&str> = series.iter().map(|s| s.name.as_str()).collect();
+        draw(out, series, &names, &area, &places, &scale);
+        legend(out, area.floor + BELOW + 12.0, &names, &dots)
     }
 }
 
-/// Marks the horizontal axis of a figure of `height`; returns where a value lies.
-pub(super) fn horizontal(out: &mut String, values: &[f64], height: f64) -> impl Fn(f64) -> f64 + use<> {
-    let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
-    let (low, high) = match values.len() {
-        0 => (0.0, 1.0),
-        _ if low < high => (low, high),
-        _ => (low - 1.0, low + 1.0),
-    };
-    let x = move |value: f64| LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT);
-    let mut marks = values.to_vec();
-    marks.sort_by(f64::total_cmp);
-    marks.dedup();
-    if marks.len() > PLACES {
-        let step = ticks(high - low);
-        let first = (low / step).ceil() as i64;
-        marks = (first..=(high / step).floor() as i64).map(|i| i as f64 * step).collect();
+/// The vertical axis of curves.
+pub(super) fn scale_of(series: &[Series]) -> Scale {
+    let sound = || series.iter().flat_map(|s| &s.dots).filter(|d| !d.failed);
+    let tops = || sound().map(|d| d.range.1.max(d.y));
+    let is_sweep = series.iter().all(|s| s.dots.len() <= MARKED);
+    if is_sweep {
+        Scale::for_all(&sound().map(|d| d.y).collect::<Vec<_>>(), tops())
+    } else {
+        Scale::linear(tops().fold(0.0, f64::max))
     }
-    for mark in marks {
-        label_below(out, x(mark), height, &number(mark));
-    }
-    x
 }
 
-fn curve(out: &mut String, s: &Series, c: usize, x: &impl Fn(f64) -> f64, scale: &Scale) {
-    let (failed, sound): (Vec<Dot>, Vec<Dot>) = s.dots.iter().partition(|d| d.failed);
-    let path: Vec<String> = sound.iter().map(|d| format!("{:.1},{:.1}", x(d.x), scale.y(d.y))).collect();
-    let _ = write!(out, "<polyline class=\"curve s{c}\" points=\"{}\"/>", path.join(" "));
-    let name = escape(&s.name);
-    for d in &sound {
-        error_bar(out, x(d.x), scale.y(d.range.0), scale.y(d.range.1));
-        if d.at_least {
-            // Beside the point: above it the mark of another curve may stand, left of it the axis.
-            let _ = write!(out, "<text x=\"{:.1}\" y=\"{:.1}\">≥</text>", x(d.x) + 6.0, scale.y(d.y) - 6.0);
-        }
-        if s.dots.len() <= MARKED {
+/// Draws curves in an area; a curve has the colour of its name's place among `names`.
+pub(super) fn draw(out: &mut String, series: &[Series], names: &[&str], area: &Area, places: &Scale, scale: &Scale) {
+    // Curves that fail at the same place have their crosses above each other.
+    let mut crosses: Vec<(f64, usize)> = Vec::new();
+    for s in series {
+        let c = names.iter().position(|name| *name == s.name).unwrap_or_default() % COLOURS;
+        curve(out, s, c, area, places, scale);
+        for d in s.dots.iter().filter(|d| d.failed) {
+            let x = area.x(places, d.x);
+            let at = crosses.iter().position(|(known, _)| (known - x).abs() < 8.0).unwrap_or_else(|| {
+                crosses.push((x, 0));
+                crosses.len() - 1
+            });
+            let y = area.floor - 8.0 - 12.0 * crosses[at].1 as f64;
+            crosses[at].1 += 1;
+            let (data, name) = (data(&s.name, &d.x.to_string(), d), escape(&s.name));
             let _ = write!(
                 out,
-                "<circle class=\"c{c}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\"><title>{name}: {}</title></circle>",
-                x(d.x),
-                scale.y(d.y),
-                number(d.y)
+                "<path class=\"cross s{c}\" {data} d=\"{}\"><title>{name}: failed</title></path>",
+                cross((x, y))
             );
         }
     }
-    for d in &failed {
-        let floor = HEIGHT - BOTTOM - 4.0;
-        let _ = write!(
-            out,
-            "<text class=\"c{c} cross\" x=\"{:.1}\" y=\"{floor:.1}\" text-anchor=\"middle\">{FAILED}<title>{name}: failed at {}</title></text>",
-            x(d.x),
-            number(d.x)
-        );
+}
+
+fn curve(out: &mut String, s: &Series, c: usize, area: &Area, places: &Scale, scale: &Scale) {
+    let sound: Vec<&Dot> = s.dots.iter().filter(|d| !d.failed).collect();
+    let at = |d: &Dot| (area.x(places, d.x), area.y(scale, d.y));
+    let path: Vec<String> = sound.iter().map(|d| at(d)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let name = escape(&s.name);
+    let is_marked = s.dots.len() <= MARKED;
+    let data_of = if is_marked { String::new() } else { over_time(&s.name, &sound) };
+    let _ = write!(out, "<polyline class=\"curve s{c}\"{data_of} points=\"{}\"/>", path.join(" "));
+    for d in &sound {
+        let (x, y) = at(d);
+        error_bar(out, x, area.y(scale, d.range.0), area.y(scale, d.range.1));
+        if !is_marked {
+            continue;
+        }
+        let (data, title) = (data(&s.name, &d.x.to_string(), d), format!("<title>{name}: {}</title>", value(d)));
+        let _ = match d.at_least {
+            true => write!(out, "<path class=\"c{c}\" {data} d=\"{}\">{title}</path>", triangle((x, y))),
+            false => write!(out, "<circle class=\"c{c}\" {data} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\">{title}</circle>"),
+        };
     }
+}
+
+/// What a curve stands for whose points are not marked.
+pub(super) fn over_time(name: &str, dots: &[&Dot]) -> String {
+    let list = |get: fn(&Dot) -> f64| dots.iter().map(|d| get(d).to_string()).collect::<Vec<_>>().join(" ");
+    let [at, y, low, high] = [list(|d| d.x), list(|d| d.y), list(|d| d.range.0), list(|d| d.range.1)];
+    format!(" data-of=\"{}\" data-at=\"{at}\" data-y=\"{y}\" data-low=\"{low}\" data-high=\"{high}\"", escape(name))
 }

@@ -2,45 +2,33 @@
 
 use std::fmt::Write;
 
-use super::lines::horizontal;
-use super::{BOTTOM, COLOURS, Figure, LEFT, Panel, RIGHT, TOP, WIDTH, escape, number};
+use super::draw::{Area, LEFT, RIGHT, TOP, WIDTH, fitted, text};
+use super::lines::over_time;
+use super::scale::Scale;
+use super::{COLOURS, Dot, Figure, Panel, escape, number};
 
-/// The height of a panel, and what lies between two.
-const PANEL: f64 = 84.0;
-const GAP: f64 = 14.0;
-
-/// The height of a figure of so many panels.
-pub(super) fn height(panels: usize) -> f64 {
-    TOP + panels.max(1) as f64 * PANEL + BOTTOM - 30.0
-}
+/// The height of a panel with its name, of its diagram alone, and of what is below the last one.
+const PANEL: f64 = 92.0;
+const DIAGRAM: f64 = 66.0;
+const BOTTOM: f64 = 46.0;
 
 impl Figure {
-    pub(super) fn panels(&self, out: &mut String, panels: &[Panel], shared: bool) {
-        // There is no legend below: the names stand in the panels.
-        let height = height(panels.len()) + 30.0;
+    pub(super) fn panels(&self, out: &mut String, panels: &[Panel], shared: bool) -> f64 {
         let xs: Vec<f64> = panels.iter().flat_map(|p| &p.series.dots).map(|d| d.x).collect();
-        let x = horizontal(out, &xs, height);
+        let places = Scale::of_places(&xs);
         let together = panels.iter().map(extent).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        text(out, "", (8.0, 16.0), "start", &self.y_label);
+        let mut area = Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, floor: TOP };
         for (n, panel) in panels.iter().enumerate() {
-            let extent = together.filter(|_| shared).unwrap_or_else(|| extent(panel));
-            let top = TOP + n as f64 * PANEL;
-            draw(out, panel, n % COLOURS, &x, &Place { top, floor: top + PANEL - GAP, extent });
+            let (low, high) = together.filter(|_| shared).unwrap_or_else(|| extent(panel));
+            let foot = TOP + PANEL * (n + 1) as f64;
+            area = Area { top: foot - DIAGRAM, floor: foot, ..area };
+            let scale = Scale::Linear { low, high, marks: vec![low, high] };
+            draw(out, panel, n % COLOURS, &area, (&places, &scale));
         }
-        self.axis_labels(out, false, height);
-    }
-}
-
-/// Where a panel lies, and the values at its ends.
-struct Place {
-    top: f64,
-    floor: f64,
-    extent: (f64, f64),
-}
-
-impl Place {
-    fn y(&self, value: f64) -> f64 {
-        let (low, high) = self.extent;
-        self.floor - (value - low) / (high - low) * (self.floor - self.top)
+        area.horizontal(out, &places, false);
+        text(out, "", ((area.left + area.right) / 2.0, area.floor + 36.0), "middle", &self.x_label);
+        area.floor + BOTTOM
     }
 }
 
@@ -56,40 +44,25 @@ fn extent(panel: &Panel) -> (f64, f64) {
     (low.min(panel.wanted - least), high.max(panel.wanted + least))
 }
 
-fn draw(out: &mut String, panel: &Panel, c: usize, x: &impl Fn(f64) -> f64, place: &Place) {
-    let Place { top, floor, extent: (low, high) } = *place;
-    let right = WIDTH - RIGHT;
-    let _ = write!(
-        out,
-        "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{LEFT}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>\
-         <line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{floor:.1}\" y2=\"{floor:.1}\"/>"
-    );
-    let wanted = place.y(panel.wanted);
+fn draw(out: &mut String, panel: &Panel, c: usize, area: &Area, (places, scale): (&Scale, &Scale)) {
+    let (series, dots) = (&panel.series, &panel.series.dots);
+    let _ = write!(out, "<g data-panel=\"{}\">", escape(&series.name));
+    text(out, "small head", (area.left, area.top - 7.0), "start", &fitted(&series.name, WIDTH - LEFT - RIGHT, true));
+    area.axes(out);
+    let wanted = area.y(scale, panel.wanted);
     // Where there is room between the ends, what was wanted has its number too.
-    let between = (wanted > top + 22.0 && wanted < floor - 12.0).then_some((panel.wanted, wanted + 4.0));
-    for (value, at) in [(high, top + 10.0), (low, floor)].into_iter().chain(between) {
-        let _ = write!(
-            out,
-            "<text class=\"small\" x=\"{}\" y=\"{at:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            number(value)
-        );
+    let between = (wanted > area.top + 24.0 && wanted < area.floor - 14.0).then_some((panel.wanted, wanted + 4.0));
+    let ends = scale.marks().into_iter().zip([area.floor, area.top + 8.0]);
+    for (value, at) in ends.chain(between) {
+        text(out, "small", (area.left - 6.0, at), "end", &number(value));
     }
-    let dots = &panel.series.dots;
-    let along = |pick: &dyn Fn(usize) -> f64, order: &mut dyn Iterator<Item = usize>| -> Vec<String> {
-        order.map(|i| format!("{:.1},{:.1}", x(dots[i].x), place.y(pick(i)))).collect()
-    };
-    let upper = along(&|i| dots[i].range.1, &mut (0..dots.len()));
-    let lower = along(&|i| dots[i].range.0, &mut (0..dots.len()).rev());
+    let at = |d: &Dot, value: f64| format!("{:.1},{:.1}", area.x(places, d.x), area.y(scale, value));
+    let upper: Vec<String> = dots.iter().map(|d| at(d, d.range.1)).collect();
+    let lower: Vec<String> = dots.iter().rev().map(|d| at(d, d.range.0)).collect();
     let _ = write!(out, "<polygon class=\"c{c} band\" points=\"{} {}\"/>", upper.join(" "), lower.join(" "));
-    let _ = write!(out, "<line class=\"wanted\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{wanted:.1}\" y2=\"{wanted:.1}\"/>");
-    let curve = along(&|i| dots[i].y, &mut (0..dots.len()));
-    let _ = write!(
-        out,
-        "<polyline class=\"curve thin s{c}\" points=\"{}\"/><text class=\"small\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-        curve.join(" "),
-        LEFT + 6.0,
-        top + 10.0,
-        escape(&panel.series.name)
-    );
+    let (left, right) = (area.left, area.right);
+    let _ = write!(out, "<line class=\"wanted\" x1=\"{left}\" x2=\"{right}\" y1=\"{wanted:.1}\" y2=\"{wanted:.1}\"/>");
+    let curve: Vec<String> = dots.iter().map(|d| at(d, d.y)).collect();
+    let data = over_time(&series.name, &dots.iter().collect::<Vec<_>>());
+    let _ = write!(out, "<polyline class=\"curve thin s{c}\"{data} points=\"{}\"/></g>", curve.join(" "));
 }

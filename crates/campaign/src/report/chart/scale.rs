@@ -1,61 +1,83 @@
-//! Vertical axes: where a value lies, and which values are marked.
+//! Axes: where a value lies, and which values are marked.
 
-use super::{BOTTOM, HEIGHT, TOP, UNEQUAL};
+use super::UNEQUAL;
 
-/// The vertical axis of a figure.
+/// An axis.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// From 0 to `top`, marked each `step`.
-    Linear { top: f64, step: f64 },
-    /// From `bottom` to `top`, both powers of ten.
-    Logarithmic { bottom: f64, top: f64 },
+    /// From `low` to `high`, marked at these values.
+    Linear { low: f64, high: f64, marks: Vec<f64> },
+    /// From `bottom` to `top`, marked at these values.
+    Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
+
+/// More places than this on an axis of places are marked at round numbers only.
+const PLACES: usize = 12;
 
 impl Scale {
     /// From 0 to at least `highest`.
     pub(super) fn linear(highest: f64) -> Scale {
         let highest = highest.max(1e-9);
         let step = ticks(highest);
-        Scale::Linear { top: (highest / step).ceil() * step, step }
+        let n = (highest / step).ceil();
+        Scale::Linear { low: 0.0, high: n * step, marks: (0..=n as usize).map(|i| i as f64 * step).collect() }
     }
 
-    /// One on which all `values` can be read, `room` times as high as the highest of them and of `tops` (1 is just as high).
-    /// What is not above 0 lies on its floor.
-    pub(super) fn for_all(values: &[f64], tops: impl Iterator<Item = f64>, room: f64) -> Scale {
+    /// One on which all `values` can be read, at least as high as the highest of them and of `tops`. What is not above 0 lies on
+    /// its floor.
+    pub(super) fn for_all(values: &[f64], tops: impl Iterator<Item = f64>) -> Scale {
         let highest = values.iter().copied().chain(tops).fold(0.0, f64::max);
         let positive = values.iter().copied().filter(|v| *v > 0.0);
         let (low, high) = positive.fold((f64::MAX, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
         if high <= low * UNEQUAL {
-            return Scale::linear(highest * room);
+            return Scale::linear(highest);
         }
         // A value that is a power of ten itself needs a bar that can be seen.
         let bottom = 10_f64.powf((low * 0.7).log10().floor());
-        Scale::Logarithmic { bottom, top: 10_f64.powf((highest * room).log10().ceil()) }
+        let top = 10_f64.powf(highest.log10().ceil());
+        let decades = (top / bottom).log10().round() as i32;
+        let between: &[f64] = if decades <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let all = (0..=decades).flat_map(|d| between.iter().map(move |n| n * bottom * 10_f64.powi(d)));
+        Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
+    }
+
+    /// From the least to the greatest of `places`, which are marked themselves if they are few.
+    pub(super) fn of_places(places: &[f64]) -> Scale {
+        let mut marks = places.to_vec();
+        marks.sort_by(f64::total_cmp);
+        marks.dedup();
+        let (low, high) = match marks[..] {
+            [] => (0.0, 1.0),
+            [one] => (one - 1.0, one + 1.0),
+            [low, .., high] => (low, high),
+        };
+        if low > 0.0 && high > low * UNEQUAL && marks.len() <= PLACES {
+            return Scale::Logarithmic { bottom: low, top: high, marks };
+        }
+        if marks.len() > PLACES {
+            let step = ticks(high - low);
+            let first = (low / step).ceil() as i64;
+            marks = (first..=(high / step).floor() as i64).map(|i| i as f64 * step).collect();
+        }
+        Scale::Linear { low, high, marks }
     }
 
     pub(super) fn is_logarithmic(&self) -> bool {
         matches!(self, Scale::Logarithmic { .. })
     }
 
-    /// Where a value lies in the figure.
-    pub(super) fn y(&self, value: f64) -> f64 {
-        let share = match self {
-            Scale::Linear { top, .. } => value.max(0.0) / top,
-            Scale::Logarithmic { bottom, top } => (value.max(*bottom) / bottom).ln() / (top / bottom).ln(),
-        };
-        let floor = HEIGHT - BOTTOM;
-        floor - share * (floor - TOP)
+    /// How far along the axis a value lies, from 0 to 1.
+    pub(super) fn share(&self, value: f64) -> f64 {
+        match self {
+            Scale::Linear { low, high, .. } => (value.max(*low) - low) / (high - low),
+            Scale::Logarithmic { bottom, top, .. } => (value.max(*bottom) / bottom).ln() / (top / bottom).ln(),
+        }
     }
 
     /// The values that are marked, from the least.
     pub(super) fn marks(&self) -> Vec<f64> {
-        match *self {
-            Scale::Linear { top, step } => (0..=(top / step).round() as usize).map(|i| i as f64 * step).collect(),
-            Scale::Logarithmic { bottom, top } => {
-                let decades = (top / bottom).log10().round() as i32;
-                let between: &[f64] = if decades <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-                let all = (0..=decades).flat_map(|d| between.iter().map(move |n| n * bottom * 10_f64.powi(d)));
-                all.filter(|mark| *mark <= top * 1.001).collect()
-            }
+        match self {
+            Scale::Linear { marks, .. } | Scale::Logarithmic { marks, .. } => marks.clone(),
         }
     }
 }
@@ -73,19 +95,38 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_spans_powers_of_ten_and_keeps_the_order() {
-        let scale = Scale::for_all(&[1_000.0, 66_000.0, 0.0], [70_000.0].into_iter(), 1.0);
+        let scale = Scale::for_all(&[1_000.0, 66_000.0, 0.0], [70_000.0].into_iter());
         assert!(scale.is_logarithmic());
         assert_eq!(scale.marks(), [100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5]);
-        let places = [100_000.0, 66_000.0, 1_000.0, 100.0].map(|value| scale.y(value));
-        assert!(places.is_sorted(), "{places:?}");
-        assert!((scale.y(0.0) - (HEIGHT - BOTTOM)).abs() < 1e-9, "nothing lies on the floor");
+        let places = [100.0, 1_000.0, 66_000.0, 100_000.0].map(|value| scale.share(value));
+        assert!(places.is_sorted() && places[3] <= 1.0 + 1e-9, "{places:?}");
+        assert!(scale.share(0.0).abs() < 1e-9, "nothing lies on the floor");
     }
 
     #[test]
     fn values_of_one_size_keep_an_axis_from_nothing() {
-        let scale = Scale::for_all(&[1_000.0, 19_000.0], std::iter::empty(), 1.0);
+        let scale = Scale::for_all(&[1_000.0, 19_000.0], std::iter::empty());
         assert!(!scale.is_logarithmic());
         assert_eq!(scale.marks().first(), Some(&0.0));
-        assert!(!Scale::for_all(&[], std::iter::empty(), 1.0).is_logarithmic());
+        assert!(!Scale::for_all(&[], std::iter::empty()).is_logarithmic());
+    }
+
+    #[test]
+    fn few_places_are_marked_themselves() {
+        assert_eq!(Scale::of_places(&[4.0, 1.0, 2.0, 1.0]).marks(), [1.0, 2.0, 4.0]);
+        let wide = Scale::of_places(&[500.0, 1_000.0, 25_000.0]);
+        assert!(wide.is_logarithmic() && wide.share(500.0) == 0.0 && (wide.share(25_000.0) - 1.0).abs() < 1e-9);
+        let seconds: Vec<f64> = (1..=180).map(f64::from).collect();
+        let over_time = Scale::of_places(&seconds);
+        assert!(!over_time.is_logarithmic() && over_time.marks().len() < PLACES, "{:?}", over_time.marks());
+        assert!((Scale::of_places(&[7.0]).share(7.0) - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn axes_have_a_handful_of_round_marks() {
+        for range in [0.7, 3.0, 17.0, 99.0, 131_072.0, 1e-3] {
+            let step = ticks(range);
+            assert!((3.0..=10.0).contains(&(range / step)), "{range} by {step}");
+        }
     }
 }

@@ -1,0 +1,51 @@
+//! Which shape suits curves: it depends on how many there are, and how many points they have.
+
+use super::{COLOURS, Dot, Multiple, Series, Shape, number};
+
+/// So many places are too few for a curve.
+const FEW: usize = 3;
+
+/// A curve among others.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// What it is of.
+    pub of: String,
+    /// What tells it apart from others of the same; may be empty.
+    pub what: String,
+    /// Its points, in their order.
+    pub dots: Vec<Dot>,
+}
+
+impl Curve {
+    fn name(&self) -> String {
+        if self.what.is_empty() { self.of.clone() } else { format!("{}, {}", self.of, self.what) }
+    }
+}
+
+/// Few points are drawn as bars, which carry their values; more as curves; and curves for which there are not enough colours as
+/// small diagrams, one for each thing that they are of. `unit` follows the places of bars.
+pub fn curves(all: Vec<Curve>, unit: &str) -> Shape {
+    let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    if places.len() <= FEW {
+        let group = |x: f64| places.iter().position(|&place| place == x).unwrap_or_default() as f64;
+        let in_group = |dot: &Dot| Dot { x: group(dot.x), ..*dot };
+        let series = |curve: &Curve| Series { name: curve.name(), dots: curve.dots.iter().map(in_group).collect() };
+        let groups = places.iter().map(|&place| format!("{}{unit}", number(place))).collect();
+        return Shape::Bars { groups, series: all.iter().map(series).collect() };
+    }
+    if all.len() <= COLOURS {
+        let series = |curve: Curve| Series { name: curve.name(), dots: curve.dots };
+        return Shape::Lines(all.into_iter().map(series).collect());
+    }
+    let mut panels: Vec<Multiple> = Vec::new();
+    for Curve { of, what, dots } in all {
+        let series = Series { name: what, dots };
+        match panels.iter_mut().find(|panel| panel.name == of) {
+            Some(panel) => panel.series.push(series),
+            None => panels.push(Multiple { name: of, series: vec![series], mark: None }),
+        }
+    }
+    Shape::Grid { panels, shared: true }
+}

@@ -1,0 +1,70 @@
+//! Small diagrams side by side, with one horizontal axis.
+
+use std::fmt::Write;
+
+use super::draw::{Area, BELOW, RIGHT, WIDTH, fitted, legend, text};
+use super::lines::{draw, scale_of};
+use super::scale::Scale;
+use super::{Dot, Figure, Multiple, Series, escape};
+
+/// Columns, at the most.
+const COLUMNS: usize = 3;
+/// Room above the first row for the label of the vertical axis, and within a cell for its name, its marks and its axis.
+const HEAD: f64 = 26.0;
+const NAME: f64 = 22.0;
+const MARKS: f64 = 62.0;
+const HEIGHT: f64 = 110.0;
+const FOOT: f64 = 26.0;
+
+impl Figure {
+    pub(super) fn grid(&self, out: &mut String, panels: &[Multiple], shared: bool) -> f64 {
+        let columns = panels.len().clamp(1, COLUMNS);
+        let width = (WIDTH - RIGHT) / columns as f64;
+        let height = NAME + HEIGHT + FOOT;
+        let all: Vec<Series> = panels.iter().flat_map(|panel| panel.series.clone()).collect();
+        let mut names: Vec<&str> = Vec::new();
+        for series in &all {
+            if !names.contains(&series.name.as_str()) {
+                names.push(&series.name);
+            }
+        }
+        let dots: Vec<Dot> = all.iter().flat_map(|series| series.dots.clone()).collect();
+        let places = Scale::of_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
+        let together = scale_of(&all);
+        for (n, panel) in panels.iter().enumerate() {
+            let (row, column) = (n / columns, n % columns);
+            let (left, top) = (width * column as f64, HEAD + height * row as f64);
+            let right = left + width - 10.0;
+            let area = Area { left: left + MARKS, right, top: top + NAME, floor: top + NAME + HEIGHT };
+            let own;
+            let scale = if shared {
+                &together
+            } else {
+                own = scale_of(&panel.series);
+                &own
+            };
+            cell(out, panel, &names, &area, (&places, scale));
+        }
+        let end = HEAD + height * panels.len().div_ceil(columns) as f64;
+        let is_logarithmic = shared && together.is_logarithmic();
+        text(out, "", (8.0, 16.0), "start", &self.value_label(is_logarithmic));
+        text(out, "", (WIDTH / 2.0, end + 14.0), "middle", &self.x_label);
+        // Where each diagram has one curve without a name, there is nothing to tell apart.
+        let named: &[&str] = if names == [""] { &[] } else { &names };
+        legend(out, end + BELOW, named, &dots)
+    }
+}
+
+fn cell(out: &mut String, panel: &Multiple, names: &[&str], area: &Area, (places, scale): (&Scale, &Scale)) {
+    let _ = write!(out, "<g data-panel=\"{}\"><title>{}</title>", escape(&panel.name), escape(&panel.name));
+    let room = area.right - area.left + MARKS - 14.0;
+    text(out, "small head", (area.left - MARKS + 10.0, area.top - 8.0), "start", &fitted(&panel.name, room, true));
+    area.vertical(out, scale);
+    area.horizontal(out, places, false);
+    if let Some(mark) = panel.mark {
+        let (x, Area { top, floor, .. }) = (area.x(places, mark), *area);
+        let _ = write!(out, "<line class=\"wanted\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>");
+    }
+    draw(out, &panel.series, names, area, places, scale);
+    out.push_str("</g>");
+}

@@ -1,0 +1,256 @@
+//! The page: the answer on its first screen, then the contents, then a section for each measure.
+
+use std::fmt::Write;
+
+use super::chart::{self, Figure, escape};
+use super::summary::{Summary, summary};
+use super::table::Table;
+use super::{Run, pacing, tables};
+use crate::measures;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#d8d8d8;--soft:#f4f4f2;--warn:#8a4b00}\
+@media(prefers-color-scheme:dark){:root{--ink:#e8e8e6;--paper:#17181a;--line:#3a3c40;--soft:#222427;--warn:#ffb454}\
+.fig .c0,.fig .cell{fill:#4aa8ff}.fig .s0{stroke:#4aa8ff}}\
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:76rem;margin:0 auto;padding:1rem}\
+p,ul{max-width:60rem}h1,h2,h3{line-height:1.2}h1{margin:.3rem 0}\
+h2{border-bottom:1px solid var(--line);padding-bottom:.2rem;margin-top:2.5rem}a{color:inherit}\
+.wide{overflow-x:auto;margin:.4rem 0}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}\
+th,td{padding:.25rem .6rem;text-align:right;vertical-align:top;border-bottom:1px solid var(--line)}\
+th:first-child,td:first-child{text-align:left}.words td,.words th{text-align:left;overflow-wrap:anywhere}\
+.note{opacity:.75;font-size:.9rem}.mark{color:var(--warn);font-weight:600}\
+figure{margin:1.2rem 0;max-width:60rem;overflow-x:auto}figcaption{font-weight:600;margin-bottom:.3rem}\
+svg{width:100%;min-width:32rem;height:auto;display:block}pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}\
+.summary{background:var(--soft);padding:.2rem 1rem;border-radius:.5rem}.summary p{margin:.4rem 0}.answer{font-size:1.1rem}\
+nav ul{max-width:none;columns:20rem;list-style:none;padding-left:0}nav li li{margin-left:1rem;font-size:.9rem}nav ul ul{columns:auto}\
+nav>ul>li{break-inside:avoid}";
+
+/// The begin of a page in our style, up to its heading.
+fn head(title: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{STYLE}{}</style></head><body><h1>{title}</h1>\n",
+        chart::STYLE
+    )
+}
+
+/// A page of figures with the text of what a program printed.
+pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
+    let mut out = head(title);
+    for figure in figures {
+        out += &drawn(figure, "");
+    }
+    let _ = writeln!(out, "<pre>{}</pre></body></html>", escape(printed));
+    out
+}
+
+/// A figure with its caption; links find it by `id`, if it is not empty.
+fn drawn(figure: &Figure, id: &str) -> String {
+    let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
+    format!("<figure{id}><figcaption>{}</figcaption>{}</figure>\n", escape(&figure.title), figure.svg(false))
+}
+
+/// A part of the page below its first screen.
+#[derive(Default)]
+struct Section {
+    title: String,
+    /// What a reader must know of all of it.
+    note: String,
+    figures: Vec<Figure>,
+    /// Tables, each with the name of its run where there are several runs.
+    tables: Vec<(String, Table)>,
+    /// HTML below the figures and tables.
+    rest: String,
+}
+
+impl Section {
+    fn is_empty(&self) -> bool {
+        self.figures.is_empty() && self.tables.is_empty() && self.rest.is_empty()
+    }
+
+    /// Where links find a table of it, or without a table the section itself.
+    fn id(&self, table: Option<usize>) -> String {
+        let word: String =
+            self.title.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        table.map_or(word.clone(), |n| format!("{word}-{}", n + 1))
+    }
+
+    fn html(&self) -> String {
+        let mut out = format!("<h2 id=\"{}\">{}</h2>\n", self.id(None), escape(&self.title));
+        if !self.note.is_empty() {
+            let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(&self.note));
+        }
+        for figure in &self.figures {
+            out += &drawn(figure, &figure_id(figure));
+        }
+        for (n, (run, table)) in self.tables.iter().enumerate() {
+            let _ = writeln!(out, "{}", table.html(&self.id(Some(n)), run));
+        }
+        out + &self.rest
+    }
+
+    /// Its entries in the contents.
+    fn contents(&self) -> String {
+        let mut entries = String::new();
+        for figure in &self.figures {
+            let _ =
+                write!(entries, "<li><a href=\"#{}\">Figure: {}</a></li>", figure_id(figure), escape(&figure.title));
+        }
+        for (n, (run, table)) in self.tables.iter().enumerate() {
+            let run = if run.is_empty() { String::new() } else { format!("{}: ", escape(run)) };
+            let _ = write!(entries, "<li><a href=\"#{}\">{run}{}</a></li>", self.id(Some(n)), escape(&table.title));
+        }
+        format!("<li><a href=\"#{}\">{}</a><ul>{entries}</ul></li>\n", self.id(None), escape(&self.title))
+    }
+}
+
+fn figure_id(figure: &Figure) -> String {
+    format!("figure-{}", figure.file)
+}
+
+/// The figure of the first screen.
+const FIRST: &str = "worst-case";
+
+/// The whole page; `change` is the table of what has changed against a baseline.
+pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
+    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let mut sections = sections(runs);
+    if let Some(table) = change {
+        let title = "Change against the baseline".into();
+        sections.insert(0, Section { title, tables: vec![(String::new(), table)], ..Section::default() });
+    }
+    let mut first = None;
+    for section in &mut sections {
+        if let Some(at) = section.figures.iter().position(|figure| figure.file == FIRST) {
+            first = Some(section.figures.remove(at));
+        }
+    }
+    let mut out = head(&format!("DNS64 benchmark: {}", names.join(" and ")));
+    out += &first_screen(runs, first.as_ref());
+    out += "<nav id=\"contents\"><h2>Contents</h2><ul>\n";
+    sections.iter().for_each(|section| out += &section.contents());
+    out += "</ul></nav>\n";
+    sections.iter().for_each(|section| out += &section.html());
+    out + "</body></html>\n"
+}
+
+/// The answer, when it was measured, a figure of it, what speaks against it.
+fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
+    let (mut out, mut all_caveats) = (String::new(), String::new());
+    for run in runs {
+        let name = if runs.len() > 1 { format!("{}: ", escape(&run.name)) } else { String::new() };
+        let Summary { answer, when, caveats } = summary(run);
+        let _ = write!(out, "<div class=\"summary\">");
+        for (class, line) in answer.iter().map(|line| ("answer", line)).chain(when.iter().map(|line| ("when", line))) {
+            let _ = write!(out, "<p class=\"{class}\">{name}{}</p>", escape(line));
+        }
+        out += "</div>\n";
+        for point in &run.results.noncompliance {
+            let mark = "<span class=\"mark\">Not RFC 8219 compliant:</span>";
+            let _ = writeln!(all_caveats, "<li>{name}{mark} {}.</li>", escape(&point.to_string()));
+        }
+        for caveat in caveats {
+            let _ = writeln!(all_caveats, "<li>{name}{}</li>", escape(&caveat));
+        }
+    }
+    out += &figure.map_or(String::new(), |figure| drawn(figure, &figure_id(figure)));
+    if !all_caveats.is_empty() {
+        let _ = writeln!(out, "<h2 id=\"caveats\">Caveats</h2><ul>{all_caveats}</ul>");
+    }
+    out
+}
+
+/// All that is not empty: the measures, then what everything rests on.
+fn sections(runs: &[Run]) -> Vec<Section> {
+    let of = |run: &Run| if runs.len() > 1 { run.name.clone() } else { String::new() };
+    let named = |run: &Run, tables: Vec<Table>| tables.into_iter().map(|table| (of(run), table)).collect::<Vec<_>>();
+    let is_compliant = runs.iter().all(|run| run.results.noncompliance.is_empty());
+    let mut note = "Medians of the rates that passed; bars of errors reach from the smallest rate that passed to the largest that \
+                    failed; ≥ and triangles mark lower bounds, whose reasons stand above. What was not measured is not drawn."
+        .to_owned();
+    if !is_compliant {
+        note += " Not RFC 8219 compliant, see the caveats.";
+    }
+    let of_measure = |measure: &&dyn measures::Measure| Section {
+        title: measure.title().into(),
+        figures: measure.figures(runs),
+        tables: (measure.comparisons(runs).into_iter().map(|table| (String::new(), table)))
+            .chain(runs.iter().flat_map(|run| named(run, measure.tables(run))))
+            .collect(),
+        ..Section::default()
+    };
+    let mut all: Vec<Section> = measures::ALL.iter().map(of_measure).collect();
+    // What is measured first is read last: the self-test vouches for the rest.
+    all.rotate_left(1);
+    all[0].note = note;
+    all.push(Section {
+        title: "The tester itself".into(),
+        figures: pacing::pacing(runs),
+        tables: (runs.iter())
+            .flat_map(|run| named(run, vec![tables::health(run), tables::cross_check(run), tables::trials(run)]))
+            .collect(),
+        rest: runs.iter().map(|run| warnings(run) + &mishaps(run)).collect(),
+        ..Section::default()
+    });
+    let environment = |run: &Run| {
+        let table = tables::environment(run);
+        let id =
+            format!("environment-of-{}", runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or_default());
+        format!("<div class=\"words\">{}</div>\n{}", table.html(&id, &of(run)), configurations(run))
+    };
+    all.push(Section {
+        title: "Environment and configurations".into(),
+        rest: runs.iter().map(environment).collect(),
+        ..Section::default()
+    });
+    all.push(Section { title: "How to repeat it".into(), rest: runs.iter().map(plan).collect(), ..Section::default() });
+    all.retain(|section| !section.is_empty());
+    all
+}
+
+fn warnings(run: &Run) -> String {
+    let mut out = String::new();
+    for (i, warning) in run.results.health.warnings.iter().enumerate() {
+        let head = if i == 0 { "<h3>Warnings</h3>" } else { "" };
+        let _ =
+            writeln!(out, "{head}<p class=\"note\">{} × {}</p>", warning.trials, escape(&warning.warning.to_string()));
+    }
+    out
+}
+
+fn mishaps(run: &Run) -> String {
+    let mut out = String::new();
+    for (i, mishap) in run.results.mishaps.iter().enumerate() {
+        let head = if i == 0 { "<h3>What happened besides</h3>" } else { "" };
+        let _ = writeln!(out, "{head}<p>{}: {}</p>", escape(&mishap.point), escape(&mishap.what));
+        if !mishap.log.trim().is_empty() {
+            let _ = writeln!(out, "<pre>{}</pre>", escape(mishap.log.trim()));
+        }
+    }
+    out
+}
+
+/// What each server was told, to be repeated by anybody.
+fn configurations(run: &Run) -> String {
+    let mut out = String::new();
+    for told in &run.results.configurations {
+        let c = &told.configuration;
+        let _ = write!(out, "<h3>Configuration of {}</h3><pre>{}", escape(&told.server), escape(&c.command.join(" ")));
+        if !c.text.is_empty() {
+            let _ = write!(out, "\n\n{}:\n{}", escape(&c.file), escape(&c.text));
+        }
+        out += "</pre>\n";
+    }
+    out
+}
+
+fn plan(run: &Run) -> String {
+    let plan = toml::to_string(&run.results.plan).unwrap_or_default();
+    format!(
+        "<p>Save the plan of {} as plan.toml, then:</p><pre>dns64bench campaign run plan.toml\n\
+         dns64bench report plan-run</pre><pre>{}</pre>\n",
+        escape(&run.name),
+        escape(&plan)
+    )
+}

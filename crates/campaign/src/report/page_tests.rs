@@ -1,0 +1,195 @@
+//! The page: what stands on its first screen, whether its links lead somewhere, whether it fits a window.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::chart::read::{elements, marks};
+use super::chart::{Figure, Shape};
+use super::table::COLUMNS;
+use super::*;
+use crate::environment::Environment;
+use crate::place::{Allowed, Place};
+use crate::plan::Plan;
+use crate::runner::simulated::journal_of;
+
+/// Wide tables: many cores, many shares, long names.
+const WIDE: &str = "name = 'wide'\ntopology = 'lab'\n[cpus]\ndut = [0, 1, 2, 3, 4, 5, 6, 7]\n[trial]\nduration = '1s'\npause = '0s'\n\
+    [search]\nmin = 1000\nmax = 9000\nresolution = 4000\nrepeat = 2\n[measure]\ncores = [1, 2, 4, 8]\n\
+    aaaa-shares = [0.2, 0.4, 0.6, 0.8, 1]\ncached-shares = [0.2, 0.4, 0.6, 0.8, 1]\ntable = true\nshares-at = [1]\n\
+    [measure.loads]\nshares = [0.25, 0.5, 0.75, 1]\nduration = '6s'\ntransient = '2s'\nrepeat = 1\n\
+    [measure.closed-loop]\nthreads = [1, 2, 4, 8, 16, 32, 64, 128, 256]\nblocks = 1\n\
+    [[dut]]\ndriver = 'unbound'\nname = 'Unbound 1.17.1 as the distribution builds it'\n[[dut]]\ndriver = 'dns64d'\n";
+
+fn wide() -> Run {
+    static RESULTS: OnceLock<Results> = OnceLock::new();
+    let results = RESULTS.get_or_init(|| {
+        let plan = Plan::parse(WIDE, Path::new("wide.toml")).unwrap();
+        Results::compute(&plan, &Environment::observe(), &journal_of(&plan, 3_000, &[]))
+    });
+    Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
+}
+
+/// A number that is seen at a place of the results, and nothing else of the run.
+fn with_rates(mut run: Run, rates: [f64; 2]) -> Run {
+    for (dut, rate) in run.results.duts.iter_mut().zip(rates) {
+        dut.points.iter_mut().for_each(|point| point.figures.median = Some(rate));
+    }
+    run
+}
+
+#[test]
+fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
+    let page = page::html(&[wide()], None);
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is not there"));
+    let order = [
+        "<p class=\"answer\">Worst case, ",
+        "<p class=\"when\">Measured from ",
+        "the trials alone took ",
+        "<figure id=\"figure-worst-case\">",
+        "<h2 id=\"caveats\">",
+        "Not RFC 8219 compliant:",
+        "<nav id=\"contents\">",
+        "<h2 id=\"the-highest-rates-that-pass\">",
+        "<h2 id=\"the-tester-itself\">",
+    ];
+    let places = order.map(at);
+    assert!(places.is_sorted(), "{:?}", order.iter().zip(places).collect::<Vec<_>>());
+    assert!((1..=3).contains(&page.matches("<p class=\"answer\">").count()));
+    assert_eq!(page.matches("id=\"figure-worst-case\"").count(), 1, "not a second time further below");
+}
+
+#[test]
+fn links_lead_to_parts_of_the_page() {
+    let runs = [Run { name: "a & b".into(), ..wide() }, wide()];
+    for page in [page::html(&runs[1..], None), page::html(&runs, None)] {
+        let all: Vec<String> = elements(&page).iter().filter_map(|element| element.get("id")).collect();
+        let ids: BTreeSet<&String> = all.iter().collect();
+        assert_eq!(ids.len(), all.len(), "each once: {all:?}");
+        let links: Vec<String> = elements(&page).iter().filter_map(|element| element.get("href")).collect();
+        assert!(links.len() > 30, "{links:?}");
+        for link in links {
+            let id = link.strip_prefix('#').unwrap_or_else(|| panic!("{link} leads out of the page"));
+            assert!(ids.contains(&id.to_owned()), "{link} leads nowhere");
+        }
+    }
+}
+
+#[test]
+fn no_table_has_more_columns_than_a_window_has_room_for() {
+    let page = page::html(&[wide()], None);
+    let heads: Vec<usize> =
+        page.split("<thead>").skip(1).map(|t| t.split("</thead>").next().unwrap().matches("<th>").count()).collect();
+    assert!(heads.len() > 10 && heads.iter().all(|columns| *columns <= COLUMNS), "{heads:?}");
+}
+
+#[test]
+fn the_best_result_stands_first() {
+    for (rates, order) in [([3e3, 5e3], ["dns64d", "Unbound"]), ([5e3, 3e3], ["Unbound", "dns64d"])] {
+        let run = with_rates(wide(), rates);
+        let all = tables(&run);
+        let worst = all.iter().find(|table| table.title.starts_with("Worst case")).unwrap();
+        assert!(worst.rows[0][0].starts_with(order[0]) && worst.rows[7][0].starts_with(order[1]), "{:?}", worst.rows);
+        let figures = figures(&[run]);
+        let Shape::Bars { groups, .. } = &figures.iter().find(|f| f.file == "worst-case").unwrap().shape else {
+            panic!("bars")
+        };
+        assert!(groups[0].starts_with(order[0]) && groups[1].starts_with(order[1]), "{groups:?}");
+    }
+}
+
+/// Legends and captions name the cores that the kernel told, not those that the plan asked for.
+#[test]
+fn figures_and_captions_name_the_cores_that_were_there() {
+    let mut run = wide();
+    let cpus: BTreeSet<usize> = [0, 1].into();
+    let allowed = vec![Allowed { cpus: cpus.clone(), threads: 16 }];
+    let seen = Some(Place { cpus, told: Some(16), allowed, shared: Vec::new() });
+    for dut in &mut run.results.duts {
+        dut.points.iter_mut().for_each(|p| p.place.clone_from(&seen));
+        dut.loads.iter_mut().for_each(|load| load.found.place.clone_from(&seen));
+        dut.closed_loops.iter_mut().for_each(|at| at.seen.clone_from(&seen));
+    }
+    let runs = [run];
+    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for figure in figures(&runs) {
+        let names = marks(&figure.svg(false)).into_iter().flat_map(|mark| [mark.panel, mark.of, mark.at]);
+        told.insert(figure.file, names.chain([figure.title]).collect());
+    }
+    for (file, names) in &told {
+        assert!(!names.iter().any(|name| name.ends_with(" core") || name.ends_with(" cores")), "{file}: {names:?}");
+    }
+    for file in
+        ["worst-case", "aaaa", "cached", "shares", "cprdp", "cpu", "cpu-transient", "latency-p99", "closed-loop"]
+    {
+        assert!(told[file].iter().any(|name| name.contains("2 CPUs with 16 threads")), "{file}: {:?}", told[file]);
+    }
+    assert!(!told.contains_key("scale-up"), "nothing had the cores that its column claims");
+    let captions: Vec<String> = tables(&runs[0]).into_iter().map(|table| table.title).collect();
+    for of in ["DNS64 performance by AAAA record rate", "by AAAA share and cached share", "Closed loop"] {
+        let caption = captions.iter().find(|caption| caption.contains(of)).unwrap();
+        assert!(caption.ends_with("2 CPUs with 16 threads"), "{caption}");
+    }
+}
+
+#[test]
+fn every_figure_is_there_as_svg_and_as_png() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = [wide()];
+    write(&runs, folder.path()).unwrap();
+    let all: Vec<Figure> = figures(&runs);
+    assert!(all.len() >= 8);
+    let mut files: BTreeSet<String> = BTreeSet::new();
+    for figure in &all {
+        for (end, begin) in [("svg", &b"<svg "[..]), ("png", &b"\x89PNG\r\n"[..])] {
+            let file = format!("{}.{end}", figure.file);
+            assert!(fs::read(folder.path().join("figures").join(&file)).unwrap().starts_with(begin), "{file}");
+            files.insert(file);
+        }
+        super::chart::tests::readable(&figure.svg(true)).unwrap_or_else(|why| panic!("{}: {why}", figure.file));
+    }
+    let there = fs::read_dir(folder.path().join("figures")).unwrap();
+    let there: BTreeSet<String> = there.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(there, files, "and nothing else");
+    let markdown = fs::read_to_string(folder.path().join("tables.md")).unwrap();
+    assert!(all.iter().all(|figure| markdown.contains(&format!("(figures/{}.svg)", figure.file))), "{markdown}");
+}
+
+/// In a window 1280 pixels wide neither the page nor a table is wider than what it stands in.
+#[test]
+fn nothing_is_wider_than_a_window_of_1280_pixels() {
+    const TABLE: &str = "for(const w of document.querySelectorAll('.wide'))if(w.scrollWidth>w.clientWidth)wide.push(w.parentNode.id+\
+        ' '+w.previousElementSibling.textContent);";
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "<script>const wide=[];{TABLE}if(document.documentElement.scrollWidth>window.innerWidth)wide.push('the page');\
+         document.body.textContent='seen at '+window.innerWidth+': '+wide.join('; ')+'.'</script></body>"
+    );
+    let page = page::html(&[wide()], None).replace("</body>", &script);
+    let path = folder.path().join("page.html");
+    fs::write(&path, page).unwrap();
+    let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
+    let size = ["--window-size=1280,1000", "--dump-dom", "--headless", "--no-sandbox", "--disable-gpu"];
+    let child = Command::new("chromium")
+        .args(size)
+        .args([profile, format!("file://{}", path.display())])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else {
+        eprintln!("SKIPPED: there is no chromium; that tables have few columns is another test");
+        return;
+    };
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(90) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = child.kill();
+    let mut seen = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut seen).unwrap();
+    let _ = child.wait();
+    assert!(seen.contains("seen at 1280: .<"), "{seen}");
+}
