@@ -330,14 +330,14 @@ mod tests {
         assert!((MOST * 8 / 9..=MOST * 8 / 9 + 1).contains(&budget.waiting), "{}", budget.waiting);
         assert_eq!(budget.admit_waiter(modest, MOST, true), Ok(()), "another one still finds some");
         assert_eq!(budget.admit_waiter(greedy, MOST, false), Ok(()), "what has been begun is not given up");
+        let of_greedy = budget.waiting;
         while budget.waiting < MOST {
             budget.enter_waiter(modest);
         }
         assert_eq!(budget.admit_waiter(modest, MOST, false), Err(Denial::NoRoom));
-        for _ in 0..MOST {
-            budget.leave_waiter(modest);
-        }
-        assert_eq!(budget.waiting, 0);
+        (0..of_greedy).for_each(|_| budget.leave_waiter(greedy));
+        (of_greedy..MOST).for_each(|_| budget.leave_waiter(modest));
+        assert_eq!((budget.waiting, budget.places.of(greedy), budget.places.of(modest)), (0, 0, 0));
     }
 
     #[test]
