@@ -95,10 +95,13 @@ pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, P
     .await
 }
 
+/// Is given a panic, and in words what it has cost.
+type Report = dyn Fn(&Panic, &str);
+
 /// Begins the tasks of one thread's event loop, and hears of their panics.
 #[derive(Clone)]
 pub(crate) struct Tasks {
-    report: Rc<dyn Fn(&Panic, &str)>,
+    report: Rc<Report>,
 }
 
 impl Tasks {

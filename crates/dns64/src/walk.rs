@@ -85,7 +85,7 @@ impl Walk<'_> {
             // The server goes on listening for a better one until the time is over.
             Some(Err(_)) | None => Failure::Timeout,
         };
-        self.cache.put_failure(key.to_key(), failure, self.now, &self.settings.ttl);
+        self.cache.put_failure(&key.to_key(), failure, self.now, &self.settings.ttl);
         Outcome::Failed(failure)
     }
 }

@@ -270,7 +270,7 @@ impl<O: Outside> Resolver<O> {
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
             (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
-                cache.put_failure(key, failure, self.now, &self.settings.ttl);
+                cache.put_failure(&key, failure, self.now, &self.settings.ttl);
                 return Outcome::Failed(failure);
             }
             (None, _) => return Outcome::Failed(failure),

@@ -187,7 +187,7 @@ impl Cache {
             return;
         }
         if answer.kind() == Kind::Failed {
-            self.remember(key, Entry::new(Ok(answer), second(now)), limits);
+            self.remember(&key, Entry::new(Ok(answer), second(now)), limits);
         } else if answer.ttl() > 0 {
             self.entries.insert(key, Entry::new(Ok(answer), second(now)));
         } else {
@@ -196,16 +196,16 @@ impl Cache {
     }
 
     /// Remembers for a while that there was no answer.
-    pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
+    pub fn put_failure(&self, key: &Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
         if self.keeps {
             self.remember(key, Entry::new(Err(failure), second(now)), limits);
         }
     }
 
     /// Remembers a failure, for longer each time. An answer that is still good stays.
-    fn remember(&self, key: Key, failed: Entry, limits: &TtlLimits) {
+    fn remember(&self, key: &Key, failed: Entry, limits: &TtlLimits) {
         let second = failed.stored;
-        let remembered = self.entries.entry(&key, Some(Duration::ZERO), |_, entry| {
+        let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
             let age = second.saturating_sub(entry.stored);
             if !(entry.is_good() && age < entry.ttl(limits)) {
                 let forgiven = entry.answer.as_ref().is_err_and(|failure| self.forgives(*failure, entry.stored, age));
@@ -350,7 +350,7 @@ mod tests {
             let mut second = 100;
             for lasts in [5, 10, 20, 40, 60, 60] {
                 match silent {
-                    true => cache.put_failure(key("a.test"), Failure::Timeout, at(second), &limits),
+                    true => cache.put_failure(&key("a.test"), Failure::Timeout, at(second), &limits),
                     false => cache.put(key("a.test"), servfail(), at(second), &limits),
                 }
                 assert!(is_remembered(&cache, second + lasts - 1, &limits), "{lasts} s");
@@ -358,10 +358,10 @@ mod tests {
                 assert!(!is_remembered(&cache, second, &limits), "{lasts} s");
             }
             // An answer, or a longer time in which nobody asks, and it begins anew.
-            cache.put_failure(key("a.test"), Failure::Timeout, at(second + 61), &limits);
+            cache.put_failure(&key("a.test"), Failure::Timeout, at(second + 61), &limits);
             assert!(is_remembered(&cache, second + 65, &limits) && !is_remembered(&cache, second + 66, &limits));
             cache.put(key("a.test"), address(1), at(second + 66), &limits);
-            cache.put_failure(key("a.test"), Failure::Timeout, at(second + 67), &limits);
+            cache.put_failure(&key("a.test"), Failure::Timeout, at(second + 67), &limits);
             assert!(is_remembered(&cache, second + 71, &limits) && !is_remembered(&cache, second + 72, &limits));
         }
     }
@@ -371,11 +371,11 @@ mod tests {
         let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
         let cache = Cache::new(1);
         for _ in 0..3 {
-            cache.put_failure(key("a.test"), Failure::Timeout, at(100), &limits);
+            cache.put_failure(&key("a.test"), Failure::Timeout, at(100), &limits);
         }
         assert!(is_remembered(&cache, 104, &limits) && !is_remembered(&cache, 105, &limits));
         cache.put(key("a.test"), address(600), at(105), &limits);
-        cache.put_failure(key("a.test"), Failure::Timeout, at(106), &limits);
+        cache.put_failure(&key("a.test"), Failure::Timeout, at(106), &limits);
         assert!(matches!(cache.get(key("a.test").octets(), at(107), &limits), Found::Usable(_)));
     }
 
@@ -383,12 +383,12 @@ mod tests {
     fn silence_is_forgotten_when_a_dead_upstream_is_back_but_not_before_a_second() {
         let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
         let cache = Cache::new(1);
-        cache.put_failure(key("a.test"), Failure::Timeout, at(100), &limits);
+        cache.put_failure(&key("a.test"), Failure::Timeout, at(100), &limits);
         cache.forgive_silence(at(100));
         assert!(is_remembered(&cache, 100, &limits) && !is_remembered(&cache, 101, &limits));
-        cache.put_failure(key("a.test"), Failure::Timeout, at(101), &limits);
+        cache.put_failure(&key("a.test"), Failure::Timeout, at(101), &limits);
         assert!(is_remembered(&cache, 105, &limits) && !is_remembered(&cache, 106, &limits), "it begins anew");
-        cache.put_failure(key("a.test"), Failure::AliasLoop, at(200), &limits);
+        cache.put_failure(&key("a.test"), Failure::AliasLoop, at(200), &limits);
         cache.forgive_silence(at(201));
         assert!(is_remembered(&cache, 202, &limits), "that was no silence");
     }

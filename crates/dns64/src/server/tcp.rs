@@ -165,9 +165,9 @@ async fn accept(
         let (server, stopping) = (server.clone(), stopping.clone());
         tasks.spawn(move || format!("{ip} a connection"), async move {
             let mut worker = rand::random_range(0..server.shared.mailboxes.len());
-            let hand_on = |bytes, reply| {
+            let hand_on = |bytes, reply: ToStream| {
                 worker = (worker + 1) % server.shared.mailboxes.len();
-                server.hand_on(WorkerId(worker), ip, bytes, reply);
+                server.hand_on(WorkerId(worker), ip, bytes, &reply);
             };
             stream::serve(stream, bounds, stopping, hand_on).await;
             drop(place);
@@ -177,7 +177,7 @@ async fn accept(
 
 impl Server {
     /// Hands a client's message on to a worker. A panic costs that message a SERVFAIL.
-    fn hand_on(&self, worker: WorkerId, ip: IpAddr, bytes: Vec<u8>, reply: ToStream) {
+    fn hand_on(&self, worker: WorkerId, ip: IpAddr, bytes: Vec<u8>, reply: &ToStream) {
         let mut held = Some(bytes);
         let handed_on = catch(|| {
             #[cfg(test)]
