@@ -362,21 +362,6 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_outlier_does_not_make_two_programs_agree() {
-        let of = |values: [f64; 5]| Summary::of(&values).unwrap();
-        let steady = of([100.0, 101.0, 102.0, 103.0, 104.0]);
-        assert!(agree(&[steady, of([101.0, 102.0, 103.0, 104.0, 105.0])]));
-        assert!(!agree(&[steady, of([10.0, 88.0, 90.0, 91.0, 92.0])]), "one bad run of theirs");
-        assert!(!agree(&[of([60.0, 69.0, 70.0, 71.0, 200.0]), steady]), "one good run of ours");
-        assert!(agree(&[of([99.0; 5]), of([101.0; 5])]), "3 %");
-    }
-}
-
 /// Written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005): the highest rate at which every answer is valid, with the delay in ns as
 /// only handle on the rate, and what the program prints as only source.
 const SEARCH: &str = r#"#!/bin/bash
@@ -406,4 +391,19 @@ fn papers_search(bench: &Bench) -> Result<()> {
     println!("        truth 3000: the script finds {found:.0}");
     ensure!((2_800.0..=3_100.0).contains(&found) && lines > 2_000.0, "{printed}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_outlier_does_not_make_two_programs_agree() {
+        let of = |values: [f64; 5]| Summary::of(&values).unwrap();
+        let steady = of([100.0, 101.0, 102.0, 103.0, 104.0]);
+        assert!(agree(&[steady, of([101.0, 102.0, 103.0, 104.0, 105.0])]));
+        assert!(!agree(&[steady, of([10.0, 88.0, 90.0, 91.0, 92.0])]), "one bad run of theirs");
+        assert!(!agree(&[of([60.0, 69.0, 70.0, 71.0, 200.0]), steady]), "one good run of ours");
+        assert!(agree(&[of([99.0; 5]), of([101.0; 5])]), "3 %");
+    }
 }

@@ -35,14 +35,16 @@ pub struct GoalFigures {
 
 /// Where the searches stand.
 pub(super) enum Course {
-    Bisection { set: Set, duration: Nanos },
+    Bisection { set: Box<Set>, duration: Nanos },
     MlrSearch(Box<MlrSet>),
 }
 
 impl Course {
     pub(super) fn new(plan: &SearchPlan) -> Result<Course, GoalError> {
         Ok(match &plan.method {
-            Method::Bisection => Course::Bisection { set: Set::new(plan.set()), duration: plan.trial.duration },
+            Method::Bisection => {
+                Course::Bisection { set: Box::new(Set::new(plan.set())), duration: plan.trial.duration }
+            }
             Method::MlrSearch(goals) => {
                 let range = plan.range;
                 let limits = Limits { min: range.min, max: range.max, invalid_retries: range.invalid_retries };

@@ -41,10 +41,6 @@ pub struct Inquiry {
 
 /// What comes next for a query.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one query; a box would be an allocation per query"
-)]
 pub enum Step<'a> {
     /// The answer to this question is needed: [`Inquiry::learn`] takes it.
     Ask(KeyBuf),

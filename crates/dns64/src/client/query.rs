@@ -69,10 +69,6 @@ pub fn describe(bytes: &[u8]) -> String {
 
 /// What a datagram is.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one query; a box would be an allocation per query"
-)]
 pub enum Received<'a> {
     /// A query.
     Query(Query<'a>),

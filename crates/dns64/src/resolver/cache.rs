@@ -398,7 +398,7 @@ mod tests {
         let cache = Cache::new(1);
         let key = KeyBuf::new(&"host.test".parse().unwrap(), 1, 1, false, false);
         let limits = TtlLimits { failure: 5, ..TtlLimits::default() };
-        cache.put_failure(key.to_key(), Failure::Timeout, Nanos(0), &limits);
+        cache.put_failure(&key.to_key(), Failure::Timeout, Nanos(0), &limits);
         assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Failed { failure: Failure::Timeout, .. }));
         cache.clear();
         assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Missing));
