@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(
             table.rows[0],
             [
-                "BIND <9>, 1 cores, AAAA 0, cached 0, accept 1",
+                "BIND <9>, 1 core, AAAA 0, cached 0, accept 1",
                 "new",
                 "10\u{202f}000",
                 "9\u{202f}690",
@@ -177,7 +177,7 @@ mod tests {
         let text = comparison().markdown();
         let told = "Against old, at most 1 % slower: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
         assert!(text.contains(told), "{text}");
-        assert!(text.contains("| BIND <9>, 1 cores"), "{text}");
+        assert!(text.contains("| BIND <9>, 1 core"), "{text}");
     }
 
     #[test]
