@@ -17,7 +17,7 @@ use crate::contradictions::almost;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtShare, Cores, Point};
 use crate::recorded::Recorded;
-use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, curves, number};
+use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, along, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
 use crate::report::{Run, by_place, each_dut, legend, percent, ranked};
@@ -389,11 +389,9 @@ fn latency(runs: &[Run], file: &str, which: &str, us: fn(&LoadResult) -> Option<
         let y = if failed { 0.0 } else { us(load)? / 1000.0 };
         Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
     });
-    (!all.is_empty()).then(|| Figure {
-        file: file.into(),
-        title: format!("{which} of the round-trip time against load"),
-        x_label: LOAD.into(),
-        y_label: "ms".into(),
-        shape: curves(all, " %"),
+    (!all.is_empty()).then(|| {
+        let (shape, title) = (curves(all, " %"), format!("{which} of the round-trip time against load"));
+        let x_label = along(&shape, LOAD, " %");
+        Figure { file: file.into(), title, x_label, y_label: "ms".into(), shape }
     })
 }

@@ -26,7 +26,7 @@ pub(crate) mod tests;
 
 use std::fmt::Write;
 
-pub use curves::{Curve, curves};
+pub use curves::{Curve, along, curves};
 use draw::WIDTH;
 
 /// A point with the range of its repetitions.
@@ -152,7 +152,8 @@ pub const UNEQUAL: f64 = 20.0;
 pub const STYLE: &str = "\
 .fig{font-size:13px;font-family:system-ui,sans-serif}.fig text{fill:var(--ink,#222)}.fig .axis{stroke:var(--ink,#222)}\
 .fig .grid{stroke:var(--line,#ddd)}.fig .err{fill:none;stroke:var(--ink,#222);stroke-width:1.2}.fig .curve{fill:none;stroke-width:2}\
-.fig .wanted{stroke:var(--ink,#222);stroke-dasharray:3 3}.fig .small{font-size:11px}.fig .head{font-weight:600}\
+.fig .wanted{stroke:var(--ink,#222);stroke-dasharray:3 3}.fig .small{font-size:11px}\
+.fig .head{font-weight:600;paint-order:stroke;stroke:var(--paper,#fff);stroke-width:5px;stroke-linejoin:round}\
 .fig .c0{fill:#0072b2}.fig .c1{fill:#e69f00}.fig .c2{fill:#009e73}.fig .c3{fill:#cc79a7}.fig .c4{fill:#56b4e9}.fig .c5{fill:#d55e00}\
 .fig .s0{stroke:#0072b2}.fig .s1{stroke:#e69f00;stroke-dasharray:8 3}.fig .s2{stroke:#009e73;stroke-dasharray:2 3}\
 .fig .s3{stroke:#cc79a7;stroke-dasharray:8 3 2 3}.fig .s4{stroke:#56b4e9;stroke-dasharray:12 4}.fig .s5{stroke:#d55e00;stroke-dasharray:4 2}\
@@ -165,7 +166,8 @@ pub const AT_LEAST: &str = "≥ ";
 
 /// The style of a figure in a file of its own, which not every program reads that knows variables.
 fn style_alone() -> String {
-    STYLE.replace("var(--ink,#222)", "#222").replace("var(--line,#ddd)", "#ddd")
+    let variables = [("var(--ink,#222)", "#222"), ("var(--line,#ddd)", "#ddd"), ("var(--paper,#fff)", "#fff")];
+    variables.iter().fold(STYLE.to_owned(), |style, (variable, value)| style.replace(variable, value))
 }
 
 impl Figure {

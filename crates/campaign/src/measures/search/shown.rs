@@ -7,7 +7,7 @@ use method::units::{Qps, Share};
 use super::PointResult;
 use crate::place::Place;
 use crate::point::{Conditions, Cores};
-use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, Row, Series, Shape, curves, number};
+use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, Row, Series, Shape, along, curves, number};
 use crate::report::table::Table;
 use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
@@ -423,12 +423,10 @@ fn curve(
             }
         }
     }
-    (!all.is_empty()).then(|| Figure {
-        file: file.into(),
-        title: title.into(),
-        x_label: x_label.into(),
-        y_label: "queries/s".into(),
-        shape: curves(all, unit),
+    (!all.is_empty()).then(|| {
+        let shape = curves(all, unit);
+        let x_label = along(&shape, x_label, unit);
+        Figure { file: file.into(), title: title.into(), x_label, y_label: "queries/s".into(), shape }
     })
 }
 

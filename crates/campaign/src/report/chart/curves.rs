@@ -22,6 +22,15 @@ impl Curve {
     }
 }
 
+/// The label of the axis along which curves run: with the unit where the places themselves do not have it.
+pub fn along(shape: &Shape, words: &str, unit: &str) -> String {
+    match shape {
+        Shape::Bars { .. } => words.into(),
+        _ if unit.is_empty() => words.into(),
+        _ => format!("{words},{unit}"),
+    }
+}
+
 /// Few points are drawn as bars, which carry their values; more as curves; and curves for which there are not enough colours as
 /// small diagrams, one for each thing that they are of. `unit` follows the places of bars.
 pub fn curves(all: Vec<Curve>, unit: &str) -> Shape {

@@ -12,7 +12,7 @@ const COLUMNS: usize = 3;
 /// Room above the first row for the label of the vertical axis, and within a cell for its name, its marks and its axis.
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
-const MARKS: f64 = 62.0;
+const MARKS: f64 = 74.0;
 const HEIGHT: f64 = 110.0;
 const FOOT: f64 = 26.0;
 
@@ -51,6 +51,9 @@ impl Figure {
         text(out, "", (WIDTH / 2.0, end + 14.0), "middle", &self.x_label);
         // Where each diagram has one curve without a name, there is nothing to tell apart.
         let named: &[&str] = if names == [""] { &[] } else { &names };
+        if named.is_empty() && !dots.iter().any(|dot| dot.failed || dot.at_least) {
+            return end + 26.0;
+        }
         legend(out, end + BELOW, named, &dots)
     }
 }

@@ -61,7 +61,7 @@ fn draw(out: &mut String, map: &HeatMap, (left, top): (f64, f64), (room, width):
                 width - 2.0,
                 ROW - 2.0
             );
-            let words = format!("{}{}", if *at_least { AT_LEAST } else { "" }, number(*value));
+            let words = format!("{}{}", if *at_least { AT_LEAST.trim_end() } else { "" }, number(*value));
             let class = if shade > LIGHT { "small on" } else { "small" };
             text(out, class, (x + width / 2.0 - 1.0, y + 17.0), "middle", &fitted(&words, width, true));
         }

@@ -248,7 +248,9 @@ fn few_points_are_bars_and_many_curves_are_small_diagrams() {
     let Shape::Bars { groups, series } = of(8, 2) else { panic!("bars") };
     assert_eq!((groups, series[3].name.as_str()), (vec!["1 %".to_owned(), "2 %".into()], "server 1, 1 cores"));
     assert_eq!(series[3].dots[1], Dot { x: 1.0, y: 5.0, range: (5.0, 5.0), ..Dot::default() });
-    assert!(matches!(of(6, 5), Shape::Lines(all) if all.len() == 6));
+    let lines = of(6, 5);
+    assert!(matches!(&lines, Shape::Lines(all) if all.len() == 6));
+    assert_eq!((along(&lines, "load", " %"), along(&of(8, 2), "load", " %")), ("load, %".into(), "load".into()));
     let Shape::Grid { panels, shared: true } = of(8, 5) else { panic!("small diagrams on one scale") };
     assert_eq!((panels.len(), panels[3].series[1].name.as_str()), (4, "1 cores"));
 }
