@@ -116,7 +116,9 @@ fn a_campaign_is_killed_resumed_and_reported() {
     assert!(points.iter().all(|p| p["complete"] == true && p["figures"]["n"] == 2), "{results:#}");
     assert_eq!(results["duts"][0]["loads"].as_array().unwrap().len(), 1);
     assert_eq!(results["complete"], true);
-    for file in ["report.html", "tables.md", "tables.tex", "results.csv", "figures/worst-case.svg", "figures/worst-case.png"] {
+    for file in
+        ["report.html", "tables.md", "tables.tex", "results.csv", "figures/worst-case.svg", "figures/worst-case.png"]
+    {
         assert!(fs::metadata(folder.join("plan-run").join(file)).is_ok_and(|m| m.len() > 100), "{file}");
     }
     let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
