@@ -13,8 +13,10 @@ use anyhow::{Context, Result, ensure};
 use campaign::servers;
 use method::stats::Summary;
 use net::cpu_time::CpuTimes;
+use serde_json::{Value, json};
 
-use crate::bench::{LIMIT, Lab};
+use crate::bench::{LIMIT, Lab, is_spoiled, reasons};
+use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{Server, find, memory, output};
 use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers, wait_until_listens};
 
@@ -75,12 +77,46 @@ struct Figures<'a> {
     program: PathBuf,
     rounds: Vec<Round>,
     mebibytes: Option<f64>,
-    /// p99 of the round-trip time in µs, at half of its own rate and at half of Unbound's, in each round; `None` if that was
-    /// more than it answers.
-    p99_us: Vec<[Option<f64>; 2]>,
+    /// At half of its own rate and at half of Unbound's, in each round.
+    p99_us: Vec<[Latency; 2]>,
+}
+
+/// The 99th percentile of the round-trip time in µs at a rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Latency {
+    /// It is known.
+    Of(f64),
+    /// The server does not answer all.
+    Overloaded,
+    /// The tester spoiled the trial, and again when it was repeated.
+    Spoiled,
+}
+
+impl Latency {
+    /// The time, if it is known.
+    fn us(self) -> Option<f64> {
+        if let Latency::Of(us) = self { Some(us) } else { None }
+    }
 }
 
 impl Figures<'_> {
+    /// All that was measured, for who wants to compute with it.
+    fn raw(&self) -> Value {
+        let loads = |set: &[Load; CLIENTS.len()]| {
+            let load = |(client, load): (&&str, &Load)| json!({ "client": client, "answers_per_s": load.rate, "cpu": load.cpu });
+            CLIENTS.iter().zip(set).map(load).collect::<Vec<_>>()
+        };
+        let rounds =
+            self.rounds.iter().map(|round| json!({ "different": loads(&round[0]), "cached": loads(&round[1]) }));
+        let p99 = self.p99_us.iter().map(|round| round.map(|latency| format!("{latency:?}")));
+        json!({
+            "name": self.dut.name(),
+            "rounds": rounds.collect::<Vec<_>>(),
+            "mebibytes_of_a_million_names": self.mebibytes,
+            "p99_us_at_half_of_its_own_rate_and_of_unbounds": p99.collect::<Vec<_>>(),
+        })
+    }
+
     /// The medians over the rounds.
     fn load(&self, set: usize, client: usize) -> Load {
         let of = |pick: fn(&Load) -> f64| median(self.rounds.iter().map(|round| pick(&round[set][client])));
@@ -111,8 +147,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     summary(values).map_or(0.0, |summary| summary.median)
 }
 
-pub(crate) fn run() -> Result<ExitCode> {
-    let lab = Lab::up()?;
+pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
+    let (lab, mut claims) = (Lab::up()?, Claims::default());
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
     let mut all: Vec<Figures<'_>> = Vec::new();
@@ -134,13 +170,16 @@ pub(crate) fn run() -> Result<ExitCode> {
     for figures in all.iter_mut().filter(|figures| figures.dut.for_memory) {
         figures.mebibytes = Some(million_names(&lab, figures, &names)?);
     }
-    print_throughput(&all, &ceiling);
+    print_throughput(&all, &ceiling, &mut claims);
     print_stolen(&stolen);
+    claims.keep("stolen in rounds of throughput, %", json!(stolen));
     let stolen = latencies(&lab, &mut all)?;
-    print_latency(&all);
+    print_latency(&all, &mut claims);
     print_stolen(&stolen);
-    two_cores(&lab, &names)?;
-    Ok(ExitCode::SUCCESS)
+    claims.keep("stolen in rounds of latency, %", json!(stolen));
+    two_cores(&lab, &names, &mut claims)?;
+    claims.keep("servers", all.iter().map(Figures::raw).collect());
+    claims.conclude(keeping)
 }
 
 /// Gives every server its turn; one that fails is heard of no more.
@@ -283,7 +322,7 @@ fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Res
     let args = [&args[..], names, &["--duration", "4s", "--offload", offload, "--json"]].concat();
     under_load(server, || {
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
-        let result: serde_json::Value = serde_json::from_str(&printed)?;
+        let result: Value = serde_json::from_str(&printed)?;
         // A full socket buffer loses a query now and then; a wrong answer must not be counted.
         let [sent, valid, lost] = ["sent", "valid", "lost"].map(|key| result[key].as_u64().unwrap_or(0));
         ensure!(sent == valid + lost && lost * 1000 < sent, "{sent} sent, {valid} valid, {lost} lost");
@@ -320,10 +359,10 @@ fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
 }
 
 /// At half of its own rate and at the `common` one, beginning with that of number `first`.
-fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -> Result<[Option<f64>; 2]> {
+fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -> Result<[Latency; 2]> {
     let _server = start(lab, figures.dut, &figures.program)?;
-    let loads = [(figures.half_rate(), "14.0.0.0/8"), (common, "15.0.0.0/8")];
-    let mut p99_us = [None; 2];
+    let loads = [(figures.half_rate(), ["14.0.0.0/8", "16.0.0.0/8"]), (common, ["15.0.0.0/8", "17.0.0.0/8"])];
+    let mut p99_us = [Latency::Spoiled; 2];
     for load in [first, 1 - first] {
         let (rate, names) = loads[load];
         p99_us[load] = latency(lab, rate, names)?;
@@ -331,16 +370,24 @@ fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -
     Ok(p99_us)
 }
 
-/// p99 of the round-trip time in µs at a constant rate, if one in a thousand queries at the most has no valid reply. Queries may
-/// leave 200 µs from their time, so that the sender leaves AuthDNS the core that it shares with it.
-fn latency(lab: &Lab, rate: u64, names: &str) -> Result<Option<f64>> {
+/// p99 of the round-trip time at a constant rate, if one in a thousand queries at the most has no valid reply. Queries may leave
+/// 200 µs from their time, so that the sender leaves AuthDNS the core that it shares with it. What the tester spoils is done again,
+/// with other names, once.
+fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
     let rate = rate.max(1).to_string();
-    let args = ["--server", DUT, "--rate", &rate, "--duration", "3s", "--names", names];
-    let trial =
-        lab.measure_names_without_aaaa(&[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat())?;
-    let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
-    let p99 = trial["rtt_us"]["p99"].as_f64();
-    Ok(p99.filter(|_| valid > 0 && (sent - valid) * 1000 <= sent))
+    for names in names {
+        let args = ["--server", DUT, "--rate", &rate, "--duration", "3s", "--names", names];
+        let trial =
+            lab.measure_names_without_aaaa(&[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat())?;
+        let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
+        if is_spoiled(&trial) {
+            println!("SPOILED a trial at {rate} queries/s: {}", reasons(&trial));
+            continue;
+        }
+        let p99 = trial["rtt_us"]["p99"].as_f64().filter(|_| valid > 0 && (sent - valid) * 1000 <= sent);
+        return Ok(p99.map_or(Latency::Overloaded, Latency::Of));
+    }
+    Ok(Latency::Spoiled)
 }
 
 fn cpu_seconds(pid: u32) -> Result<f64> {
@@ -351,7 +398,7 @@ fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok((ticks(11) + ticks(12)) / 100.0)
 }
 
-fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]]) {
+fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], claims: &mut Claims) {
     println!("\nOne core for the DUT, {OUTSTANDING} queries in flight, AuthDNS and the client on the other core");
     println!("Answers per second, and the share of its core that the DUT used: medians of {ROUNDS} rounds");
     let cell = |load: Load| format!("{:.0} {:>3.0} %", load.rate, load.cpu * 100.0);
@@ -367,18 +414,29 @@ fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]]) {
     let cells = [0, 1, 2].map(|client| cell(Load { rate: of(client, |l| l.rate), cpu: of(client, |l| l.cpu) }));
     println!("{:<16} {:>17} {:>17} {:>17}", "no lookup at all", cells[0], cells[1], cells[2]);
     println!("(the last line: AuthDNS in the DUT's place, replies one by one)\n");
-    ratios(all, 0, "Unbound's", 5, |name| name == "Unbound");
-    ratios(all, 1, "the best of the others'", 2, |name| name != "dns64d");
+    ratios(all, (0, "Unbound's", 5.0), |name| name == "Unbound", claims);
+    ratios(all, (1, "the best of the others'", 2.0), |name| name != "dns64d", claims);
 }
 
 /// How many times as fast dns64d is as the best of the `others`: with each client, the least to the greatest of the rounds,
 /// and by each server's highest rate with any client.
-fn ratios(all: &[Figures<'_>], set: usize, whose: &str, wanted: u32, others: fn(&str) -> bool) {
-    let Some(ours) = all.iter().find(|f| f.dut.name() == "dns64d") else { return };
+fn ratios(
+    all: &[Figures<'_>],
+    (set, whose, wanted): (usize, &str, f64),
+    others: fn(&str) -> bool,
+    claims: &mut Claims,
+) {
+    let what = format!("{}, dns64d's highest rate by {whose}", NAME_SETS[set]);
+    let ours = all.iter().find(|f| f.dut.name() == "dns64d");
+    let is_complete = all.iter().any(|f| others(f.dut.name()));
+    let Some(ours) = ours.filter(|_| is_complete) else {
+        claims.hold(&what, Wanted::AtLeast(wanted), Err("not both of them were measured".into()));
+        return;
+    };
     let best = |rate: &dyn Fn(&Figures<'_>) -> f64| {
         all.iter().filter(|f| others(f.dut.name())).map(rate).fold(f64::MIN_POSITIVE, f64::max)
     };
-    println!("{}, dns64d's rate by {whose} (wanted {wanted}):", NAME_SETS[set]);
+    println!("{}, dns64d's rate by {whose}:", NAME_SETS[set]);
     for (client, label) in CLIENTS.iter().enumerate() {
         let by_round = (0..ROUNDS)
             .map(|round| ours.rounds[round][set][client].rate / best(&|f| f.rounds[round][set][client].rate));
@@ -387,36 +445,65 @@ fn ratios(all: &[Figures<'_>], set: usize, whose: &str, wanted: u32, others: fn(
         let idle = if load.cpu < 0.9 { "; dns64d waited for the client" } else { "" };
         println!("  {label:<14} {:.2} ({:.2} to {:.2}){idle}", spread.median, spread.min, spread.max);
     }
-    println!("  {:<14} {:.2}", "each's highest", ours.highest(set) / best(&|f| f.highest(set)));
+    let highest = ours.highest(set) / best(&|f| f.highest(set));
+    println!("  {:<14} {highest:.2}", "each's highest");
+    claims.hold(&what, Wanted::AtLeast(wanted), Ok(highest));
 }
 
-fn print_latency(all: &[Figures<'_>]) {
+fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     println!("\np99 of the round-trip time: medians of {LATENCY_ROUNDS} rounds (least to greatest)");
     let loads = ["at half of its own rate", "at half of Unbound's"];
     for (i, load) in loads.iter().enumerate() {
         for f in all {
-            match summary_if_all(f.p99_us.iter().map(|p99| p99[i])) {
-                Some(p99) => {
-                    println!("{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}", f.dut.name(), p99.median, p99.min, p99.max);
-                }
-                None => println!("{:<9} does not answer all {load}", f.dut.name()),
+            let spoiled = f.p99_us.iter().filter(|p99| p99[i] == Latency::Spoiled).count();
+            let sound = f.p99_us.iter().map(|p99| p99[i]).filter(|p99| *p99 != Latency::Spoiled);
+            let note = if spoiled > 0 { format!("; {spoiled} rounds were spoiled") } else { String::new() };
+            match summary_if_all(sound.map(Latency::us)) {
+                Some(p99) => println!(
+                    "{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}{note}",
+                    f.dut.name(),
+                    p99.median,
+                    p99.min,
+                    p99.max
+                ),
+                None => println!("{:<9} does not answer all {load}{note}", f.dut.name()),
             }
         }
     }
-    let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
-    let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else { return };
-    println!("dns64d / Unbound in the same round (wanted 1 at the most):");
+    println!("dns64d / Unbound in the same round:");
     for (i, load) in loads.iter().enumerate() {
-        let rounds = ours.p99_us.iter().zip(&unbound.p99_us);
-        match summary_if_all(rounds.map(|(ours, theirs)| Some(ours[i]? / theirs[i]?))) {
-            Some(ratio) => println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max),
-            None => println!("  {load:<24} not in every round"),
+        let ratio = latency_ratio(all, i);
+        match &ratio {
+            Ok(ratio) => println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max),
+            Err(why) => println!("  {load:<24} {why}"),
         }
+        let what = format!("p99 of dns64d by Unbound's in the same round, {load}");
+        claims.hold(&what, Wanted::AtMost(1.0), ratio.map(|ratio| ratio.median));
     }
 }
 
+/// dns64d's p99 by Unbound's, at load number `i`, over the rounds in which the tester spoiled neither; at least half must be.
+fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
+    let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
+    let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else {
+        return Err("not both of them were measured".into());
+    };
+    let rounds = ours.p99_us.iter().zip(&unbound.p99_us).map(|(ours, theirs)| (ours[i], theirs[i]));
+    let sound: Vec<_> = rounds.filter(|round| ![round.0, round.1].contains(&Latency::Spoiled)).collect();
+    if sound.len() * 2 < LATENCY_ROUNDS {
+        return Err(format!("the tester spoiled all but {} of {LATENCY_ROUNDS} rounds", sound.len()));
+    }
+    // Who does not answer all has no p99: ours is as bad as can be then, and theirs is not one to be proud of.
+    let ratios = sound.iter().map(|(ours, theirs)| match (ours.us(), theirs.us()) {
+        (Some(ours), Some(theirs)) => ours / theirs,
+        (None, _) => f64::INFINITY,
+        (Some(_), None) => 0.0,
+    });
+    summary(ratios).ok_or_else(|| "no round was sound".into())
+}
+
 /// dns64d on two cores. This machine may have no more, and then client and AuthDNS take theirs from the same two.
-fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
+fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     let rate = |threads: usize| -> Result<Load> {
         let program = Path::new(&lab.program).with_file_name("dns64d");
         let words = dut_in_lab(servers::Dut::Dns64d, &lab.folder.path().join("scale"), &program, threads)?;
@@ -433,14 +520,18 @@ fn two_cores(lab: &Lab, names: &Names) -> Result<()> {
     for (workers, load) in [("one", one), ("two", two)] {
         println!("  {workers}: {:.0}/s with {:.2} CPUs, {:.1} µs of CPU each", load.rate, load.cpu, cost(load));
     }
-    println!("two / one: {:.2} (wanted 1.8 where the tester leaves room)", two.rate / one.rate);
+    println!("two / one: {:.2}", two.rate / one.rate);
     println!(
         "rate per second of CPU time, two / one: {:.2} (1 if workers do not hinder each other)",
         cost(one) / cost(two)
     );
+    claims.keep("one and two workers", json!([[one.rate, one.cpu], [two.rate, two.cpu]]));
     let cpus = thread::available_parallelism()?.get();
     if cpus < 4 {
+        // No claim that could be kept or missed here.
         println!("This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would");
+    } else {
+        claims.hold("rate of two workers by that of one", Wanted::AtLeast(1.8), Ok(two.rate / one.rate));
     }
     Ok(())
 }

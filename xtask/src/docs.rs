@@ -359,6 +359,7 @@ mod tests {
             ("[ssh.dut]", "name = 'x'\n[ssh.dut]", dut),
             ("[ssh.addresses]", "name = 'x'\n[ssh.addresses]", dut),
             ("[auth]", "name = 'x'\n[auth]", dut),
+            ("[[authdns]]", "name = 'x'\n[[authdns]]", dut),
             ("[cpus]", "name = 'x'\n[cpus]", dut),
             ("[trial]", "name = 'x'\n[trial]", dut),
             ("[search]", "name = 'x'\n[search]", dut),

@@ -4,6 +4,8 @@ mod bench;
 mod bench_dns64;
 mod builds;
 mod certify;
+mod claims;
+mod dist;
 mod docs;
 mod interop;
 mod packages;
@@ -18,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
+use crate::claims::Keeping;
 use crate::packages::Consent;
 
 #[derive(Debug, Parser)]
@@ -39,14 +42,20 @@ enum Command {
         /// Only those whose name contains this
         #[arg(default_value = "")]
         part: String,
+        /// Only say which would run here, and why the others would not
+        #[arg(long)]
+        list: bool,
     },
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is there; --install gets it
     Docs,
+    /// Archives, Debian packages and container images of the release build, in target/dist
+    Dist(dist::Dist),
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
-    /// Compare with other programs, side by side in one run
+    /// Compare with other programs, side by side in one run. The status is 1 if a claim of the documentation is missed, 3 if one
+    /// could not be measured
     #[command(args_conflicts_with_subcommands = true)]
     Bench {
         #[command(flatten)]
@@ -67,11 +76,13 @@ enum Command {
 #[derive(Debug, Args)]
 struct Against {
     /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in turn with ours
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "Keeping")]
     against: Option<std::path::PathBuf>,
     /// With --against: the least ratio ours / theirs; below it the status is 1
     #[arg(long, value_name = "RATIO", default_value_t = 0.97, requires = "against")]
     at_least: f64,
+    #[command(flatten)]
+    keeping: Keeping,
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,17 +108,21 @@ fn main() -> Result<ExitCode> {
             )?;
             interop::run("", consent)
         }
-        Command::Interop { part } => interop::run(&part, consent),
+        Command::Interop { part, list: true } => Ok(interop::list(&part)),
+        Command::Interop { part, .. } => interop::run(&part, consent),
         Command::Certify(certify) => certify.run(),
         Command::Docs => docs::run(arguments.install),
+        Command::Dist(dist) => dist.run(),
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
             packages::install(consent);
             match what.unwrap_or(Comparison::Tester(against)) {
-                Comparison::Tester(Against { against: Some(other), at_least }) => bench::against(&other, at_least),
-                Comparison::Tester(_) => bench::run(),
-                Comparison::Dns64(Against { against: Some(other), at_least }) => bench_dns64::against(&other, at_least),
-                Comparison::Dns64(_) => bench_dns64::run(),
+                Comparison::Tester(Against { against: Some(other), at_least, .. }) => bench::against(&other, at_least),
+                Comparison::Tester(Against { keeping, .. }) => bench::run(&keeping),
+                Comparison::Dns64(Against { against: Some(other), at_least, .. }) => {
+                    bench_dns64::against(&other, at_least)
+                }
+                Comparison::Dns64(Against { keeping, .. }) => bench_dns64::run(&keeping),
                 Comparison::Timing(timing) => timing.run(),
             }
         }

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 19] = [
+const PACKAGES: [(&str, &str); 26] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -28,6 +28,13 @@ const PACKAGES: [(&str, &str); 19] = [
     ("systemd-analyze", "systemd"),
     ("strace", "strace"),
     ("nft", "nftables"),
+    ("dpkg-shlibdeps", "dpkg-dev"),
+    ("strip", "binutils"),
+    ("zstd", "zstd"),
+    ("man", "man-db"),
+    ("script", "bsdutils"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("buildah", "buildah"),
 ];
 
 /// CoreDNS is no package of Debian's; Go's proxy has its modules.
@@ -66,9 +73,14 @@ impl Consent {
     }
 }
 
+/// Whether this process is root's.
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 /// Whether packages can be installed here: as root, with apt-get.
 pub(crate) fn can_install() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0) && find("apt-get").is_some()
+    is_root() && find("apt-get").is_some()
 }
 
 /// Installs what is missing, where that is possible and wanted, and says what is not done and why.

@@ -76,9 +76,19 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server; `stdout` is kept for [`Server::end`].
     pub(crate) fn start<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S]) -> Result<Server> {
+        Server::start_with(program, args, Stdio::null())
+    }
+
+    /// As [`Server::start`], with its standard error in a file.
+    pub(crate) fn start_logged<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], log: &Path) -> Result<Server> {
+        let file = fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        Server::start_with(program, args, file.into())
+    }
+
+    fn start_with<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], stderr: Stdio) -> Result<Server> {
         let name = program.as_ref().to_string_lossy().into_owned();
         let mut command = Command::new(program);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Server { child: Some(child) })
     }

@@ -7,6 +7,7 @@
 //! journal.jsonl       version and plan as it was begun, then a line before and after every trial, synced
 //! records/            records of every query, a file per trial, if the plan wants them
 //! servers/            configurations and logs of the DUTs, a folder per start
+//! governors           the CPUs' frequency governors as they were, while a point has others
 //! lab                 that the lab was put up for this run, which takes it down
 //! trial.plan.json     the trial that runs, or ran last, as `measure --plan` takes it; trial.json is its result, trial.log its log
 //! running/            ids of processes, to be ended by the next run if this one is killed with its agents
@@ -23,6 +24,7 @@ use method::reason::Reason;
 use method::records::Counts;
 use method::units::Qps;
 use method::verdict::Verdict;
+use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::burst::SendCost;
@@ -30,8 +32,10 @@ use tester::measurer::result::TrialResult;
 
 use crate::begun::{journal_of, plan_of, same_plan};
 use crate::environment::Environment;
+use crate::governor::CannotBeMade;
 use crate::journal::{JournalError, Lines};
 use crate::measures::closed_loop::LoopTrial;
+use crate::new_file::NewFile;
 use crate::numa::Numa;
 use crate::place::Place;
 use crate::plan::{Plan, PlanError};
@@ -78,6 +82,13 @@ pub enum Entry {
     Started(Step),
     /// A trial has ended.
     Finished(Box<Measured>),
+    /// A point cannot be made on the DUT's host, whoever goes on.
+    CannotBeMade {
+        /// The point.
+        point: Point,
+        /// Why.
+        why: CannotBeMade,
+    },
     /// Something happened that is no result: a server died or hung, a point cannot be measured.
     Mishap {
         /// Where.
@@ -139,8 +150,10 @@ pub struct Measured {
     /// What a hypervisor took.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// What speaks against the tester, though the trial was not invalid.
-    pub warnings: Vec<String>,
+    /// What speaks against the tester, though the trial was not invalid. In JSON `warnings` are the words and `warning_causes` the
+    /// data.
+    #[serde(flatten, with = "method::warning::in_words")]
+    pub warnings: Vec<Warning>,
     /// Its records, as a path below the run folder, if the plan wants them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<PathBuf>,
@@ -453,18 +466,15 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, environment, entries))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all. Its mode follows the umask, as that of any file.
 ///
 /// # Errors
 /// If it could not be written; then what was there before is still there.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = NewFile::open(path)?;
         file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
+        file.finish()
     };
     write().map_err(io_error("write", path))
 }

@@ -15,6 +15,8 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use tree::Tree;
+#[cfg(test)]
+pub(crate) use tree::tests::of_lines;
 
 /// For how long the load of the CPUs is watched.
 const BUSY: Duration = Duration::from_millis(200);

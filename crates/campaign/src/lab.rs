@@ -28,6 +28,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
 
+use crate::archive::write_whole;
+use crate::state;
+
 pub use reach::{Unreached, reach};
 
 /// One of the three hosts.
@@ -164,22 +167,24 @@ pub fn up() -> Result<(), LabError> {
     made
 }
 
-/// Takes the lab down. If it is not up, nothing happens.
+/// Takes the lab down, or what there is of it. Returns whether there was anything.
 ///
 /// # Errors
 /// If the namespaces cannot be removed.
-pub fn down() -> Result<(), LabError> {
+pub fn down() -> Result<bool, LabError> {
     if geteuid().is_root() {
+        let mut was_there = false;
         for host in Host::ALL.iter().filter(|host| named(**host).exists()) {
             ip(None, &["netns", "del", &host.namespace()])?;
+            was_there = true;
         }
-    } else if let Some(state) = State::read() {
-        for holder in state.holders.iter().filter(|holder| holder.lives()) {
-            let _ = kill(Pid::from_raw(holder.pid), Signal::SIGTERM);
-        }
-        fs::remove_file(State::path()).map_err(io_error("remove the lab's state file"))?;
+        return Ok(was_there);
     }
-    Ok(())
+    let Some(state) = State::read() else { return Ok(false) };
+    let was_there = state.holders.iter().any(Holder::lives);
+    state.holders.iter().for_each(Holder::end);
+    fs::remove_file(State::path()?).map_err(io_error("remove the lab's state file"))?;
+    Ok(was_there)
 }
 
 /// Becomes `command` inside `host`; returns only if that fails.
@@ -251,13 +256,17 @@ fn up_as_root() -> Result<(), LabError> {
 }
 
 fn up_as_user() -> Result<(), LabError> {
-    let mut holders = Vec::new();
-    let mut owner = None;
+    // What cannot be noted must not be started: nobody would find it to end it.
+    State { holders: Vec::new() }.write()?;
+    let mut holders: Vec<Holder> = Vec::new();
     for host in Host::ALL {
-        let holder = Holder::start(host, owner)?;
-        owner = owner.or(Some(holder.pid));
+        let holder = Holder::start(host, holders.first().map(|owner| owner.pid))?;
         holders.push(holder);
-        State { holders: holders.clone() }.write()?;
+        let noted = State { holders: holders.clone() }.write();
+        if noted.is_err() {
+            holders.iter().for_each(Holder::end);
+            return noted;
+        }
     }
     let pid = |host: Host| holders.iter().find(|h| h.host == host).map_or(0, |h| h.pid).to_string();
     let run = |host: Host, args: &[&str]| ip(Some(&pid(host)), args);
@@ -322,18 +331,18 @@ struct Holder {
 }
 
 impl State {
-    fn path() -> PathBuf {
-        let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        folder.join(format!("dns64bench-lab-{}.json", geteuid()))
+    fn path() -> Result<PathBuf, LabError> {
+        let folder = state::passing().map_err(io_error("find a folder for the lab's state (XDG_RUNTIME_DIR)"))?;
+        Ok(folder.join("lab.json"))
     }
 
     fn read() -> Option<State> {
-        serde_json::from_slice(&fs::read(State::path()).ok()?).ok()
+        serde_json::from_slice(&fs::read(State::path().ok()?).ok()?).ok()
     }
 
     fn write(&self) -> Result<(), LabError> {
         let bytes = serde_json::to_vec(self).map_err(io::Error::other).map_err(io_error("write the lab's state"))?;
-        fs::write(State::path(), bytes).map_err(io_error(format!("write {}", State::path().display())))
+        write_whole(&State::path()?, &bytes).map_err(|e| io_error("note who holds the lab")(io::Error::other(e)))
     }
 }
 
@@ -364,6 +373,13 @@ impl Holder {
         }
         let pid = child.id() as i32;
         Ok(Holder { host, pid, started: started(pid).unwrap_or_default() })
+    }
+
+    /// Ends it, and its namespace with it, if it is still the process that was started.
+    fn end(&self) {
+        if self.lives() {
+            let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
+        }
     }
 
     fn lives(&self) -> bool {
@@ -400,6 +416,17 @@ mod tests {
         }
         assert_eq!("dut".parse(), Ok(Host::Dut));
         assert!("server".parse::<Host>().is_err());
+    }
+
+    #[test]
+    fn a_holder_is_ended_and_a_later_process_with_its_id_is_not() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        let holder = Holder { host: Host::Dut, pid, started: started(pid).unwrap() };
+        Holder { started: "1".into(), ..holder.clone() }.end();
+        assert!(holder.lives(), "it is not the one that was noted");
+        holder.end();
+        assert!(!child.wait().unwrap().success());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use method::evidence::Deviation;
 use serde::{Deserialize, Serialize};
 
 use crate::archive::{DutEnd, Entry};
+use crate::governor::CannotBeMade;
 use crate::point::Point;
 use crate::recorded::Recorded;
 
@@ -28,6 +29,8 @@ pub enum Missing {
     Ended(DutEnd),
     /// The worst case of the same server on the same CPUs passed at no rate, so there is none to take a share of.
     NoRate,
+    /// The DUT's host has not what it takes.
+    CannotBeMade(CannotBeMade),
     /// The host does not count it.
     NotCounted,
 }
@@ -55,6 +58,7 @@ impl fmt::Display for Missing {
             Missing::Void(why) => write!(f, "invalid: {why}"),
             Missing::Ended(end) => write!(f, "no number: {end}"),
             Missing::NoRate => write!(f, "not measured: the worst case passed at no rate to take a share of"),
+            Missing::CannotBeMade(why) => write!(f, "cannot be made here: {why}"),
             Missing::NotCounted => write!(f, "not measured: the host does not count it"),
         }
     }

@@ -104,6 +104,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::environment::of_lines;
 
     /// As Linux writes it, recorded; `n` tells the nodes apart.
     fn numastat(n: u64) -> String {
@@ -141,6 +142,20 @@ mod tests {
             assert!(difference.nodes.iter().all(|n| (n.hit, n.miss, n.foreign, n.local) == (20, 20, 0, 20)));
             assert_eq!(difference.sum(), (20 * nodes, 20 * nodes));
         }
+    }
+
+    /// The recordings that cores are chosen on have their nodes' counters too.
+    #[test]
+    fn counters_of_recorded_machines_are_read() {
+        let of = |text: &str| Numa::read(&of_lines(text)).unwrap();
+        let (one, two) = (of(include_str!("topology/one-node.txt")), of(include_str!("topology/two-nodes.txt")));
+        let four = of(include_str!("topology/four-nodes.txt"));
+        assert_eq!([&one, &two, &four].map(|numa| numa.nodes.len()), [1, 2, 4]);
+        assert_eq!((two.nodes[1].hit, two.nodes[1].other, two.sum()), (1_515_735_046, 39_564, (3_142_180_377, 0)));
+        let busy = four.nodes[3];
+        assert_eq!((busy.hit, busy.miss, busy.foreign), (305_675_194_569, 3_449_526_378, 702_415_389));
+        assert_eq!(four.sum().1, 1_324_627_545 + 77_713_893 + 28_389_061 + 3_449_526_378);
+        assert_eq!(four.since(&four).sum(), (0, 0));
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub struct Plan {
     /// What plays AuthDNS.
     #[serde(default)]
     pub auth: AuthPlan,
+    /// Further servers that can play it; `[measure] authdns` chooses from them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub authdns: Vec<AuthPlan>,
     /// Who runs on which CPUs.
     #[serde(default)]
     pub cpus: Cpus,
@@ -158,6 +161,12 @@ pub struct Addresses {
 pub struct AuthPlan {
     /// Which server.
     pub driver: Auth,
+    /// What the report calls it, and lists of such servers; none: the driver's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// To how many of AuthDNS's CPUs it is confined; none: all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<usize>,
     /// Its program, if it is not the one on the path.
     pub program: Option<PathBuf>,
     /// Threads or processes that it answers with; none: as many as it has CPUs.
@@ -174,6 +183,8 @@ impl Default for AuthPlan {
     fn default() -> AuthPlan {
         AuthPlan {
             driver: Auth::default(),
+            name: None,
+            cores: None,
             program: None,
             threads: None,
             extra: Vec::new(),
@@ -314,6 +325,17 @@ impl DutPlan {
 }
 
 impl AuthPlan {
+    /// What the report calls it.
+    pub fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.driver.name())
+    }
+
+    /// As [`AuthPlan::name`], told from a DUT of the same name.
+    pub fn role(&self) -> String {
+        let (role, name) = (Auth::Dns64bench.name(), self.name());
+        if name == role { role.into() } else { format!("{role} {name}") }
+    }
+
     /// What the plan says beyond which server it is.
     pub fn operator(&self) -> Operator {
         Operator { extra: self.extra.clone(), config: self.config.clone(), custom: None }
@@ -419,9 +441,6 @@ impl Plan {
             if dut.driver == Dut::Custom && dut.program.is_some() {
                 return Err(format!("[[dut]] {}: driver custom takes its program from [dut.custom] start", dut.name()));
             }
-        }
-        if self.auth.program.is_some() && self.auth.driver == Auth::Dns64bench {
-            return Err("[auth] program: dns64bench is this program; name another driver".into());
         }
         self.check_servers()?;
         self.check_hosts()?;
@@ -532,6 +551,12 @@ mod tests {
         let far = "topology = 'ssh'\n[ssh]\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
         bad(&format!("name = 'x'\n{far}[[dut]]\ndriver = 'unbound'\nfamily = 'ipv6'\n"), "127.0.0.1:53");
         bad(&format!("name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"), "[self-test]");
+        let auths = "name = 'x'\n[cpus]\nauth = [0]\n[[authdns]]\ndriver = 'nsd'\n";
+        bad(&format!("{auths}[[authdns]]\ndriver = 'nsd'\n[[dut]]\ndriver = 'unbound'\n"), "two AuthDNS servers");
+        bad(&format!("{auths}cores = 2\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD cores: 2 of the 1 CPUs");
+        bad(&format!("{auths}threads = 0\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD threads");
+        bad(&format!("{auths}[measure]\nauthdns = ['YADIFA']\n[[dut]]\ndriver = 'unbound'\n"), "AuthDNS, NSD");
+        bad(&format!("{auths}[measure]\nauthdns = ['NSD', 'NSD']\n[[dut]]\ndriver = 'unbound'\n"), "twice");
         bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
     }
 }

@@ -11,7 +11,7 @@ use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
 use crate::measures::{self, Measure};
-use crate::plan::{DutPlan, Family, Plan};
+use crate::plan::{AuthPlan, DutPlan, Family, Plan};
 use crate::servers::Auth;
 
 /// One point. The journal has it with every trial; its text names it for people.
@@ -41,9 +41,12 @@ pub struct Loop {
     /// To how many of its CPUs it is confined; absent: to those of the plan's AuthDNS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
+    /// Its name in `[[authdns]]`, if it is one of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
 }
 
-/// Where a DUT runs.
+/// Where a DUT runs, and whom it asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
     /// Cores, and threads of the DUT.
@@ -51,22 +54,43 @@ pub struct Cores {
     /// The plan's name for the CPUs; absent: the first ones of the DUT's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
+    /// What plays AuthDNS, by its name; absent: that of `[auth]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authdns: Option<String>,
 }
 
 impl Cores {
-    /// The first `cores` of the DUT's CPUs.
+    /// The first `cores` of the DUT's CPUs, with the AuthDNS of `[auth]`.
     pub fn first(cores: usize) -> Cores {
-        Cores { cores, placement: None }
+        Cores { cores, placement: None, authdns: None }
+    }
+
+    /// `8 cores`, `4+4 cores`, `8 cores with NSD`; `noun` is what cores are called.
+    pub fn named(&self, noun: &str) -> String {
+        let name = self.placement.clone().unwrap_or_else(|| self.cores.to_string());
+        let with = self.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+        format!("{name} {noun}{with}")
+    }
+
+    /// Whether both are on the same CPUs, whomever they ask.
+    pub fn is_where(&self, other: &Cores) -> bool {
+        (self.cores, &self.placement) == (other.cores, &other.placement)
     }
 }
 
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.placement {
-            Some(placement) => write!(f, "{} cores ({placement})", self.cores),
-            None => write!(f, "{} cores", self.cores),
-        }
+            Some(placement) => write!(f, "{} ({placement})", counted(self.cores)),
+            None => write!(f, "{}", counted(self.cores)),
+        }?;
+        self.authdns.as_ref().map_or(Ok(()), |authdns| write!(f, " with {authdns}"))
     }
+}
+
+/// `1 core`, `2 cores`.
+fn counted(cores: usize) -> String {
+    format!("{cores} {}", if cores == 1 { "core" } else { "cores" })
 }
 
 /// Under which conditions a rate is searched for.
@@ -131,20 +155,23 @@ pub struct WithThreads {
     pub place: Cores,
     /// Threads of the tester, each with one query in flight.
     pub threads: usize,
+    /// The frequency governor of the DUT's CPUs; absent: whichever they have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Point::SelfTest(Loop { server: Auth::Dns64bench, family: None, cores: None }) => {
+            Point::SelfTest(Loop { server: Auth::Dns64bench, family: None, cores: None, named: None }) => {
                 write!(f, "self-test")
             }
-            Point::SelfTest(Loop { server, family, cores }) => {
-                write!(f, "self-test with {}", server.name())?;
+            Point::SelfTest(Loop { server, family, cores, named }) => {
+                write!(f, "self-test with {}", named.as_deref().unwrap_or(server.name()))?;
                 if let Some(family) = family {
                     write!(f, " over {family}")?;
                 }
-                cores.map_or(Ok(()), |cores| write!(f, ", {cores} cores"))
+                cores.map_or(Ok(()), |cores| write!(f, ", {}", counted(cores)))
             }
             Point::Search(c) => {
                 write!(f, "{}, {}, AAAA {}, cached {}, accept {}", c.dut, c.place, c.aaaa, c.cached, c.accept)
@@ -152,7 +179,8 @@ impl fmt::Display for Point {
             Point::Load(at) => write!(f, "{}, {}, load {}", at.dut, at.place, at.share),
             Point::ConstantRate(at) => write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate),
             Point::ClosedLoop(with) => {
-                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)
+                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)?;
+                with.governor.as_ref().map_or(Ok(()), |governor| write!(f, ", governor {governor}"))
             }
         }
     }
@@ -179,6 +207,16 @@ impl Point {
             Point::ConstantRate(at) => &at.place,
             Point::ClosedLoop(with) => &with.place,
         })
+    }
+
+    /// The frequency governor that the DUT's CPUs are to have; none: whichever they have.
+    pub fn governor(&self) -> Option<&str> {
+        if let Point::ClosedLoop(with) = self { with.governor.as_deref() } else { None }
+    }
+
+    /// What plays AuthDNS for the DUT, by its name; none: that of `[auth]`.
+    pub fn authdns(&self) -> Option<&str> {
+        self.place()?.authdns.as_deref()
     }
 
     /// The share of names with an AAAA record (α) that AuthDNS is started with.
@@ -211,11 +249,22 @@ impl Plan {
         points
     }
 
-    /// The point of the self-test that vouches for the plan's trials, if the plan has one: that with the plan's own AuthDNS, asked
-    /// as the DUTs ask it.
+    /// The point of the self-test that vouches for trials with the AuthDNS of `[auth]`, asked as the DUTs ask it, if the plan has
+    /// self-tests.
     pub fn own_self_test(&self) -> Option<Point> {
-        let own = Loop { server: self.auth.driver, family: None, cores: None };
-        self.self_test.as_ref().map(|_| Point::SelfTest(own))
+        self.self_test_with(&self.auth)
+    }
+
+    /// The point of the self-test that vouches for the trials of a point: that with the same AuthDNS.
+    pub fn self_test_for(&self, point: &Point) -> Option<Point> {
+        self.self_test_with(self.auth_called(point.authdns()))
+    }
+
+    /// The point of the self-test with an AuthDNS of the plan.
+    pub(crate) fn self_test_with(&self, auth: &AuthPlan) -> Option<Point> {
+        let named = (auth.name() != self.auth.name()).then(|| auth.name().to_owned());
+        let looped = Loop { server: auth.driver, family: None, cores: None, named };
+        self.self_test.as_ref().map(|_| Point::SelfTest(looped))
     }
 
     /// The DUT of that name.
@@ -286,10 +335,10 @@ mod tests {
         assert_eq!(
             of(both),
             [
-                "Unbound, 1 cores, AAAA 0, cached 0, accept 1",
+                "Unbound, 1 core, AAAA 0, cached 0, accept 1",
                 "Unbound, 2 cores, AAAA 0, cached 0, accept 1",
                 "Unbound, 2 cores (1+1), AAAA 0, cached 0, accept 1",
-                "Unbound, 1 cores, AAAA 0, cached 0, accept 0.99",
+                "Unbound, 1 core, AAAA 0, cached 0, accept 0.99",
                 "Unbound, 2 cores, AAAA 0, cached 0, accept 0.99",
                 "Unbound, 2 cores (1+1), AAAA 0, cached 0, accept 0.99",
                 "Unbound, 2 cores, AAAA 1, cached 0, accept 1",
@@ -302,10 +351,49 @@ mod tests {
     }
 
     #[test]
+    fn a_dut_is_measured_with_each_of_the_servers_that_play_authdns() {
+        let text = "[cpus]\nauth = [0, 1]\n[self-test]\nmin = 100\nmax = 100\n[[authdns]]\ndriver = 'nsd'\ncores = 1\n\
+            [[authdns]]\ndriver = 'yadifa'\nname = 'Y'\n[[authdns]]\ndriver = 'knot'\n[measure]\nshares-at = [2]\n\
+            aaaa-shares = [1]\ncores = [1, 2]\nloads = { shares = [0.5], at = [1] }\n\
+            [[dut]]\ndriver = 'unbound'\nmeasure = { authdns = ['AuthDNS', 'NSD'] }\n\
+            [[dut]]\ndriver = 'bind'\ncores = [2]\nmeasure = { authdns = ['Y'], loads = { shares = [] } }\n";
+        let expected = [
+            "self-test",
+            "self-test with NSD",
+            "self-test with Y",
+            "Unbound, 1 core with AuthDNS, AAAA 0, cached 0, accept 1",
+            "Unbound, 1 core with NSD, AAAA 0, cached 0, accept 1",
+            "Unbound, 2 cores with AuthDNS, AAAA 0, cached 0, accept 1",
+            "Unbound, 2 cores with NSD, AAAA 0, cached 0, accept 1",
+            "Unbound, 2 cores with AuthDNS, AAAA 1, cached 0, accept 1",
+            "Unbound, 2 cores with NSD, AAAA 1, cached 0, accept 1",
+            "Unbound, 1 core with AuthDNS, load 0.5",
+            "Unbound, 1 core with NSD, load 0.5",
+            "BIND, 2 cores with Y, AAAA 0, cached 0, accept 1",
+            "BIND, 2 cores with Y, AAAA 1, cached 0, accept 1",
+        ];
+        assert_eq!(of(text), expected);
+        let plan = Plan::parse(&format!("name = 'x'\n{text}"), Path::new("p.toml")).unwrap();
+        let points = plan.points();
+        let at = |n: usize| (plan.auth_at(&points[n]).name().to_owned(), plan.auth_cpus(&points[n]).to_vec());
+        assert_eq!(at(3), ("AuthDNS".into(), vec![0, 1]));
+        assert_eq!((at(4), at(1)), (("NSD".into(), vec![0]), ("NSD".into(), vec![0])), "on its one core");
+        assert_eq!(plan.auth_at(&points[11]).driver, Auth::Yadifa);
+        assert_eq!(points[4].place().unwrap().named("CPU cores"), "1 CPU cores with NSD");
+        // What vouches for a point is the self-test with its own AuthDNS.
+        let vouching = [(3, 0), (4, 1), (10, 1), (12, 2)];
+        for (point, test) in vouching {
+            assert_eq!(plan.self_test_for(&points[point]).as_ref(), Some(&points[test]), "{}", points[point]);
+        }
+        let kept = Plan::parse(&toml::to_string(&plan).unwrap(), Path::new("plan.toml")).unwrap();
+        assert_eq!(kept, plan);
+    }
+
+    #[test]
     fn self_tests_with_other_servers_come_after_the_own() {
         let text = "[cpus]\nauth = [0]\n[self-test]\nmin = 100\nmax = 100\n[[self-test.also]]\nserver = 'yadifa'\nfamily = 'ipv6'\n\
             [[self-test.also]]\nserver = 'nsd'\ncores = 1\n[[dut]]\ndriver = 'unbound'\n";
         let points = of(text);
-        assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 cores"]);
+        assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 core"]);
     }
 }

@@ -126,15 +126,10 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
             open.flat_map(programs_of).collect()
         }
         Role::Auth => {
-            let compared = points.iter().filter_map(|point| match point {
-                Point::SelfTest(at) => Some(at.server),
-                _ => None,
-            });
             let mut all: Vec<(String, PathBuf)> = Vec::new();
-            for auth in points.iter().take(1).map(|_| plan.auth.driver).chain(compared) {
-                let (driver, given) =
-                    (auth.driver(), plan.auth.program.as_deref().filter(|_| auth == plan.auth.driver));
-                let program = program_of(driver, given).map(|program| (driver.name.to_owned(), program));
+            for auth in points.iter().map(|point| plan.auth_at(point)) {
+                let program = program_of(auth.driver.driver(), auth.program.as_deref());
+                let program = program.map(|program| (auth.name().to_owned(), program));
                 all.extend(program.filter(|program| !all.contains(program)));
             }
             all

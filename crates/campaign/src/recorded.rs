@@ -8,6 +8,7 @@ use method::set::{Due, smallest_pass};
 use method::units::{Qps, Share};
 
 use crate::archive::{Entry, Measured};
+use crate::governor::CannotBeMade;
 use crate::measures::Course;
 use crate::plan::Plan;
 use crate::point::{Conditions, Cores, Point};
@@ -29,13 +30,15 @@ pub struct Walk<'a> {
     pub trials: Vec<&'a Measured>,
     /// Why the point can have no number: the DUT was not asked what it is about.
     pub void: Option<Deviation>,
+    /// Why the DUT's host cannot make it.
+    pub cannot: Option<&'a CannotBeMade>,
 }
 
 impl Walk<'_> {
     /// The trial to carry out next; none if the point is complete or can have no number.
     pub fn due(&self) -> Option<Due> {
         // More trials would not change what the DUT is asked.
-        if self.void.is_some() { None } else { self.course.next() }
+        if self.void.is_some() || self.cannot.is_some() { None } else { self.course.next() }
     }
 }
 
@@ -77,13 +80,24 @@ impl<'a> Recorded<'a> {
             }
             course.report(measured.verdict(), measured.counts());
         }
-        Some(Walk { course, trials, void })
+        Some(Walk { course, trials, void, cannot: self.cannot(point) })
+    }
+
+    /// Why the DUT's host cannot make a point, if that was found.
+    pub fn cannot(&self, point: &Point) -> Option<&'a CannotBeMade> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::CannotBeMade { point: of, why } if of == point => Some(why),
+            _ => None,
+        })
     }
 
     /// Whether all that the plan wants of a point is in the journal. A point that can have no number is complete when that is
     /// known.
     pub fn is_complete(&self, point: &Point) -> bool {
-        self.walk(point).is_some_and(|walk| walk.due().is_none())
+        match self.walk(point) {
+            Some(walk) => walk.due().is_none(),
+            None => point.measure().is_hopeless(self, point),
+        }
     }
 
     /// Whether there is a result for a point: a number, or that the lowest rate failed.
@@ -103,7 +117,7 @@ impl<'a> Recorded<'a> {
     /// Up to which rate the self-test vouches for the tester at a point; `None` without a self-test of which a search is over.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
-        let walk = self.walk(&self.plan.own_self_test()?)?;
+        let walk = self.walk(&self.plan.self_test_for(point)?)?;
         let found = walk.course.set()?.found();
         if found.is_empty() {
             return None;

@@ -1,14 +1,14 @@
 //! What a campaign found, computed from its plan and journal alone: the report never measures, and can be drawn again.
 
-use std::collections::BTreeSet;
-
 use method::compliance::{Fact, Facts, Proof};
 use method::narrow::Length;
+use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
 use method::units::Qps;
 use method::verdict::Verdict;
+use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
@@ -22,7 +22,7 @@ use crate::measures::constant_rate::{self, ConstantRateResult};
 use crate::measures::load::{self, LoadResult};
 use crate::measures::search::{self, PointResult, Trials};
 use crate::measures::self_test::{self, SelfTestResult};
-use crate::plan::Plan;
+use crate::plan::{AuthPlan, Plan};
 use crate::point::Point;
 use crate::recorded::Recorded;
 
@@ -37,8 +37,10 @@ pub struct Results {
     pub environment: Environment,
     /// The machines of its hosts, if they are others or namespaces of this one.
     pub hosts: Vec<HostFacts>,
-    /// What played AuthDNS, as it calls itself.
+    /// What played AuthDNS by `[auth]`, as it calls itself.
     pub auth: String,
+    /// Each server that plays AuthDNS for a DUT.
+    pub authdns: Vec<AuthResult>,
     /// What each server was told.
     pub configurations: Vec<Told>,
     /// Whether every point of the plan is complete.
@@ -49,8 +51,10 @@ pub struct Results {
     pub duts: Vec<DutResult>,
     /// The tester's own health over all trials.
     pub health: Health,
-    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were.
-    pub noncompliance: Vec<String>,
+    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were. In JSON `noncompliance` are the words
+    /// and `noncompliance_causes` the data.
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub noncompliance: Vec<Noncompliance>,
     /// What contradicts itself in the results.
     pub contradictions: Vec<Contradiction>,
     /// When the first trial began and the last one ended; absent without a trial.
@@ -67,6 +71,17 @@ pub struct Told {
     /// Its command and its configuration, as it was first started.
     #[serde(flatten)]
     pub configuration: Configuration,
+}
+
+/// A server that plays AuthDNS.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AuthResult {
+    /// As the plan calls it.
+    pub name: String,
+    /// As it calls itself.
+    pub version: String,
+    /// Whether it counts what it is asked; where it does not, nothing proves that new names were not answered from a cache.
+    pub counts: bool,
 }
 
 /// A span of the wall clock: seconds since 1970-01-01 UTC.
@@ -129,8 +144,8 @@ pub struct Health {
     pub lateness_us: Option<Spread>,
     /// Why trials were invalid: each kind of reason, and how often there was one.
     pub invalid_reasons: Vec<InvalidReason>,
-    /// Warnings, each once.
-    pub warnings: Vec<String>,
+    /// What else trials warn of: each kind of warning, and of how many trials it is.
+    pub warnings: Vec<Warned>,
     /// What a hypervisor took of the CPU time of each host that tells.
     #[serde(default)]
     pub stolen: Vec<StolenTime>,
@@ -158,12 +173,33 @@ pub struct Spread {
     pub worst: f64,
 }
 
-/// A reason, and of how many trials.
+/// A sort of reason, and how many trials there are of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InvalidReason {
     /// Why they were invalid.
+    pub kind: ReasonKind,
+    /// The same in words, for readers.
     pub reason: String,
     /// How many trials.
+    pub trials: usize,
+}
+
+impl InvalidReason {
+    /// So many trials with reasons of that sort.
+    fn of(kind: ReasonKind, trials: usize) -> InvalidReason {
+        InvalidReason { kind, reason: kind.to_string(), trials }
+    }
+}
+
+/// Warnings of one sort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Warned {
+    /// The first of them.
+    #[serde(flatten)]
+    pub warning: Warning,
+    /// The same in words, for readers.
+    pub words: String,
+    /// How many trials have one of that sort.
     pub trials: usize,
 }
 
@@ -204,7 +240,8 @@ impl Results {
             schema_version: VERSION,
             hosts: hosts.collect(),
             configurations: told.collect(),
-            auth: recorded.version(plan.auth.driver.name()).unwrap_or_else(|| "not measured".into()),
+            auth: version_of(&recorded, &plan.auth),
+            authdns: plan.auths_of_duts().into_iter().map(|auth| auth_result(&recorded, auth)).collect(),
             complete: points.iter().all(|point| recorded.is_complete(point)),
             self_tests: points.iter().filter_map(|point| self_test::result(&recorded, point)).collect(),
             contradictions: contradictions(&duts, |point| recorded.allowed(point)),
@@ -218,10 +255,24 @@ impl Results {
         }
     }
 
-    /// The self-test that vouches for the tester, if the plan has one.
+    /// The self-test that vouches for the tester, if the plan has one: that with the AuthDNS of `[auth]`.
     pub fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
+
+    /// The servers that DUTs ask and that do not count what they are asked, as they call themselves.
+    pub(crate) fn silent(&self) -> Vec<&str> {
+        self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
+    }
+}
+
+/// What an AuthDNS says that it is.
+fn version_of(recorded: &Recorded<'_>, auth: &AuthPlan) -> String {
+    recorded.version(&auth.role()).unwrap_or_else(|| "not measured".into())
+}
+
+fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
+    AuthResult { name: auth.name().into(), version: version_of(recorded, auth), counts: auth.driver.is_ours() }
 }
 
 /// When the first trial began and the last one ended, by the wall clock.
@@ -288,14 +339,12 @@ fn health(recorded: &Recorded<'_>, points: &[Point]) -> Health {
     };
     let invalid = all.iter().filter(|m| m.verdict() == Verdict::Invalid);
     let reasons = by_kind(invalid.map(|m| m.reasons()));
-    let of_trial = |m: &Measured| m.at_rate().map(|t| t.warnings.clone()).unwrap_or_default();
-    let warnings: BTreeSet<String> = all.iter().flat_map(|m| m.warnings.iter().cloned().chain(of_trial(m))).collect();
     Health {
         trials: by_point(recorded, points),
         window_pct: spread(|t| t.pacing.window_100ms_worst_pct),
         lateness_us: spread(|t| t.pacing.p999_us),
         invalid_reasons: reasons,
-        warnings: warnings.into_iter().collect(),
+        warnings: warned(&all),
         stolen: stolen(&all),
     }
 }
@@ -328,14 +377,35 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
             }
         }
     }
-    kinds.into_iter().map(|(kind, trials)| InvalidReason { reason: kind.to_string(), trials }).collect()
+    kinds.into_iter().map(|(kind, trials)| InvalidReason::of(kind, trials)).collect()
+}
+
+/// In how many trials there was each sort of warning, in the order in which they came first. Numbers differ from trial to trial; the
+/// first stands for all.
+fn warned(trials: &[&Measured]) -> Vec<Warned> {
+    let mut kinds: Vec<Warned> = Vec::new();
+    for m in trials {
+        let mut of_trial: Vec<&Warning> = Vec::new();
+        for warning in m.warnings.iter().chain(m.at_rate().into_iter().flat_map(|trial| &trial.warnings)) {
+            if !of_trial.iter().any(|known| known.is_like(warning)) {
+                of_trial.push(warning);
+            }
+        }
+        for warning in of_trial {
+            match kinds.iter_mut().find(|known| known.warning.is_like(warning)) {
+                Some(known) => known.trials += 1,
+                None => kinds.push(Warned { warning: warning.clone(), words: warning.to_string(), trials: 1 }),
+            }
+        }
+    }
+    kinds
 }
 
 /// In which points the campaign is not compliant, by the facts of its own trials: of full length, in searches, with every reply
 /// demanded (other acceptance ratios are labelled where they are shown).
-fn noncompliance(recorded: &Recorded<'_>) -> Vec<String> {
+fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
-    let mut points: Vec<String> = Vec::new();
+    let mut points: Vec<Noncompliance> = Vec::new();
     let mut add = |facts: &Facts| {
         for point in facts.noncompliance() {
             if !points.contains(&point) {
@@ -344,7 +414,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<String> {
         }
     };
     let (repeats, resolution) = (Some(plan.search.repeat), Some(plan.search.resolution));
-    let vouching = Vouching::of(recorded);
+    let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
     let mut seen = false;
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
@@ -352,7 +422,12 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<String> {
         let counts = |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
         let Some(trial) = m.at_rate().filter(counts) else { continue };
         seen = true;
-        add(&Facts { repeats, resolution, proof: vouching.proof(trial), ..trial.facts });
+        let auth = m.step.point.authdns();
+        if vouching.iter().all(|(of, _)| *of != auth) {
+            vouching.push((auth, Vouching::of(recorded, &m.step.point)));
+        }
+        let proof = vouching.iter().find(|(of, _)| *of == auth).map_or(Proof::None, |(_, of)| of.proof(trial));
+        add(&Facts { repeats, resolution, proof, ..trial.facts });
     }
     if !seen {
         add(&Facts { repeats, resolution, ..planned_facts(plan) });
@@ -374,8 +449,9 @@ fn planned_facts(plan: &Plan) -> Facts {
 struct Vouching<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> Vouching<'a> {
-    fn of(recorded: &Recorded<'a>) -> Vouching<'a> {
-        let walk = || recorded.walk(&recorded.plan.own_self_test()?);
+    /// For the trials of a point and of others with the same AuthDNS.
+    fn of(recorded: &Recorded<'a>, point: &Point) -> Vouching<'a> {
+        let walk = || recorded.walk(&recorded.plan.self_test_for(point)?);
         let passed = |walk: &crate::recorded::Walk<'_>| {
             let found = walk.course.set().map(|set| set.found()).unwrap_or_default();
             walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())

@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 
 use method::set::Due;
 use method::units::Qps;
+use method::warning::Warning;
 use net::cpu_time::CpuTimes;
 use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 
 use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Found, Measured, Step, StolenFrom};
+use crate::governor::CannotBeMade;
 use crate::host::HostError;
 use crate::interruption::Interruption;
 use crate::measures::Task;
@@ -155,6 +157,8 @@ struct Site<H: Hosts> {
     // Ends before AuthDNS does.
     dut: Option<H::Dut>,
     auth: H::Auth,
+    /// The name of this AuthDNS, if it is not that of `[auth]`.
+    of: Option<String>,
     next_name: u64,
     /// Of which repetition they are, if each has its own.
     repeat: Option<u32>,
@@ -182,6 +186,7 @@ impl<'a, H: Hosts> Run<'a, H> {
     }
 
     fn carry_out(&mut self) -> Result<(), CampaignError> {
+        self.hosts.restore_governors(self.archive.folder())?;
         self.rehearse()?;
         self.note_hosts()?;
         self.note_send_cost()?;
@@ -207,11 +212,25 @@ impl<'a, H: Hosts> Run<'a, H> {
     /// Measures a point until nothing is due.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().walk(point).is_none() {
-            return self.mishap(point, "there is no rate to take a share of", String::new());
+            // Said once, however often the campaign goes on.
+            let is_said = |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
+            return match self.entries.iter().any(is_said) {
+                true => Ok(()),
+                false => self.mishap(point, "there is no rate to take a share of", String::new()),
+            };
+        }
+        if self.recorded().is_complete(point) {
+            return Ok(());
         }
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.note_version(dut)?;
         }
+        // It ends after the servers do.
+        let _governed = match self.govern(point)? {
+            Ok(governed) => governed,
+            Err(why) if why.is_final() => return self.append(Entry::CannotBeMade { point: point.clone(), why }),
+            Err(why) => return self.mishap(point, &why.to_string(), String::new()),
+        };
         let mut site: Option<Site<H>> = None;
         while let Some(due) = self.recorded().walk(point).and_then(|walk| walk.due()) {
             let Due { repeat, rate, length, bracket } = due;
@@ -221,6 +240,12 @@ impl<'a, H: Hosts> Run<'a, H> {
             self.measure(&mut site, &Step { point: point.clone(), repeat, rate, length }, bracket)?;
         }
         Ok(())
+    }
+
+    /// Sets the frequency governor that a point is to have, until the value is dropped; nothing where it has none.
+    fn govern(&self, point: &Point) -> Result<Result<Option<H::Governed>, CannotBeMade>, CampaignError> {
+        let Some(governor) = point.governor() else { return Ok(Ok(None)) };
+        Ok(self.hosts.govern(self.archive.folder(), governor)?.map(Some))
     }
 
     fn recorded(&self) -> Recorded<'_> {
@@ -296,7 +321,7 @@ impl<'a, H: Hosts> Run<'a, H> {
             self.weigh(&mut measured.found, &task, &before, &after);
         }
         if let Found::Trial(trial) = &mut measured.found {
-            let facts = self.facts_of(trial, cpus.as_deref());
+            let facts = self.facts_of(trial, self.plan.auth_cpus(&step.point), cpus.as_deref());
             trial.set_facts(facts);
         }
         // There are none of a trial that could not begin, or whose disk did not keep up.
@@ -375,16 +400,15 @@ impl<'a, H: Hosts> Run<'a, H> {
 
     /// Warns of the tester's own load.
     fn warn(&self, measured: &mut Measured) {
-        let cores = self.plan.cpus.auth.len();
+        let cores = self.plan.auth_cpus(&measured.step.point).len();
         if cores > 0 && measured.cpu.auth > BUSY * cores as f64 {
-            measured.warnings.push(format!("AuthDNS used {:.2} of its {cores} cores", measured.cpu.auth));
+            measured.warnings.push(Warning::AuthBusy { used: measured.cpu.auth, cores });
         }
         if let Some(allowed) = self.recorded().allowed(&measured.step.point)
             && measured.at_rate().is_some_and(|trial| trial.rate > allowed)
             && measured.step.point.dut().is_some()
         {
-            let why = format!("the self-test vouches for the tester up to {allowed} queries/s only");
-            measured.warnings.push(why);
+            measured.warnings.push(Warning::BeyondSelfTest { allowed });
         }
     }
 
@@ -398,10 +422,17 @@ impl<'a, H: Hosts> Run<'a, H> {
 
     /// Notes what plays AuthDNS and, once, the facts of the hosts.
     fn note_hosts(&mut self) -> Result<(), CampaignError> {
-        let name = self.plan.auth.driver.name();
-        if self.recorded().version(name).is_none() {
-            let text = self.hosts.auth_version()?;
-            self.append(Entry::Version { dut: name.into(), text })?;
+        let plan = self.plan;
+        let mut asked = plan.auths_of_duts();
+        if asked.iter().all(|auth| auth.name() != plan.auth.name()) {
+            asked.insert(0, &plan.auth);
+        }
+        for auth in asked {
+            let role = auth.role();
+            if self.recorded().version(&role).is_none() {
+                let text = self.hosts.auth_version(auth)?;
+                self.append(Entry::Version { dut: role, text })?;
+            }
         }
         for (role, environment) in self.hosts.facts() {
             if !self.entries.iter().any(|e| matches!(e, Entry::Host { role: noted, .. } if noted == role)) {

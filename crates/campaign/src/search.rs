@@ -1,20 +1,27 @@
 //! A set of searches: RFC 8219 §9.2 with its repetitions, statistics and self-test limit.
 
+mod course;
+
 use std::time::Duration;
 
 use method::compliance::Facts;
+use method::mlr::goal::GoalError;
+use method::noncompliance::Noncompliance;
 use method::precision::Figures;
 use method::search::{Found, Shortfall};
-use method::set::{LowerBound, Set};
-use method::units::Qps;
+use method::set::{LowerBound, lower_bounds};
+use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
+use self::course::{Course, Step};
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
-use crate::search_plan::SearchPlan;
+use crate::search_plan::{Method, SearchPlan};
+
+pub use self::course::GoalFigures;
 
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,8 +38,9 @@ pub struct SearchResult {
     pub facts: Facts,
     /// Whether all of it is as RFC 8219 §9.2 wants it.
     pub compliant: bool,
-    /// In which points it is not, or not known to be.
-    pub noncompliance: Vec<String>,
+    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub noncompliance: Vec<Noncompliance>,
     /// What the user stated and nobody could see.
     pub statements: Vec<String>,
     /// Whether the DUT may do more than the median.
@@ -41,8 +49,12 @@ pub struct SearchResult {
     pub lower_bound_reasons: Vec<LowerBound>,
     /// Up to which rate the self-test vouches for the tester.
     pub self_test_allows: Option<Qps>,
+    /// How rates were chosen.
+    pub method: Method,
     /// What each search found.
     pub repeats: Vec<Found>,
+    /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that one. Empty for a bisection.
+    pub goals: Vec<GoalFigures>,
     /// By how much the lowest rate that failed failed, search by search; absent where none failed.
     pub failed_by: Vec<Option<Shortfall>>,
     /// Trials that the tester spoiled.
@@ -52,17 +64,18 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    fn conclude(plan: &SearchPlan, set: &Set, trials: Vec<TrialResult>) -> Option<SearchResult> {
-        let repeats = set.found().to_vec();
+    fn conclude(plan: &SearchPlan, course: &Course, trials: Vec<TrialResult>) -> Option<SearchResult> {
+        let repeats = course.found();
         let overstatement = plan.overstatement();
         let figures = Figures::of(&repeats, overstatement);
         let allowed = plan.allowed();
-        let reasons = set.lower_bounds(&figures, allowed);
-        let facts = plan.facts(trials.first()?);
+        let reasons = lower_bounds(&repeats, plan.range.max, &figures, allowed);
+        let resolution = course.resolution(plan);
+        let facts = Facts { resolution: Some(resolution), ..plan.facts(trials.first()?) };
         let noncompliance = facts.noncompliance();
         Some(SearchResult {
             figures,
-            resolution: plan.range.resolution,
+            resolution,
             overstatement,
             compliant: noncompliance.is_empty(),
             noncompliance,
@@ -71,8 +84,10 @@ impl SearchResult {
             lower_bound: !reasons.is_empty(),
             lower_bound_reasons: reasons,
             self_test_allows: allowed,
+            method: plan.method.clone(),
             repeats,
-            failed_by: set.failed_by().to_vec(),
+            goals: course.goals(overstatement),
+            failed_by: course.failed_by(),
             invalid_trials: trials.iter().filter(|t| t.verdict == Verdict::Invalid).count(),
             trials,
         })
@@ -89,6 +104,9 @@ pub enum SearchError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The goals cannot be searched for.
+    #[error(transparent)]
+    Goal(#[from] GoalError),
     /// The journal contradicts itself.
     #[error("the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due")]
     Replay {
@@ -100,7 +118,7 @@ pub enum SearchError {
         expected: Option<Qps>,
     },
     /// No names left.
-    #[error("the names of {range} are used up; take a larger block such as --names 0.0.0.0/0, or --reuse-names")]
+    #[error("the names of {range} are used up; take {}--reuse-names", if range == "0.0.0.0/0" { "" } else { "a larger block such as --names 0.0.0.0/0, or " })]
     NamesUsedUp {
         /// The block.
         range: String,
@@ -118,6 +136,30 @@ pub struct Standing {
     pub rate: Qps,
     /// Highest rate that passed and lowest that did not, in this search.
     pub bracket: (Option<Qps>, Option<Qps>),
+    /// Which trial of the set it is, from 1, those among them that the tester spoiled.
+    pub number: u64,
+    /// How it goes on, as far as that can be known: an MLRsearch chooses lengths and rates as it goes.
+    pub forecast: Option<Forecast>,
+}
+
+/// How a set of searches is likely to go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Forecast {
+    /// About how many trials there will be, this one and those before it among them ([`method::set::Set::trials_left`]).
+    pub trials: u64,
+    /// About how long it takes from the beginning of this trial to the end of the set, pauses among it.
+    pub left: Duration,
+}
+
+impl Standing {
+    /// The same, where `left` trials are left, this one among them, and `each` takes so long.
+    pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> Standing {
+        let forecast = |left: u64| Forecast {
+            trials: self.number - 1 + left,
+            left: each.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX)),
+        };
+        Standing { forecast: left.map(forecast), ..self }
+    }
 }
 
 /// What a set of searches needs from outside: something that carries out trials, and somebody who watches.
@@ -129,8 +171,8 @@ pub trait Runner {
     fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError>;
     /// Told each result.
     fn finished(&mut self, trial: &TrialResult);
-    /// Waits between trials.
-    fn pause(&mut self, pause: Duration);
+    /// Waits between trials; `standing` is that of the trial after it.
+    fn pause(&mut self, pause: Duration, standing: Standing);
 }
 
 /// Carries out a set of searches, or what is left of it: `done` is what the journal holds already.
@@ -153,41 +195,57 @@ pub fn run(
         }
     }
     let mut replay = replay.into_iter();
-    let (mut set, mut trials) = (Set::new(plan.set()), Vec::new());
-    while let Some(due) = set.next() {
-        let (repeat, rate) = (due.repeat, due.rate);
+    let (mut course, mut trials) = (Course::new(plan)?, Vec::new());
+    while let Some(due) = course.next() {
+        let Step { repeat, rate, duration, .. } = due;
         let trial = match replay.next() {
-            Some(finished) if finished.repeat == repeat && finished.trial.rate == rate => finished.trial,
+            Some(finished) if is_of(&finished, &due) => finished.trial,
             Some(finished) => {
                 return Err(SearchError::Replay { repeat, found: finished.trial.rate, expected: Some(rate) });
             }
             None => {
-                if !trials.is_empty() {
-                    runner.pause(plan.pause);
+                let standing = Standing {
+                    repeat,
+                    of: plan.repeat,
+                    rate,
+                    bracket: due.bracket,
+                    number: trials.len() as u64 + 1,
+                    forecast: None,
                 }
-                let standing = Standing { repeat, of: plan.repeat, rate, bracket: due.bracket };
-                let trial = new_trial(plan, standing, &mut names_until, journal, runner)?;
+                .with_trials_left(course.trials_left(), plan.each());
+                if !trials.is_empty() {
+                    runner.pause(plan.pause, standing);
+                }
+                let trial = new_trial(plan, standing, duration, &mut names_until, journal, runner)?;
                 runner.finished(&trial);
                 trial
             }
         };
-        set.report(trial.verdict, &trial.counts);
+        course.report(&trial);
         trials.push(trial);
     }
     if let Some(finished) = replay.next() {
         return Err(SearchError::Replay { repeat: finished.repeat, found: finished.trial.rate, expected: None });
     }
-    Ok(SearchResult::conclude(plan, &set, trials))
+    Ok(SearchResult::conclude(plan, &course, trials))
+}
+
+/// Whether a finished trial is the one that is due.
+fn is_of(finished: &Finished, due: &Step) -> bool {
+    let trial = &finished.trial;
+    (finished.repeat, trial.rate, trial.facts.duration) == (due.repeat, due.rate, due.duration)
 }
 
 fn new_trial(
     plan: &SearchPlan,
     standing: Standing,
+    duration: Nanos,
     names_until: &mut u64,
     journal: &mut Journal,
     runner: &mut dyn Runner,
 ) -> Result<TrialResult, SearchError> {
-    let needed = plan.trial_at(standing.rate, 0).names_needed();
+    let of_its_length = |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
+    let needed = of_its_length(0).names_needed();
     let first = plan.trial.first_name;
     // A block that is used from its middle goes on at its beginning: names are positions modulo the block's size.
     if *names_until - first + needed > plan.trial.names.count() {
@@ -196,7 +254,7 @@ fn new_trial(
         }
         *names_until = first;
     }
-    let trial = plan.trial_at(standing.rate, *names_until);
+    let trial = of_its_length(*names_until);
     let started = Started { repeat: standing.repeat, rate: standing.rate, first_name: *names_until, names: needed };
     *names_until += needed;
     journal.append(&Entry::Started(started))?;
@@ -225,6 +283,7 @@ mod tests {
             pause: Duration::ZERO,
             reuse_names: false,
             self_test: Some(PassedSelfTest { passed: Qps(1100), delta: 0.1, sent: None }),
+            method: Method::Bisection,
         }
     }
 
@@ -249,7 +308,7 @@ mod tests {
             Ok(result(plan, plan.rate.0 <= self.capacity))
         }
         fn finished(&mut self, _: &TrialResult) {}
-        fn pause(&mut self, _: Duration) {}
+        fn pause(&mut self, _: Duration, _: Standing) {}
     }
 
     fn simulated(capacity: u64, lives: usize) -> Simulated {

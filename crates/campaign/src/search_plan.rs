@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use method::compliance::{Facts, Proof};
+use method::mlr::goal::Goal;
 use method::precision::overstatement;
 use method::search::SearchRange;
 use method::selftest::allowed_rate;
@@ -27,6 +28,20 @@ pub struct SearchPlan {
     pub reuse_names: bool,
     /// The self-test that the tester passed.
     pub self_test: Option<PassedSelfTest>,
+    /// How rates are chosen.
+    #[serde(default)]
+    pub method: Method,
+}
+
+/// How the rates of a search are chosen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Method {
+    /// Halving the range with full trials, as RFC 8219 §9.2 has it.
+    #[default]
+    Bisection,
+    /// MLRsearch (RFC 9971) for these goals; the first is that of RFC 8219, at the plan's duration and acceptance.
+    MlrSearch(Vec<Goal>),
 }
 
 /// The self-test that says up to which rate results are more than lower bounds.
@@ -92,8 +107,16 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// The most names that the set can take: every search of the full length, at the highest rate.
+    /// The most names that the set can take: every search of the full length, at the highest rate. Of an MLRsearch, which ends
+    /// when it may, so many as its goals take at the least: two loads for each, at the highest rate.
     pub fn most_names(&self) -> u64 {
+        if let Method::MlrSearch(goals) = &self.method {
+            let of = |goal: &Goal| {
+                TrialPlan { duration: goal.duration_sum, ..self.trial_at(self.range.max, 0) }.names_needed()
+            };
+            let one: u64 = goals.iter().map(|goal| of(goal).saturating_mul(2)).fold(0, u64::saturating_add);
+            return one.saturating_mul(self.repeat.into());
+        }
         let span = (self.range.max.0 - self.range.min.0).max(1) / self.range.resolution.0.max(1) + 1;
         let trials = u64::from(span.ilog2()) + 3;
         let each = self.trial_at(self.range.max, 0).names_needed();
@@ -114,11 +137,18 @@ impl SearchPlan {
     pub fn facts(&self, trial: &TrialResult) -> Facts {
         Facts {
             repeats: Some(self.repeat),
+            // Shorter trials of an MLRsearch only lead up to those that decide.
+            duration: self.trial.duration,
             resolution: Some(self.range.resolution),
             reuses_names: self.reuse_names,
             proof: self.proof(trial),
             ..trial.facts
         }
+    }
+
+    /// How long a trial takes with the pause before it, but for the time in which names to be cached are resolved.
+    pub fn each(&self) -> Duration {
+        Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
     /// By which factor the rates may be overstated, because replies after the end of short trials count as well.

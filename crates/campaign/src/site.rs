@@ -13,7 +13,7 @@ use tester::authdns::counters::AuthCounters;
 use crate::archive::{Archive, ArchiveError, Configuration};
 use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
-use crate::plan::{DutPlan, Plan};
+use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::servers::{Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE};
 use crate::text::plain_line;
 use crate::world::World;
@@ -110,9 +110,35 @@ impl SiteError {
     }
 }
 
+/// Large files of a server on its host, which go with this value: caches would fill the disk point by point.
+struct Bulk {
+    machine: Machine,
+    files: Vec<String>,
+}
+
+impl Bulk {
+    /// Those of a server whose folder is `place` on `machine`.
+    fn of(machine: &Machine, place: &Path, files: &[&str]) -> Bulk {
+        let files = files.iter().map(|file| place.join(file).to_string_lossy().into_owned());
+        Bulk { machine: machine.clone(), files: files.collect() }
+    }
+}
+
+impl Drop for Bulk {
+    fn drop(&mut self) {
+        if !self.files.is_empty() {
+            let words = [&["rm".to_owned(), "-f".into(), "--".into()], &self.files[..]].concat();
+            // A host that is gone keeps them; what is measured is not less true for that.
+            let _ = self.machine.run(&words, START);
+        }
+    }
+}
+
 /// AuthDNS, running.
 pub struct Auth {
     process: Running,
+    /// After the process, which writes them, has ended: fields go in their order.
+    _bulk: Bulk,
     /// Status socket of ours; others count nothing.
     status: Option<PathBuf>,
     listen: SocketAddr,
@@ -161,7 +187,8 @@ impl Auth {
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
         let configuration = Configuration { command: words, file: driver.file.into(), text };
-        let auth = Auth { process, status, listen, configuration };
+        let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
+        let auth = Auth { process, _bulk, status, listen, configuration };
         let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
         wait_until_ready(driver.name, &mut || auth.is_ready(machine, listen), &ended, &auth.process)?;
         Ok(auth)
@@ -206,6 +233,8 @@ impl Auth {
 /// A DUT, running.
 pub struct Dut {
     process: Running,
+    /// After the process, which writes them, has ended: fields go in their order.
+    _bulk: Bulk,
     /// Ends it, if that takes a command; then its process may end before it.
     stop: Vec<String>,
     /// Whose CPU time and threads are its own.
@@ -258,7 +287,8 @@ impl Dut {
         let place = Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
         let existing = world.topology.cpus();
         let configuration = Configuration { command: words, file: driver.file.into(), text };
-        let mut started = Dut { cpu_ids: vec![process.id()], process, stop, place, existing, configuration };
+        let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
+        let mut started = Dut { cpu_ids: vec![process.id()], process, _bulk, stop, place, existing, configuration };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
@@ -408,14 +438,9 @@ pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError>
 ///
 /// # Errors
 /// If its program is not there.
-pub fn auth_version(machine: &Machine, plan: &Plan) -> Result<String, SiteError> {
-    let driver = plan.auth.driver.driver();
-    version(
-        machine,
-        driver,
-        &plan.auth.operator(),
-        &program(machine, driver.name, driver, plan.auth.program.as_deref())?,
-    )
+pub fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
+    let driver = auth.driver.driver();
+    version(machine, driver, &auth.operator(), &program(machine, auth.name(), driver, auth.program.as_deref())?)
 }
 
 /// The line of its version that a server prints; `unknown` where it prints none.

@@ -6,6 +6,7 @@ use method::set::LowerBound;
 use method::units::Qps;
 
 use crate::report::chart::number;
+use crate::search::GoalFigures;
 
 /// `66 000 queries/s failed by 3 of 3 960 000 queries`.
 pub fn shortfall(shortfall: &Shortfall) -> String {
@@ -54,6 +55,27 @@ pub fn lower_bound(reason: &LowerBound) -> String {
 /// As [`lower_bound`], of all reasons.
 pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
+}
+
+/// What an MLRsearch found for a goal beside that of RFC 8219: `at most 0.5 % lost, by up to 50 % of 21 s exceeded: 20 050 queries/s
+/// in [20 050, 20 110), conditional throughput 19 950`.
+pub fn goal(found: &GoalFigures) -> String {
+    let GoalFigures { goal, figures, searches } = found;
+    let percent = |share: f64| number(share * 100.0);
+    let seconds = number(goal.duration_sum.as_secs_f64());
+    let exceeded = match goal.exceed_ratio > 0.0 {
+        true => format!("in all but {} % of {seconds} s", percent(goal.exceed_ratio)),
+        false => format!("in {seconds} s"),
+    };
+    let conditional = searches.iter().filter_map(|search| search.conditional_throughput).reduce(f64::min);
+    let replies =
+        conditional.map_or(String::new(), |rate| format!(", {} replies/s at the least", number(rate.floor())));
+    format!(
+        "at most {} % lost {exceeded}: {} queries/s in {}{replies} (not RFC 8219 compliant)",
+        percent(goal.loss_ratio),
+        median(figures, Qps(1)),
+        interval(&figures.interval, Qps(1)),
+    )
 }
 
 fn plural(searches: usize) -> String {

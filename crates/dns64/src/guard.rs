@@ -6,6 +6,8 @@
 //!               └── a panic outside of catch, or too many ──────────┴──► the panic hook: the process ends
 //! ```
 //!
+//! The tasks of an event loop are begun by [`Tasks`]: the loop would end a task that panics without a word to anybody.
+//!
 //! Work that is unwound leaves what it had changed as it was at that moment. Who catches gives up what was being worked on; the
 //! rest was not touched.
 
@@ -13,9 +15,11 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 
 use method::units::Nanos;
+use tokio::task::spawn_local;
 
 /// Panics that a thread may have at once.
 const AT_ONCE: u64 = 10;
@@ -91,6 +95,47 @@ pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, P
     .await
 }
 
+/// Begins the tasks of one thread's event loop, and hears of their panics.
+#[derive(Clone)]
+pub(crate) struct Tasks {
+    report: Rc<dyn Fn(&Panic, &str)>,
+}
+
+impl Tasks {
+    /// `report` is given each panic, and in words what it has cost.
+    pub(crate) fn new(report: impl Fn(&Panic, &str) + 'static) -> Tasks {
+        Tasks { report: Rc::new(report) }
+    }
+
+    /// There has been a panic that has cost this much.
+    pub(crate) fn report(&self, panic: &Panic, cost: &str) {
+        (self.report)(panic, cost);
+    }
+
+    /// Runs a task beside the others. If it panics, that has cost `cost`.
+    pub(crate) fn spawn(&self, cost: impl FnOnce() -> String + 'static, task: impl Future<Output = ()> + 'static) {
+        let tasks = self.clone();
+        spawn_local(async move {
+            if let Err(panic) = catch_async(task).await {
+                tasks.report(&panic, &cost());
+            }
+        });
+    }
+
+    /// Runs a task beside the others that the thread cannot do without: it is begun anew after each panic.
+    pub(crate) fn keep<F>(&self, cost: &'static str, mut begin: impl FnMut() -> F + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let tasks = self.clone();
+        spawn_local(async move {
+            while let Err(panic) = catch_async(begin()).await {
+                tasks.report(&panic, cost);
+            }
+        });
+    }
+}
+
 /// How many panics a thread may still have: ten at once, then one a minute (a generic cell rate algorithm, ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance {
@@ -126,6 +171,29 @@ mod tests {
             assert_eq!(catch_async(async { tokio::task::yield_now().await }).await, Ok(()));
             assert!(catch_async(async { panic!("later") }).await.is_err());
         });
+    }
+
+    #[test]
+    fn tasks_that_panic_are_reported_and_begun_anew_where_they_must_not_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let reported = Rc::new(RefCell::new(Vec::new()));
+        let tasks = Tasks::new({
+            let reported = Rc::clone(&reported);
+            move |panic, cost| reported.borrow_mut().push(format!("{cost}: {panic}"))
+        });
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            tasks.spawn(|| "a connection".into(), async { panic!("once") });
+            tasks.spawn(|| "nothing".into(), async {});
+            let mut left = 3;
+            tasks.keep("a listener", move || {
+                left -= 1;
+                async move { assert!(left == 0, "{left} left") }
+            });
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(*reported.borrow(), ["a connection: once", "a listener: 2 left", "a listener: 1 left"]);
     }
 
     #[test]

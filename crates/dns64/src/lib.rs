@@ -1,14 +1,14 @@
 //! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses made from A records.
 //!
 //! ```text
-//! server ─► client ─► translation ─► resolver ─► name, wire
-//!   worker    query     decide         answer, cache, outcome
-//!   tcp       reply     policy, prefix
-//!   upstreams cookies   local
+//! clients ─► server ─► client ─► translation ─► resolver ─► upstreams
+//!             worker    query     decide         cache
+//!             tcp       reply     policy, prefix  fetch
+//!                       cookies   local           upstreams
 //! ```
 //!
-//! Each room uses those to its right. `translation` is pure: no sockets, no clock. `server` has a worker thread per core that shares
-//! nothing with the others but the cache and what they must agree on.
+//! This is a query's way. `translation` is pure: no sockets, no clock. `server` has a worker thread per core that shares nothing with
+//! the others but the cache and what they must agree on. Which room uses which is drawn in docs/ARCHITECTURE.md, and tested.
 #![forbid(unsafe_code)]
 
 pub mod client;

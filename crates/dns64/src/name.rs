@@ -4,35 +4,39 @@ use std::borrow::Borrow;
 use std::str::FromStr;
 
 use domain::base::Name;
+use smallvec::SmallVec;
+use wire::view::rtype;
 
-/// The longest name (RFC 1035 §2.3.4), with its root label.
-pub const MAX_NAME: usize = 255;
+/// Octets of a name, and of a question, that are kept in place. Few names are longer; they are kept on the heap.
+pub(crate) const USUAL_NAME: usize = 64;
+const USUAL_KEY: usize = 96;
 
 /// A name in wire format: uncompressed, lower case, with its root label.
-#[derive(Clone, Copy)]
-pub struct LowerName {
-    bytes: [u8; MAX_NAME],
-    len: u8,
+#[derive(PartialEq, Eq)]
+pub struct LowerName(SmallVec<[u8; USUAL_NAME]>);
+
+impl Clone for LowerName {
+    #[inline]
+    fn clone(&self) -> LowerName {
+        // All at once, where SmallVec's own way is octet by octet.
+        LowerName(SmallVec::from_slice(&self.0))
+    }
 }
 
 impl LowerName {
     /// The lower-case form of a name that is in wire format and has been checked.
-    ///
-    /// # Panics
-    /// If it is longer than 255 octets.
     #[inline]
     pub fn of_wire(wire: &[u8]) -> LowerName {
-        let mut name = LowerName { bytes: [0; MAX_NAME], len: wire.len() as u8 };
-        name.bytes[..wire.len()].copy_from_slice(wire);
+        let mut octets: SmallVec<[u8; USUAL_NAME]> = SmallVec::from_slice(wire);
         // Length octets are below 64, so this changes letters of labels only.
-        name.bytes[..wire.len()].make_ascii_lowercase();
-        name
+        octets.make_ascii_lowercase();
+        LowerName(octets)
     }
 
     /// The octets.
     #[inline]
     pub fn wire(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.0
     }
 
     /// Whether it is `ancestor` or below it.
@@ -40,13 +44,6 @@ impl LowerName {
         ancestors(self.wire()).any(|suffix| suffix == ancestor)
     }
 }
-
-impl PartialEq for LowerName {
-    fn eq(&self, other: &LowerName) -> bool {
-        self.wire() == other.wire()
-    }
-}
-impl Eq for LowerName {}
 
 impl std::fmt::Debug for LowerName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -101,21 +98,20 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// What distinguishes one question to upstreams from another: name (lower case), type, class, DO and CD. Questions with DO
-/// get signatures, those with CD unvalidated data, so neither may stand for the other.
+/// get signatures, those with CD unvalidated data, so neither may stand for the other. Nor may a probe, which is asked with CD as
+/// well, but only to learn what is behind a failure: its answer is of use for that failure alone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Box<[u8]>);
 
-/// A [`Key`] on the stack, to look with.
-#[derive(Clone, Copy)]
-pub struct KeyBuf {
-    bytes: [u8; MAX_NAME + TAIL],
-    len: u16,
-}
+/// A [`Key`] to look with, which for usual names is on the stack.
+#[derive(Clone)]
+pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 
 /// Type, class, flags.
 const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
+const PROBE: u8 = 4;
 
 impl std::fmt::Debug for KeyBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -127,30 +123,46 @@ impl KeyBuf {
     /// The key of a question; `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
     #[inline]
     pub fn new(name: &LowerName, qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
-        let n = name.wire().len();
-        let mut bytes = [0; MAX_NAME + TAIL];
-        bytes[..n].copy_from_slice(name.wire());
-        bytes[n..n + 2].copy_from_slice(&qtype.to_be_bytes());
-        bytes[n + 2..n + 4].copy_from_slice(&qclass.to_be_bytes());
-        bytes[n + 4] = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
-        KeyBuf { bytes, len: (n + TAIL) as u16 }
+        KeyBuf::of_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
+    }
+
+    /// As [`KeyBuf::new`], for a name that is in wire format and lower case.
+    #[inline]
+    pub fn of_wire(name: &[u8], qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
+        let ([t0, t1], [c0, c1]) = (qtype.to_be_bytes(), qclass.to_be_bytes());
+        let flags = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
+        let mut octets: SmallVec<[u8; USUAL_KEY]> = SmallVec::from_elem(0, name.len() + TAIL);
+        octets[..name.len()].copy_from_slice(name);
+        octets[name.len()..].copy_from_slice(&[t0, t1, c0, c1, flags]);
+        KeyBuf(octets)
+    }
+
+    /// The key of a probe: the question for the AAAA records of a name (wire format, lower case), with CD, that looks behind a
+    /// failure.
+    pub fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
+        let mut key = KeyBuf::of_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
+        if let Some(flags) = key.0.last_mut() {
+            *flags |= PROBE;
+        }
+        key
     }
 
     /// The octets, as [`Key`] borrows them.
     #[inline]
     pub fn octets(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        &self.0
     }
 
     /// The name in wire format, lower case.
     #[inline]
     pub fn name(&self) -> &[u8] {
-        &self.octets()[..usize::from(self.len) - TAIL]
+        &self.0[..self.0.len() - TAIL]
     }
 
-    /// CD.
-    pub fn checking_disabled(&self) -> bool {
-        self.bytes[usize::from(self.len) - 1] & CD != 0
+    /// Whether it is a probe.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.0[self.0.len() - 1] & PROBE != 0
     }
 
     /// Name, type and class as in a question section.
@@ -191,6 +203,11 @@ impl Key {
     pub fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
+    /// Whether it is a probe.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.0[self.0.len() - 1] & PROBE != 0
+    }
     /// Octets of it.
     pub fn size(&self) -> usize {
         self.0.len()
@@ -228,7 +245,11 @@ mod tests {
     fn keys_tell_questions_apart() {
         let name: LowerName = "a.test".parse().unwrap();
         let keys = [(28, false, false), (1, false, false), (28, true, false), (28, false, true)]
-            .map(|(qtype, d, c)| KeyBuf::new(&name, qtype, 1, d, c).to_key());
+            .map(|(qtype, d, c)| KeyBuf::new(&name, qtype, 1, d, c));
+        let probe = KeyBuf::probe(name.wire(), 1, false);
+        assert!(probe.is_probe() && !keys.iter().any(KeyBuf::is_probe));
+        let keys: Vec<Key> = keys.iter().chain([&probe]).map(KeyBuf::to_key).collect();
+        assert!(keys[4].checking_disabled() && keys[4].is_probe() && keys[4].question() == keys[3].question());
         for (i, a) in keys.iter().enumerate() {
             assert!(keys.iter().enumerate().all(|(j, b)| (i == j) == (a == b)));
         }

@@ -19,7 +19,7 @@ use crate::client::reply::write_refusal;
 use crate::config::Settings;
 use crate::name::KeyBuf;
 use crate::resolver::answer::{Answer, Unusable};
-use crate::resolver::cache::{Cache, Found};
+use crate::resolver::cache::Cache;
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::transport::Transport;
 
@@ -63,11 +63,11 @@ impl Walk<'_> {
                     inquiry.write(&mut out, &reply, &rules);
                     return Some(out);
                 }
-                Step::Ask(key) => inquiry.learn(match self.cache.get(key.octets(), self.now, &self.settings.ttl) {
-                    Found::Usable(kept) => Outcome::Answered(kept),
-                    Found::Failed(failure) => Outcome::Failed(failure),
-                    Found::Missing => self.keep(&key, ask(&key)),
-                }),
+                Step::Ask(key) => {
+                    let found = self.cache.get(key.octets(), self.now, &self.settings.ttl);
+                    let known = found.outcome(inquiry.max_age(&key));
+                    inquiry.learn(known.unwrap_or_else(|| self.keep(&key, ask(&key))));
+                }
             }
         }
     }
@@ -78,14 +78,14 @@ impl Walk<'_> {
         let failure = match parsed {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);
-                self.cache.put(key.to_key(), Arc::clone(&answer), self.now);
+                self.cache.put(key.to_key(), Arc::clone(&answer), self.now, &self.settings.ttl);
                 return Outcome::Answered(Kept::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
             // The server goes on listening for a better one until the time is over.
             Some(Err(_)) | None => Failure::Timeout,
         };
-        self.cache.put_failure(key.to_key(), failure, self.now);
+        self.cache.put_failure(key.to_key(), failure, self.now, &self.settings.ttl);
         Outcome::Failed(failure)
     }
 }

@@ -1,6 +1,8 @@
 //! The command line as typed; parsing does no I/O.
 
 mod clients;
+mod goal;
+pub(crate) mod help;
 mod values;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,31 +17,37 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
+pub(crate) use goal::TypedGoal;
+use help::{AUTH, FAULTS, FILES, LOAD, NAMES, PACING, REPLIES, SEARCH, SELF_TEST, SERVER, THREADS};
 pub(crate) use values::{CpuList, DelayRange, Server};
-use values::{parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_some_time, parse_time};
+use values::{
+    parse_address, parse_cpus, parse_delay, parse_fraction, parse_percentage, parse_share, parse_some_time, parse_time,
+};
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 110, after_help = EXIT_STATUS)]
+#[command(version, propagate_version = true, max_term_width = 110, after_help = help::below(""))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-const EXIT_STATUS: &str = "Exit status: 0 passed or done, 1 the DUT failed, 2 bad usage, 3 the tester spoiled the trial, \
-                           4 this environment cannot be used or nobody answers, 130 interrupted, 141 nobody reads the output.";
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Self-test and a short search on this host, unprivileged, in about a minute
+    #[command(after_help = help::below("quickstart"))]
     Quickstart(Quickstart),
     /// One trial at one rate
+    #[command(after_help = help::below("measure"))]
     Measure(Measure),
     /// Search for the highest rate that passes
+    #[command(after_help = help::below("search"))]
     Search(Box<Search>),
     /// Show up to which rate the tester itself can be trusted
+    #[command(after_help = help::below("self-test"))]
     SelfTest(SelfTest),
     /// Keep a number of queries in flight, and show how many are answered per second
+    #[command(after_help = help::below("closed-loop"))]
     ClosedLoop(Box<ClosedLoop>),
     /// Raise the rate evenly until answers stop to follow, with resperf's options and output
     Resperf(Box<Resperf>),
@@ -47,19 +55,37 @@ pub(crate) enum Command {
     #[command(name = "dns64perf++")]
     Dns64perf(Dns64perf),
     /// A whole benchmark by plan: many searches of many servers, resumable
+    #[command(after_help = help::below("campaign"))]
     Campaign(Campaign),
     /// The report of a campaign, or the comparison of several
+    #[command(after_help = help::below("report"))]
     Report(Report),
     /// AuthDNS: the authoritative server for all names of the tester
+    #[command(after_help = help::below("auth"))]
     Auth(Auth),
     /// A DNS64 imitation of known capacity, to hold the tester against the truth
+    #[command(after_help = help::below("reference-dut"))]
     ReferenceDut(ReferenceDut),
     /// Print a zone file with AuthDNS's data, for other authoritative servers
+    #[command(after_help = help::below("zone"))]
     Zone(Zone),
+    /// Print the tester's queries in the format that dnsperf and resperf read
+    Queryfile(QueryFile),
     /// Three network namespaces joined as in the papers: tester, dut, auth
+    #[command(after_help = help::below("lab"))]
     Lab(Lab),
     /// What on this machine spoils measurements, and the commands that mend it
+    #[command(after_help = help::below("check"))]
     Check(Check),
+    /// Print the completions of a shell
+    #[command(after_help = help::below("completions"))]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder
+    #[command(after_help = help::below("manual"))]
+    Manual(Manual),
     /// Measure what sending costs here, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
@@ -67,7 +93,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Agent(Agent),
     /// The DNS64 server dns64d, as quickstart starts it
-    #[command(hide = true, disable_help_flag = true)]
+    #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Dns64d {
         /// Its own arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -79,74 +105,74 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Traffic {
     /// How long to send; RFC 8219 asks for 60 s at least
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Duration,
     /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of --duration a twentieth of it]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Option<Duration>,
     /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may need more takes 0.0.0.0/0]
-    #[arg(long, value_name = "A.B.C.D/LEN")]
+    #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
     /// Position in that block of the first name
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Zone of the names
-    #[arg(long, default_value = "dns64perf.test")]
+    #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Share of queries for names that the DUT has just resolved (β)
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) cached_share: Share,
     /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
-    #[arg(long, value_name = "P/LEN")]
+    #[arg(long, value_name = "P/LEN", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
     /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
-    #[arg(long)]
+    #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
     /// Share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, help_heading = REPLIES)]
     pub(crate) accept: f64,
     /// Pairs of sending and receiving threads
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: u16,
     /// UDP source ports, over all threads
-    #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS)]
+    #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
     /// CPUs for sender, receiver, sender, receiver …, such as 2,3 or 0-7
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Whether senders burn CPU to be exact; auto: if there are CPUs to spare
-    #[arg(long, value_enum, default_value_t = SpinChoice::Auto)]
+    #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
     /// How far from its time a query may leave so that it can leave together with others; auto: as far as it takes to leave
     /// two thirds of a CPU that others need, 1ms at most
-    #[arg(long, value_name = "TIME", default_value_t = Burst::Auto)]
+    #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
     /// Never send with real-time priority, not even on a CPU that nobody of ours shares
-    #[arg(long)]
+    #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
     /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule
-    #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage)]
+    #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
     /// Send queries that leave together from one port in one system call (UDP_SEGMENT)
-    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
     /// AuthDNS's status socket (auth --status): its drops and its own time make trials invalid, never failed
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
     /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
     /// State that DUT, AuthDNS and Measurer have hosts of their own, which cannot be seen from here
-    #[arg(long)]
+    #[arg(long, help_heading = SERVER)]
     pub(crate) separate_hosts: bool,
     /// Write a record of every query to this .csv (dns64perf++ format) or .parquet file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) records: Option<PathBuf>,
 }
 
@@ -154,7 +180,7 @@ pub(crate) struct Traffic {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Asking {
     /// Ask whether anybody is there before the first trial and after one without a valid reply, for up to 3 s
-    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
     pub(crate) liveness: bool,
 }
 
@@ -162,10 +188,10 @@ pub(crate) struct Asking {
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Display {
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
     /// No progress, and results only
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
 }
 
@@ -178,9 +204,6 @@ pub(crate) enum SpinChoice {
 
 #[derive(Debug, Args)]
 pub(crate) struct Measure {
-    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines a trial, as a campaign writes it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"])]
-    pub(crate) plan: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) new: NewTrial,
     #[command(flatten)]
@@ -191,8 +214,11 @@ pub(crate) struct Measure {
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
+    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines a trial, as a campaign writes it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"], help_heading = FILES)]
+    pub(crate) plan: Option<PathBuf>,
     /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up to the rate that it allows
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
 }
 
@@ -200,10 +226,10 @@ pub(crate) struct Measure {
 #[derive(Debug, Args)]
 pub(crate) struct NewTrial {
     /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
-    #[arg(long, value_name = "SERVER", required_unless_present = "plan")]
+    #[arg(long, value_name = "SERVER", required_unless_present = "plan", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Queries per second to offer, such as 20000 or 20k
-    #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "plan")]
+    #[arg(long, value_name = "QPS", allow_negative_numbers = true, required_unless_present = "plan", help_heading = LOAD)]
     pub(crate) rate: Option<Qps>,
 }
 
@@ -216,77 +242,96 @@ pub(crate) struct SendCostArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// Continue the search of this journal, with the options that it was begun with
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic"])]
-    pub(crate) resume: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) new: NewSearch,
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
     pub(crate) display: Display,
+    /// Continue the search of this journal, with the options that it was begun with
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["NewSearch", "Traffic"], help_heading = FILES)]
+    pub(crate) resume: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct NewSearch {
     /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
-    #[arg(long, value_name = "SERVER", required_unless_present = "resume")]
+    #[arg(long, value_name = "SERVER", required_unless_present = "resume", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Lowest rate to try
-    #[arg(long, value_name = "QPS", required_unless_present = "resume")]
+    #[arg(long, value_name = "QPS", required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) min: Option<Qps>,
     /// Highest rate to try
-    #[arg(long, value_name = "QPS", required_unless_present = "resume")]
+    #[arg(long, value_name = "QPS", required_unless_present = "resume", help_heading = LOAD)]
     pub(crate) max: Option<Qps>,
     /// How close the result must be to the lowest rate that failed
-    #[arg(long, value_name = "QPS", default_value_t = Qps(1))]
+    #[arg(long, value_name = "QPS", default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
+    /// How rates are chosen
+    #[arg(long, value_enum, default_value_t = SearchMethod::Bisection)]
+    pub(crate) method: SearchMethod,
+    /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may lose, the share of the time that
+    /// may lose more, the length of the trials that decide, and their sum at one rate
+    #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]")]
+    pub(crate) goal: Vec<TypedGoal>,
+    /// How near the bounds of an mlrsearch must be, in relation to the upper one
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = parse_share)]
+    pub(crate) width: f64,
     /// How many times to search; RFC 8219 asks for 20 at least
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, help_heading = SEARCH)]
     pub(crate) repeat: u32,
     /// Pause between trials
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time, help_heading = SEARCH)]
     pub(crate) pause: Duration,
     /// How many times a trial that the tester spoiled is tried again
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = SEARCH)]
     pub(crate) invalid_retries: u32,
     /// Begin again with the names when the block is used up; not RFC 8219 compliant
-    #[arg(long)]
+    #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
     /// What `self-test --json` printed; it vouches for trials that are sent with its settings, up to the rate that it allows
-    #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed")]
+    #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
     /// The rate at which a self-test passed whose settings are not known; results above what it allows are lower bounds
-    #[arg(long, value_name = "QPS")]
+    #[arg(long, value_name = "QPS", help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
     /// The reserve δ of that self-test
-    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA)]
+    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
-    /// Where to keep the journal [default: dns64bench-search-TIME.jsonl]
-    #[arg(long, value_name = "FILE")]
+    /// Where to keep the journal [default: ~/.local/state/dns64bench/dns64bench-search-TIME.jsonl]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) journal: Option<PathBuf>,
+}
+
+/// How the rates of a search are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SearchMethod {
+    /// Halving the range with full trials (RFC 8219 §9.2)
+    Bisection,
+    /// Several goals at once, short trials first (MLRsearch, RFC 9971)
+    Mlrsearch,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
     /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as 198.18.1.2
-    #[arg(long, value_name = "SERVER")]
+    #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
     pub(crate) traffic: Traffic,
     #[command(flatten)]
     pub(crate) display: Display,
     /// The rate up to which DUTs are to be tested; α and β are those of that test
-    #[arg(long, value_name = "QPS")]
+    #[arg(long, value_name = "QPS", help_heading = LOAD)]
     pub(crate) for_rate: Qps,
     /// Reserve; RFC 8219 asks for 0.1 at least
-    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA)]
+    #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// How many trials must pass
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = SELF_TEST)]
     pub(crate) repeat: u32,
     /// Search for the highest rate that passes, up to this, instead; of the --repeat results the smallest counts
-    #[arg(long, value_name = "QPS")]
+    #[arg(long, value_name = "QPS", help_heading = SELF_TEST)]
     pub(crate) search_to: Option<Qps>,
 }
 
@@ -299,38 +344,43 @@ pub(crate) struct Campaign {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CampaignAction {
     /// Carry a plan out
+    #[command(after_help = help::below("campaign run"))]
     Run {
         /// The plan: a TOML file, or one of the ready ones: smoke, compulsory, paper
         plan: PathBuf,
         /// Run folder, which must not exist [default: the plan's name with -run]
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", help_heading = FILES)]
         dir: Option<PathBuf>,
         /// Only print what would be done, as `campaign plan` does
-        #[arg(long)]
+        #[arg(long, help_heading = FILES)]
         dry_run: bool,
         /// No progress, only what goes wrong
-        #[arg(long, short)]
+        #[arg(long, short, help_heading = FILES)]
         quiet: bool,
     },
     /// Go on with a campaign that was killed or interrupted
+    #[command(after_help = help::below("campaign resume"))]
     Resume {
         /// Its run folder, or its plan
         run: PathBuf,
         /// No progress, only what goes wrong
-        #[arg(long, short)]
+        #[arg(long, short, help_heading = FILES)]
         quiet: bool,
     },
     /// What is done, and how much time the rest takes
+    #[command(after_help = help::below("campaign status"))]
     Status {
         /// Its run folder, or its plan
         run: PathBuf,
     },
     /// Print every point of a plan, how many trials it takes and how long
+    #[command(after_help = help::below("campaign plan"))]
     Plan {
         /// The plan
         plan: PathBuf,
     },
     /// Print a ready plan, to begin one's own with
+    #[command(after_help = help::below("campaign show"))]
     Show {
         /// smoke, compulsory or paper
         #[arg(value_parser = ["smoke", "compulsory", "paper"])]
@@ -354,111 +404,111 @@ pub(crate) struct Report {
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
     /// Where to write [default: the run folder; a comparison needs it]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Auth {
     /// Address to serve over UDP and TCP; may be given several times
-    #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1.., value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1.., value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
     /// Workers per address [default: one per CPU]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) threads: Option<usize>,
     /// CPUs for the workers
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     /// Hold every UDP reply back, by TIME or uniformly by TIME-TIME
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
     /// Withhold this share of the UDP replies
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_fraction)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) loss: f64,
     /// Which replies are withheld and how long they are held back
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
     /// Unix socket on which every connection gets the counters as a JSON line
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = FILES)]
     pub(crate) status: Option<PathBuf>,
     /// Print the counters as JSON at the end
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
     /// End after this time instead of on SIGINT or SIGTERM
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ZoneContent {
     /// Zone of the names
-    #[arg(long, default_value = "dns64perf.test")]
+    #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Share of names that have an AAAA record
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// TTL of all records in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, help_heading = NAMES)]
     pub(crate) ttl: u32,
     /// Address of the zone's name server
-    #[arg(long, value_name = "ADDR", default_value_t = Ipv4Addr::new(198, 18, 0, 2))]
+    #[arg(long, value_name = "ADDR", default_value_t = Ipv4Addr::new(198, 18, 0, 2), help_heading = NAMES)]
     pub(crate) ns_address: Ipv4Addr,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReferenceDut {
     /// Address to serve over UDP
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: SocketAddr,
     /// Queries to answer per second; the rest is dropped at once
-    #[arg(long, value_name = "QPS")]
+    #[arg(long, value_name = "QPS", help_heading = LOAD)]
     pub(crate) capacity: Qps,
     /// How much unused capacity can be saved up
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) burst: Duration,
     /// Zone of the names
-    #[arg(long, default_value = "dns64perf.test")]
+    #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Share of names that have an AAAA record of their own
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix (/96) of the synthesized addresses
-    #[arg(long, value_name = "P", default_value = "64:ff9b::")]
+    #[arg(long, value_name = "P", default_value = "64:ff9b::", help_heading = REPLIES)]
     pub(crate) prefix: Ipv6Addr,
     /// Share of queries that get no reply
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) loss: Share,
     /// Hold replies back, by TIME or uniformly by TIME-TIME
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_delay, help_heading = FAULTS)]
     pub(crate) delay: DelayRange,
     /// Share of queries that are answered only after --late-by
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) late_share: Share,
     /// How late those replies are
-    #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "1200ms", value_parser = parse_time, help_heading = FAULTS)]
     pub(crate) late_by: Duration,
     /// Share of queries that get a wrong address
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
     /// CPU to run on
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
     /// Ask this AuthDNS for every name that is answered, as a DNS64 server would, without waiting for its answers
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,
     /// How many times each question is asked
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "ask")]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_times: u8,
     /// Share of new names that are asked for
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ONE, requires = "ask")]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ONE, requires = "ask", help_heading = AUTH)]
     pub(crate) ask_share: Share,
     /// Ask for a name once only, as a cache does
-    #[arg(long, requires = "ask")]
+    #[arg(long, requires = "ask", help_heading = AUTH)]
     pub(crate) remember: bool,
     /// Print the counters as JSON at the end
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
 }
 
@@ -467,8 +517,30 @@ pub(crate) struct Zone {
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
     /// Names to write
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
+    pub(crate) names: NameRange,
+    /// File to write instead of standard output
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueryFile {
+    /// Block of IPv4 addresses whose names are asked for
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16")]
     pub(crate) names: NameRange,
+    /// Position in that block of the first name
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first_name: u64,
+    /// How many [default: all that the block has from there on]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Zone of the names
+    #[arg(long, default_value = "dns64perf.test")]
+    pub(crate) domain: Domain,
+    /// Type that is asked for
+    #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"])]
+    pub(crate) qtype: String,
     /// File to write instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -483,10 +555,13 @@ pub(crate) struct Lab {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabAction {
     /// Make the namespaces and their links; does nothing if they exist
+    #[command(after_help = help::below("lab up"))]
     Up,
     /// Take them down
+    #[command(after_help = help::below("lab down"))]
     Down,
     /// Run a command in one of them
+    #[command(after_help = help::below("lab exec"))]
     Exec {
         /// tester, dut or auth
         name: campaign::lab::Host,
@@ -507,10 +582,23 @@ pub(crate) enum LabAction {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// The folder, which is made if it is missing
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// The date at the foot of each page
+    #[arg(long, default_value = "", hide_default_value = true, help_heading = FILES)]
+    pub(crate) date: String,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
+    /// End with status 4 if anything may spoil measurements, so that a script stops there
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

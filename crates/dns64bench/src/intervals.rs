@@ -1,12 +1,11 @@
 //! Sums and histograms by interval, in files that other tools read: HDR interval logs, and DNS-OARC's dns-metrics.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
-use campaign::archive::write_whole;
+use campaign::new_file::NewFile;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
@@ -76,46 +75,66 @@ pub(crate) struct Run<'a> {
     pub(crate) connections: Option<(&'a Connections, &'a Histogram<u64>)>,
 }
 
-impl Run<'_> {
-    /// Writes the files that are wanted.
+/// The files that are wanted, opened before there is anything to write: what cannot be written is known then. Without
+/// [`Files::write`] nothing is left of them.
+pub(crate) struct Files {
+    hdr_log: Option<NewFile>,
+    json_lines: Option<NewFile>,
+}
+
+impl Files {
+    /// # Errors
+    /// If one cannot be written.
+    pub(crate) fn open(hdr_log: Option<&Path>, json_lines: Option<&Path>) -> Result<Files, Failure> {
+        let open = |path: &Path| NewFile::open(path).with_context(|| format!("cannot write {}", path.display()));
+        let open = |path: Option<&Path>| path.map(open).transpose().map_err(Failure::environment);
+        Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
+    }
+
+    /// Writes each as if it were alone: a disk that has no room for one may have it for the other.
     ///
     /// # Errors
     /// If one cannot be written.
-    pub(crate) fn write(&self, hdr_log: Option<&Path>, json_lines: Option<&Path>) -> Result<(), Failure> {
-        if let Some(path) = hdr_log {
-            self.write_hdr_log(path).map_err(Failure::environment)?;
-        }
-        if let Some(path) = json_lines {
-            let lines: String = self.objects().iter().map(|object| format!("{object}\n")).collect();
-            write_whole(path, lines.as_bytes()).map_err(Failure::environment)?;
-        }
-        Ok(())
+    pub(crate) fn write(self, run: &Run<'_>) -> Result<(), Failure> {
+        let hdr_log = self.hdr_log.map_or(Ok(()), |file| finished(file, |out| run.write_hdr_log(out)));
+        let json_lines = self.json_lines.map_or(Ok(()), |file| finished(file, |out| run.write_lines(out)));
+        hdr_log.and(json_lines).map_err(Failure::environment)
+    }
+}
+
+/// Writes a file, and gives it its name.
+fn finished(mut file: NewFile, write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let path = file.path().to_owned();
+    let written = write(&mut file).and_then(|()| Ok(file.finish()?));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
+impl Run<'_> {
+    fn write_lines(&self, out: &mut NewFile) -> anyhow::Result<()> {
+        let lines: String = self.objects().iter().map(|object| format!("{object}\n")).collect();
+        Ok(out.write_all(lines.as_bytes())?)
     }
 
     /// Every interval's round-trip times in µs as HDR interval log.
-    fn write_hdr_log(&self, path: &Path) -> anyhow::Result<()> {
-        let write = || -> anyhow::Result<()> {
-            let mut out = BufWriter::new(File::create(path)?);
-            let (mut serializer, start) = (V2DeflateSerializer::new(), UNIX_EPOCH + Duration::from_nanos(self.began.0));
-            let mut log = IntervalLogWriterBuilder::new()
-                .add_comment(&format!("dns64bench {}, round-trip times in microseconds", env!("CARGO_PKG_VERSION")))
-                .with_start_time(start)
-                .with_base_time(start)
-                .with_max_value_divisor(1.0)
-                .begin_log_with(&mut out, &mut serializer)?;
-            let width = Duration::from_nanos(self.intervals.width.0);
-            for (i, interval) in self.intervals.list.iter().enumerate() {
-                let mut in_us: Histogram<u64> = Histogram::new(3)?;
-                for value in interval.rtt.iter_recorded() {
-                    in_us.record_n(value.value_iterated_to().div_ceil(1_000).max(1), value.count_at_value())?;
-                }
-                log.write_histogram(&in_us, width * i as u32, width, None)
-                    .map_err(|e| anyhow::anyhow!("the histogram cannot be written: {e:?}"))?;
+    fn write_hdr_log(&self, file: &mut NewFile) -> anyhow::Result<()> {
+        let mut out = BufWriter::new(file);
+        let (mut serializer, start) = (V2DeflateSerializer::new(), UNIX_EPOCH + Duration::from_nanos(self.began.0));
+        let mut log = IntervalLogWriterBuilder::new()
+            .add_comment(&format!("dns64bench {}, round-trip times in microseconds", env!("CARGO_PKG_VERSION")))
+            .with_start_time(start)
+            .with_base_time(start)
+            .with_max_value_divisor(1.0)
+            .begin_log_with(&mut out, &mut serializer)?;
+        let width = Duration::from_nanos(self.intervals.width.0);
+        for (i, interval) in self.intervals.list.iter().enumerate() {
+            let mut in_us: Histogram<u64> = Histogram::new(3)?;
+            for value in interval.rtt.iter_recorded() {
+                in_us.record_n(value.value_iterated_to().div_ceil(1_000).max(1), value.count_at_value())?;
             }
-            out.flush()?;
-            Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
+            log.write_histogram(&in_us, width * i as u32, width, None)
+                .map_err(|e| anyhow::anyhow!("the histogram cannot be written: {e:?}"))?;
+        }
+        Ok(out.flush()?)
     }
 
     /// Intervals and their sum as objects of dns-metrics.

@@ -20,6 +20,7 @@ macro_rules! eprintln {
 }
 
 mod args;
+mod colour;
 mod commands;
 mod interruption;
 mod intervals;
@@ -28,14 +29,13 @@ mod progress;
 mod resolve;
 mod streams;
 
-use std::ffi::OsStr;
-use std::io::IsTerminal;
 use std::panic;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Arguments, Command};
+use colour::may_colour;
 use output::Failure;
 use streams::Unwritable;
 
@@ -69,8 +69,11 @@ fn run() -> ExitCode {
         Command::Auth(a) => commands::auth::run(&a),
         Command::ReferenceDut(a) => commands::reference_dut::run(&a),
         Command::Zone(a) => commands::zone::run(&a),
+        Command::Queryfile(a) => commands::queryfile::run(&a),
         Command::Lab(a) => commands::lab::run(&a),
         Command::Check(a) => commands::check::run(&a),
+        Command::Completions { shell } => commands::pages::completions(shell),
+        Command::Manual(a) => commands::pages::manual(&a),
         Command::SendCost(a) => commands::send_cost::run(&a),
         Command::Agent(a) => commands::agent::run(&a),
         Command::Dns64d { arguments } => {
@@ -101,24 +104,4 @@ fn parsed<T: Parser>() -> T {
         eprintln!("dns64bench: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end());
         std::process::exit(error.exit_code())
     })
-}
-
-/// Whether a stream may be written to with colours: it is a terminal, and the user does not object (https://no-color.org).
-fn may_colour(stream: &impl IsTerminal) -> bool {
-    colours(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
-}
-
-fn colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
-    is_terminal && no_color.is_none_or(OsStr::is_empty)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_are_for_terminals_of_who_does_not_object() {
-        assert!(colours(true, None) && colours(true, Some(OsStr::new(""))));
-        assert!(!colours(true, Some(OsStr::new("1"))) && !colours(false, None));
-    }
 }

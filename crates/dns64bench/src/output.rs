@@ -2,22 +2,38 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use campaign::environment::Environment;
+use campaign::report::chart::number;
 use campaign::search::{SearchError, SearchResult};
 use campaign::text::{MESSAGE, plain};
 use campaign::wording;
+use humantime::{FormattedDuration, format_duration};
 use method::reason::Reason;
 use method::records::WrongCounts;
 use method::search::Shortfall;
+pub(crate) use method::units::{counted, grouped};
 use method::verdict::Verdict;
 use serde::Serialize;
 use tester::authdns::part::AuthPart;
 use tester::measurer::TrialError;
 use tester::measurer::result::{Priority, Rtt, Sending, TrialResult};
 
+use crate::colour;
+
 /// How many characters of an error are shown; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
+
+/// A length of time without digits that nobody needs: seconds below ten minutes, minutes below a day.
+pub(crate) fn rounded(time: Duration) -> FormattedDuration {
+    let step: u64 = match time.as_secs() {
+        0..600 => 1,
+        600..86_400 => 60,
+        _ => 3_600,
+    };
+    format_duration(Duration::from_secs((time.as_secs_f64() / step as f64).round() as u64 * step))
+}
 
 /// How a command that worked ended.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
@@ -26,7 +42,7 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
 pub(crate) const SPOILED: u8 = 3;
-const ENVIRONMENT: u8 = 4;
+pub(crate) const ENVIRONMENT: u8 = 4;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Why a command did not work, and the status that says so.
@@ -139,29 +155,26 @@ pub(crate) fn word(verdict: Verdict) -> &'static str {
 /// A trial in words.
 pub(crate) fn print_trial(trial: &TrialResult) {
     let c = &trial.counts;
-    println!("Verdict     {} at {} queries/s for {} s", word(trial.verdict), trial.rate, trial.duration_s);
+    let verdict = colour::verdict(trial.verdict, &std::io::stdout());
+    println!("Verdict     {verdict} at {} queries/s for {} s", grouped(trial.rate.0), trial.duration_s);
     for reason in &trial.reasons {
         println!("            {reason}");
     }
-    println!(
-        "Queries     {} sent, {} valid, {} late, {} lost, {} wrong",
-        c.sent,
-        c.valid,
-        c.late,
-        c.lost,
-        c.wrong.total()
-    );
+    let [sent, valid, late, lost, wrong] = [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);
+    println!("Queries     {sent} sent, {valid} valid, {late} late, {lost} lost, {wrong} wrong");
     print_wrong(&c.wrong);
+    let duplicates = counted(c.duplicates, "duplicate", "duplicates");
+    let [stray, refused, dropped] = [c.stray, c.refused, trial.tester_drops].map(grouped);
     println!(
-        "Besides     {} duplicates, {} stray, {} refused by the kernel, {} dropped by this host",
-        c.duplicates, c.stray, c.refused, trial.tester_drops
+        "Besides     {duplicates}, {stray} stray, {refused} refused by the kernel, {dropped} dropped by this host"
     );
-    println!("Throughput  {:.0} valid replies/s", trial.throughput);
+    println!("Throughput  {} valid replies/s", grouped(trial.throughput.round() as u64));
     print_rtt(trial.rtt_us.as_ref());
     let p = &trial.pacing;
+    let [median, p999, max] = [p.p50_us, p.p999_us, p.max_us].map(whole);
     println!(
-        "Pacing      lateness {:.0} µs median, {:.0} p99.9, {:.0} max; worst 100 ms window off by {:.2} %, 10 ms {:.2} %",
-        p.p50_us, p.p999_us, p.max_us, p.window_100ms_worst_pct, p.window_10ms_worst_pct
+        "Pacing      lateness {median} µs median, {p999} p99.9, {max} max; worst 100 ms window off by {:.2} %, 10 ms {:.2} %",
+        p.window_100ms_worst_pct, p.window_10ms_worst_pct
     );
     print_sending(&trial.sending);
     if let Some(s) = &trial.stolen {
@@ -177,6 +190,11 @@ pub(crate) fn print_trial(trial: &TrialResult) {
     print_points("Not RFC 8219 compliant", &trial.noncompliance);
 }
 
+/// Microseconds to the next whole one.
+fn whole(us: f64) -> String {
+    grouped(us.round() as u64)
+}
+
 /// Wrong replies by what was wrong, if there were any.
 pub(crate) fn print_wrong(w: &WrongCounts) {
     if let Some(line) = wrong_line(w) {
@@ -186,7 +204,7 @@ pub(crate) fn print_wrong(w: &WrongCounts) {
 
 /// Wrong replies by what was wrong, in words; `None` if there were none.
 pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
-    let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{n} rcode {rcode}"));
+    let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{} rcode {rcode}", grouped(*n)));
     let others = [
         (w.no_aaaa, "no AAAA"),
         (w.truncated, "truncated"),
@@ -194,7 +212,7 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
         (w.malformed, "malformed"),
         (w.signature, "not signed right"),
     ];
-    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(n)));
     let all: Vec<String> = others.chain(rcodes).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
@@ -202,29 +220,20 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
 /// Percentiles of the round-trip time, if there was a valid reply.
 pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     if let Some(rtt) = rtt {
-        println!(
-            "RTT         {:.0} µs min, {:.0} median, {:.0} p99, {:.0} p99.9, {:.0} max",
-            rtt.min, rtt.p50, rtt.p99, rtt.p999, rtt.max
-        );
+        let [min, median, p99, p999, max] = [rtt.min, rtt.p50, rtt.p99, rtt.p999, rtt.max].map(whole);
+        println!("RTT         {min} µs min, {median} median, {p99} p99, {p999} p99.9, {max} max");
     }
 }
 
 /// AuthDNS's part in a trial, if it was looked at.
 fn print_auth(auth: &AuthPart) {
     let asked = &auth.asked;
-    println!(
-        "AuthDNS     asked {} AAAA, {} A, {} other, of which {} again; {} queries dropped",
-        asked.aaaa,
-        asked.a,
-        asked.other,
-        asked.aaaa_retries + asked.a_retries,
-        auth.socket_drops
-    );
+    let [aaaa, a, other, again, dropped] =
+        [asked.aaaa, asked.a, asked.other, asked.aaaa_retries + asked.a_retries, auth.socket_drops].map(grouped);
+    println!("AuthDNS     asked {aaaa} AAAA, {a} A, {other} other, of which {again} again; {dropped} queries dropped");
     if let Some(own) = &auth.own_time_us {
-        println!(
-            "            own time {:.0} µs median, {:.0} p99, {:.0} p99.9, {:.0} max",
-            own.p50, own.p99, own.p999, own.max
-        );
+        let [median, p99, p999, max] = [own.p50, own.p99, own.p999, own.max].map(whole);
+        println!("            own time {median} µs median, {p99} p99, {p999} p99.9, {max} max");
     }
 }
 
@@ -255,8 +264,11 @@ pub(crate) fn print_search(result: &SearchResult) {
             println!("Interval    {interval} queries/s");
         }
     }
+    for goal in result.goals.iter().skip(1) {
+        println!("Goal        {}", wording::goal(goal));
+    }
     if let (Some(p1), Some(p99)) = (f.p1, f.p99) {
-        println!("Percentiles {p1:.0} p1, {p99:.0} p99");
+        println!("Percentiles {} p1, {} p99", number(p1.round()), number(p99.round()));
     }
     if let Some(dispersion) = f.dispersion_pct {
         println!("Dispersion  {dispersion:.2} %");
@@ -264,13 +276,14 @@ pub(crate) fn print_search(result: &SearchResult) {
     if let Some(shortfall) = Shortfall::lowest(&result.failed_by) {
         println!("Failed      {}", wording::shortfall(&shortfall));
     }
-    println!("Trials      {}, of which the tester spoiled {}", result.trials.len(), result.invalid_trials);
+    let (trials, invalid) = (grouped(result.trials.len() as u64), grouped(result.invalid_trials as u64));
+    println!("Trials      {trials}, of which the tester spoiled {invalid}");
     if let Some(allowed) = result.self_test_allows {
-        println!("Self-test   vouches for the tester up to {allowed} queries/s");
+        println!("Self-test   vouches for the tester up to {} queries/s", grouped(allowed.0));
     }
     for trial in result.trials.iter().filter(|t| t.verdict == Verdict::Invalid) {
         let reasons: Vec<String> = trial.reasons.iter().map(ToString::to_string).collect();
-        println!("Invalid     trial at {}: {}", trial.rate, reasons.join("; "));
+        println!("Invalid     trial at {}: {}", grouped(trial.rate.0), reasons.join("; "));
     }
     if result.overstatement > 1.0 {
         println!(
@@ -283,8 +296,21 @@ pub(crate) fn print_search(result: &SearchResult) {
     print_points("Stated", &result.statements);
 }
 
-pub(crate) fn print_points(title: &str, points: &[String]) {
+pub(crate) fn print_points(title: &str, points: &[impl std::fmt::Display]) {
     for point in points {
         println!("{title}: {point}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_no_needless_digits() {
+        for (seconds, words) in [(0.2, "0s"), (555.4, "9m 15s"), (810.0, "14m"), (7_229.0, "2h"), (1.0e6, "11days 14h")]
+        {
+            assert_eq!(rounded(Duration::from_secs_f64(seconds)).to_string(), words);
+        }
     }
 }

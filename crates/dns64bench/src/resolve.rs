@@ -5,13 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use campaign::search_plan::{PassedSelfTest, SearchPlan};
+use campaign::search_plan::{Method, PassedSelfTest, SearchPlan};
+use method::mlr::goal::Goal;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
-use method::selftest::factor;
-use method::units::{Nanos, Qps, Share};
+use method::selftest::{factor, required_rate};
+use method::units::{CpuId, Nanos, Qps, Share};
 use method::verdict::Acceptance;
+use net::affinity::allowed_cpus;
 use tester::authdns::answer;
 use tester::client::closed_loop::ClosedLoopPlan;
 use tester::client::ramp::{Ramp, RampPlan};
@@ -23,9 +25,9 @@ use wire::name::{Domain, NameRange};
 
 use crate::args::{
     ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
-    SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
+    SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
 };
-use crate::commands::self_test::SelfTestResult;
+use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
 use crate::output::Failure;
 
@@ -84,6 +86,33 @@ impl Traffic {
     }
 }
 
+/// The plan, if what it names is there: a first name in its block, and CPUs that this process may use.
+///
+/// # Errors
+/// If it is not.
+fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
+    let (first, count) = (plan.first_name, plan.names.count());
+    if first >= count {
+        let why = anyhow::anyhow!("--first-name {first}: --names {} has {count} names, counted from 0", plan.names);
+        return Err(Failure::usage(why));
+    }
+    may_use(&plan.cpus)?;
+    Ok(plan)
+}
+
+/// # Errors
+/// If this process may not use one of these CPUs, or there is no such CPU.
+fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
+    let allowed = allowed_cpus();
+    match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        Some(cpu) => {
+            let here: Vec<String> = allowed.iter().map(|cpu| cpu.0.to_string()).collect();
+            Err(Failure::usage(anyhow::anyhow!("--cpus {}: there are {} here", cpu.0, here.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
 impl Measure {
     /// # Errors
     /// If the plan that was given is none, or an interval is given and no file for it.
@@ -100,7 +129,7 @@ impl Measure {
         let (Some(server), Some(rate)) = (&self.new.server, self.new.rate) else {
             return Err(Failure::usage(anyhow::anyhow!("--server and --rate are needed, or --plan")));
         };
-        Ok(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
+        with_what_is_there(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
     }
 }
 
@@ -143,8 +172,10 @@ impl NewSearch {
                 "--records is for single trials: repeat the one of interest with measure"
             )));
         }
+        let trial = with_what_is_there(traffic.plan(server.resolve()?, min))?;
         let plan = SearchPlan {
-            trial: traffic.plan(server.resolve()?, min),
+            method: self.method(&trial)?,
+            trial,
             range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
             repeat: self.repeat,
             pause: self.pause,
@@ -170,6 +201,28 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
 }
 
 impl NewSearch {
+    /// How rates are chosen: the first goal is always that of RFC 8219, by the plan's duration and acceptance.
+    fn method(&self, trial: &TrialPlan) -> Result<Method, Failure> {
+        let refused = |why: &str| Err(Failure::usage(anyhow::anyhow!("{why}")));
+        if self.method == SearchMethod::Bisection {
+            return if self.goal.is_empty() {
+                Ok(Method::Bisection)
+            } else {
+                refused("--goal is for --method mlrsearch; a bisection has the one goal of RFC 8219")
+            };
+        }
+        if self.resolution != Qps(1) {
+            return refused("--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%");
+        }
+        let first = Goal { loss_ratio: 1.0 - trial.accept.0, ..Goal::rfc8219(trial.duration, self.width) };
+        let others = self.goal.iter().map(|goal| goal.goal(trial.duration.into(), self.width));
+        let goals: Vec<Goal> = std::iter::once(first).chain(others).collect();
+        for goal in &goals {
+            goal.validate().map_err(Failure::usage)?;
+        }
+        Ok(Method::MlrSearch(goals))
+    }
+
     /// The self-test that vouches for the tester, if there is one.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only = |passed| PassedSelfTest { passed, delta: self.delta, sent: None };
@@ -200,22 +253,34 @@ fn widen(plan: &mut SearchPlan) {
 }
 
 impl SelfTest {
-    /// The self-test's trial: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
-    /// the DUT will be: with the settings of the trials that the self-test vouches for.
-    ///
     /// # Errors
     /// If the server's name has no address.
-    pub(crate) fn resolve(&self, rate: Qps) -> Result<TrialPlan, Failure> {
-        let mut plan = self.traffic.plan(self.server.resolve()?, rate);
-        let factor = factor(plan.aaaa_share, plan.cached_share, self.delta);
-        plan.subject = Subject::Tester { factor, delta: self.delta };
-        plan.timeout = method::selftest::timeout(plan.timeout);
-        plan.aaaa_share = Share::ONE;
-        plan.cached_share = Share::ZERO;
-        if self.traffic.names.is_none() && plan.names_needed() > plan.names.count() {
-            plan.names = NameRange::ALL;
+    pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
+        let asked = with_what_is_there(self.traffic.plan(self.server.resolve()?, self.for_rate))?;
+        let highest = self
+            .search_to
+            .unwrap_or_else(|| required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta));
+        let (aaaa_share, cached_share) = (asked.aaaa_share, asked.cached_share);
+        let mut trial = as_self_test(asked, self.delta);
+        let most = TrialPlan { rate: highest, ..trial.clone() };
+        if self.traffic.names.is_none() && most.names_needed() > most.names.count() {
+            trial.names = NameRange::ALL;
         }
-        Ok(plan)
+        let SelfTest { for_rate, delta, repeat, search_to, .. } = *self;
+        Ok(SelfTestPlan { trial, for_rate, aaaa_share, cached_share, delta, repeat, search_to })
+    }
+}
+
+/// The trial of a self-test: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
+/// the DUT will be: with the settings of the trials that the self-test vouches for.
+pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
+    let factor = factor(asked.aaaa_share, asked.cached_share, delta);
+    TrialPlan {
+        subject: Subject::Tester { factor, delta },
+        timeout: method::selftest::timeout(asked.timeout),
+        aaaa_share: Share::ONE,
+        cached_share: Share::ZERO,
+        ..asked
     }
 }
 
@@ -245,10 +310,12 @@ impl IntervalFiles {
         Ok(is_wanted.then(|| self.interval.map_or(Nanos::SECOND, Nanos::from)))
     }
 
+    /// Opens the files that are wanted.
+    ///
     /// # Errors
-    /// If a file cannot be written.
-    pub(crate) fn write(&self, run: &intervals::Run<'_>) -> Result<(), Failure> {
-        run.write(self.hdr_log.as_deref(), self.json_lines.as_deref())
+    /// If one cannot be written.
+    pub(crate) fn open(&self) -> Result<intervals::Files, Failure> {
+        intervals::Files::open(self.hdr_log.as_deref(), self.json_lines.as_deref())
     }
 }
 
@@ -286,6 +353,7 @@ impl ClosedLoop {
     /// # Errors
     /// If the names do not suffice, or the query file cannot be used.
     pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
+        may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
         let (source, check) = match &q.queries {
             Some(path) => (query_file(path)?, Check::Rcode),

@@ -189,7 +189,7 @@ fn points_without_a_result_are_named_and_make_the_status() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("plan.toml"), server(folder, 2, 1000, "exit 7")).unwrap();
-    let words = ["without a result: dns64d, 1 cores", "exit status: 7", "report.html"];
+    let words = ["without a result: dns64d, 1 core", "exit status: 7", "report.html"];
     ends(folder, &["campaign", "run", "plan.toml", "--quiet"], 3, &words);
     assert!(folder.join("plan-run/report.html").exists());
     let mishaps = journal(folder).iter().filter(|entry| entry.get("mishap").is_some()).count();

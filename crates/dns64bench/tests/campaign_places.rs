@@ -185,7 +185,7 @@ fn cpus_that_a_host_does_not_have_are_refused_and_all_points_are_printed() {
     let printed = told(&run_in(folder.path(), &["campaign", "plan", "plan.toml"]));
     let of = |word: &str| printed.lines().filter(|line| line.contains(word)).count();
     let many = format!("dns64d, {} cores", has + 1);
-    assert!(of("dns64d, 1 cores") == 1 && of(&many) == 2 && of("Not on this machine") == 1, "{printed}");
+    assert!(of("dns64d, 1 core") == 1 && of(&many) == 2 && of("Not on this machine") == 1, "{printed}");
     let refused = run_in(folder.path(), &["campaign", "run", "plan.toml"]);
     let said = told(&refused);
     assert_eq!(refused.status.code(), Some(2), "{said}");

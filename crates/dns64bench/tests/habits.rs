@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -57,14 +58,14 @@ fn a_trial_goes_on_when_nobody_reads_its_progress() {
     assert_eq!(trial["sent"], 400);
 }
 
-/// Starts the program in `folder`, sends `signal` when it has told `until` lines on standard error, and waits for its end.
-fn interrupted(folder: &Path, signal: &str, until: usize, args: &[&str]) -> Output {
+/// Starts the program in `folder`, sends `signal` when a line of its standard error has `until` in it, and waits for its end.
+fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap());
     let mut before = String::new();
-    for _ in 0..until {
+    while !before.contains(until) {
         assert!(told.read_line(&mut before).unwrap() > 0, "{args:?} said no more than {before}");
     }
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
@@ -90,7 +91,7 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let args =
             ["measure", "--server", &dut.address, "--rate", "500", "--records", "r.csv", "--json-lines", "l", "--json"];
-        let output = interrupted(folder.path(), signal, 1, &args);
+        let output = interrupted(folder.path(), signal, " sent, ", &args);
         let text = show(&args, &output);
         assert_eq!(output.status.code(), Some(130), "{text}");
         let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
@@ -134,9 +135,10 @@ fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
         "--lateness-limit",
         "1s",
     ];
-    // The journal's name, perhaps a second's progress, the first trial's verdict: then it pauses for a minute.
-    let output = interrupted(folder.path(), "-INT", 2, &args);
+    // After the first trial's verdict it pauses for a minute, and says so.
+    let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);
     let text = show(&args, &output);
+    assert!(text.contains("trial 1 of about ") && text.contains(" to go, until "), "{text}");
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("dns64bench search --resume j") && text.contains("interrupted; "), "{text}");
     assert_eq!(files(folder.path()), ["j"], "{text}");
@@ -147,7 +149,7 @@ fn an_interrupted_self_test_says_what_passed() {
     let auth = Server::start(&["auth", "--aaaa-share", "1"]);
     let folder = tempfile::tempdir().unwrap();
     let args = ["self-test", "--server", &auth.address, "--for-rate", "300"];
-    let output = interrupted(folder.path(), "-INT", 1, &args);
+    let output = interrupted(folder.path(), "-INT", " sent, ", &args);
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("no trial had passed"), "{text}");
@@ -172,12 +174,7 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
         "--json-lines",
         lines.to_str().unwrap(),
     ];
-    let mut child = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It has no progress to wait for; it heeds signals from the start on.
-    thread::sleep(Duration::from_secs(1));
-    assert!(child.try_wait().unwrap().is_none());
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupted(folder.path(), "-INT", "4 queries in flight for 5m: ", &args);
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
@@ -217,4 +214,100 @@ fn logs_have_no_colours_where_no_terminal_reads_them() {
     let output = Command::new(PROGRAM).args(args).env("DNS64BENCH_LOG", "info").output().unwrap();
     let text = show(&args, &output);
     assert!(text.contains("INFO") && !text.contains('\u{1b}'), "{text}");
+}
+
+/// The program on a terminal of its own (script(1)): what it shows there.
+fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
+    let command = [&[PROGRAM], args].concat().join(" ");
+    let mut script = Command::new("script");
+    script.args(["-qec", &command, "/dev/null"]).env_remove("NO_COLOR").envs(environment.iter().copied());
+    let output = script.stdin(Stdio::null()).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn verdicts_and_marks_are_coloured_on_terminals_of_who_does_not_object() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let measure =
+        ["measure", "--server", &dut.address, "--rate", "100", "--duration", "200ms", "--timeout", "1s", "-q"];
+    let coloured = |text: &str, words: [&str; 3]| words.iter().any(|word| text.contains(word));
+    let verdicts = ["\u{1b}[1;32mpassed\u{1b}[0m", "\u{1b}[1;31mfailed\u{1b}[0m", "\u{1b}[1;33mINVALID\u{1b}[0m"];
+    let marks = ["\u{1b}[1;32m✓\u{1b}[0m", "\u{1b}[1;33m!\u{1b}[0m", "\u{1b}[1;33m!\u{1b}[0m"];
+    for (args, words) in [(&measure[..], verdicts), (&["check"], marks)] {
+        let shown = on_a_terminal(&[], args);
+        assert!(coloured(&shown, words), "{shown}");
+        let plain = [on_a_terminal(&[("NO_COLOR", "1")], args), show(args, &common::run(args))];
+        assert!(plain.iter().all(|text| !text.contains('\u{1b}') && text.len() > 20), "{plain:?}");
+    }
+}
+
+#[test]
+fn check_stops_a_script_if_it_is_asked_to() {
+    let output = common::run(&["check", "--json"]);
+    let environment: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let concerns = environment["findings"].as_array().unwrap().iter().filter(|f| !f["concern"].is_null()).count();
+    let strict = common::run(&["check", "--json", "--strict"]);
+    let status = if concerns > 0 { 4 } else { 0 };
+    assert_eq!((output.status.code(), strict.status.code()), (Some(0), Some(status)), "{concerns} concerns");
+}
+
+#[test]
+fn every_command_tells_its_version() {
+    for command in ["measure", "search", "campaign", "auth", "queryfile"] {
+        let output = common::run(&[command, "--version"]);
+        assert!(output.status.success(), "{}", show(&[command], &output));
+    }
+}
+
+/// The program as a user who is not root, with a folder for what lasts as long as the user is logged in.
+fn as_a_user(runtime: &Path, args: &[&str]) -> Output {
+    let mut command = match is_root() {
+        true => {
+            fs::set_permissions(runtime, fs::Permissions::from_mode(0o777)).unwrap();
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", PROGRAM]);
+            command
+        }
+        false => Command::new(PROGRAM),
+    };
+    let places = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME", "TMPDIR"].map(|name| (name, runtime));
+    command.args(args).envs(places).stdin(Stdio::null()).output().unwrap()
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// Processes that hold a namespace of a lab: their ids.
+fn holders() -> Vec<String> {
+    let holds = |entry: &fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.ends_with(b"\0lab\0hold\0")
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten().filter(holds);
+    all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_lab_that_cannot_be_noted_is_not_begun_and_one_that_is_not_up_is_not_taken_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = folder.path().join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    let down = as_a_user(&runtime, &["lab", "down"]);
+    let text = show(&["lab", "down"], &down);
+    assert!(down.status.success() && text.contains("The lab was not up"), "{text}");
+    // Where its folder should be, somebody else has a file.
+    let taken = folder.path().join("taken");
+    fs::create_dir(&taken).unwrap();
+    for name in ["dns64bench", "dns64bench-65534", ".local"] {
+        fs::write(taken.join(name), "").unwrap();
+    }
+    let before = holders();
+    let up = as_a_user(&taken, &["lab", "up"]);
+    let text = show(&["lab", "up"], &up);
+    assert_eq!(up.status.code(), Some(4), "{text}");
+    assert!(text.contains("XDG_RUNTIME_DIR"), "{text}");
+    let left: Vec<String> = holders().into_iter().filter(|pid| !before.contains(pid)).collect();
+    assert_eq!(left, [""; 0], "{text}");
 }

@@ -235,7 +235,40 @@ fn bad_usage_says_what_would_be_right() {
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--lateness-limit", "0s"], "such as 10ms"),
         (&["search", "--server", "[::1]:1", "--min", "5", "--max", "4"], "--min 5 is above --max 4"),
         (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
+        (&["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--goal", "1%"], "--method mlrsearch"),
+        (
+            &["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--method", "mlrsearch", "--goal", "2"],
+            "below 1",
+        ),
+        (
+            &[
+                "search",
+                "--server",
+                "[::1]:1",
+                "--min",
+                "5",
+                "--max",
+                "9",
+                "--method",
+                "mlrsearch",
+                "--resolution",
+                "9",
+            ],
+            "--width",
+        ),
         (&["lab", "exec", "nowhere", "true"], "tester, dut or auth"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--first-name", "99999999999"],
+            "16777216 names, counted from 0",
+        ),
+        (&["measure", "--server", "[::1]:1", "--rate", "100", "--duration", "1ns"], "not one query"),
+        (&["measure", "--server", "[::1]:1", "--rate", "100", "--cpus", "4000,4001"], "--cpus 4000: there are "),
+        (&["search", "--server", "[::1]:1", "--min", "1", "--max", "2", "--cpus", "4000"], "--cpus 4000"),
+        (&["closed-loop", "--server", "[::1]:1", "--cpus", "4000"], "--cpus 4000"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "100M", "--duration", "1m", "--source-ports", "2000"],
+            "a lower rate",
+        ),
     ] {
         let output = run(args);
         let text = show(args, &output);
@@ -309,4 +342,60 @@ fn a_search_killed_in_the_middle_is_resumed() {
     assert_eq!(unique.len(), decided.len(), "no passed or failed trial is repeated: {decided:?}");
     let median = found["median"].as_f64().unwrap();
     assert!(median <= 3000.0, "{median}");
+}
+
+#[test]
+fn an_mlrsearch_finds_each_goal_and_is_resumed() {
+    let dut = Server::start(&["reference-dut", "--capacity", "3000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let journal = journal.to_str().unwrap();
+    let args = [
+        ["search", "--method", "mlrsearch", "--goal", "20%,final=200ms", "--server", &dut.address].as_slice(),
+        &[
+            "--min",
+            "500",
+            "--max",
+            "20000",
+            "--width",
+            "5%",
+            "--repeat",
+            "1",
+            "--pause",
+            "150ms",
+            "--duration",
+            "1200ms",
+        ],
+        &["--timeout", "100ms", "--invalid-retries", "20", "--journal", journal],
+    ]
+    .concat();
+    let mut killed = Command::new(PROGRAM).args(&args).stderr(Stdio::null()).spawn().unwrap();
+    let finished = || {
+        let text = std::fs::read_to_string(journal).unwrap_or_default();
+        text.lines().filter(|l| l.starts_with("{\"finished\"")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while finished().len() < 2 && Instant::now() < give_up {
+        thread::sleep(Duration::from_millis(5));
+    }
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let before = finished();
+    let args = ["search", "--resume", journal, "--json", "--quiet"];
+    let output = run(&args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(finished()[..before.len()], before[..], "finished trials stay as they are");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let goals = found["goals"].as_array().unwrap();
+    assert_eq!(goals.len(), 2, "that of RFC 8219 and the other: {text}");
+    let strict = &found["repeats"][0];
+    assert_eq!(goals[0]["searches"][0]["relevant_lower_bound"], strict["highest"]);
+    let passed = strict["highest"].as_u64().unwrap();
+    assert!(passed <= 3000, "{passed}");
+    let is_the_proof = |t: &&Value| t["rate"] == passed && t["duration_s"] == 1.2;
+    let proof = found["trials"].as_array().unwrap().iter().filter(is_the_proof).any(|t| t["verdict"] == "passed");
+    assert!(proof, "what is called passed has passed a trial of full length: {text}");
+    let tolerant = goals[1]["searches"][0]["relevant_lower_bound"].as_u64().unwrap();
+    assert!(tolerant >= passed, "who may lose a fifth does no less: {tolerant}");
 }

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::noncompliance::{Noncompliance, Server};
 use crate::pacing::PacingLimits;
 use crate::precision::overstatement;
 use crate::selftest::MIN_DELTA;
@@ -99,10 +100,11 @@ pub struct Facts {
 
 impl Facts {
     /// In which points the result is not compliant, or not known to be. None: it is.
-    pub fn noncompliance(&self) -> Vec<String> {
+    pub fn noncompliance(&self) -> Vec<Noncompliance> {
         let mut points = Vec::new();
         self.topology(&mut points);
         self.trial(&mut points);
+        self.limits(&mut points);
         self.repetition(&mut points);
         self.proof(&mut points);
         points
@@ -119,91 +121,95 @@ impl Facts {
         matches!(self.proof, Proof::IsSelfTest { .. })
     }
 
-    fn topology(&self, points: &mut Vec<String>) {
-        let server = if self.is_self_test() { "AuthDNS" } else { "the DUT" };
+    fn topology(&self, points: &mut Vec<Noncompliance>) {
+        let server = if self.is_self_test() { Server::Auth } else { Server::Dut };
         match self.shares_host {
-            Fact::Yes => points.push(format!("{server} shares this host with the Measurer")),
-            Fact::NotKnown => points.push(format!(
-                "not known whether {server} has a host of its own (--separate-hosts states that it does)"
-            )),
+            Fact::Yes => points.push(Noncompliance::SharesHost { server }),
+            Fact::NotKnown => points.push(Noncompliance::HostNotKnown { server }),
             Fact::No | Fact::StatedNo => {}
         }
         if self.shares_cpus == Fact::Yes {
-            points.push("Measurer, AuthDNS and DUT share CPUs".into());
+            points.push(Noncompliance::SharesCpus);
         }
         if self.shares_cpus == Fact::NotKnown && self.shares_host != Fact::NotKnown {
-            points.push("not known whether Measurer, AuthDNS and DUT share CPUs".into());
+            points.push(Noncompliance::CpusNotKnown);
         }
         if !self.over_ipv6 && !self.is_self_test() {
-            points.push("the Measurer asks the DUT over IPv4, not IPv6".into());
+            points.push(Noncompliance::OverIpv4);
         }
     }
 
-    fn trial(&self, points: &mut Vec<String>) {
-        if self.duration < SHORTEST {
-            points.push(format!("trials last {} s, not at least 60 s", self.duration.as_secs_f64()));
+    fn trial(&self, points: &mut Vec<Noncompliance>) {
+        let (duration, timeout) = (self.duration, self.timeout);
+        if duration < SHORTEST {
+            points.push(Noncompliance::ShortTrials { duration });
         }
         let most = if self.is_self_test() { crate::selftest::timeout(Nanos::SECOND) } else { Nanos::SECOND };
-        if self.timeout > most {
-            let (timeout, most) = (self.timeout.as_secs_f64(), most.as_secs_f64());
-            points.push(format!("the timeout is {timeout} s, more than {most} s"));
+        if timeout > most {
+            points.push(Noncompliance::LongTimeout { timeout, most });
         }
-        let factor = overstatement(self.duration, self.timeout);
+        let factor = overstatement(duration, timeout);
         if factor > 1.0 {
-            points.push(format!(
-                "replies after the end of such short trials count: rates may be overstated by a factor of up to {factor:.3}"
-            ));
+            points.push(Noncompliance::Overstated { factor });
         }
         if self.accept.0 < 1.0 {
-            points.push(format!("{} % of valid replies are accepted, not only 100 %", self.accept.0 * 100.0));
+            points.push(Noncompliance::LossAccepted { share: self.accept.0 });
         }
-        if !self.is_self_test() {
-            if !self.checks_prefix {
-                points.push("the prefix of synthesized addresses is not checked (--expect-prefix)".into());
-            }
-            if !self.checks_own_aaaa {
-                points.push("addresses of names with AAAA records of their own are not checked (--any-aaaa)".into());
-            }
+        if !self.checks_prefix && !self.is_self_test() {
+            points.push(Noncompliance::PrefixNotChecked);
         }
-        points.extend(self.limits.noncompliance());
+        if !self.checks_own_aaaa && !self.is_self_test() {
+            points.push(Noncompliance::OwnAaaaNotChecked);
+        }
+    }
+
+    /// Where the tester may be less exact than by default. RFC 8219 §9.2 wants a constant rate and gives no limits.
+    fn limits(&self, points: &mut Vec<Noncompliance>) {
+        let usual = PacingLimits::default();
+        let [limit_pct, usual_pct] = [self.limits, usual].map(|limits| limits.window_100ms_pct);
+        if limit_pct > usual_pct {
+            points.push(Noncompliance::LooseWindow { limit_pct, usual_pct });
+        }
+        let [limit, usual] = [self.limits, usual].map(|limits| limits.lateness_p999);
+        if limit > usual {
+            points.push(Noncompliance::LooseLateness { limit, usual });
+        }
         match self.auth_limit {
-            None => points.push("AuthDNS's own time and drops were not looked at (--auth-status)".into()),
+            None => points.push(Noncompliance::AuthNotSeen),
             Some(limit) if limit > DEFAULT_AUTH_LIMIT => {
-                let [limit, usual] = [limit, DEFAULT_AUTH_LIMIT].map(|l| l.0 as f64 / 1e6);
-                points.push(format!("AuthDNS may take {limit} ms, not only {usual} ms"));
+                points.push(Noncompliance::LooseAuth { limit, usual: DEFAULT_AUTH_LIMIT });
             }
             Some(_) => {}
         }
     }
 
-    fn repetition(&self, points: &mut Vec<String>) {
-        if let Some(repeats) = self.repeats.filter(|&repeats| repeats < COMPLIANT_REPEATS) {
-            let noun = if repeats == 1 { "search" } else { "searches" };
-            points.push(format!("{repeats} {noun} of each point, not at least {COMPLIANT_REPEATS}"));
+    fn repetition(&self, points: &mut Vec<Noncompliance>) {
+        if let Some(searches) = self.repeats.filter(|&repeats| repeats < COMPLIANT_REPEATS) {
+            points.push(Noncompliance::FewSearches { searches });
         }
         if let Some(resolution) = self.resolution.filter(|&resolution| resolution > Qps(1)) {
-            points.push(format!("the resolution is {resolution} queries/s, not 1"));
+            points.push(Noncompliance::Coarse { resolution });
         }
         if self.reuses_names {
-            points.push("names may have repeated".into());
+            points.push(Noncompliance::NamesRepeat);
         }
     }
 
-    fn proof(&self, points: &mut Vec<String>) {
+    fn proof(&self, points: &mut Vec<Noncompliance>) {
         let delta = match self.proof {
-            Proof::None => return points.push("tester unproven: no self-test vouches for it".into()),
+            Proof::None => return points.push(Noncompliance::Unproven),
             Proof::OtherSettings { delta } => {
-                points.push("tester unproven: its self-test is not known to have sent as these trials do".into());
+                points.push(Noncompliance::ProvenOtherwise);
                 delta
             }
             Proof::BelowRate { delta, allowed } => {
-                points.push(format!("tester unproven: its self-test vouches for it up to {allowed} queries/s only"));
+                points.push(Noncompliance::ProvenBelow { allowed });
                 delta
             }
             Proof::SelfTest { delta } | Proof::IsSelfTest { delta } => delta,
         };
         if delta < MIN_DELTA {
-            points.push(format!("the self-test's reserve δ is {delta}, less than {MIN_DELTA}"));
+            points.push(Noncompliance::SmallReserve { delta });
         }
     }
 }
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn every_fact_counts_and_nothing_else() {
-        assert_eq!(compliant().noncompliance(), [""; 0]);
+        assert_eq!(compliant().noncompliance(), []);
         let wide = PacingLimits { window_100ms_pct: 2.0, ..PacingLimits::default() };
         let each = [
             Facts { shares_host: Fact::Yes, ..compliant() },
@@ -264,13 +270,13 @@ mod tests {
     #[test]
     fn a_single_trial_has_no_repetitions_to_miss() {
         let single = Facts { repeats: None, resolution: None, ..compliant() };
-        assert_eq!(single.noncompliance(), [""; 0]);
+        assert_eq!(single.noncompliance(), []);
     }
 
     #[test]
     fn what_the_user_states_is_compliant_and_said() {
         let stated = Facts { shares_host: Fact::StatedNo, shares_cpus: Fact::StatedNo, ..compliant() };
-        assert_eq!(stated.noncompliance(), [""; 0]);
+        assert_eq!(stated.noncompliance(), []);
         assert_eq!(stated.statements().len(), 2);
         assert!(stated.statements()[0].contains("stated by the user"));
     }
@@ -284,7 +290,7 @@ mod tests {
             timeout: Nanos::from_millis(250),
             ..compliant()
         };
-        assert_eq!(test.noncompliance(), [""; 0]);
+        assert_eq!(test.noncompliance(), []);
         let slow = Facts { timeout: Nanos::SECOND, ..test };
         assert_eq!(slow.noncompliance().len(), 1);
     }
@@ -292,7 +298,7 @@ mod tests {
     #[test]
     fn short_trials_with_long_timeouts_say_that_they_overstate() {
         let short = Facts { duration: Nanos(2 * Nanos::SECOND.0), ..compliant() };
-        let points = short.noncompliance().join("; ");
-        assert!(points.contains("1.5"), "{points}");
+        let points = short.noncompliance();
+        assert!(points.contains(&Noncompliance::Overstated { factor: 1.5 }), "{points:?}");
     }
 }

@@ -7,15 +7,19 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! [`narrow`] is the search with short probes in front, [`set`] all searches of a point. [`selftest`] holds the formulas that
-//! say how fast the tester itself must be, [`reason`] why a trial did not pass, [`stats`] what a set of searches amounts to,
-//! [`precision`] how exactly that is known, [`evidence`] whether the DUT was
-//! asked what the plan wanted, and [`compliance`] in which points it all is not what RFC 8219 wants.
+//! [`narrow`] is the search with short probes in front, [`mlr`] the one of RFC 9971, [`set`] all searches of a point.
+//! [`selftest`] holds the formulas that say how fast the tester itself must be, [`reason`] why a trial did not pass,
+//! [`warning`] what did not decide and should be known, [`stats`] what a set of searches amounts to, [`precision`] how exactly
+//! that is known, [`evidence`] whether the DUT was asked what the plan wanted, and [`compliance`] in which points
+//! ([`noncompliance`]) it all is not what RFC 8219 wants.
 #![forbid(unsafe_code)]
 
 pub mod compliance;
 pub mod evidence;
+mod in_words;
+pub mod mlr;
 pub mod narrow;
+pub mod noncompliance;
 pub mod pacing;
 pub mod precision;
 pub mod reason;
@@ -27,3 +31,4 @@ pub mod set;
 pub mod stats;
 pub mod units;
 pub mod verdict;
+pub mod warning;

@@ -40,23 +40,6 @@ impl Default for PacingLimits {
     }
 }
 
-impl PacingLimits {
-    /// In which points less exact sending counts than by default. RFC 8219 §9.2 wants a constant rate and gives no limits.
-    pub fn noncompliance(&self) -> Vec<String> {
-        let usual = PacingLimits::default();
-        let mut points = Vec::new();
-        let [limit, least] = [*self, usual].map(|l| l.window_100ms_pct);
-        if limit > least {
-            points.push(format!("the rate may be off by {limit} % for 100 ms, not only by {least} %"));
-        }
-        let [limit, least] = [*self, usual].map(|l| l.lateness_p999.0 as f64 / 1e6);
-        if limit > least {
-            points.push(format!("one query in a thousand may be {limit} ms late, not only {least} ms"));
-        }
-        points
-    }
-}
-
 /// Collects the send times of one shard. Memory: four bytes per 10 ms of the trial and a fixed histogram.
 pub struct PacingRecorder {
     fine: Vec<u32>,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::evidence::Deviation;
 use crate::records::Counts;
-use crate::units::{CpuId, Nanos};
+use crate::units::{CpuId, Nanos, counted, grouped};
 
 /// A loss on the tester's host: in its sending or receiving, so that it says nothing about the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -306,30 +306,39 @@ impl fmt::Display for ReasonKind {
     }
 }
 
+fn packets_of(n: u64) -> String {
+    counted(n, "packet", "packets")
+}
+
 impl fmt::Display for HostLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostLoss::Sockets { packets } => {
-                write!(f, "the tester's sockets had no room for {packets} packets, which were dropped")
+                write!(f, "the tester's sockets had no room for {}, which were dropped", packets_of(*packets))
             }
             HostLoss::InterfaceReceive { packets, interface } => {
-                write!(f, "the tester's interface {interface} dropped {packets} received packets")
+                write!(
+                    f,
+                    "the tester's interface {interface} dropped {}",
+                    counted(*packets, "received packet", "received packets")
+                )
             }
             HostLoss::InterfaceSend { packets, interface } => {
-                write!(f, "the tester's interface {interface} dropped {packets} packets to be sent")
+                write!(f, "the tester's interface {interface} dropped {} to be sent", packets_of(*packets))
             }
             HostLoss::QueueingDiscipline { packets, discipline, interface } => {
                 let discipline = discipline.as_deref().unwrap_or("of unknown kind");
                 write!(
                     f,
-                    "the tester's own queueing discipline ({discipline} on {interface}) dropped {packets} packets"
+                    "the tester's own queueing discipline ({discipline} on {interface}) dropped {}",
+                    packets_of(*packets)
                 )
             }
             HostLoss::Neighbour { packets, address, interface, unresolved } => {
                 let ms = unresolved.0 / 1_000_000;
                 write!(f, "the tester's neighbour {address} on {interface} was not resolved for {ms} ms; ")?;
                 match packets {
-                    Some(packets) => write!(f, "its queue dropped {packets} packets"),
+                    Some(packets) => write!(f, "its queue dropped {}", packets_of(*packets)),
                     None => write!(f, "how many packets its queue dropped is not known"),
                 }
             }
@@ -358,33 +367,36 @@ impl fmt::Display for Reason {
                 write!(f, "pacing: a 100 ms window was off by {worst_pct:.2} %, limit {limit_pct} %")
             }
             Reason::Late { p999_us, limit } => {
-                let limit = limit.0 as f64 / 1e3;
-                write!(f, "pacing: p99.9 lateness {p999_us:.0} µs, limit {limit:.0} µs")
+                let [late, limit] = [*p999_us, limit.0 as f64 / 1e3].map(|us| grouped(us.round() as u64));
+                write!(f, "pacing: p99.9 lateness {late} µs, limit {limit} µs")
             }
             Reason::TotalOff { sent, planned, limit_pct } => {
+                let [sent, planned] = [*sent, *planned].map(grouped);
                 write!(f, "pacing: {sent} queries sent of {planned} planned, limit ± {limit_pct} % of the total")
             }
             Reason::NotPinned { half, cpu, error } => write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0),
             Reason::LedgerFull => write!(f, "the receiver did not keep up: no room for further queries in the ledger"),
             Reason::SendRefused { query, error } => {
                 let error = error.as_deref().unwrap_or("no longer");
-                write!(f, "the kernel refused to send query {query}: {error}")
+                write!(f, "the kernel refused to send query {}: {error}", grouped(*query))
             }
             Reason::CannotReceive { error } => write!(f, "cannot receive: {error}"),
             Reason::RecordsLost { records } => {
-                write!(f, "the disk did not keep up: {records} records are missing")
+                write!(f, "the disk did not keep up: {} missing", counted(*records, "record is", "records are"))
             }
             Reason::HostLoss(loss) => loss.fmt(f),
             Reason::Unbalanced { sent } => {
-                write!(f, "internal error: outcomes do not add up to {sent} queries sent")
+                write!(f, "internal error: outcomes do not add up to {} queries sent", grouped(*sent))
             }
             Reason::Missed { datagrams, lost } => write!(
                 f,
-                "the interface got {datagrams} datagrams for the tester that its sockets did not; {lost} queries count as \
-                 lost: look for a packet filter (dns64bench check)"
+                "the interface got {} for the tester that its sockets did not; {} as lost: look for a packet filter \
+                 (dns64bench check)",
+                counted(*datagrams, "datagram", "datagrams"),
+                counted(*lost, "query counts", "queries count")
             ),
             Reason::NotPreloaded { names } => {
-                write!(f, "{names} of the names to be cached could not be resolved before the trial")
+                write!(f, "{} of the names to be cached could not be resolved before the trial", grouped(*names))
             }
             Reason::Interrupted { duration, planned } => {
                 let (duration, planned) = (duration.as_secs_f64(), planned.as_secs_f64());
@@ -393,6 +405,7 @@ impl fmt::Display for Reason {
             Reason::Deviation { deviation } => deviation.fmt(f),
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;
+                let [sent, valid, lost, late, wrong] = [*sent, *valid, *lost, *late, *wrong].map(grouped);
                 write!(
                     f,
                     "{valid} of {sent} queries got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong"
@@ -411,57 +424,27 @@ impl Reason {
     fn of_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::AuthDropped { queries } => {
-                write!(f, "AuthDNS dropped {queries} queries: it was too slow to read them")
+                write!(f, "AuthDNS dropped {}: it was too slow to read", counted(*queries, "query", "queries"))
             }
-            Reason::AuthSendRefused { replies } => write!(f, "the kernel refused {replies} of AuthDNS's replies"),
+            Reason::AuthSendRefused { replies } => {
+                write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
+            }
             Reason::AuthSlow { p999_us, limit } => {
                 let (took, limit) = (p999_us / 1e3, ms(*limit));
                 write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")
             }
             Reason::AuthDecides { questions, limit, unanswered } => {
                 let limit = ms(*limit);
-                write!(f, "AuthDNS took longer than {limit} ms for {questions} questions, which may be why ")?;
-                write!(f, "{unanswered} queries got no reply in time")
+                let questions = counted(*questions, "question", "questions");
+                write!(f, "AuthDNS took longer than {limit} ms for {questions}, which may be why ")?;
+                write!(f, "{} got no reply in time", counted(*unanswered, "query", "queries"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Reasons inside of another object: `reasons` holds the words, for readers, and `causes` the data, which is what is read back. For
-/// `#[serde(flatten, with = "…")]`.
-pub mod in_words {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::Reason;
-
-    #[derive(Serialize)]
-    struct Written<'a> {
-        reasons: Vec<String>,
-        causes: &'a [Reason],
-    }
-
-    #[derive(Deserialize)]
-    struct Read {
-        causes: Vec<Reason>,
-    }
-
-    /// Writes the words and the data.
-    ///
-    /// # Errors
-    /// Those of the serializer.
-    pub fn serialize<S: Serializer>(causes: &[Reason], serializer: S) -> Result<S::Ok, S::Error> {
-        Written { reasons: causes.iter().map(Reason::to_string).collect(), causes }.serialize(serializer)
-    }
-
-    /// Reads the data.
-    ///
-    /// # Errors
-    /// If there are none, as in results of versions that wrote words only.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Reason>, D::Error> {
-        Ok(Read::deserialize(deserializer)?.causes)
-    }
-}
+crate::in_words::in_words!(Reason: "reasons", "causes");
 
 #[cfg(test)]
 mod tests;

@@ -114,6 +114,28 @@ impl Set {
         self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
     }
 
+    /// How many trials are left, the one that is due among them, if the DUT goes on as it has: the last search's rate passes, or
+    /// in the first search the middle of what is still open, and nothing is spoiled. For sets without probes, whose number of
+    /// trials hardly depends on the rate.
+    pub fn trials_left(&self) -> u64 {
+        let Some(due) = self.next() else { return 0 };
+        let capacity = match (self.found.last(), due.bracket) {
+            (Some(found), _) => found.highest.unwrap_or(Qps(0)),
+            (None, (passed, failed)) => {
+                let SearchRange { min, max, .. } = self.plan.range;
+                Qps(u64::midpoint(passed.unwrap_or(min).0, failed.unwrap_or(max).0))
+            }
+        };
+        let mut set = self.clone();
+        let mut trials = 0;
+        while let Some(due) = set.next() {
+            let verdict = if due.rate <= capacity { Verdict::Passed } else { Verdict::Failed };
+            set.report(verdict, &Counts::default());
+            trials += 1;
+        }
+        trials
+    }
+
     /// What each search found that is over.
     pub fn found(&self) -> &[Found] {
         &self.found
@@ -124,19 +146,24 @@ impl Set {
         &self.failed_by
     }
 
-    /// Why the DUT may do more than the median of `figures`, which are those of this set: searches that ended at the range's
-    /// end or where nothing could be measured, and a median above `allowed`, up to which a self-test vouches for the tester.
+    /// Why the DUT may do more than the median of `figures`, which are those of this set: see [`lower_bounds`].
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
-        let of = self.found.len();
-        let count = |is: fn(&&Found) -> bool| self.found.iter().filter(is).count();
-        let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
-        let blocked = count(|f| f.unmeasurable.is_some());
-        let above = allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
-        let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max: self.plan.range.max });
-        let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
-        let above = above.map(|allowed| LowerBound::SelfTest { allowed });
-        open.into_iter().chain(blocked).chain(above).collect()
+        lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
+}
+
+/// Why the DUT may do more than the median of `figures`, which are those of `found`: searches that ended at `max`, the end of
+/// the range, or where nothing could be measured, and a median above `allowed`, up to which a self-test vouches for the tester.
+pub fn lower_bounds(found: &[Found], max: Qps, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
+    let of = found.len();
+    let count = |is: fn(&&Found) -> bool| found.iter().filter(is).count();
+    let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
+    let blocked = count(|f| f.unmeasurable.is_some());
+    let above = allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
+    let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max });
+    let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
+    let above = above.map(|allowed| LowerBound::SelfTest { allowed });
+    open.into_iter().chain(blocked).chain(above).collect()
 }
 
 /// The smallest of the highest rates that passed; `None` where a search passed nowhere, or there is none.
@@ -223,6 +250,25 @@ mod tests {
             assert_eq!(set.failed_by(), [Some(shortfall); 3], "probes: {probes}");
             assert_eq!(smallest_pass(set.found()), Some(Qps(200)));
         }
+    }
+
+    #[test]
+    fn how_many_trials_are_left_is_known_from_the_first_search_on() {
+        let range = SearchRange { min: Qps(100), max: Qps(1_000_000), resolution: Qps(1), invalid_retries: 1 };
+        let mut set = Set::new(SetPlan { range, repeat: 3, probes: false });
+        let mut left = Vec::new();
+        while let Some(due) = set.next() {
+            left.push((due.repeat, set.trials_left()));
+            let verdict = if due.rate.0 <= 123_456 { Verdict::Passed } else { Verdict::Failed };
+            set.report(verdict, &Counts::default());
+        }
+        for (done, (repeat, said)) in left.iter().enumerate() {
+            let truth = (left.len() - done) as u64;
+            // The first search is a guess, off by one for each search.
+            let allowed = if *repeat == 0 { 3 } else { 0 };
+            assert!(said.abs_diff(truth) <= allowed, "{said} said, {truth} left, in search {repeat}");
+        }
+        assert_eq!(set.trials_left(), 0);
     }
 
     #[test]

@@ -49,6 +49,30 @@ impl Summary {
     }
 }
 
+/// Mean and sample standard deviation of a set of values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeanAndDeviation {
+    /// Of how many values.
+    pub n: usize,
+    /// Their mean, in their unit.
+    pub mean: f64,
+    /// Their sample standard deviation, in their unit; 0 of a single value.
+    pub stdev: f64,
+}
+
+impl MeanAndDeviation {
+    /// Of some values, in any order; `None` of nothing.
+    pub fn of(values: &[f64]) -> Option<MeanAndDeviation> {
+        let n = values.len();
+        if n == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+        Some(MeanAndDeviation { n, mean, stdev: (squares / (n as f64 - 1.0).max(1.0)).sqrt() })
+    }
+}
+
 /// The interval that has the median of what `values` are drawn from in it with a probability of 95 % or more, whatever their
 /// distribution: from the k-th smallest to the k-th largest of them, by the binomial distribution (Le Boudec, "Performance
 /// Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem 2.1). `None` for fewer than 6 values, which cannot
@@ -108,6 +132,15 @@ mod tests {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         let summary = Summary::of(&hundred).unwrap();
         assert_eq!((summary.p1, summary.p99), (2.0, 99.0));
+    }
+
+    #[test]
+    fn mean_and_sample_deviation() {
+        assert_eq!(MeanAndDeviation::of(&[]), None);
+        assert_eq!(MeanAndDeviation::of(&[3.0]), Some(MeanAndDeviation { n: 1, mean: 3.0, stdev: 0.0 }));
+        let found = MeanAndDeviation::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        let wanted = (32.0f64 / 7.0).sqrt();
+        assert!(found.n == 8 && (found.mean - 5.0).abs() < 1e-12 && (found.stdev - wanted).abs() < 1e-12);
     }
 
     #[test]

@@ -47,6 +47,24 @@ fn whole_number(text: &str) -> Option<u64> {
     whole.replace('_', "").parse::<u64>().ok()?.checked_mul(10u64.pow(zeros))?.checked_add(part)
 }
 
+/// A number with its digits in groups of three, parted by a narrow blank that does not break (U+202F): `1 234 567`.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 packet`, `2 packets`.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(n), if n == 1 { one } else { many })
+}
+
 /// Nanoseconds: a length of time, or a moment of the monotonic clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -206,6 +224,12 @@ pub enum UnitError {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn numbers_are_grouped_and_counted() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!([0, 1, 2].map(|n| counted(n, "packet", "packets")), ["0 packets", "1 packet", "2 packets"]);
+    }
 
     proptest! {
         #[test]

@@ -40,10 +40,13 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
+    /// So many headers are to be written before the next use: those that the kernel has filled, and the one that it may have begun
+    /// with; at first all.
+    used: usize,
 }
 
-// SAFETY: the raw pointers in `iovecs` and `headers` are written anew in `receive` before each use and point into boxes that
-// the same value owns, so it may move to another thread.
+// SAFETY: the raw pointers in `iovecs` and `headers` point into boxes that the same value owns and never replaces, so it may move
+// to another thread.
 unsafe impl Send for ReceiveBatch {}
 
 /// A received datagram.
@@ -81,6 +84,7 @@ impl ReceiveBatch {
             iovecs: vec![iov; BATCH].into(),
             headers: vec![header; BATCH].into(),
             count: 0,
+            used: BATCH,
         }
     }
 
@@ -95,7 +99,8 @@ impl ReceiveBatch {
             Wait::Dont => libc::MSG_DONTWAIT,
         };
         self.count = 0;
-        for i in 0..BATCH {
+        // The kernel changes the headers that it fills and no others: after most calls that is one of them.
+        for i in 0..std::mem::replace(&mut self.used, 1) {
             self.iovecs[i] =
                 iovec { iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(), iov_len: self.slot_len };
             self.headers[i].msg_hdr = msghdr {
@@ -127,6 +132,7 @@ impl ReceiveBatch {
             };
         }
         self.count = received as usize;
+        self.used = (self.count + 1).min(BATCH);
         Ok(self.count)
     }
 

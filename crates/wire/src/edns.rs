@@ -65,10 +65,16 @@ pub fn put_opt(out: &mut Vec<u8>, payload: u16, rcode: Rcode, dnssec_ok: bool, o
     out.extend(options);
 }
 
+/// The code and the length of an option, which its `len` octets of data follow.
+#[inline]
+pub const fn option_header(code: u16, len: u16) -> [u8; 4] {
+    let ([c0, c1], [l0, l1]) = (code.to_be_bytes(), len.to_be_bytes());
+    [c0, c1, l0, l1]
+}
+
 /// Appends the code and the length of an option, whose `len` octets of data are the caller's.
 pub fn put_option_header(options: &mut Vec<u8>, code: u16, len: usize) {
-    options.extend(code.to_be_bytes());
-    options.extend((len as u16).to_be_bytes());
+    options.extend(option_header(code, len as u16));
 }
 
 /// An OPT record as it is read.

@@ -2,6 +2,8 @@
 //!
 //! Data of types that are not known here is opaque (RFC 3597 §3): no name in it can be compressed, and any length is right.
 
+use std::ops::Range;
+
 use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
 
 /// The form of the data of a type.
@@ -62,12 +64,12 @@ fn form(record: &Record<'_>) -> Form {
 }
 
 impl Message<'_> {
-    /// Checks the form of a record's data and tells `on_name` where the names in it begin.
+    /// Checks the form of a record's data and tells `on_name` where the names in it are written, compression pointers included.
     ///
     /// # Errors
     /// If the data is shorter or longer than its type has it, or a name in it reaches beyond it.
     #[inline]
-    pub fn check_data(&self, record: &Record<'_>, mut on_name: impl FnMut(usize)) -> Result<(), Malformed> {
+    pub fn check_data(&self, record: &Record<'_>, mut on_name: impl FnMut(Range<usize>)) -> Result<(), Malformed> {
         let form = form(record);
         let end = record.data_at + record.data.len();
         let mut at = record.data_at + form.before;
@@ -78,8 +80,9 @@ impl Message<'_> {
             if at >= end {
                 return Err(Malformed);
             }
-            on_name(at);
-            at = self.skip_name(at)?;
+            let start = at;
+            at = self.skip_name(start)?;
+            on_name(start..at);
         }
         match form.after {
             After::Octets(octets) => at += octets,
@@ -115,7 +118,7 @@ mod tests {
         let message = Message::new(&bytes).unwrap();
         let record = message.all_records(HEADER_LEN + 5).next().unwrap()?;
         let mut names = Vec::new();
-        message.check_data(&record, |at| names.push(at - record.data_at))?;
+        message.check_data(&record, |name| names.push(name.start - record.data_at))?;
         Ok(names)
     }
 

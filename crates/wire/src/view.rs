@@ -197,7 +197,8 @@ impl<'a> NameReader<'a> {
         self.message.same_name_within(a, b, &self.hops)
     }
 
-    /// Whether all octets from which the name at `name` is read, be it that compression pointers lead there, lie in `places`.
+    /// Whether all octets from which the name at `name` is read, be it that compression pointers lead there, lie in `places`,
+    /// which is asked once for the octets from the name's beginning, or from a pointer's target, to the next pointer or the end.
     ///
     /// # Errors
     /// If it is no name, or the message has had its share of pointers.
@@ -205,11 +206,15 @@ impl<'a> NameReader<'a> {
         let mut labels = self.labels(name);
         let mut lies = true;
         loop {
-            let (octets, is_end) = match labels.step()? {
-                Step::Label(octets) | Step::Pointer(octets) => (octets, false),
-                Step::Root(octets) => (octets, true),
+            let from = labels.at;
+            let (end, is_end) = loop {
+                match labels.step()? {
+                    Step::Label(_) => {}
+                    Step::Pointer(octets) => break (octets.end, false),
+                    Step::Root(octets) => break (octets.end, true),
+                }
             };
-            lies &= places(&octets);
+            lies &= places(&(from..end));
             if is_end {
                 return Ok(lies);
             }
@@ -239,6 +244,12 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
+    /// Where the owner name is written, its compression pointer (if it has one) included.
+    #[inline]
+    pub fn owner_octets(&self) -> Range<usize> {
+        self.owner..self.data_at - FIXED_LEN
+    }
+
     /// Offset of the TTL's four octets in the message.
     #[inline]
     pub fn ttl_at(&self) -> usize {
@@ -279,11 +290,14 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
+/// Octets of a record between its owner and its data: type, class, TTL, length of the data.
+const FIXED_LEN: usize = 10;
+
 #[inline]
 fn parse_record(bytes: &[u8], owner: usize) -> Result<Record<'_>, Malformed> {
     let fixed = skip_name(bytes, owner)?;
-    let f: &[u8; 10] = bytes.get(fixed..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
-    let data_at = fixed + 10;
+    let f: &[u8; FIXED_LEN] = bytes.get(fixed..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
+    let data_at = fixed + FIXED_LEN;
     let len = usize::from(u16::from_be_bytes([f[8], f[9]]));
     Ok(Record {
         owner,

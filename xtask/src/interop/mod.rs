@@ -5,10 +5,14 @@ mod clients;
 mod dns64d;
 mod hosts;
 mod losses;
+mod mlrsearch;
+mod packages;
+mod places;
 mod systemd;
 mod tally;
 mod tester;
 
+use std::cell::Cell;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +25,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use self::tally::{Skipped, Tally};
-use crate::packages::{Consent, can_install, install};
+use crate::packages::{Consent, can_install, install, is_root};
 
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{DUT, authoritative, dut_in_lab, wait_until_answers, wait_until_listens};
@@ -37,7 +41,12 @@ type Test = (&'static str, &'static [&'static str], fn(&Bench) -> Result<()>);
 struct Bench {
     program: PathBuf,
     folder: tempfile::TempDir,
+    /// Trials that were to be sound and that the tester spoiled.
+    spoiled: Cell<u32>,
 }
+
+/// How many trials the tester may spoil in all tests together: more than a busy machine does, fewer than a broken tester.
+const MOST_SPOILED: u32 = 10;
 
 impl Bench {
     fn program(&self) -> &str {
@@ -75,16 +84,28 @@ impl Bench {
             "--json",
             "--quiet",
         ];
-        // A busy machine spoils trials, which the tester says with status 3; that is not what is tested here.
-        for _ in 0..10 {
-            let ran = process::run(self.program(), &args, LIMIT)?;
+        let ran = self.sound(&args)?;
+        let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
+        ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{}", ran.stdout);
+        Ok(())
+    }
+
+    /// Runs a `measure` until the tester did not spoil the trial, which it says with status 3: a busy machine does that, which is
+    /// not what is tested here. All tests together may have [`MOST_SPOILED`] of them.
+    fn sound(&self, args: &[&str]) -> Result<process::Ran> {
+        loop {
+            let ran = process::run(self.program(), args, LIMIT)?;
             if ran.status != Some(3) {
-                let trial: Value = serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())?;
-                ensure!(trial["verdict"] == "passed" && trial["valid"] == 10_000, "{}", ran.stdout);
-                return Ok(());
+                return Ok(ran);
             }
+            let spoiled = self.spoiled.get() + 1;
+            self.spoiled.set(spoiled);
+            ensure!(
+                spoiled <= MOST_SPOILED,
+                "{spoiled} trials of these tests were spoiled, this one so: {}",
+                ran.stdout
+            );
         }
-        anyhow::bail!("ten trials in a row were spoiled by this machine")
     }
 
     /// Our zone file of 10.0.0.0/16, with AAAA records for a share of the names.
@@ -118,23 +139,65 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS)
+    let servers = first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS);
+    servers.chain(&mlrsearch::TESTS).chain(&packages::TESTS)
+}
+
+/// Among what a test needs: to be root, for what users may not do.
+const ROOT: &str = "root";
+
+/// Why this machine cannot run a test that needs these programs, as far as it is known before; `None` if it can.
+fn missing(needs: &[&str]) -> Option<String> {
+    let absent: Vec<_> = needs.iter().filter(|need| **need != ROOT && find(need).is_none()).copied().collect();
+    let mut why = Vec::new();
+    if !absent.is_empty() {
+        why.push(format!("not found: {}", absent.join(", ")));
+    }
+    if needs.contains(&ROOT) && !is_root() {
+        why.push("needs root".into());
+    }
+    // Who uses ip makes a lab with it.
+    if needs.contains(&"ip")
+        && !is_root()
+        && process::run("unshare", &["-U", "-n", "true"], LIMIT).is_ok_and(|ran| ran.status != Some(0))
+    {
+        why.push("needs root or user namespaces".into());
+    }
+    (!why.is_empty()).then(|| why.join("; "))
+}
+
+/// Says of every test whose name contains `part` whether it would run here, and why not; runs none and installs nothing.
+pub(crate) fn list(part: &str) -> ExitCode {
+    let (mut would, mut would_not) = (0, 0);
+    for &(name, needs, _) in all().filter(|(name, ..)| name.contains(part)) {
+        match missing(needs) {
+            None => {
+                would += 1;
+                println!("runs     {name}");
+            }
+            Some(why) => {
+                would_not += 1;
+                println!("does not {name}: {why}");
+            }
+        }
+    }
+    println!("{would} tests would run here, {would_not} would not");
+    ExitCode::SUCCESS
 }
 
 /// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI must have passed in it.
 pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     install(consent);
-    let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()? };
+    let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()?, spoiled: Cell::new(0) };
     let mut tally = Tally::default();
     for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
-        let missing: Vec<_> = needs.iter().filter(|program| find(program).is_none()).copied().collect();
-        let outcome = if missing.is_empty() {
-            test(&bench)
-        } else {
-            Err(Skipped(format!("not found: {}", missing.join(", "))).into())
+        let outcome = match missing(needs) {
+            None => test(&bench),
+            Some(why) => Err(Skipped(why).into()),
         };
         tally.add(name, &outcome);
     }
+    println!("{} trials were spoiled by this machine and done again, of {MOST_SPOILED} allowed", bench.spoiled.get());
     let required = part.is_empty() && Consent::in_ci() && can_install();
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

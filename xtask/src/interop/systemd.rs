@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::dns64d::NAME;
-use super::{A, AAAA, Bench, LIMIT, Test, wait_for};
+use super::{A, AAAA, Bench, LIMIT, ROOT, Test, wait_for};
 use crate::process::{self, Server, free_port, output, root};
 
 pub(super) const TESTS: [Test; 2] = [
     ("systemd's socket activation", &["systemd-socket-activate"], socket_activation),
-    ("the systemd unit allows what dns64d does", &["systemd-analyze", "strace"], unit_allows),
+    ("the systemd unit allows what dns64d does", &["systemd-analyze", "strace", ROOT], unit_allows),
 ];
 
 fn auth(bench: &Bench) -> Result<(Server, u16)> {

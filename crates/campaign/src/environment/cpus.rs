@@ -72,7 +72,7 @@ fn turbo(tree: &Tree) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::tree::tests::recorded;
+    use crate::environment::tree::tests::{of_lines, recorded};
 
     fn with_nodes(lists: &[&str]) -> Finding {
         let paths: Vec<String> = (0..lists.len()).map(|n| format!("{NODE}/node{n}/cpulist")).collect();
@@ -90,6 +90,18 @@ mod tests {
         let four = with_nodes(&["0-7", "8-15", "16-23", ""]);
         assert_eq!(four.value, "node 0: CPUs 0-7; node 1: CPUs 8-15; node 2: CPUs 16-23; node 3: no CPUs");
         assert_eq!(nodes(&recorded(&[])), None);
+    }
+
+    /// The same recordings as those that cores are chosen on.
+    #[test]
+    fn nodes_of_recorded_machines_are_told() {
+        let of = |text: &str| nodes(&of_lines(text)).unwrap();
+        let one = of(include_str!("../topology/one-node.txt"));
+        assert_eq!((one.value.as_str(), one.concern), ("node 0: CPUs 0-1", None));
+        let two = of(include_str!("../topology/two-nodes.txt"));
+        assert_eq!(two.value, "node 0: CPUs 0-7,16-23; node 1: CPUs 8-15,24-31");
+        let four = of(include_str!("../topology/four-nodes.txt"));
+        assert!(four.value.ends_with("node 3: CPUs 3,7,11,15,19,23,27,31,35,39") && four.concern.is_some());
     }
 
     #[test]

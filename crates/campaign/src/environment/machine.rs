@@ -44,8 +44,8 @@ pub(super) fn load(before: &CpuTimes, after: &CpuTimes) -> [Finding; 2] {
     let busy = after.busy_since(before);
     let busy = finding("CPUs busy now", format!("{busy:.0} %")).concern_if(
         busy > BUSY_LIMIT,
-        "something else is running",
-        Some("top"),
+        "something else is running; top(1) shows what",
+        None,
     );
     [busy, stolen(&after.stolen_since(before), &after.stolen_ever())]
 }

@@ -124,12 +124,21 @@ fn number_in(name: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A tree of files with their texts, as they were recorded.
     pub(in crate::environment) fn recorded(files: &[(&str, &str)]) -> Tree {
         Tree::Printed(files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect())
+    }
+
+    /// A tree from lines `FILE:LINE`, as grep prints them.
+    pub(crate) fn of_lines(text: &str) -> Tree {
+        let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
+        for (path, line) in text.lines().filter_map(|line| line.split_once(':')) {
+            *files.entry(path.into()).or_default() += &format!("{line}\n");
+        }
+        Tree::Printed(files)
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 use method::evidence::{Deviation, Wanted};
 use method::reason::{HostLoss, Reason, ReasonKind};
 use method::set::Repeats;
+use method::stats::MeanAndDeviation;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::authdns::part::AuthPart;
-use tester::client::experiments::{Experiments, MeanAndDeviation, NAMES};
+use tester::client::experiments::{Experiments, NAMES};
 use tester::measurer::expect::Prefix;
 use tester::measurer::plan::TrialPlan;
 
@@ -19,6 +20,7 @@ use super::keys::At;
 use super::search::on_cores;
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{DutEnd, Measured, Step};
+use crate::governor::FIXED;
 use crate::missing::Missing;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Cores, Point, WithThreads};
@@ -26,7 +28,7 @@ use crate::recorded::Recorded;
 use crate::report::chart::{Curve, Dot, Figure, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, by_place, each_dut, legend, ranked};
+use crate::report::{Run, each_dut, legend, ranked};
 use crate::results::DutResult;
 
 /// Experiments of a block.
@@ -42,6 +44,9 @@ const ASSUMED: u64 = 4_000;
 pub struct ClosedLoops {
     /// Numbers of threads of the tester, powers of 2 up to 256.
     pub threads: Vec<usize>,
+    /// Frequency governors of the DUT's CPUs, as Linux calls them: all of it with each. None: whichever they have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub governors: Vec<String>,
     /// On which numbers of cores and placements; none given: on the first number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
@@ -57,7 +62,14 @@ pub struct ClosedLoops {
 impl Default for ClosedLoops {
     /// As in the paper, but for `threads`.
     fn default() -> ClosedLoops {
-        ClosedLoops { threads: Vec::new(), at: None, blocks: 10, timeout: Duration::from_secs(1), repeat: 1 }
+        ClosedLoops {
+            threads: Vec::new(),
+            governors: Vec::new(),
+            at: None,
+            blocks: 10,
+            timeout: Duration::from_secs(1),
+            repeat: 1,
+        }
     }
 }
 
@@ -172,6 +184,9 @@ pub struct ClosedLoopResult {
     pub place: Cores,
     /// Threads of the tester.
     pub threads: usize,
+    /// The frequency governor that the DUT's CPUs were to have; absent: whichever they had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub governor: Option<String>,
     /// Trials that count.
     pub trials: usize,
     /// Trials that the tester spoiled.
@@ -188,31 +203,13 @@ pub struct ClosedLoopResult {
     #[serde(rename = "place")]
     pub seen: Option<crate::place::Place>,
     /// Time of an experiment of 256 names in ms.
-    pub time_ms: Option<Spread>,
+    pub time_ms: Option<MeanAndDeviation>,
     /// 256 ÷ that time: answered queries per second.
     pub qps: Option<f64>,
     /// CPU use of the DUT's host, 100 % less what was idle, in per cent of all its CPUs, over the seconds.
-    pub host_cpu_pct: Option<Spread>,
+    pub host_cpu_pct: Option<MeanAndDeviation>,
     /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
-    pub dut_cpu_pct: Option<Spread>,
-}
-
-/// Mean and sample standard deviation of a set of values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// Of how many values.
-    pub n: usize,
-    /// Their mean.
-    pub mean: f64,
-    /// Their standard deviation.
-    pub stdev: f64,
-}
-
-impl Spread {
-    fn of(values: &[f64]) -> Option<Spread> {
-        let MeanAndDeviation { mean, standard_deviation } = MeanAndDeviation::of(values)?;
-        Some(Spread { n: values.len(), mean, stdev: standard_deviation })
-    }
+    pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
 /// The measure.
@@ -223,15 +220,28 @@ impl Measure for InClosedLoop {
         "Closed loop"
     }
 
+    fn name(&self) -> &'static str {
+        "closed loop"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
         let Some(loops) = &keys.closed_loop else { return Vec::new() };
+        let governors: Vec<Option<String>> = match loops.governors.is_empty() {
+            true => vec![None],
+            false => loops.governors.iter().cloned().map(Some).collect(),
+        };
         let mut points = Vec::new();
         for place in keys.places_or_first(loops.at.as_deref()) {
-            let with =
-                |&threads| Point::ClosedLoop(WithThreads { dut: dut.name().into(), place: place.clone(), threads });
-            points.extend(loops.threads.iter().map(with));
+            for governor in &governors {
+                let (place, governor) = (&place, governor.clone());
+                let with = move |&threads| {
+                    let (place, governor) = (place.clone(), governor.clone());
+                    Point::ClosedLoop(WithThreads { dut: dut.name().into(), place, threads, governor })
+                };
+                points.extend(loops.threads.iter().map(with));
+            }
         }
         points
     }
@@ -243,6 +253,12 @@ impl Measure for InClosedLoop {
             let bad = loops.threads.iter().find(|threads| !threads.is_power_of_two() || **threads > 256);
             if let Some(threads) = bad {
                 return Err(format!("[measure.closed-loop] threads: {threads} is none of 1, 2, 4 … 256"));
+            }
+            let is_word = |name: &String| {
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+            };
+            if let Some(odd) = loops.governors.iter().find(|name| !is_word(name)) {
+                return Err(format!("[measure.closed-loop] governors: {odd:?} is no name of a frequency governor"));
             }
             if !(1..=10).contains(&loops.blocks) || loops.repeat == 0 || loops.timeout.is_zero() {
                 return Err("[measure.closed-loop]: blocks from 1 to 10, repeat and timeout more than nothing".into());
@@ -294,20 +310,25 @@ impl Measure for InClosedLoop {
         walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != Verdict::Invalid))
     }
 
-    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
-        ["Tables I-IV", "Fig. 2"].map(|what| Paper::Mtd64.has(what)).into()
+    /// The paper has all of it without and with dynamic frequency scaling.
+    fn fills(&self, _: &Plan, point: &Point) -> Vec<Filled> {
+        let what: &[&str] = match point.governor() {
+            None | Some(FIXED) => &["Tables I-II", "Fig. 2"],
+            Some(_) => &["Tables III-IV"],
+        };
+        what.iter().map(|what| Paper::Mtd64.has(what)).collect()
     }
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
         for dut in ranked(&run.results) {
-            let mut places: Vec<&Cores> = Vec::new();
+            let mut kinds: Vec<Kind<'_>> = Vec::new();
             for at in &dut.closed_loops {
-                if !places.contains(&&at.place) {
-                    places.push(&at.place);
+                if !kinds.contains(&at.kind()) {
+                    kinds.push(at.kind());
                 }
             }
-            all.extend(places.into_iter().map(|place| table(dut, place)));
+            all.extend(kinds.into_iter().map(|kind| table(dut, kind)));
         }
         all
     }
@@ -322,15 +343,20 @@ impl Measure for InClosedLoop {
 }
 
 fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
-    let point = Point::ClosedLoop(WithThreads { dut: dut.name.clone(), place: at.place.clone(), threads: at.threads });
+    let (place, governor) = (at.place.clone(), at.governor.clone());
+    let point = Point::ClosedLoop(WithThreads { dut: dut.name.clone(), place, threads: at.threads, governor });
     let mark = at.state().unwrap_or_default();
-    let spread = |quantity: &str, unit, spread: Option<Spread>| Row {
+    let spread = |quantity: &str, unit, spread: Option<MeanAndDeviation>| Row {
         ran_on: at.seen.clone(),
         mark: mark.clone(),
         n: spread.map_or(0, |s| s.n),
         mean: spread.map(|s| s.mean),
         stdev: spread.map(|s| s.stdev),
         ..Row::of_value(point.clone(), quantity, unit, 0, None)
+    };
+    let count = |quantity: &str, n: usize| Row {
+        ran_on: at.seen.clone(),
+        ..Row::of_value(point.clone(), quantity, "trials", 1, Some(n as f64))
     };
     vec![
         spread("time_of_256", "ms", at.time_ms),
@@ -341,6 +367,8 @@ fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
         },
         spread("host_cpu", "% of all CPUs", at.host_cpu_pct),
         spread("dut_cpu", "% of one CPU", at.dut_cpu_pct),
+        count("trials", at.trials),
+        count("spoiled", at.spoiled),
     ]
 }
 
@@ -355,6 +383,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
     let counted: Vec<&Measured> = walk.trials.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
     let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
     let missing = match (walk.void, ended.first(), counted.is_empty(), walk.trials.is_empty()) {
+        _ if walk.cannot.is_some() => walk.cannot.cloned().map(Missing::CannotBeMade),
         (Some(why), ..) => Some(Missing::Void(why)),
         (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
         (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
@@ -367,10 +396,11 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
     let seconds = |get: fn(&Measured) -> &[f64]| -> Vec<f64> {
         figured.iter().flat_map(|m| get(m).iter().map(|share| share * 100.0)).collect()
     };
-    let time_ms = Spread::of(&times);
+    let time_ms = MeanAndDeviation::of(&times);
     Some(ClosedLoopResult {
         place: with.place.clone(),
         threads: with.threads,
+        governor: with.governor.clone(),
         trials: counted.len(),
         spoiled: walk.trials.len() - counted.len(),
         complete: walk.due().is_none(),
@@ -380,12 +410,19 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
         seen: super::search::place_of(walk.trials.iter().copied()),
         time_ms,
         qps: time_ms.filter(|t| t.mean > 0.0).map(|t| NAMES as f64 * 1e3 / t.mean),
-        host_cpu_pct: Spread::of(&seconds(|m| &m.cpu.host)),
-        dut_cpu_pct: Spread::of(&seconds(|m| &m.cpu.dut)),
+        host_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.host)),
+        dut_cpu_pct: MeanAndDeviation::of(&seconds(|m| &m.cpu.dut)),
     })
 }
 
+/// What the columns of a table have in common: where the DUT ran, and the governor of its CPUs.
+type Kind<'a> = (&'a Cores, Option<&'a str>);
+
 impl ClosedLoopResult {
+    fn kind(&self) -> Kind<'_> {
+        (&self.place, self.governor.as_deref())
+    }
+
     /// A mark where its figures are not those of a server that answered everything.
     fn state(&self) -> Option<String> {
         match (&self.missing, self.passed) {
@@ -407,12 +444,14 @@ impl ClosedLoopResult {
 }
 
 /// Rows as in the paper, a column for each number of threads.
-fn table(dut: &DutResult, place: &Cores) -> Table {
+fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
     let note = "Each experiment resolves 256 names, by so many threads with one query in flight each. CPU utilization as the paper counts \
                 it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
-    let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.place == *place).collect();
+    let (place, governor) = kind;
+    let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.kind() == kind).collect();
     let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-    let title = format!("Closed loop: {}, {}", dut.name, on_cores(place, seen.as_ref()));
+    let governor = governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
+    let title = format!("Closed loop: {}, {}{governor}", dut.name, on_cores(place, seen.as_ref()));
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));
     let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
@@ -431,16 +470,25 @@ fn table(dut: &DutResult, place: &Cores) -> Table {
 fn figure(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<Curve> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        for (place, here) in by_place(&dut.closed_loops, |at| &at.place) {
+        let mut kinds: Vec<Kind<'_>> = Vec::new();
+        for at in &dut.closed_loops {
+            if !kinds.contains(&at.kind()) {
+                kinds.push(at.kind());
+            }
+        }
+        for kind in kinds {
+            let here = || dut.closed_loops.iter().filter(|at| at.kind() == kind);
             let dot = |at: &ClosedLoopResult| {
                 // Without an answer to every name there is a mark and no value.
                 let failed = at.passed == Some(false);
                 let y = if failed { 0.0 } else { at.qps? };
                 Some(Dot { failed, ..Dot::at(at.threads as f64, y) })
             };
-            let dots: Vec<Dot> = here.iter().copied().filter_map(dot).collect();
-            let seen = here.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
+            let dots: Vec<Dot> = here().filter_map(dot).collect();
+            let seen = here().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
+            let governor = kind.1.map_or(String::new(), |governor| format!(", {governor}"));
+            let what = on_cores(kind.0, seen.as_ref()) + &governor;
+            let of = legend(run, &dut.name, runs.len() > 1);
             all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }
     }

@@ -65,6 +65,10 @@ impl Measure for AtRates {
         "Constant rates: efficiency, transients and memory"
     }
 
+    fn name(&self) -> &'static str {
+        "constant rate"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
@@ -134,8 +138,18 @@ impl Measure for AtRates {
         walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid))
     }
 
-    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
-        ["Tables XXII-XXIII", "Figs. 3-4"].map(|what| Paper::Benchmarking.has(what)).into()
+    /// Of one trial there is no smallest and no largest number of pages; a curve over seconds takes two of them, and one over rates
+    /// two rates at the same place.
+    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
+        let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else { return Vec::new() };
+        let is_beside = |other: &Point| matches!(other, Point::ConstantRate(o) if (&o.dut, &o.place) == (&at.dut, &at.place) && o.rate != at.rate);
+        let has_others = plan.dut(&at.dut).is_some_and(|dut| self.points(plan, Some(dut)).iter().any(is_beside));
+        let all = [
+            (block.repeat > 1, "Tables XXII-XXIII"),
+            (block.duration >= Duration::from_secs(2), "Fig. 3"),
+            (has_others, "Fig. 4"),
+        ];
+        all.into_iter().filter(|(fills, _)| *fills).map(|(_, what)| Paper::Benchmarking.has(what)).collect()
     }
 
     fn tables(&self, run: &Run) -> Vec<Table> {

@@ -18,6 +18,9 @@ use crate::point::Cores;
 pub struct Keys {
     /// Numbers of cores (and DUT threads). None: one core.
     pub cores: Vec<usize>,
+    /// Servers that play AuthDNS, by their names: every point is measured with each of them. None: that of `[auth]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub authdns: Vec<String>,
     /// Further sets of CPUs, such as cores of one socket against cores of two.
     pub placements: Vec<Placement>,
     /// Acceptance ratios below 1; not RFC 8219 compliant.
@@ -80,6 +83,9 @@ impl fmt::Display for At {
 pub struct DutKeys {
     /// As in [`Keys`].
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub authdns: Option<Vec<String>>,
+    /// As in [`Keys`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
     /// As in [`Keys`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +121,7 @@ impl Plan {
         let wanted = |p: &&Placement| dut.placements.as_ref().is_none_or(|names| names.contains(&p.name));
         Keys {
             cores: dut.cores.clone().unwrap_or_else(|| all.cores.clone()),
+            authdns: own.authdns.unwrap_or_else(|| all.authdns.clone()),
             placements: all.placements.iter().filter(wanted).cloned().collect(),
             acceptance: own.acceptance.unwrap_or_else(|| all.acceptance.clone()),
             acceptance_at: own.acceptance_at.or_else(|| all.acceptance_at.clone()),
@@ -139,11 +146,18 @@ impl Keys {
         if self.cores.is_empty() { vec![1] } else { self.cores.clone() }
     }
 
-    /// All places: the numbers of cores, then the placements.
+    /// All places: the numbers of cores, then the placements, each with every AuthDNS.
     pub(crate) fn places(&self) -> Vec<Cores> {
-        let cores = self.cores().into_iter().map(Cores::first);
-        let placed = self.placements.iter().map(|p| Cores { cores: p.cpus.len(), placement: Some(p.name.clone()) });
-        cores.chain(placed).collect()
+        let auths: Vec<Option<String>> = match self.authdns.is_empty() {
+            true => vec![None],
+            false => self.authdns.iter().cloned().map(Some).collect(),
+        };
+        let placed = |p: &Placement| Cores { placement: Some(p.name.clone()), ..Cores::first(p.cpus.len()) };
+        let places = self.cores().into_iter().map(Cores::first).chain(self.placements.iter().map(placed));
+        let with_each = |place: Cores| {
+            auths.iter().map(move |authdns| Cores { authdns: authdns.clone(), ..place.clone() }).collect::<Vec<_>>()
+        };
+        places.flat_map(with_each).collect()
     }
 
     /// The places of a list; without one all of them.
@@ -164,7 +178,10 @@ impl Keys {
     pub(crate) fn places_or_first(&self, at: Option<&[At]>) -> Vec<Cores> {
         match at {
             Some(_) => self.places_at(at),
-            None => self.places().into_iter().take(1).collect(),
+            None => {
+                let first = Cores::first(self.cores()[0]);
+                self.places().into_iter().filter(|place| place.is_where(&first)).collect()
+            }
         }
     }
 
@@ -197,6 +214,13 @@ pub(super) fn check(plan: &Plan) -> Result<(), String> {
         }
         if let Some(unknown) = dut.placements.iter().flatten().find(|wanted| !names.contains(wanted)) {
             return Err(format!("[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"));
+        }
+        if let Some(unknown) = keys.authdns.iter().find(|wanted| plan.auths().all(|auth| auth.name() != **wanted)) {
+            let known: Vec<&str> = plan.auths().map(|auth| auth.name()).collect();
+            return Err(format!("authdns of {name}: {unknown} is none of {}", known.join(", ")));
+        }
+        if let Some(twice) = (1..keys.authdns.len()).find(|&i| keys.authdns[..i].contains(&keys.authdns[i])) {
+            return Err(format!("authdns of {name}: {} stands there twice", keys.authdns[twice]));
         }
         let lists = [("acceptance-at", &keys.acceptance_at), ("shares-at", &keys.shares_at)];
         for (list, at) in lists {

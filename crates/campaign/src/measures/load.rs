@@ -15,7 +15,7 @@ use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::contradictions::almost;
 use crate::plan::{DutPlan, Plan};
-use crate::point::{AtShare, Cores, Point};
+use crate::point::{AtShare, Conditions, Cores, Point};
 use crate::recorded::Recorded;
 use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, along, curves, number};
 use crate::report::csv::Row;
@@ -73,6 +73,10 @@ impl Measure for AtShares {
         "Loads: CPU use and latency"
     }
 
+    fn name(&self) -> &'static str {
+        "load"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let Some(dut) = dut else { return Vec::new() };
         let keys = plan.keys_of(dut);
@@ -111,6 +115,12 @@ impl Measure for AtShares {
         let rate = Qps((recorded.median_at(&at.dut, &at.place)? * at.share.fraction()) as u64);
         let retries = recorded.plan.search.invalid_retries;
         (rate.0 > 0).then(|| Course::Repeats(Repeats::new(rate, loads.repeat, retries)))
+    }
+
+    fn is_hopeless(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let Point::Load(at) = point else { return false };
+        let worst = Point::Search(Conditions::worst_case(&at.dut, at.place.clone()));
+        self.course(recorded, point).is_none() && recorded.is_complete(&worst)
     }
 
     fn starts_anew(&self) -> bool {
@@ -238,7 +248,8 @@ fn efficiency(run: &Run, dut: &DutResult) -> Table {
 
 /// What a column of a place is called.
 pub(crate) fn place_name(place: &Cores) -> String {
-    place.placement.clone().unwrap_or_else(|| place.cores.to_string())
+    let name = place.placement.clone().unwrap_or_else(|| place.cores.to_string());
+    place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
 }
 
 fn row(name: &str, places: &[&Cores], cell: impl Fn(&Cores) -> String) -> Vec<String> {

@@ -39,6 +39,9 @@ pub trait Measure: Sync {
     /// What the report calls the section that shows it.
     fn title(&self) -> &'static str;
 
+    /// What `campaign plan` and `results.csv` call it.
+    fn name(&self) -> &'static str;
+
     /// Its points of a DUT, or (none given) those that belong to none, in their order.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;
 
@@ -55,6 +58,11 @@ pub trait Measure: Sync {
     /// what is recorded of another point gives none.
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course>;
 
+    /// Whether a point without a course will never have one: all that its rate depends on is measured, and gave none.
+    fn is_hopeless(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
+        false
+    }
+
     /// Whether every repetition has servers that are started for it, so that nothing is in a cache.
     fn starts_anew(&self) -> bool;
 
@@ -69,7 +77,7 @@ pub trait Measure: Sync {
     /// Whether the campaign has a result for a point that is complete.
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool;
 
-    /// Which tables and figures of the papers a point is a part of.
+    /// Which tables and figures of the papers a point is a part of, none of them where it is a part of none.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled>;
 
     /// Its tables of one run.
@@ -202,3 +210,6 @@ impl Paper {
         Filled { paper: self, what }
     }
 }
+
+#[cfg(test)]
+mod fills_tests;

@@ -125,11 +125,14 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
     if is_known { name } else { format!("{name} ({true_of_it})") }
 }
 
-/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked for, after the name of the placement.
+/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked for, with the names of the placement
+/// and of AuthDNS where it has such.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
     let not_seen = || format!("{} asked for, not seen", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, Place::cores_in_words);
-    asked.placement.as_ref().map_or(cores.clone(), |name| format!("{name}: {cores}"))
+    let placement = asked.placement.as_ref().map_or(String::new(), |name| format!("{name}: "));
+    let authdns = asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+    format!("{placement}{cores}{authdns}")
 }
 
 /// How many trials there were.
@@ -151,6 +154,10 @@ pub struct Searches;
 impl Measure for Searches {
     fn title(&self) -> &'static str {
         "The highest rates that pass"
+    }
+
+    fn name(&self) -> &'static str {
+        "search"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
@@ -234,12 +241,18 @@ impl Measure for Searches {
             (Some(_), true, false) => all.push(paper("Table XII")),
             _ => {}
         }
+        let keys = plan.dut(&c.dut).map(|dut| plan.keys_of(dut)).unwrap_or_default();
         let swept = c.accept >= 1.0 && shares.contains(&c.place) && !is_mtd64;
-        if swept && c.cached == Share::ZERO {
+        if swept && c.cached == Share::ZERO && !keys.aaaa_shares.is_empty() {
             all.push(paper("Tables XIII-XV"));
         }
-        if swept && c.aaaa == Share::ZERO {
+        if swept && c.aaaa == Share::ZERO && !keys.cached_shares.is_empty() {
             all.push(paper("Tables XVI-XVIII"));
+        }
+        // Their first row is the full rate.
+        let loads = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty());
+        if c.is_worst_case() && loads.is_some_and(|loads| keys.places_at(loads.at.as_deref()).contains(&c.place)) {
+            all.push(paper("Tables XIX-XXI"));
         }
         all
     }
@@ -258,18 +271,51 @@ impl Measure for Searches {
 
     fn rows(&self, run: &Run) -> Vec<Row> {
         let points = run.results.duts.iter().flat_map(|dut| &dut.points);
-        points.map(|point| row(Point::Search(point.conditions.clone()), point)).collect()
+        points.flat_map(rows).collect()
     }
 }
 
-fn row(point: Point, result: &PointResult) -> Row {
-    Row {
+fn rows(result: &PointResult) -> Vec<Row> {
+    let point = Point::Search(result.conditions.clone());
+    let mut rows = vec![Row {
         mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
         real: result.real,
-        ran_on: result.place.clone(),
         at_least: !result.lower_bound_reasons.is_empty(),
-        ..Row::of_figures(point, "rate", "queries/s", &result.figures)
+        ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
+    }];
+    rows.push(Row::of_value(point.clone(), "overstatement", "factor", 1, Some(result.overstatement)));
+    rows.extend(each_search(&point, &result.found));
+    for (i, shortfall) in result.failed_by.iter().enumerate() {
+        let Some(Shortfall { rate, missing, of }) = *shortfall else { continue };
+        let row = |what: &str, n: u64| Row {
+            rate: Some(rate),
+            ..Row::of_value(point.clone(), &format!("search_{}_{what}", i + 1), "queries", 1, Some(n as f64))
+        };
+        rows.extend([row("missing", missing), row("sent", of)]);
     }
+    rows.extend(trial_counts(&point, &result.trials));
+    rows.iter_mut().for_each(|row| row.ran_on.clone_from(&result.place));
+    rows
+}
+
+/// What each search of a point found.
+pub(super) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (i, search) in found.iter().enumerate() {
+        let rates = [("passed", search.highest), ("failed", search.failed), ("unmeasurable", search.unmeasurable)];
+        for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
+            let quantity = format!("search_{}_{what}", i + 1);
+            rows.push(Row::of_value(point.clone(), &quantity, "queries/s", 1, Some(rate.0 as f64)));
+        }
+    }
+    rows
+}
+
+/// How many trials a point took.
+pub(super) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
+    let all =
+        [("probes", trials.probes), ("trials", trials.full), ("spoiled", trials.invalid), ("saved", trials.saved)];
+    all.map(|(what, n)| Row::of_value(point.clone(), what, "trials", 1, Some(n as f64))).into()
 }
 
 /// The searches of a point.

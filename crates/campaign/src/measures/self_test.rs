@@ -12,7 +12,7 @@ use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{Subject, TrialPlan};
 
-use super::search::{Trials, count, effort};
+use super::search::{Trials, count, each_search, effort, trial_counts};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::missing::Missing;
@@ -103,11 +103,17 @@ impl Measure for SelfTesting {
         "Self-test"
     }
 
+    fn name(&self) -> &'static str {
+        "self-test"
+    }
+
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let (Some(test), None) = (&plan.self_test, dut) else { return Vec::new() };
         let also =
-            test.also.iter().map(|&Also { server, family, cores }| Point::SelfTest(Loop { server, family, cores }));
-        plan.own_self_test().into_iter().chain(also).collect()
+            |&Also { server, family, cores }: &Also| Point::SelfTest(Loop { server, family, cores, named: None });
+        // One for each AuthDNS that DUTs ask: each is half of another tester.
+        let asked = plan.auths_of_duts().into_iter().filter_map(|auth| plan.self_test_with(auth));
+        plan.own_self_test().into_iter().chain(asked).chain(test.also.iter().map(also)).collect()
     }
 
     fn check(&self, plan: &Plan) -> Result<(), String> {
@@ -153,9 +159,9 @@ impl Measure for SelfTesting {
         walk.is_some_and(|walk| walk.course.set().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some())))
     }
 
-    fn fills(&self, _: &Plan, point: &Point) -> Vec<Filled> {
+    fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
         let Point::SelfTest(at) = point else { return Vec::new() };
-        vec![Paper::Benchmarking.has(match (at.cores, at.family) {
+        vec![Paper::Benchmarking.has(match (plan.auth_at(point).cores, at.family) {
             (Some(1), _) => "Table IV",
             (_, Some(Family::Ipv6)) => "Table II",
             _ => "Table I",
@@ -185,12 +191,22 @@ impl Measure for SelfTesting {
     fn rows(&self, run: &Run) -> Vec<Row> {
         let points = run.results.plan.points();
         let tests = points.into_iter().filter(|point| matches!(point, Point::SelfTest(_)));
-        let row = |(point, result): (Point, &SelfTestResult)| Row {
-            mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
-            ..Row::of_figures(point, "rate", "queries/s", &result.figures)
-        };
-        tests.zip(&run.results.self_tests).map(row).collect()
+        tests.zip(&run.results.self_tests).flat_map(|(point, result)| rows(&point, result)).collect()
     }
+}
+
+fn rows(point: &Point, result: &SelfTestResult) -> Vec<Row> {
+    let mut rows = vec![Row {
+        mark: result.missing.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
+    }];
+    for (quantity, rate) in [("passed", result.passed), ("allows", result.allows)] {
+        let rate = rate.map(|rate| rate.0 as f64);
+        rows.push(Row::of_value(point.clone(), quantity, "queries/s", result.figures.n, rate));
+    }
+    rows.extend(each_search(point, &result.found));
+    rows.extend(trial_counts(point, &result.trials));
+    rows
 }
 
 /// What a self-test is called.
@@ -269,6 +285,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
     let walk = recorded.walk(point)?;
     let found = walk.course.set()?.found().to_vec();
     let passed = smallest_pass(&found);
+    let is_own = recorded.plan.own_self_test().as_ref() == Some(point);
     let figures = Figures::of(&found, 1.0);
     let asked = walk.trials.first().and_then(|m| m.at_rate()?.server.parse::<SocketAddr>().ok());
     let missing = match (figures.n, walk.trials.is_empty(), found.is_empty()) {
@@ -278,10 +295,10 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
         _ => None,
     };
     Some(SelfTestResult {
-        server: at.server.name().into(),
+        server: at.named.clone().unwrap_or_else(|| at.server.name().into()),
         family: asked.map(|a| if a.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }).or(at.family),
-        cores: at.cores.or(Some(recorded.plan.cpus.auth.len()).filter(|&cores| cores > 0)),
-        vouches: recorded.plan.own_self_test().as_ref() == Some(point),
+        cores: Some(recorded.plan.auth_cpus(point).len()).filter(|&cores| cores > 0),
+        vouches: at.named.is_some() || is_own,
         passed,
         allows: passed.map(|p| allowed_rate(p, Share::ZERO, Share::ZERO, test.delta)),
         figures,

@@ -136,6 +136,10 @@ impl Sustained {
             one("rtt_p999", "us", latency(|rtt| rtt.p999)),
             one("auth_p999", "us", self.auth_p999_us),
         ];
+        rows.push(one("trials", "trials", Some(self.trials as f64)));
+        rows.push(one("spoiled", "trials", Some(self.spoiled as f64)));
+        let second = |(i, &cpu): (usize, &f64)| one(&format!("cpu_second_{}", i + 1), "cores", Some(cpu));
+        rows.extend(self.cpu_by_second.iter().enumerate().map(second));
         for node in &self.numa {
             let name = node.node.map_or("all".to_owned(), |node| format!("node{node}"));
             rows.push(of(&format!("numa_hit_{name}"), "pages", Some(&node.hit)));
@@ -160,7 +164,7 @@ pub(super) fn result(
     let missing = match (void, ended.first(), counted.is_empty(), all.is_empty()) {
         (Some(why), ..) => Some(Missing::Void(why)),
         (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
-        (_, _, true, true) if walk.is_none() => Some(Missing::NoRate),
+        (_, _, true, true) if point.measure().is_hopeless(recorded, point) => Some(Missing::NoRate),
         (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
         (_, _, true, false) => Some(Missing::Spoiled),
         _ => None,
@@ -181,7 +185,7 @@ pub(super) fn result(
     Sustained {
         trials: counted.len(),
         spoiled: all.len() - counted.len(),
-        complete: walk.is_some_and(|walk| walk.due().is_none()),
+        complete: recorded.is_complete(point),
         missing,
         passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed)),
         void,

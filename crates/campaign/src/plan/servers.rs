@@ -1,11 +1,13 @@
 //! The keys of a plan that tell servers how to be: threads, family of addresses, and what operators give of their own.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::Plan;
+use super::{AuthPlan, Plan};
+use crate::point::{Cores, Point};
 use crate::servers::{Driver, Dut, Operator};
 
 /// A version of the Internet Protocol.
@@ -46,7 +48,9 @@ impl Plan {
     /// Reads the configurations that operators give, whose paths begin in `folder`.
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
         let duts = self.duts.iter_mut().map(|dut| (format!("[[dut]] {}", dut.name()), dut.config.as_mut()));
-        let all = duts.chain([("[auth]".to_owned(), self.auth.config.as_mut())]);
+        let further =
+            self.authdns.iter_mut().map(|auth| (format!("[[authdns]] {}", auth.name()), auth.config.as_mut()));
+        let all = duts.chain([("[auth]".to_owned(), self.auth.config.as_mut())]).chain(further);
         for (whose, config) in all {
             if let Some(config) = config {
                 config.read(folder).map_err(|why| format!("{whose} config: {why}"))?;
@@ -68,12 +72,70 @@ impl Plan {
             }
             self.check_family(&whose, dut.family, self.ssh.as_ref().map(|ssh| ssh.addresses.auth))?;
         }
-        check_server("[auth]", self.auth.driver.driver(), self.auth.threads, &self.auth.operator())?;
-        if self.auth.driver.is_ours() && (self.auth.config.is_some() || !self.auth.extra.is_empty()) {
-            return Err("[auth]: dns64bench's own AuthDNS has no configuration; extra and config are for others".into());
+        self.check_auth("[auth]", &self.auth)?;
+        for (i, auth) in self.authdns.iter().enumerate() {
+            if self.auths().take(i + 1).any(|other| other.name() == auth.name()) {
+                return Err(format!("two AuthDNS servers are called {}; give one a name of its own", auth.name()));
+            }
+            self.check_auth(&format!("[[authdns]] {}", auth.name()), auth)?;
         }
         let asked = self.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth));
         self.check_family("[self-test]", self.self_test.as_ref().and_then(|test| test.family), asked)
+    }
+
+    fn check_auth(&self, whose: &str, auth: &AuthPlan) -> Result<(), String> {
+        check_server(whose, auth.driver.driver(), auth.threads, &auth.operator())?;
+        if auth.program.is_some() && auth.driver.is_ours() {
+            return Err(format!("{whose} program: dns64bench is this program; name another driver"));
+        }
+        if auth.driver.is_ours() && (auth.config.is_some() || !auth.extra.is_empty()) {
+            return Err(format!(
+                "{whose}: dns64bench's own AuthDNS has no configuration; extra and config are for others"
+            ));
+        }
+        let most = self.cpus.auth.len();
+        match auth.cores.filter(|&cores| cores == 0 || cores > most) {
+            Some(cores) => Err(format!("{whose} cores: {cores} of the {most} CPUs in [cpus] auth")),
+            None => Ok(()),
+        }
+    }
+
+    /// All servers that can play AuthDNS, that of `[auth]` first.
+    pub fn auths(&self) -> impl Iterator<Item = &AuthPlan> {
+        std::iter::once(&self.auth).chain(&self.authdns)
+    }
+
+    /// The AuthDNS of that name; without a name that of `[auth]`.
+    pub fn auth_called(&self, name: Option<&str>) -> &AuthPlan {
+        let called = |auth: &&AuthPlan| name.is_some_and(|name| auth.name() == name);
+        self.auths().find(called).unwrap_or(&self.auth)
+    }
+
+    /// What plays AuthDNS at a point.
+    pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
+        let Point::SelfTest(at) = point else { return Cow::Borrowed(self.auth_called(point.authdns())) };
+        let called = self.auth_called(at.named.as_deref());
+        if at.server == called.driver {
+            let cores = at.cores.or(called.cores);
+            return Cow::Owned(AuthPlan { cores, ..called.clone() });
+        }
+        // Program, threads and lines of the plan are those of its own server.
+        Cow::Owned(AuthPlan { driver: at.server, cores: at.cores, names: self.auth.names, ..AuthPlan::default() })
+    }
+
+    /// The CPUs of what plays AuthDNS at a point; none: any.
+    pub fn auth_cpus(&self, point: &Point) -> &[usize] {
+        let all = &self.cpus.auth;
+        &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]
+    }
+
+    /// The servers that play AuthDNS for DUTs, that of `[auth]` first.
+    pub fn auths_of_duts(&self) -> Vec<&AuthPlan> {
+        let places: Vec<Cores> = self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();
+        let is_asked = |auth: &&AuthPlan| {
+            places.iter().any(|place| self.auth_called(place.authdns.as_deref()).name() == auth.name())
+        };
+        self.auths().filter(is_asked).collect()
     }
 
     /// Whether AuthDNS has an address of the family that is asked for; the other topologies have both.

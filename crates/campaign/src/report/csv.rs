@@ -13,11 +13,45 @@ use crate::measures::search::ran_on;
 use crate::place::Place;
 use crate::point::Point;
 
-/// A quantity of a point: its statistics over trials or searches, each absent where there is none.
+/// What a number is of.
+#[derive(Clone, Debug)]
+pub enum Of {
+    /// A point.
+    Point(Box<Point>),
+    /// How the tester kept time in a trial of this DUT.
+    Pacing(String),
+    /// The tester in all trials.
+    Tester,
+}
+
+impl Of {
+    fn point(&self) -> Option<&Point> {
+        if let Of::Point(point) = self { Some(point) } else { None }
+    }
+
+    /// The name of what was measured.
+    fn measure(&self) -> &'static str {
+        match self {
+            Of::Point(point) => point.measure().name(),
+            Of::Pacing(_) => "pacing",
+            Of::Tester => "tester",
+        }
+    }
+
+    fn dut(&self) -> Option<&str> {
+        match self {
+            Of::Point(point) => point.dut(),
+            Of::Pacing(dut) => Some(dut),
+            Of::Tester => None,
+        }
+    }
+}
+
+/// A quantity: its statistics over trials or searches, each absent where there is none.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Whose.
-    pub point: Point,
+    pub of: Of,
     /// Where the DUT ran; absent where that was not seen.
     pub ran_on: Option<Place>,
     /// The rate that was sent, where it is not the quantity itself.
@@ -55,13 +89,18 @@ pub struct Row {
 }
 
 impl Row {
-    /// One value without statistics.
+    /// One value of a point without statistics.
     pub fn of_value(point: Point, quantity: &str, unit: &'static str, n: usize, value: Option<f64>) -> Row {
         let rate = if let Point::ConstantRate(at) = &point { Some(at.rate) } else { None };
+        Row { rate, ..Row::new(Of::Point(Box::new(point)), quantity, unit, n, value) }
+    }
+
+    /// One value without statistics.
+    fn new(of: Of, quantity: &str, unit: &'static str, n: usize, value: Option<f64>) -> Row {
         Row {
-            point,
+            of,
             ran_on: None,
-            rate,
+            rate: None,
             quantity: quantity.into(),
             unit,
             n,
@@ -84,6 +123,8 @@ impl Row {
     pub fn of_summary(point: Point, quantity: &str, unit: &'static str, summary: Option<&Summary>) -> Row {
         let n = summary.map_or(0, |s| s.n);
         Row {
+            p1: summary.map(|s| s.p1),
+            p99: summary.map(|s| s.p99),
             min: summary.map(|s| s.min),
             max: summary.map(|s| s.max),
             dispersion_pct: summary.filter(|s| s.n > 1).and_then(|s| s.dispersion_pct),
@@ -105,16 +146,21 @@ impl Row {
     }
 
     fn cells(&self, run: &Run) -> Vec<String> {
-        let place = self.point.place();
+        let (plan, point) = (&run.results.plan, self.of.point());
+        let place = point.and_then(Point::place);
+        // In a self-test the cores are those of AuthDNS.
+        let of_auth = point.filter(|point| point.dut().is_none()).map(|point| plan.auth_cpus(point).len());
+        let cores = place.map(|place| place.cores).or(of_auth.filter(|&cores| cores > 0));
         let mut cells = vec![
             quote(&run.name),
-            quote(measure_of(&self.point)),
-            quote(self.point.dut().unwrap_or_default()),
-            place.map_or(String::new(), |place| place.cores.to_string()),
+            quote(self.of.measure()),
+            quote(self.of.dut().unwrap_or_default()),
+            cores.map_or(String::new(), |cores| cores.to_string()),
             quote(&place.map_or(String::new(), |place| ran_on(place, self.ran_on.as_ref()))),
             quote(place.and_then(|place| place.placement.as_deref()).unwrap_or_default()),
         ];
-        cells.extend(conditions(&self.point));
+        cells.push(quote(&point.map_or(String::new(), |point| plan.auth_at(point).name().to_owned())));
+        cells.extend(point.map(conditions).unwrap_or_default());
         cells.push(self.rate.map_or(String::new(), |rate| rate.to_string()));
         cells.extend([quote(&self.quantity), quote(self.unit), self.n.to_string()]);
         let values = [
@@ -143,7 +189,7 @@ impl Row {
     }
 }
 
-const HEADER: &str = "run,measure,dut,cores,ran_on,placement,server,family,aaaa_share,cached_share,acceptance,load,threads,rate,quantity,unit,n,median,\
+const HEADER: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor,rate,quantity,unit,n,median,\
                       p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,real_aaaa_share,real_cached_share,\
                       questions_per_query,retries_per_question,mark";
 
@@ -151,38 +197,81 @@ const HEADER: &str = "run,measure,dut,cores,ran_on,placement,server,family,aaaa_
 pub(super) fn csv(runs: &[Run]) -> String {
     let mut out = format!("{HEADER}\n");
     for run in runs {
-        for row in measures::ALL.iter().flat_map(|measure| measure.rows(run)) {
+        let measured = measures::ALL.iter().flat_map(|measure| measure.rows(run));
+        for row in measured.chain(pacing(run)).chain(tester(run)) {
             let _ = writeln!(out, "{}", row.cells(run).join(","));
         }
     }
     out
 }
 
-/// The name of what was measured at a point.
-fn measure_of(point: &Point) -> &'static str {
-    match point {
-        Point::SelfTest(_) => "self-test",
-        Point::Search(_) => "search",
-        Point::Load(_) => "load",
-        Point::ConstantRate(_) => "constant rate",
-        Point::ClosedLoop(_) => "closed loop",
+/// The windows of the trials that the report draws: what left beyond what was due, stretch by stretch.
+fn pacing(run: &Run) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {
+        let row = |quantity: &str, unit, value: f64| Row {
+            rate: Some(paced.rate),
+            ..Row::new(Of::Pacing(dut.name.clone()), quantity, unit, 1, Some(value))
+        };
+        let w = &paced.windows;
+        rows.push(row("stretch", "ms", w.stretch_ms as f64));
+        let series = [
+            ("least_100ms", &w.least_100ms),
+            ("most_100ms", &w.most_100ms),
+            ("least_10ms", &w.least_10ms),
+            ("most_10ms", &w.most_10ms),
+        ];
+        for (name, windows) in series {
+            let of = |(i, &off): (usize, &i32)| row(&format!("{name}_{}", i + 1), "queries", f64::from(off));
+            rows.extend(windows.iter().enumerate().map(of));
+        }
     }
+    rows
 }
 
-/// What else tells points apart: server and IP of a self-test, shares, acceptance, load, threads.
+/// How well the tester did its part.
+fn tester(run: &Run) -> Vec<Row> {
+    let (r, h) = (&run.results, &run.results.health);
+    let row = |quantity: &str, unit, value: f64| Row::new(Of::Tester, quantity, unit, 1, Some(value));
+    let count = |quantity: &str, n: usize| row(quantity, "trials", n as f64);
+    let t = h.trials;
+    let mut rows =
+        vec![count("probes", t.probes), count("trials", t.full), count("spoiled", t.invalid), count("saved", t.saved)];
+    for (quantity, unit, spread) in [("window_off", "%", h.window_pct), ("lateness_p999", "us", h.lateness_us)] {
+        let Some(spread) = spread else { continue };
+        rows.push(Row { max: Some(spread.worst), ..row(quantity, unit, spread.median) });
+    }
+    rows.extend(h.invalid_reasons.iter().map(|of| Row { mark: of.reason.clone(), ..count("invalid", of.trials) }));
+    rows.extend(h.warnings.iter().map(|of| Row { mark: of.words.clone(), ..count("warned", of.trials) }));
+    for s in &h.stolen {
+        let whose = |what: &str| format!("stolen_{}{what}", s.role);
+        rows.push(Row { max: Some(s.max_pct), ..row(&whose(""), "%", s.median_pct) });
+        rows.push(row(&whose("_worst_cpu"), "%", s.worst_cpu_pct));
+    }
+    if let Some(period) = r.period_unix_s {
+        rows.extend([
+            row("begun", "unix s", period.begun),
+            row("ended", "unix s", period.ended),
+            row("trials", "s", period.trials_s),
+        ]);
+    }
+    rows
+}
+
+/// What else tells points apart: version of IP of a self-test, shares, acceptance, load, threads, governor.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {
-        Point::SelfTest(at) => {
-            cells[0] = quote(at.server.name());
-            cells[1] = at.family.map_or(String::new(), |family| quote(&family.to_string()));
-        }
+        Point::SelfTest(at) => cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string())),
         Point::Search(c) => {
-            (cells[2], cells[3], cells[4]) = (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
+            (cells[1], cells[2], cells[3]) = (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
         }
-        Point::Load(at) => cells[5] = at.share.to_string(),
+        Point::Load(at) => cells[4] = at.share.to_string(),
         Point::ConstantRate(_) => {}
-        Point::ClosedLoop(with) => cells[6] = with.threads.to_string(),
+        Point::ClosedLoop(with) => {
+            cells[5] = with.threads.to_string();
+            cells[6] = quote(with.governor.as_deref().unwrap_or_default());
+        }
     }
     cells
 }

@@ -24,7 +24,6 @@ use crate::measures;
 use crate::measures::search::worst_point;
 use crate::point::Cores;
 use crate::results::{DutResult, Results};
-use crate::servers::Auth;
 use chart::Figure;
 use chart::png::Painter;
 use summary::{Summary, summary};
@@ -165,10 +164,9 @@ pub(crate) fn legend(run: &Run, dut: &str, many: bool) -> String {
 
 /// A note, with what is unproven where nobody counts what AuthDNS is asked.
 pub(crate) fn with_proof(run: &Run, note: &str) -> String {
-    match run.results.plan.auth.driver {
-        Auth::Dns64bench => note.into(),
-        _ => format!("{note} Cached shares are unproven: {} does not count what it is asked.", run.results.auth),
-    }
+    run.results.silent().iter().fold(note.to_owned(), |note, auth| {
+        format!("{note} Cached shares are unproven where {auth} is AuthDNS: it does not count what it is asked.")
+    })
 }
 
 /// All figures that the runs have data for.
@@ -187,6 +185,8 @@ pub(crate) fn comparisons(runs: &[Run]) -> Vec<Table> {
     measures::ALL.iter().flat_map(|measure| measure.comparisons(runs)).collect()
 }
 
+#[cfg(test)]
+mod csv_tests;
 #[cfg(test)]
 mod page_tests;
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
         out += "</div>\n";
         for point in &run.results.noncompliance {
             let mark = "<span class=\"mark\">Not RFC 8219 compliant:</span>";
-            let _ = writeln!(all_caveats, "<li>{name}{mark} {}.</li>", escape(point));
+            let _ = writeln!(all_caveats, "<li>{name}{mark} {}.</li>", escape(&point.to_string()));
         }
         for caveat in caveats {
             let _ = writeln!(all_caveats, "<li>{name}{}</li>", escape(&caveat));
@@ -209,7 +209,8 @@ fn warnings(run: &Run) -> String {
     let mut out = String::new();
     for (i, warning) in run.results.health.warnings.iter().enumerate() {
         let head = if i == 0 { "<h3>Warnings</h3>" } else { "" };
-        let _ = writeln!(out, "{head}<p class=\"note\">{}</p>", escape(warning));
+        let text = escape(&warning.warning.to_string());
+        let _ = writeln!(out, "{head}<p class=\"note\">{} × {text}</p>", warning.trials);
     }
     out
 }

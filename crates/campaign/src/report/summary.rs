@@ -10,7 +10,6 @@ use super::chart::number;
 use crate::measures::search::{PointResult, worst_point};
 use crate::point::Point;
 use crate::results::{Period, Results};
-use crate::servers::Auth;
 use crate::wording;
 
 /// What a reader must know first, in sentences.
@@ -76,11 +75,10 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
     lines.extend(r.contradictions.iter().map(|contradiction| contradiction.in_words(resolution)));
     lines.extend(voids(r));
-    if r.plan.auth.driver != Auth::Dns64bench {
+    for auth in r.silent() {
         lines.push(format!(
-            "\"0 % cached\" is unproven in every number: {} does not count what it is asked, so nothing shows that new names were \
-             not answered from a cache.",
-            r.auth
+            "\"0 % cached\" is unproven in every number with {auth} as AuthDNS: it does not count what it is asked, so nothing \
+             shows that new names were not answered from a cache."
         ));
     }
     for (name, point) in ranked {

@@ -17,7 +17,12 @@ pub(super) fn environment(run: &Run) -> Table {
     for dut in &run.results.duts {
         row(&dut.name, &dut.version, "");
     }
-    row("AuthDNS", &run.results.auth, "");
+    if run.results.authdns.is_empty() {
+        row("AuthDNS", &run.results.auth, "");
+    }
+    for auth in &run.results.authdns {
+        row(&run.results.plan.auth_called(Some(&auth.name)).role(), &auth.version, "");
+    }
     let hosts = &run.results.hosts;
     // Where all hosts are others, the machine that gave the orders does not matter.
     let mut all: Vec<(&str, &Environment)> = hosts.iter().map(|host| (host.role.as_str(), &host.environment)).collect();

@@ -161,7 +161,8 @@ fn one_search_shows_its_interval_and_by_how_much_it_failed() {
 
 #[test]
 fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
-    let all = results(search(200, 1.0)).noncompliance.join("; ");
+    let all: Vec<String> = results(search(200, 1.0)).noncompliance.iter().map(ToString::to_string).collect();
+    let all = all.join("; ");
     assert!(all.contains("trials last 2 s") && all.contains("tester unproven"), "{all}");
     assert!(all.contains("rates may be overstated"), "the trial's timeout is a second: {all}");
 }
@@ -172,8 +173,38 @@ fn reasons_are_counted_by_kind() {
     // The second trial was spoiled in one way twice.
     let trials = [vec![off(1.55, 1.0), Reason::LedgerFull], vec![off(12.0, 5.0), off(2.0, 1.0)]];
     let counted = by_kind(trials.iter().map(Vec::as_slice));
-    let of = |kind: ReasonKind, trials| InvalidReason { reason: kind.to_string(), trials };
-    assert_eq!(counted, [of(ReasonKind::WindowOff, 2), of(ReasonKind::LedgerFull, 1)]);
+    assert_eq!(counted, [InvalidReason::of(ReasonKind::WindowOff, 2), InvalidReason::of(ReasonKind::LedgerFull, 1)]);
+}
+
+#[test]
+fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
+    let with = |rate, used: f64, allowed: u64| {
+        let mut measured = trial(&search_point(1.0), rate, 100, Verdict::Passed);
+        measured.warnings = vec![Warning::AuthBusy { used, cores: 1 }];
+        let archive::Found::Trial(at_rate) = &mut measured.found else { panic!("a search is at rates") };
+        at_rate.warnings = vec![Warning::BeyondSelfTest { allowed: Qps(allowed) }; 2];
+        measured
+    };
+    let quiet = trial(&search_point(1.0), 100, 100, Verdict::Passed);
+    let warned = results([with(100, 0.91, 50), quiet, with(200, 0.97, 50)]).health.warnings;
+    let found: Vec<_> = warned.iter().map(|of| (of.words.as_str(), of.trials)).collect();
+    let beyond = "the self-test vouches for the tester up to 50 queries/s only";
+    assert_eq!(found, [("AuthDNS used 0.91 of its 1 cores", 2), (beyond, 2)]);
+    let json = serde_json::to_value(&warned[0]).unwrap();
+    assert_eq!((json["kind"].as_str(), json["used"].as_f64()), (Some("auth_busy"), Some(0.91)));
+    assert_eq!(serde_json::from_value::<Warned>(json).unwrap(), warned[0]);
+}
+
+#[test]
+fn json_has_names_beside_the_sentences_on_compliance() {
+    let results = results(search(200, 1.0));
+    let json = serde_json::to_value(&results).unwrap();
+    let (words, data) = (json["noncompliance"].as_array().unwrap(), json["noncompliance_causes"].as_array().unwrap());
+    assert!(words.len() == data.len() && words.len() == results.noncompliance.len() && !words.is_empty());
+    let at = data.iter().position(|point| point["kind"] == "short_trials").unwrap();
+    assert_eq!(words[at], "trials last 2 s, not at least 60 s");
+    let again: Results = serde_json::from_value(json).unwrap();
+    assert_eq!(again.noncompliance, results.noncompliance);
 }
 
 #[test]

@@ -17,12 +17,13 @@ use super::CampaignError;
 use super::meter::Meter;
 use crate::archive::{Archive, Configuration, Cpu, Found};
 use crate::environment::Environment;
+use crate::governor::{CannotBeMade, Governed, GovernorError};
 use crate::host::{HostError, Running};
 use crate::interruption::Interruption;
 use crate::measures::Task;
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::Numa;
-use crate::plan::{DutPlan, Plan, Topology};
+use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
 use crate::point::{Cores, Point};
 use crate::preflight;
 use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
@@ -38,6 +39,8 @@ const SEND_COST: Duration = Duration::from_secs(20);
 const RESULT: u64 = 4 << 20;
 /// The status with which the tester refuses a plan.
 const USAGE: i32 = 2;
+/// The status with which it ends where something is missing on its host, such as room for the records.
+const ENVIRONMENT: i32 = 4;
 
 /// What a trial was, seen from outside.
 pub(super) enum Seen {
@@ -53,6 +56,8 @@ pub(super) trait Hosts {
     type Auth;
     /// A DUT, running until it is dropped.
     type Dut;
+    /// A frequency governor that the DUT's host has until it is dropped.
+    type Governed;
 
     /// What is missing on the hosts for these points, a sentence each.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
@@ -60,8 +65,8 @@ pub(super) trait Hosts {
     fn facts(&self) -> Vec<(&'static str, Environment)>;
     /// What a DUT says that it is.
     fn dut_version(&self, dut: &DutPlan) -> Result<String, SiteError>;
-    /// What plays AuthDNS says that it is.
-    fn auth_version(&self) -> Result<String, SiteError>;
+    /// What an AuthDNS says that it is.
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError>;
     /// What sending costs on the tester's host.
     fn send_cost(&self) -> Result<SendCost, CampaignError>;
     /// What tells the machines of tester, DUT and AuthDNS from others.
@@ -97,6 +102,10 @@ pub(super) trait Hosts {
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
     /// The end of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
+    /// Gives the CPUs of the DUT's host a frequency governor; inside, why that cannot be. `folder` is the run folder.
+    fn govern(&self, folder: &Path, governor: &str) -> Result<Result<Self::Governed, CannotBeMade>, CampaignError>;
+    /// Restores what a run of this folder that was killed has set.
+    fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
     /// What AuthDNS has been asked, if it counts.
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
     /// Page allocations on the DUT's host, where the kernel counts them.
@@ -126,6 +135,7 @@ pub(super) struct Real<'a> {
 impl Hosts for Real<'_> {
     type Auth = Auth;
     type Dut = Dut;
+    type Governed = Governed;
 
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
         preflight::on_hosts(self.plan, &self.world, open)
@@ -144,8 +154,8 @@ impl Hosts for Real<'_> {
         version_of(&self.world.dut, dut)
     }
 
-    fn auth_version(&self) -> Result<String, SiteError> {
-        auth_version(&self.world.auth, self.plan)
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
+        auth_version(&self.world.auth, auth)
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {
@@ -223,6 +233,17 @@ impl Hosts for Real<'_> {
         dut.log_tail()
     }
 
+    fn govern(&self, folder: &Path, governor: &str) -> Result<Result<Governed, CannotBeMade>, CampaignError> {
+        Governed::set(&self.world.dut, folder, governor).map_err(|error| match error {
+            GovernorError::Host(error) => error.into(),
+            GovernorError::Archive(error) => error.into(),
+        })
+    }
+
+    fn restore_governors(&self, folder: &Path) -> Result<(), HostError> {
+        Governed::restore_left_over(&self.world.dut, folder)
+    }
+
     fn counters(&self, auth: &Auth) -> Result<Option<AuthCounters>, HostError> {
         auth.counters()
     }
@@ -267,6 +288,10 @@ impl Hosts for Real<'_> {
         let cpu = meter.finish(auth)?;
         let text = machine.read(output, RESULT)?;
         match parse(task, &text) {
+            // The trial is what it is, but the records that the plan wants are not there.
+            Ok(_) if ended.status == Some(ENVIRONMENT) => {
+                Err(self.no_result(task, &measurer, &ended, "it is not all there"))
+            }
             Ok(found) => Ok(Seen::Ended(found, cpu)),
             Err(e) => Err(self.no_result(task, &measurer, &ended, &e.to_string())),
         }

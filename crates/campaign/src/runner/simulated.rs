@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use method::records::Counts;
@@ -19,11 +20,12 @@ use super::hosts::{Hosts, Seen};
 use super::*;
 use crate::archive::Configuration;
 use crate::environment::Environment;
+use crate::governor::{CannotBeMade, FIXED};
 use crate::journal::JournalError;
 use crate::measures::closed_loop::LoopTrial;
 use crate::numa::{NodePages, Numa};
 use crate::place::{Allowed, Place};
-use crate::plan::DutPlan;
+use crate::plan::{AuthPlan, DutPlan};
 use crate::point::Cores;
 
 /// What happens in a trial.
@@ -47,12 +49,30 @@ pub(super) struct Simulated {
     pub(super) trials: Cell<usize>,
     /// Names of the DUTs that were started, in order.
     pub(super) started: RefCell<Vec<String>>,
+    /// Names of the AuthDNS servers that were started, in order.
+    pub(super) auths: RefCell<Vec<String>>,
     /// A DUT that does not start from this start of it on, counted from 1.
     pub(super) broken: Option<(&'static str, usize)>,
     hangs: Cell<bool>,
     /// First names and numbers of names of all trials, by start of the DUT.
     pub(super) names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
+    /// Frequency governors of the DUT's host; none: no frequency scaling.
+    pub(super) governors: &'static [&'static str],
+    /// What became of them.
+    pub(super) governed: Rc<RefCell<Vec<String>>>,
+}
+
+/// A governor that is set; what is set and restored is written down.
+pub(super) struct SimulatedGovernor {
+    name: String,
+    log: Rc<RefCell<Vec<String>>>,
+}
+
+impl Drop for SimulatedGovernor {
+    fn drop(&mut self) {
+        self.log.borrow_mut().push(format!("{} is over", self.name));
+    }
 }
 
 /// A DUT that runs.
@@ -69,10 +89,13 @@ impl Simulated {
             events: events.to_vec(),
             trials: Cell::new(0),
             started: RefCell::default(),
+            auths: RefCell::default(),
             broken: None,
             hangs: Cell::new(false),
             names: RefCell::default(),
             numa: Cell::new(0),
+            governors: &[],
+            governed: Rc::default(),
         }
     }
 
@@ -114,6 +137,7 @@ impl Simulated {
 impl Hosts for Simulated {
     type Auth = ();
     type Dut = SimulatedDut;
+    type Governed = SimulatedGovernor;
 
     fn missing(&self, _: &[Point]) -> Result<Vec<String>, HostError> {
         Ok(Vec::new())
@@ -127,8 +151,8 @@ impl Hosts for Simulated {
         Ok(format!("{} 1.0", dut.name()))
     }
 
-    fn auth_version(&self) -> Result<String, SiteError> {
-        Ok("AuthDNS 1.0".into())
+    fn auth_version(&self, auth: &AuthPlan) -> Result<String, SiteError> {
+        Ok(format!("{} 1.0", auth.name()))
     }
 
     fn send_cost(&self) -> Result<SendCost, CampaignError> {
@@ -156,7 +180,8 @@ impl Hosts for Simulated {
         Ok(())
     }
 
-    fn start_auth(&self, _: &Archive, _: &Plan, _: &Point, _: Share) -> Result<(), SiteError> {
+    fn start_auth(&self, _: &Archive, plan: &Plan, _: &Point, _: Share) -> Result<(), SiteError> {
+        self.auths.borrow_mut().push(plan.auth.name().into());
         Ok(())
     }
 
@@ -206,6 +231,28 @@ impl Hosts for Simulated {
 
     fn dut_log(&self, _: &SimulatedDut) -> String {
         "the end of its log".into()
+    }
+
+    fn govern(&self, _: &Path, governor: &str) -> Result<Result<SimulatedGovernor, CannotBeMade>, CampaignError> {
+        let obstacle = match (self.governors, governor) {
+            ([], FIXED) => None,
+            ([], _) => Some(CannotBeMade::NoScaling),
+            (known, wanted) if known.contains(&wanted) => None,
+            (known, wanted) => {
+                let known = known.iter().map(|&name| name.to_owned()).collect();
+                Some(CannotBeMade::NoSuchGovernor { wanted: wanted.into(), known })
+            }
+        };
+        let log = Rc::clone(&self.governed);
+        log.borrow_mut().push(governor.into());
+        Ok(match obstacle {
+            Some(why) => Err(why),
+            None => Ok(SimulatedGovernor { name: governor.into(), log }),
+        })
+    }
+
+    fn restore_governors(&self, _: &Path) -> Result<(), HostError> {
+        Ok(())
     }
 
     fn counters(&self, _: &()) -> Result<Option<AuthCounters>, HostError> {

@@ -1,11 +1,9 @@
 //! Servers are started: once each before anything is measured, and anew for each search.
 
-use std::borrow::Cow;
-
 use super::hosts::Hosts;
 use super::{CampaignError, Run, Site};
 use crate::archive::{Configuration, Entry, Step};
-use crate::plan::{AuthPlan, DutPlan, Plan};
+use crate::plan::{DutPlan, Plan};
 use crate::point::{Cores, Point};
 use crate::site::SiteError;
 
@@ -21,14 +19,21 @@ impl<H: Hosts> Run<'_, H> {
         if !missing.is_empty() {
             return Err(CampaignError::Impossible(missing));
         }
-        let firsts = self.plan.duts.iter().filter_map(|dut| open.iter().find(|p| p.dut() == Some(dut.name())));
-        let firsts: Vec<Point> = firsts.cloned().collect();
+        // Each DUT once, and each AuthDNS that DUTs ask.
+        let mut firsts: Vec<Point> = Vec::new();
+        for point in open.iter().filter(|point| point.dut().is_some()) {
+            let is_new_dut = firsts.iter().all(|first| first.dut() != point.dut());
+            if is_new_dut || firsts.iter().all(|first| first.authdns() != point.authdns()) {
+                firsts.push(point.clone());
+            }
+        }
         let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
-        // One AuthDNS for all of them: its zone may take long to load.
+        // One AuthDNS for all that ask it: its zone may take long to load.
         let mut site = Some(self.start_auth(any)?);
         for point in &firsts {
             let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { continue };
-            if site.as_ref().is_some_and(|site| !self.hosts.serves(&site.auth, point)) {
+            let fits = |site: &Site<H>| site.of.as_deref() == point.authdns() && self.hosts.serves(&site.auth, point);
+            if !site.as_ref().is_some_and(fits) {
                 site = None;
             }
             let started = match &mut site {
@@ -72,9 +77,11 @@ impl<H: Hosts> Run<'_, H> {
         if let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) {
             self.start_dut(&mut site, point, dut)?;
         }
-        // The servers that self-tests compare are told the same but for their own words.
-        if point.dut().is_some() || self.plan.own_self_test().as_ref() == Some(point) {
-            self.note_configuration(self.plan.auth.driver.name(), self.hosts.auth_configuration(&site.auth))?;
+        // The servers that self-tests only compare are told the same but for their own words.
+        let asked = self.plan.auths_of_duts().into_iter().map(|auth| self.plan.self_test_with(auth));
+        if point.dut().is_some() || asked.flatten().any(|test| test == *point) {
+            let role = self.plan.auth_at(point).role();
+            self.note_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
         }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
             self.note_configuration(name, self.hosts.dut_configuration(dut))?;
@@ -98,19 +105,16 @@ impl<H: Hosts> Run<'_, H> {
             CampaignError::Site(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;
-        Ok(Site { auth, dut: None, next_name: self.names(point).1, repeat: None })
+        let of = point.authdns().map(str::to_owned);
+        Ok(Site { auth, of, dut: None, next_name: self.names(point).1, repeat: None })
     }
 
-    /// The plan, with the AuthDNS that a self-test compares in place of its own.
-    fn with_auth_of(&self, point: &Point) -> Cow<'_, Plan> {
-        let Point::SelfTest(at) = point else { return Cow::Borrowed(self.plan) };
+    /// The plan, with the AuthDNS of a point in place of that of `[auth]`, on its own CPUs.
+    fn with_auth_of(&self, point: &Point) -> Plan {
         let mut plan = self.plan.clone();
-        if at.server != plan.auth.driver {
-            // Program, threads and lines of the plan are those of its own server.
-            plan.auth = AuthPlan { driver: at.server, names: plan.auth.names, ..AuthPlan::default() };
-        }
-        plan.cpus.auth.truncate(at.cores.unwrap_or(usize::MAX));
-        Cow::Owned(plan)
+        plan.auth = self.plan.auth_at(point).into_owned();
+        plan.cpus.auth = self.plan.auth_cpus(point).to_vec();
+        plan
     }
 
     fn start_dut(&self, site: &mut Site<H>, point: &Point, dut: &DutPlan) -> Result<(), CampaignError> {

@@ -13,7 +13,6 @@ use crate::archive::Step;
 use crate::measures::Task;
 use crate::point::Point;
 use crate::roles::{Role, shared};
-use crate::servers::Auth;
 
 /// Names of the trials begin here; the DUT starts anew with each search, and so do they.
 const FIRST_NAME: u64 = 10 << 24;
@@ -53,11 +52,8 @@ impl<H: Hosts> Run<'_, H> {
 
     /// The block of the names of a point's trials, and the position of the first.
     pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
-        let server = if let Point::SelfTest(at) = point { at.server } else { self.plan.auth.driver };
-        match server {
-            Auth::Dns64bench => (NameRange::ALL, FIRST_NAME),
-            _ => (self.plan.auth.names, FOR_LOOKING),
-        }
+        let auth = self.plan.auth_at(point);
+        if auth.driver.is_ours() { (NameRange::ALL, FIRST_NAME) } else { (auth.names, FOR_LOOKING) }
     }
 
     /// Starts anew where the names of the zone file do not suffice for another trial.
@@ -86,7 +82,7 @@ impl<H: Hosts> Run<'_, H> {
     /// A few names that no trial asks for, with the AAAA share of a point.
     pub(super) fn look(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.looking(point), 0);
-        if self.plan.auth.driver == Auth::Dns64bench {
+        if self.plan.auth_at(point).driver.is_ours() {
             plan.names = "9.0.0.0/24".parse().expect("a constant");
         }
         plan.aaaa_share = point.aaaa();
@@ -96,11 +92,11 @@ impl<H: Hosts> Run<'_, H> {
     }
 
     /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
-    /// `dut` are the CPUs of the DUT, none in a self-test.
-    pub(super) fn facts_of(&self, trial: &TrialResult, dut: Option<&[usize]>) -> Facts {
-        let [tester, machine, auth] = self.hosts.machines();
+    /// `auth` are the CPUs of AuthDNS, `dut` those of the DUT, none in a self-test.
+    pub(super) fn facts_of(&self, trial: &TrialResult, auth: &[usize], dut: Option<&[usize]>) -> Facts {
+        let [tester, machine, on] = self.hosts.machines();
         let dut = dut.map(|cpus| Role { machine: &machine, cpus });
-        let ours = [self.tester(&tester), self.auth(&auth)];
+        let ours = [self.tester(&tester), Role { machine: &on, cpus: auth }];
         let roles: Vec<Role<'_>> = ours.into_iter().chain(dut).collect();
         let (shares_host, shares_cpus) = shared(&roles);
         Facts { shares_host, shares_cpus, ..trial.facts }
@@ -114,14 +110,11 @@ impl<H: Hosts> Run<'_, H> {
         let duts = places.iter().map(|cpus| Role { machine: &machine, cpus });
         let tester = self.tester(&tester);
         // What is not known is no reason to keep others waiting.
-        duts.chain([self.auth(&auth)]).any(|other| shared(&[tester, other]).1 != Fact::No)
+        let on_all = Role { machine: &auth, cpus: &self.plan.cpus.auth };
+        duts.chain([on_all]).any(|other| shared(&[tester, other]).1 != Fact::No)
     }
 
     fn tester<'r>(&'r self, machine: &'r str) -> Role<'r> {
         Role { machine, cpus: &self.plan.cpus.tester }
-    }
-
-    fn auth<'r>(&'r self, machine: &'r str) -> Role<'r> {
-        Role { machine, cpus: &self.plan.cpus.auth }
     }
 }

@@ -24,6 +24,7 @@ mod operator;
 mod powerdns;
 mod unbound;
 mod yadifa;
+mod zone_file;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -267,6 +268,24 @@ macro_rules! kinds {
             }
         }
     };
+}
+
+impl Dut {
+    /// Files in its folder that are large, tell nobody anything, and are made anew at every start.
+    pub fn bulk(self) -> &'static [&'static str] {
+        match self {
+            // Its cache: as large as it may become, from the start on.
+            Dut::KnotResolver => &["data.mdb", "lock.mdb"],
+            _ => &[],
+        }
+    }
+}
+
+impl Auth {
+    /// As [`Dut::bulk`].
+    pub fn bulk(self) -> &'static [&'static str] {
+        if self.is_ours() { &[] } else { &[ZONE_FILE] }
+    }
 }
 
 kinds! {

@@ -1,25 +1,20 @@
 //! NSD. Operators' lines go into `server`.
 
-use super::{Driver, Program, Ready, Serve, Setting, Told, Version, with, words};
+use super::zone_file::{Given, driver};
+use super::{Driver, Serve, Setting, with, words};
 
 const FILE: &str = "nsd.conf";
 
-pub(super) const DRIVER: Driver<Serve> = Driver {
-    name: "NSD",
-    program: Program::Named("nsd"),
-    version: Version::Argument("-v"),
-    file: FILE,
-    configuration,
-    command: |setting, program| with(program, &["-d", "-c", &setting.file(FILE)]),
-    check: Some(|file| words(&["nsd-checkconf", file])),
-    told: Told::ByConfiguration,
-    ready: Ready::Answers,
-    speaks_ipv6: true,
-};
+pub(super) const DRIVER: Driver<Serve> = driver(
+    ("NSD", "nsd"),
+    "-v",
+    (FILE, configuration),
+    |setting, program| with(program, &["-d", "-c", &setting.file(FILE)]),
+    Some(|file| words(&["nsd-checkconf", file])),
+);
 
 fn configuration(setting: &Setting<'_, Serve>) -> String {
-    let (folder, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
-    let (threads, extra, zone) = (setting.threads, setting.extra("  "), setting.task.zone.display());
+    let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "  ");
     // Debian's NSD limits the rate of equal answers, which ours are to such a limiter.
     format!(
         "server:\n  server-count: {threads}\n  ip-address: {ip}@{port}\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \

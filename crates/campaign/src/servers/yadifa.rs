@@ -1,25 +1,20 @@
-//! YADIFA. Operators' lines go into `<main>`.
+//! YADIFA. Operators' lines go into `<main>`. It has no checker for its file.
 
-use super::{Driver, Program, Ready, Serve, Setting, Told, Version, with};
+use super::zone_file::{Given, driver};
+use super::{Driver, Serve, Setting, with};
 
 const FILE: &str = "yadifad.conf";
 
-pub(super) const DRIVER: Driver<Serve> = Driver {
-    name: "YADIFA",
-    program: Program::Named("yadifad"),
-    version: Version::Argument("--version"),
-    file: FILE,
-    configuration,
-    command: |setting, program| with(program, &["-c", &setting.file(FILE)]),
-    check: None,
-    told: Told::ByConfiguration,
-    ready: Ready::Answers,
-    speaks_ipv6: true,
-};
+pub(super) const DRIVER: Driver<Serve> = driver(
+    ("YADIFA", "yadifad"),
+    "--version",
+    (FILE, configuration),
+    |setting, program| with(program, &["-c", &setting.file(FILE)]),
+    None,
+);
 
 fn configuration(setting: &Setting<'_, Serve>) -> String {
-    let (folder, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
-    let (threads, extra, zone) = (setting.threads, setting.extra("  "), setting.task.zone.display());
+    let Given { folder, ip, port, threads, zone, extra } = Given::by(setting, "  ");
     format!(
         "<main>\n  daemon off\n  listen {ip} port {port}\n  server-port {port}\n  data-path \"{folder}\"\n  \
          keys-path \"{folder}\"\n  log-path \"{folder}\"\n  xfr-path \"{folder}\"\n  pid-file \"{folder}/yadifad.pid\"\n  \

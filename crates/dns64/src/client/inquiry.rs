@@ -10,16 +10,20 @@
 
 use std::net::IpAddr;
 
+use smallvec::{SmallVec, smallvec};
 use wire::view::{CLASS_IN, rtype};
 
 use crate::client::query::Query;
 use crate::client::reply::{COOKIE_LEN, ReplyFrame};
 use crate::name::{KeyBuf, LowerName};
-use crate::resolver::outcome::{Failure, Outcome};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{self, Next, Question, Reply};
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
+
+/// Most queries need the answers to no more questions: AAAA and A.
+const USUAL_QUESTIONS: usize = 2;
 
 /// A query that has not been answered yet.
 #[derive(Clone, Debug)]
@@ -32,7 +36,7 @@ pub struct Inquiry {
     alias: bool,
     local: Option<Box<LocalAnswer>>,
     /// What is known so far, in the order in which it was asked for.
-    known: Vec<Outcome>,
+    known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
 }
 
 /// What comes next for a query.
@@ -63,7 +67,7 @@ impl Inquiry {
             question: query.to_question(),
             alias: false,
             local: None,
-            known: Vec::new(),
+            known: SmallVec::new(),
         };
         if query.qclass == CLASS_IN {
             match local::look(&query.name, query.qtype, policy) {
@@ -119,11 +123,8 @@ impl Inquiry {
             return Step::Reply(Reply::Local(answer));
         }
         match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
-            Next::Ask(name, qtype) => Step::Ask(self.key(&name, qtype)),
-            Next::Probe(name) => {
-                let Question { qclass, dnssec_ok, .. } = self.question;
-                Step::Ask(KeyBuf::new(&name, rtype::AAAA, qclass, dnssec_ok, true))
-            }
+            Next::Ask(name, qtype) => Step::Ask(self.key(name, qtype)),
+            Next::Probe(name) => Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok)),
             Next::Reply(reply) => Step::Reply(reply),
         }
     }
@@ -131,24 +132,31 @@ impl Inquiry {
     /// The question that may be asked together with `asked`: A with the first one (RFC 6147 §5.1.8), if the policy wants that; and
     /// A with the one that looks behind an unexplained SERVFAIL, because both after each other take longer than a client waits.
     pub fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
-        if asked.checking_disabled() && !self.question.checking_disabled {
-            return Some(self.key(&LowerName::of_wire(asked.name()), rtype::A));
+        if asked.is_probe() {
+            return Some(self.key(asked.name(), rtype::A));
         }
         let wanted = self.is_new() && policy.parallel && self.question.may_translate(policy);
-        wanted.then(|| self.key(&self.question.name, rtype::A))
+        wanted.then(|| self.key(self.question.name.wire(), rtype::A))
+    }
+
+    /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a probe finds must be no older than
+    /// the failure behind which it looks: what a zone said before it went down does not make it bogus.
+    #[inline]
+    pub fn max_age(&self, asked: &KeyBuf) -> u32 {
+        if !asked.is_probe() {
+            return u32::MAX;
+        }
+        self.known.last().and_then(Outcome::kept).map_or(0, Kept::since_failure)
     }
 
     /// Takes what became of the question that [`Inquiry::step`] gave last.
     pub fn learn(&mut self, outcome: Outcome) {
-        if self.known.is_empty() {
-            self.known.reserve_exact(2);
-        }
         self.known.push(outcome);
     }
 
     /// Ends it with a failure, whatever is known: nothing is made up for records that may exist.
     pub fn give_up(&mut self, failure: Failure) {
-        self.known = vec![Outcome::Failed(failure)];
+        self.known = smallvec![Outcome::Failed(failure)];
     }
 
     /// Writes the reply that [`Inquiry::step`] gave.
@@ -162,8 +170,9 @@ impl Inquiry {
         self.frame.write_truncated(out);
     }
 
-    fn key(&self, name: &LowerName, qtype: u16) -> KeyBuf {
+    /// The key of a question for `name` (wire format, lower case) as the client asks.
+    fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
         let question = &self.question;
-        KeyBuf::new(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)
+        KeyBuf::of_wire(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)
     }
 }

@@ -37,7 +37,7 @@ impl Cookie {
 }
 
 /// A query that can be answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Query<'a> {
     /// The client's id.
     pub id: u16,
@@ -68,7 +68,7 @@ pub fn describe(bytes: &[u8]) -> String {
 }
 
 /// What a datagram is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "lives on the stack for one query; a box would be an allocation per query"
@@ -137,7 +137,7 @@ impl Query<'_> {
     /// What it asks, as the decision of RFC 6147 sees it.
     pub fn to_question(&self) -> Question {
         Question {
-            name: self.name,
+            name: self.name.clone(),
             qtype: self.qtype,
             qclass: self.qclass,
             dnssec_ok: self.dnssec_ok(),

@@ -11,19 +11,22 @@ use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
 use smallvec::{SmallVec, smallvec};
 use wire::edns::ede;
-use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, put_opt, put_option_header};
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, option_header, put_opt};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
 
-use crate::client::query::Query;
-use crate::name::LowerName;
+use crate::client::query::{Query, Received};
+use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{ReadRecord, readable};
 use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Reply, Way, Withheld, addresses};
 use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
+
+/// Room for a cookie and two extended errors: no reply has more options.
+const USUAL_OPTIONS: usize = 64;
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
 pub const COOKIE_LEN: usize = 24;
@@ -34,7 +37,7 @@ pub struct ReplyFrame {
     /// Its id.
     pub id: u16,
     /// Its question section, in its letter case.
-    pub question: Box<[u8]>,
+    pub question: SmallVec<[u8; USUAL_NAME]>,
     /// RD and CD are repeated.
     pub recursion_desired: bool,
     /// CD.
@@ -59,7 +62,7 @@ impl ReplyFrame {
         let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
-            question: query.question.into(),
+            question: SmallVec::from_slice(query.question),
             recursion_desired: query.recursion_desired,
             checking_disabled: query.checking_disabled,
             dnssec_ok: query.dnssec_ok(),
@@ -154,9 +157,8 @@ impl ReplyFrame {
     }
 
     fn write_header(&self, out: &mut Vec<u8>, code: Rcode, ad: bool) {
-        out.extend(self.id.to_be_bytes());
-        out.extend(self.flags(code, ad));
-        out.extend([0, 1, 0, 0, 0, 0, 0, 0]);
+        let ([i0, i1], [f0, f1]) = (self.id.to_be_bytes(), self.flags(code, ad));
+        out.extend([i0, i1, f0, f1, 0, 1, 0, 0, 0, 0, 0, 0]);
         out.extend(&*self.question);
     }
 
@@ -259,15 +261,15 @@ impl ReplyFrame {
 
     /// Cuts a reply that is too long and appends EDNS.
     fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
-        let mut options = Vec::new();
+        let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
         if self.edns {
             if let Some(cookie) = &self.cookie {
-                put_option_header(&mut options, option::COOKIE, COOKIE_LEN);
-                options.extend(cookie);
+                options.extend_from_slice(&option_header(option::COOKIE, COOKIE_LEN as u16));
+                options.extend_from_slice(cookie);
             }
             for error in errors {
-                put_option_header(&mut options, option::EXTENDED_ERROR, 2);
-                options.extend(error.to_be_bytes());
+                options.extend_from_slice(&option_header(option::EXTENDED_ERROR, 2));
+                options.extend_from_slice(&error.to_be_bytes());
             }
         }
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
@@ -321,6 +323,13 @@ fn section_ends(view: &Message<'_>, records_at: usize) -> Option<(usize, usize)>
     Some((answer, end(answer, view.nscount())?))
 }
 
+/// Writes SERVFAIL for a message whose work has failed, if it is a query. Returns whether it is.
+pub(crate) fn write_servfail(out: &mut Vec<u8>, received: &[u8], transport: Transport) -> bool {
+    let Received::Query(query) = Received::read(received) else { return false };
+    ReplyFrame::new(&query, transport, None).write_error(out, Rcode::SERVFAIL, None);
+    true
+}
+
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
 /// for those that speak it.
 pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
@@ -352,11 +361,10 @@ fn count(out: &mut [u8], start: usize, at: usize) {
 }
 
 fn put_record(out: &mut Vec<u8>, owner: &[u8], rtype: u16, ttl: u32, data: &[u8]) {
+    let ([t0, t1], [c0, c1]) = (rtype.to_be_bytes(), CLASS_IN.to_be_bytes());
+    let ([s0, s1, s2, s3], [l0, l1]) = (ttl.to_be_bytes(), (data.len() as u16).to_be_bytes());
     out.extend(owner);
-    out.extend(rtype.to_be_bytes());
-    out.extend(CLASS_IN.to_be_bytes());
-    out.extend(ttl.to_be_bytes());
-    out.extend((data.len() as u16).to_be_bytes());
+    out.extend([t0, t1, c0, c1, s0, s1, s2, s3, l0, l1]);
     out.extend(data);
 }
 
@@ -416,8 +424,7 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) ->
 fn push_made_up_soa(authority: &mut AuthorityBuilder<Compressed>, aliases: Way<'_>, a: &Kept) -> Option<()> {
     let lasting = aliases.answers().chain([a]).map(|kept| kept.left(kept.answer.ttl()));
     let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(local::SOA_TTL));
-    let target = a.answer.target();
-    let owner = Name::from_octets(target.wire()).ok()?;
+    let owner = Name::from_octets(a.answer.target()).ok()?;
     let data = UnknownRecordData::from_octets(Rtype::SOA, local::soa_data()).ok()?;
     authority.push(Record::new(owner, Class::IN, ttl, data)).ok()
 }
@@ -441,8 +448,7 @@ fn push_stripped(answer: &mut AnswerBuilder<Compressed>, kept: &Kept, policy: &P
 /// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(answer: &mut AnswerBuilder<Compressed>, a: &Kept, policy: &Policy, limit: u32) -> Option<()> {
     let ttl = Ttl::from_secs(synthetic_ttl(a, limit));
-    let target = a.answer.target();
-    let owner = Name::from_octets(target.wire()).ok()?;
+    let owner = Name::from_octets(a.answer.target()).ok()?;
     let mut made = HashSet::new();
     for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
         if made.insert(v6) {

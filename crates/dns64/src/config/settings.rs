@@ -11,10 +11,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use toml::Spanned;
 
-use super::{Config, ConfigError, ForwardKeys, PrefixKeys, RESOLV_CONF, TranslationKeys, UpstreamKeys};
+use super::error::{ConfigError, RESOLV_CONF};
+use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
+use super::system::{NameServers, is_own};
 use crate::ids::RouteId;
-use crate::name::LowerName;
-use crate::resolver::ttl::TtlLimits;
+use crate::name::{LowerName, ancestors};
+use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
@@ -50,6 +52,8 @@ pub struct Settings {
     pub upstreams: Vec<Upstream>,
     /// Whether they are those of the system's resolv.conf.
     pub follows_system: bool,
+    /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
+    pub left_out: Vec<SocketAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub routes: Vec<Route>,
     /// TTL limits.
@@ -62,14 +66,17 @@ pub struct Settings {
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a file; `None` is the configuration without one.
+    /// Reads and checks a file; `None` is the configuration without one. `passed` are the addresses of sockets that somebody
+    /// else has opened for this server, which then serves those in place of `listen`; none of them if it opens its own.
     ///
     /// # Errors
     /// If the file cannot be read or its content cannot be used.
-    pub fn load(file: Option<&Path>) -> Result<Settings, ConfigError> {
-        let Some(file) = file else { return Settings::from_text("", Path::new("the default configuration")) };
-        let text = read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
-        Settings::from_text(&text, file)
+    pub fn load(file: Option<&Path>, passed: &[SocketAddr]) -> Result<Settings, ConfigError> {
+        let (text, file) = match file {
+            Some(file) => (read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?, file),
+            None => (String::new(), Path::new("the default configuration")),
+        };
+        Settings::from_text_beside(&text, file, passed, &system_resolv_conf())
     }
 
     /// Checks the text of a configuration; `file` is only named in errors.
@@ -77,21 +84,51 @@ impl Settings {
     /// # Errors
     /// If it cannot be used.
     pub fn from_text(text: &str, file: &Path) -> Result<Settings, ConfigError> {
+        Settings::from_text_beside(text, file, &[], &system_resolv_conf())
+    }
+
+    /// As [`Settings::from_text`], with the addresses of [`Settings::load`] and the text of a resolv.conf.
+    fn from_text_beside(
+        text: &str,
+        file: &Path,
+        passed: &[SocketAddr],
+        resolv_conf: &str,
+    ) -> Result<Settings, ConfigError> {
         let config: Config =
             toml::from_str(text).map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
-        let upstreams = if config.upstreams.is_empty() {
-            system_upstreams()
-        } else {
-            config
-                .upstreams
-                .iter()
-                .map(|u| Upstream { address: (u.address, *u.port.get_ref()).into(), weight: *u.weight.get_ref() })
-                .collect()
-        };
-        if upstreams.is_empty() {
-            return Err(ConfigError::NoUpstream { file: file.into() });
+        let listen = if passed.is_empty() { config.listen.clone() } else { passed.to_vec() };
+        let checker = Checker { text, file, listen };
+        if !config.upstreams.is_empty() {
+            let written = |u: &UpstreamKeys| Upstream {
+                address: (u.address, *u.port.get_ref()).into(),
+                weight: *u.weight.get_ref(),
+            };
+            let upstreams = config.upstreams.iter().map(written).collect();
+            return checker.settings(config, upstreams);
         }
-        Checker { text, file }.settings(config, upstreams)
+        let NameServers { others, own } = NameServers::parse(resolv_conf, &checker.listen);
+        if others.is_empty() {
+            return Err(ConfigError::NoUpstream { file: file.into(), own });
+        }
+        let upstreams = others.into_iter().map(|address| Upstream { address, weight: 1 }).collect();
+        let settings = checker.settings(config, upstreams)?;
+        Ok(Settings { left_out: own, ..settings })
+    }
+
+    /// Which upstreams are asked, and who named them, for people.
+    pub fn upstreams_in_words(&self) -> String {
+        let list = |addresses: &mut dyn Iterator<Item = SocketAddr>| {
+            addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let asked = list(&mut self.upstreams.iter().map(|upstream| upstream.address));
+        let source = if self.follows_system { RESOLV_CONF } else { "the configuration" };
+        match self.left_out.as_slice() {
+            [] => format!("upstreams of {source}: {asked}"),
+            own => format!(
+                "upstreams of {source}: {asked}; left out, this server itself: {}",
+                list(&mut own.iter().copied())
+            ),
+        }
     }
 
     /// The policy for a client.
@@ -109,23 +146,35 @@ impl Settings {
         self.config.access.allow.iter().any(|net| net.contains(&client))
     }
 
-    /// The number of the route for a name.
+    /// The number of the route for a name, which is in wire format, lower case.
     #[inline]
-    pub fn route(&self, name: &LowerName) -> RouteId {
+    pub fn route(&self, name: &[u8]) -> RouteId {
         let last = self.routes.len() - 1;
-        RouteId(self.routes[..last].iter().position(|route| name.ends_with(route.domain.wire())).unwrap_or(last))
+        let covers = |route: &Route| ancestors(name).any(|suffix| suffix == route.domain.wire());
+        RouteId(self.routes[..last].iter().position(covers).unwrap_or(last))
     }
 
     /// What applies to a query for `name` of a client with this policy.
     #[inline]
     pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
-        let mode = self.routes[self.route(name).0].mode.unwrap_or(policy.mode);
+        let mode = self.routes[self.route(name.wire()).0].mode.unwrap_or(policy.mode);
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
+    }
+
+    /// The prefixes of all policies, each once, the default policy's first.
+    pub fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
+        let all: Vec<&Prefix> = self.policies.iter().flat_map(|policy| &policy.mappings).map(Mapping::prefix).collect();
+        let is_first = |(i, prefix): &(usize, &Prefix)| !all[..*i].contains(prefix);
+        let once: Vec<&Prefix> = all.iter().copied().enumerate().filter(is_first).map(|(_, prefix)| prefix).collect();
+        once.into_iter()
     }
 
     /// What somebody who runs a server with these settings should know.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if self.config.listen.is_empty() {
+            warnings.push("listen names no address: only sockets that systemd passes are served".to_owned());
+        }
         if let Some(net) = covers_everybody(&self.config.access.allow) {
             let limits = self.config.limits;
             let mut text =
@@ -145,7 +194,7 @@ impl Settings {
     /// wait for one (RFC 8767 §5: 1.8 s).
     pub fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
-        if self.ttl.stale.is_some() { timeout.min(STALE_TIMEOUT) } else { timeout }
+        if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
     }
 
     /// The effective configuration as a file would have it.
@@ -157,6 +206,8 @@ impl Settings {
 struct Checker<'a> {
     text: &'a str,
     file: &'a Path,
+    /// The addresses that are served.
+    listen: Vec<SocketAddr>,
 }
 
 impl Checker<'_> {
@@ -187,6 +238,7 @@ impl Checker<'_> {
             max: cache.max_ttl,
             negative_max: cache.negative_max_ttl,
             failure: cache.failure_ttl,
+            failure_max: cache.failure_max_ttl,
             stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
         };
         if config.threads == 0 {
@@ -202,6 +254,7 @@ impl Checker<'_> {
             groups,
             upstreams,
             follows_system,
+            left_out: Vec::new(),
             routes,
             ttl,
             upstream_connections: UPSTREAM_CONNECTIONS,
@@ -225,13 +278,12 @@ impl Checker<'_> {
             );
             return Err(self.at_key("allow", reason));
         }
-        let is_ours = |listen: &SocketAddr, upstream: SocketAddr| {
-            let (ours, theirs) = (listen.ip(), upstream.ip());
-            let any = ours.is_unspecified() && theirs.is_loopback() && ours.is_ipv4() == theirs.is_ipv4();
-            listen.port() == upstream.port() && (ours == theirs || any)
-        };
-        if let Some(own) = upstreams.iter().find(|u| config.listen.iter().any(|listen| is_ours(listen, u.address))) {
+        if let Some(own) = upstreams.iter().find(|upstream| is_own(&self.listen, upstream.address)) {
             return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
+        }
+        let twice = |(i, address): &(usize, &SocketAddr)| config.listen[..*i].contains(address);
+        if let Some((_, address)) = config.listen.iter().enumerate().find(twice) {
+            return Err(self.at_key("listen", format!("{address} is there twice")));
         }
         if config.threads > MAX_THREADS {
             return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
@@ -243,7 +295,15 @@ impl Checker<'_> {
             Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
         };
         between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
-        between("failure-ttl", config.cache.failure_ttl.into(), 1, 30, " seconds (RFC 9520)")?;
+        between("failure-ttl", config.cache.failure_ttl.into(), 1, MOST_FAILURE_TTL, " seconds (RFC 9520)")?;
+        let (least, most) = (u128::from(config.cache.failure_ttl), MOST_FAILURE_TTL);
+        between(
+            "failure-max-ttl",
+            config.cache.failure_max_ttl.into(),
+            least,
+            most,
+            " seconds (failure-ttl; RFC 9520)",
+        )?;
         between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
         // Two questions must fit into the five seconds after which clients ask again.
         between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
@@ -287,8 +347,8 @@ impl Checker<'_> {
     }
 }
 
-/// Leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
-const STALE_TIMEOUT: Duration = Duration::from_millis(1_750);
+/// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
+const MOST_FAILURE_TTL: u128 = 300;
 
 /// More than any machine of today needs; a bit of a word each.
 pub const MAX_THREADS: usize = 64;
@@ -320,7 +380,6 @@ fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
     }
 }
 
-/// The name servers of the system's resolv.conf. Lines that name none that we can use (a scoped address) are left out.
 /// A network among these that is far more than anybody's own.
 fn covers_everybody(allow: &[IpNet]) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
@@ -346,14 +405,9 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn system_upstreams() -> Vec<Upstream> {
-    let text = read(Path::new(RESOLV_CONF)).unwrap_or_default();
-    let nameserver = |line: &str| {
-        let mut words = line.split_whitespace();
-        let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next())?;
-        Some(Upstream { address: (address.parse::<IpAddr>().ok()?, 53).into(), weight: 1 })
-    };
-    text.lines().filter_map(nameserver).collect()
+/// The text of the system's resolv.conf; without one it is empty.
+fn system_resolv_conf() -> String {
+    read(Path::new(RESOLV_CONF)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -368,6 +422,50 @@ mod tests {
 
     fn refused(text: &str) -> String {
         read(text).expect_err(text).to_string()
+    }
+
+    fn beside(text: &str, passed: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
+        let passed: Vec<SocketAddr> = passed.iter().map(|address| address.parse().unwrap()).collect();
+        Settings::from_text_beside(text, Path::new("test.toml"), &passed, resolv_conf)
+    }
+
+    #[test]
+    fn without_upstreams_those_of_the_system_are_asked_but_never_this_server_itself() {
+        let system = "nameserver ::1\nnameserver 192.0.2.1\nnameserver 2001:db8::53\n";
+        let asked = |settings: &Settings| settings.upstreams.iter().map(|u| u.address.to_string()).collect::<Vec<_>>();
+        let settings = beside("listen = ['[::1]:53']\n", &[], system).unwrap();
+        assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
+        assert!(settings.follows_system);
+        let words =
+            "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; left out, this server itself: [::1]:53";
+        assert_eq!(settings.upstreams_in_words(), words);
+        // systemd's sockets are served in place of `listen`.
+        let settings = beside("", &["[::1]:53"], system).unwrap();
+        assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
+        let settings = beside("listen = ['[::1]:53']\n", &["192.0.2.1:53"], system).unwrap();
+        assert_eq!(asked(&settings), ["[::1]:53", "[2001:db8::53]:53"]);
+        // What is configured counts alone, and must not be this server either.
+        let settings = beside(UPSTREAM, &[], "nameserver 192.0.2.7\n").unwrap();
+        assert_eq!(settings.upstreams_in_words(), "upstreams of the configuration: 192.0.2.1:53");
+        let error = beside(UPSTREAM, &["192.0.2.1:53"], system).unwrap_err().to_string();
+        assert!(error.starts_with("test.toml:1:") && error.contains("itself"), "{error}");
+    }
+
+    #[test]
+    fn without_any_upstream_the_lines_to_write_are_shown() {
+        for (resolv_conf, named) in [
+            ("", "names none"),
+            ("search example.org\n", "names none"),
+            ("nameserver ::1\n", "names only this server itself ([::1]:53)"),
+        ] {
+            let error = beside("listen = ['[::1]:53']\n", &[], resolv_conf).unwrap_err().to_string();
+            assert!(error.contains(named) && error.contains("test.toml"), "{error}");
+            // The lines can be taken as they are.
+            let lines: Vec<&str> = error.lines().skip_while(|line| *line != "[[upstream]]").collect();
+            assert_eq!(lines.len(), 3, "{error}");
+            let settings = read(&lines.join("\n")).unwrap();
+            assert!(!settings.follows_system);
+        }
     }
 
     #[test]
@@ -472,7 +570,8 @@ mod tests {
              [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
         )
         .unwrap();
-        let route = |name: &str| &settings.routes[settings.route(&name.parse().unwrap()).0];
+        let name = |name: &str| name.parse::<LowerName>().unwrap();
+        let route = |text: &str| &settings.routes[settings.route(name(text).wire()).0];
         assert_eq!(route("www.Example.org").upstreams, [1]);
         assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
         assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);
@@ -486,6 +585,9 @@ mod tests {
     fn values_out_of_range_and_loops_are_refused() {
         for (text, what, line) in [
             ("[cache]\nfailure-ttl = 0\n", "failure-ttl", 2),
+            ("[cache]\nfailure-ttl = 301\n", "failure-ttl", 2),
+            ("[cache]\nfailure-max-ttl = 301\n", "failure-max-ttl", 2),
+            ("[cache]\nfailure-max-ttl = 4\n", "failure-max-ttl", 2),
             ("[cache]\nmin-ttl = 90000\n", "min-ttl", 2),
             ("# timeout = '5s'\n[forwarding]\n\ntimeout = '5s' # timeout\n", "timeout", 4),
             ("forwarding.timeout = '5s'\n", "timeout", 1),

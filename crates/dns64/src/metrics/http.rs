@@ -1,17 +1,18 @@
 //! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the thread for TCP.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_local;
 use tokio::time::timeout;
 
 use super::counters::Metrics;
 use super::prometheus::to_text;
+use crate::guard::Tasks;
 use crate::resolver::cache::Cache;
 
 /// The longest request that is read, octets, and how long it is waited for.
@@ -23,7 +24,7 @@ const CONNECTIONS: usize = 16;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers requests for ever, one for each connection.
-pub(crate) async fn serve(listener: TcpListener, metrics: Metrics, cache: Arc<Cache>) {
+pub(crate) async fn serve(tasks: Tasks, listener: Rc<TcpListener>, metrics: Metrics, cache: Arc<Cache>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((mut stream, _)) = listener.accept().await else {
@@ -32,7 +33,7 @@ pub(crate) async fn serve(listener: TcpListener, metrics: Metrics, cache: Arc<Ca
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
         let (metrics, cache) = (metrics.clone(), Arc::clone(&cache));
-        spawn_local(async move {
+        tasks.spawn(|| "a request for the metrics".into(), async move {
             let serve = async {
                 let request = read_request(&mut stream).await?;
                 stream.write_all(&response(&request, || to_text(&metrics, &cache))).await?;

@@ -193,7 +193,12 @@ mod tests {
         // Confinement is for ever, but only for the thread that asks.
         std::thread::scope(|scope| {
             scope.spawn(|| {
+                // What the kernel has must have been used; without this the rest would be passed over.
+                let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+                let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
                 let confined = confine(Some(&inside), false).unwrap();
+                assert_eq!(confined.calls, status.contains("\nSeccomp:"), "the kernel says whether it has seccomp");
+                assert!(confined.files || !modules.contains("landlock"), "the kernel has landlock: {modules}");
                 assert!(std::fs::read(&inside).is_ok());
                 if confined.files {
                     assert!(std::fs::read(RESOLV_CONF).is_err());

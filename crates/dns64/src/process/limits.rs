@@ -1,7 +1,8 @@
 //! What the system allows the process, and how the settings are made to fit.
 //!
 //! Source ports are opened when they are first needed, and would take every file descriptor that there is: TCP and the metrics
-//! were dead then, and nobody was told. So what there is gets divided before the start, and at each reload, and is said in the log.
+//! were dead then, and nobody was told. So what there is gets divided before the start, and at each reload among what runs, and is
+//! said in the log.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
@@ -32,11 +33,32 @@ impl Allowed {
         Allowed { descriptors, memory: (memory != RLIM_INFINITY).then_some(memory) }
     }
 
-    /// Makes the settings fit. Returns what has been changed, in words.
-    pub fn fit(self, settings: &mut Settings) -> Vec<String> {
+    /// Makes the settings with which the server starts, with these sockets for `addresses`, fit. Returns what stays until the next
+    /// start, and in words what has been changed.
+    pub fn fit(self, settings: &mut Settings, addresses: usize) -> (Fixed, Vec<String>) {
+        let mut fixed =
+            Fixed { workers: settings.config.threads as u64, addresses: addresses as u64, upstream_tcp: None };
         let memory = self.memory.and_then(|memory| fit_memory(settings, memory));
-        fit_descriptors(settings, self.descriptors).into_iter().chain(memory).collect()
+        let descriptors = fit_descriptors(settings, self.descriptors, fixed);
+        fixed.upstream_tcp = Some(settings.upstream_connections as u64);
+        (fixed, descriptors.into_iter().chain(memory).collect())
     }
+
+    /// Makes the settings that are read again while the server runs fit: what they say of threads, addresses and the cache waits for
+    /// the next start. Returns in words what has been changed.
+    pub fn refit(self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
+        fit_descriptors(settings, self.descriptors, fixed)
+    }
+}
+
+/// What stays as it is until the next start, and takes descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    workers: u64,
+    /// Addresses that are served.
+    addresses: u64,
+    /// Connections to upstreams over TCP at once; `None` before they have been made to fit.
+    upstream_tcp: Option<u64>,
 }
 
 /// The cache gets half of the address space at the most: what is beyond the limit ends the process.
@@ -55,19 +77,19 @@ fn fit_memory(settings: &mut Settings, memory: u64) -> Option<String> {
 }
 
 /// TCP clients get a quarter of what there is, upstreams over TCP a sixteenth, source ports the rest, or what they need.
-fn fit_descriptors(settings: &mut Settings, allowed: u64) -> Option<String> {
+fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Option<String> {
     let config = &settings.config;
-    let (workers, listen) = (config.threads as u64, config.listen.len() as u64);
+    let Fixed { workers, addresses: listen, .. } = running;
     let ways = workers * settings.upstreams.len() as u64;
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
     let (ports, clients) = (u64::from(config.forwarding.source_ports), config.limits.tcp_connections as u64);
-    let upstream_tcp = settings.upstream_connections as u64;
+    let upstream_tcp = running.upstream_tcp.unwrap_or(settings.upstream_connections as u64);
     let wanted = fixed + ways * ports + clients + upstream_tcp;
     if wanted <= allowed {
         return None;
     }
     let left = allowed.saturating_sub(fixed);
-    let upstream_tcp = upstream_tcp.min((left / 16).max(1));
+    let upstream_tcp = running.upstream_tcp.unwrap_or(upstream_tcp.min((left / 16).max(1)));
     let for_clients = clients.min((left / 4).max(1));
     let ports = (left.saturating_sub(upstream_tcp + for_clients) / ways).clamp(1, ports);
     // What the ports do not need is for clients again.
@@ -111,7 +133,7 @@ mod tests {
     fn r4_tcp_keeps_descriptors_however_few_there_are() {
         for (threads, upstreams, allowed) in [(1, 1, 64), (1, 2, 100), (2, 4, 256), (16, 4, 1_024), (16, 4, 4_096)] {
             let mut settings = settings(threads, upstreams);
-            let said = Allowed { descriptors: allowed, memory: None }.fit(&mut settings);
+            let (_, said) = Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1);
             assert_eq!(said.len(), 1, "{threads} {upstreams} {allowed}");
             assert!(needs(&settings) <= allowed, "{said:?}");
             let clients = settings.config.limits.tcp_connections;
@@ -119,11 +141,11 @@ mod tests {
             assert!(allowed < 200 || clients as u64 >= allowed / 8, "{said:?}");
             assert!(settings.config.forwarding.source_ports >= 1);
             // What fits is left as it is.
-            assert!(Allowed { descriptors: allowed, memory: None }.fit(&mut settings).is_empty());
+            assert!(Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1).1.is_empty());
         }
         let mut settings = settings(1, 1);
-        assert!(Allowed { descriptors: 4_096, memory: None }.fit(&mut settings).is_empty());
-        let said = Allowed { descriptors: 20, memory: None }.fit(&mut settings);
+        assert!(Allowed { descriptors: 4_096, memory: None }.fit(&mut settings, 1).1.is_empty());
+        let (_, said) = Allowed { descriptors: 20, memory: None }.fit(&mut settings, 1);
         assert!(said[0].contains("too few"), "{said:?}");
     }
 
@@ -131,9 +153,31 @@ mod tests {
     fn r10_the_cache_keeps_to_half_of_the_address_space() {
         let mut settings = settings(1, 1);
         let allowed = |mebibytes: u64| Allowed { descriptors: 1 << 20, memory: Some(mebibytes << 20) };
-        assert!(allowed(600).fit(&mut settings).is_empty());
-        let said = allowed(150).fit(&mut settings);
+        assert!(allowed(600).fit(&mut settings, 1).1.is_empty());
+        let (_, said) = allowed(150).fit(&mut settings, 1);
         assert!(said[0].contains("150 MiB") && settings.config.cache.mebibytes == 75, "{said:?}");
-        assert!(allowed(150).fit(&mut settings).is_empty());
+        assert!(allowed(150).fit(&mut settings, 1).1.is_empty());
+    }
+
+    #[test]
+    fn r4_a_reload_fits_what_runs_and_not_what_waits_for_a_restart() {
+        let allowed = Allowed { descriptors: 1_024, memory: Some(150 << 20) };
+        let mut running = settings(8, 2);
+        let (fixed, said) = allowed.fit(&mut running, 1);
+        assert_eq!(said.len(), 2, "descriptors and memory: {said:?}");
+        let ports = running.config.forwarding.source_ports;
+        // A file with fewer threads, or with more, changes nothing of what the running workers take.
+        for threads in [1, 64] {
+            let mut reloaded = settings(threads, 2);
+            assert!(allowed.refit(&mut reloaded, fixed).is_some());
+            assert_eq!(reloaded.config.forwarding.source_ports, ports, "{threads} threads");
+            assert_eq!(reloaded.config.limits.tcp_connections, running.config.limits.tcp_connections);
+            assert_eq!(reloaded.config.cache.mebibytes, settings(1, 1).config.cache.mebibytes);
+        }
+        // With more upstreams there are fewer ports for each; connections to them stay as many.
+        let mut more = settings(8, 4);
+        assert!(allowed.refit(&mut more, fixed).is_some());
+        assert!(more.config.forwarding.source_ports < ports);
+        assert_eq!(more.upstream_connections, running.upstream_connections);
     }
 }

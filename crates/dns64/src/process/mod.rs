@@ -1,6 +1,7 @@
-//! The process around the server: arguments, signals, systemd (`daemon`), what it gives up (`harden`), and what the system
-//! allows it (`limits`).
+//! The process around the server: arguments, signals, systemd (`daemon`), what it gives up (`harden`), what the system
+//! allows it (`limits`), and what shells and `man` know of it (`pages`).
 
 pub mod daemon;
 pub mod harden;
 pub mod limits;
+pub mod pages;

@@ -6,7 +6,7 @@
 //!                          └─► otherwise: rebuild, names written out anew ─────┘
 //! ```
 //!
-//! An [`Answer`] is the upstream's message without its EDNS part. As its question is as long as any client's question for the
+//! An [`Answer`] is the upstream's message without its EDNS part, its question's name in lower case. As its question is as long as any client's question for the
 //! same name, a client's reply is a copy with another id, the client's spelling and smaller TTLs.
 //!
 //! Header and TTLs of a kept message are written anew, and a compression pointer could lead there: a name would be another one, or
@@ -15,6 +15,7 @@
 //! was parsed; no name in it is looked for again.
 
 mod aliases;
+mod asked;
 mod rebuild;
 mod survey;
 #[cfg(test)]
@@ -23,17 +24,16 @@ mod tests;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
-use wire::view::{Malformed, Message};
+use wire::view::Message;
 
 use self::aliases::Aliases;
+use self::asked::{Asked, sane};
 use self::survey::Survey;
-use crate::name::{LowerName, is_question};
+use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
+pub use self::asked::{MAX_ALIASES, Unusable};
 pub(crate) use self::rebuild::{ReadRecord, readable};
-
-/// Aliases in a row that are followed; more are taken for a loop (item 8).
-pub const MAX_ALIASES: usize = 16;
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,27 +48,6 @@ pub enum Kind {
     Unfinished,
     /// An error of the upstream.
     Failed,
-}
-
-/// Why a message cannot be an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Unusable {
-    /// It breaks the format, or contradicts itself.
-    #[error("malformed")]
-    Malformed,
-    /// It answers something else.
-    #[error("not the question that was asked")]
-    OtherQuestion,
-    /// Its aliases lead back to themselves, or too far.
-    #[error("alias loop")]
-    AliasLoop,
-}
-
-impl From<Malformed> for Unusable {
-    fn from(_: Malformed) -> Unusable {
-        Unusable::Malformed
-    }
 }
 
 /// An answer of an upstream, ready to be kept.
@@ -136,6 +115,8 @@ impl Answer {
         let mut octets = Vec::with_capacity(survey.end + target_len + 2 * survey.ttls.len());
         octets.extend(&message[..survey.end]);
         octets[..2].fill(0);
+        // The question's name in lower case: length octets are below 64, so this changes letters of labels only.
+        octets[HEADER_LEN..survey.records_at - 4].make_ascii_lowercase();
         octets[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
         let rcode = if survey.rcode_bits == 0 {
             Rcode::new(u16::from(octets[3] & 0xf))
@@ -163,10 +144,11 @@ impl Answer {
                 denial.min(facts.min_ttl).min(limits.max)
             }
             Kind::Unfinished => facts.min_ttl.min(limits.max),
+            // The first time; the cache knows how often it has failed before.
             Kind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());
-        octets.extend(survey.ttls.iter().flat_map(|at| at.to_be_bytes()));
+        octets.extend(survey.ttls.as_flattened());
         Answer {
             octets: octets.into(),
             ttl,
@@ -220,7 +202,7 @@ impl Answer {
     pub fn negative_ttl(&self) -> Option<u32> {
         self.negative_ttl
     }
-    /// The message without EDNS, id 0.
+    /// The message without EDNS, id 0, the question's name in lower case.
     pub fn message(&self) -> &[u8] {
         &self.octets[..usize::from(self.message_len)]
     }
@@ -242,12 +224,13 @@ impl Answer {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
 
-    /// The name at the end of the aliases.
-    pub fn target(&self) -> LowerName {
+    /// The name at the end of the aliases, in wire format, lower case.
+    #[inline]
+    pub fn target(&self) -> &[u8] {
         let message_len = usize::from(self.message_len);
         match usize::from(self.target_len) {
-            0 => LowerName::of_wire(&self.octets[HEADER_LEN..self.records_at() - 4]),
-            len => LowerName::of_wire(&self.octets[message_len..message_len + len]),
+            0 => &self.octets[HEADER_LEN..self.records_at() - 4],
+            len => &self.octets[message_len..message_len + len],
         }
     }
 
@@ -278,32 +261,11 @@ impl Answer {
     }
 }
 
-/// The question to which an answer is wanted.
-#[derive(Clone, Copy)]
-struct Asked<'a> {
-    /// Name in lower case, type and class.
-    question: &'a [u8],
-    qtype: u16,
-    qclass: u16,
-}
-
-impl<'a> Asked<'a> {
-    fn of(question: &'a [u8]) -> Option<Asked<'a>> {
-        let [.., _, t0, t1, c0, c1] = *question else { return None };
-        Some(Asked { question, qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) })
-    }
-}
-
 /// Brings the TTLs that clients will see within the limits.
-fn limit_ttls(octets: &mut [u8], places: &[u16], kind: Kind, limits: &TtlLimits) {
+fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: Kind, limits: &TtlLimits) {
     let least = if kind == Kind::Data { limits.min } else { 0 };
     for &at in places {
-        let Some(ttl) = octets[usize::from(at)..].first_chunk_mut::<4>() else { continue };
+        let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else { continue };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();
     }
-}
-
-/// RFC 2181 §8: a TTL with the top bit set is zero.
-fn sane(ttl: u32) -> u32 {
-    if ttl > i32::MAX as u32 { 0 } else { ttl }
 }

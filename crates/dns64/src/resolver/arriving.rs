@@ -13,7 +13,6 @@ use super::fetch::State;
 use super::outcome::{Failure, Outcome};
 use super::outside::{Outside, TcpFailure};
 use super::upstreams::ports::{Expected, PortId};
-use super::waiter::Landed;
 use crate::ids::FetchId;
 use crate::metrics::Count;
 use crate::name::Key;
@@ -47,7 +46,9 @@ impl<O: Outside> Resolver<O> {
         let server = self.upstreams.server(port.server);
         if let Some(attempt) = sent {
             let rtt = self.now.since(attempt.sent);
-            server.answered(rtt, is_error);
+            if server.answered(rtt, is_error) {
+                self.common.cache.forgive_silence(self.now);
+            }
             self.budget.heard(self.now);
             self.common.metrics.worker(self.worker).rtt(rtt);
         }
@@ -79,27 +80,33 @@ impl<O: Outside> Resolver<O> {
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
         self.current = Some(id);
         let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp()) else { return };
+        let mut failure = Failure::Timeout;
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
-            Err(TcpFailure::NoRoom) => false,
+            Err(TcpFailure::NoRoom) => {
+                // It has answered over UDP; that it was not asked further is no silence of its.
+                failure = Failure::Overload;
+                false
+            }
             Err(TcpFailure::NoAnswer) => {
                 self.upstreams.server(server).failed(self.now, "no answer over TCP");
                 false
             }
         };
         if !usable && !self.attempt_elsewhere(id) {
-            self.land(id, None, Failure::Timeout);
+            self.land(id, None, failure);
         }
     }
 
     /// Another worker tells what came of a question that this one waits for. One that has waited too long may have begun to ask
     /// for itself, and goes on.
     pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
-        let Some(id) = self.fetches.find(key.octets()) else { return };
+        let hash = self.fetches.hash(key.octets());
+        let Some(id) = self.fetches.find(key.octets(), hash) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits && let Some(fetch) = self.fetches.remove(id) {
+            self.release(fetch.waiters, outcome);
             self.budget.leave(fetch.charge);
-            self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
         }
     }
 

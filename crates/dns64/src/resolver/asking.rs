@@ -1,6 +1,7 @@
 //! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is given up.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use method::units::Nanos;
 use wire::template::HEADER_LEN;
@@ -11,39 +12,47 @@ use super::answer::{Answer, Kind};
 use super::budget::Charge;
 use super::cache::Found;
 use super::fetch::{Attempt, Fetch, State, Udp};
+use super::fetches::KeyHash;
 use super::outcome::{Failure, Kept, Outcome};
 use super::outside::{Outside, TcpQuestion};
 use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
 use super::upstreams::ports::{PortId, is_ours};
-use super::waiter::Landed;
+use super::waiter::Landing;
 use crate::ids::{FetchId, ServerId};
 use crate::metrics::Count;
-use crate::name::{Key, KeyBuf, LowerName};
+use crate::name::{Key, KeyBuf};
 
 /// How much longer than the asking worker another one waits for its word.
 const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: Outside> Resolver<O> {
-    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, it
-    /// is there at once.
-    pub(super) fn begin(&mut self, question: &KeyBuf, charge: Charge) -> Result<FetchId, Kept> {
+    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, and it is
+    /// no older than `max_age` seconds, it is there at once. `hash` is the question's.
+    pub(super) fn begin(
+        &mut self,
+        question: &KeyBuf,
+        hash: KeyHash,
+        charge: Charge,
+        max_age: u32,
+    ) -> Result<FetchId, Kept> {
+        let forwarding = self.settings.config.forwarding;
+        let timeout = Nanos::from(self.settings.timeout());
         let key = question.to_key();
+        let route = self.settings.route(key.name());
         let mine = self.common.flights.claim(&key, self.worker);
         if mine
             && self.common.flights.are_shared()
             && let Found::Usable(kept) = self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
+            && kept.age <= max_age
         {
             self.tell_others(&key, &Outcome::Answered(kept.clone()));
             return Err(kept);
         }
-        let forwarding = self.settings.config.forwarding;
-        let timeout = Nanos::from(self.settings.timeout());
-        let route = self.settings.route(&LowerName::of_wire(key.name()));
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
         let state = if mine { State::Udp(Udp::default()) } else { State::Elsewhere };
-        let id = self.fetches.insert(Fetch::new(key, route, charge, deadline, state, random_case));
+        let id = self.fetches.insert(Fetch::new(key, route, charge, deadline, state, random_case), hash);
         self.budget.enter(charge);
         self.current = Some(id);
         if mine {
@@ -146,10 +155,11 @@ impl<O: Outside> Resolver<O> {
         let another = self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         let timeout = if another { Nanos(left.0 / 2) } else { left };
         let address = self.upstreams.server(number).address();
-        fetch.state.go_over_to_tcp(number);
+        let begun = Arc::<AtomicBool>::default();
+        fetch.state.go_over_to_tcp(number, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
         let (worker, timeout) = (self.worker, timeout.into());
-        self.outside.ask_over_tcp(TcpQuestion { worker, fetch: id, address, query, timeout });
+        self.outside.ask_over_tcp(TcpQuestion { worker, fetch: id, address, query, timeout, begun });
         self.wait_until_deadline(id);
     }
 
@@ -170,6 +180,7 @@ impl<O: Outside> Resolver<O> {
     /// The time of a question has come, unless something else has happened since its timer was set.
     pub(crate) fn on_timer(&mut self, id: FetchId) {
         self.current = Some(id);
+        self.release_late(id);
         let Some(fetch) = self.fetches.get(id) else { return };
         #[cfg(test)]
         crate::guard::panic_if_named("defect-timer", fetch.query.key().name());
@@ -177,8 +188,9 @@ impl<O: Outside> Resolver<O> {
             return;
         }
         let over = self.now + LEAST_DELAY >= fetch.deadline;
+        let unanswered = fetch.state.why_unanswered();
         let State::Udp(udp) = &mut fetch.state else {
-            return if over { self.land(id, None, Failure::Timeout) } else { self.wait_until_deadline(id) };
+            return if over { self.land(id, None, unanswered) } else { self.wait_until_deadline(id) };
         };
         let mut hopeless = false;
         if let Some(last) = udp.attempts.last_mut() {
@@ -200,21 +212,34 @@ impl<O: Outside> Resolver<O> {
 
     /// A question is over: its answer is kept, other workers are told, and those who waited will be.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
-        let Some(fetch) = self.fetches.remove(id) else { return };
-        self.budget.leave(fetch.charge);
-        for attempt in fetch.state.attempts() {
+        let Some(Fetch { query, charge, waiters, state, .. }) = self.fetches.remove(id) else { return };
+        let key = query.into_key();
+        let elsewhere = matches!(state, State::Elsewhere);
+        let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
+        // Whatever goes wrong from here on: those who wait are found here.
+        self.landing = Some(Landing { waiters, told });
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-land", key.name());
+        self.budget.leave(charge);
+        for attempt in state.attempts() {
             self.outside.forget(attempt.at);
         }
-        let elsewhere = matches!(fetch.state, State::Elsewhere);
-        let answer = weightier(answer, fetch.state.into_fallback());
-        let key = fetch.query.into_key();
+        let answer = weightier(answer, state.into_fallback());
         self.note(&key, answer.as_deref());
-        let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
         let outcome = self.outcome(key, answer, failure, elsewhere);
-        if let Some(key) = told {
-            self.tell_others(&key, &outcome);
+        self.conclude(outcome);
+    }
+
+    /// Tells all who wait for the question that is being landed what came of it.
+    pub(super) fn conclude(&mut self, outcome: Outcome) {
+        let Some(Landing { waiters, told }) = self.landing.take() else { return };
+        match told {
+            None => self.release(waiters, outcome),
+            Some(key) => {
+                self.release(waiters, outcome.clone());
+                self.tell_others(&key, &outcome);
+            }
         }
-        self.landed.push_back(Landed { waiters: fetch.waiters, outcome });
     }
 
     /// Lets the budget know whether names like this one are answered. A zone above the name may have answered for the apex of
@@ -235,18 +260,22 @@ impl<O: Outside> Resolver<O> {
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
-        if failed && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref()) {
+        // What a probe found out about another failure is of no use.
+        if failed
+            && !key.is_probe()
+            && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref())
+        {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
             (None, Failure::Timeout | Failure::AliasLoop) if !elsewhere => {
-                cache.put_failure(key, failure, self.now);
+                cache.put_failure(key, failure, self.now, &self.settings.ttl);
                 return Outcome::Failed(failure);
             }
             (None, _) => return Outcome::Failed(failure),
         };
-        cache.put(key, Arc::clone(&answer), self.now);
+        cache.put(key, Arc::clone(&answer), self.now, &self.settings.ttl);
         Outcome::Answered(Kept::fresh(answer))
     }
 }

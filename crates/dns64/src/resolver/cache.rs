@@ -1,14 +1,20 @@
 //! The cache: raw answers by question, shared by all workers (item 37).
+//!
+//! Failures are remembered as well (RFC 9520): for `failure-ttl`, and for twice as long each time that the question is asked
+//! again and fails again, up to `failure-max-ttl` (§3.2). Silence that is remembered from a time in which an upstream was dead
+//! is forgotten when that upstream is back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use method::units::Nanos;
 use quick_cache::Weighter;
-use quick_cache::sync::Cache as Shared;
+use quick_cache::sync::{Cache as Shared, EntryAction, EntryResult};
 
 use crate::name::Key;
 use crate::resolver::answer::{Answer, Kind};
-use crate::resolver::outcome::{Failure, Kept};
+use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
 /// Memory that an entry takes beside its key and answer: the cache's own tables and the allocator's.
@@ -19,19 +25,24 @@ const TYPICAL: u64 = 300;
 /// Entries that the tables have room for from the start, at the most: a cache of 5 GB.
 const MOST_RESERVED: usize = 1 << 24;
 
+/// A second that never comes.
+const NEVER: u32 = u32::MAX;
+
 /// How long answers that have run out are served before the upstreams are tried again, seconds (RFC 8767 §5).
 const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
 struct Entry {
-    /// An error: no upstream answered, or aliases lead in a circle (RFC 9520 §2, §3.2).
+    /// An error: no upstream answered, or aliases lead in a circle (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
     /// Second in which it was stored, by the clock that `now` is of.
     stored: u32,
     /// Until this second it is served though its time is over.
     revived_until: u32,
-    /// See [`Kept::doubtful`].
-    doubtful: bool,
+    /// Second in which an upstream, asked anew, said SERVFAIL without a reason; [`NEVER`] if none has. See [`Kept::doubted`].
+    doubted: u32,
+    /// Of a failure: how often the question had failed in a row before.
+    repeats: u8,
 }
 
 /// What the cache has for a question.
@@ -40,9 +51,89 @@ pub enum Found {
     /// An answer to use.
     Usable(Kept),
     /// That there was no answer a moment ago.
-    Failed(Failure),
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// How long ago, seconds.
+        age: u32,
+    },
     /// Nothing.
     Missing,
+}
+
+impl Found {
+    /// What became of the question, if that is no more than `max_age` seconds old.
+    #[inline]
+    pub fn outcome(self, max_age: u32) -> Option<Outcome> {
+        match self {
+            Found::Usable(kept) if kept.age <= max_age => Some(Outcome::Answered(kept)),
+            Found::Failed { failure, age } if age <= max_age => Some(Outcome::Failed(failure)),
+            _ => None,
+        }
+    }
+}
+
+impl Entry {
+    fn new(answer: Result<Arc<Answer>, Failure>, stored: u32) -> Entry {
+        Entry { answer, stored, revived_until: 0, doubted: NEVER, repeats: 0 }
+    }
+
+    /// Whether it says something of the name, be it that there is none.
+    fn is_good(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|answer| answer.kind() != Kind::Failed)
+    }
+
+    /// How long it is used, seconds.
+    #[inline]
+    fn ttl(&self, limits: &TtlLimits) -> u32 {
+        match &self.answer {
+            Ok(answer) if answer.kind() != Kind::Failed => answer.ttl(),
+            _ => limits.failure_after(self.repeats),
+        }
+    }
+
+    /// How often in a row the question has failed, now that it has failed again: a failure counts if it was remembered, or has
+    /// been forgotten for no longer than failures are remembered at the most.
+    fn repeats_after(&self, second: u32, limits: &TtlLimits) -> u8 {
+        let over = self.stored.saturating_add(self.ttl(limits));
+        match second.checked_sub(over) {
+            _ if self.is_good() => 0,
+            // It was asked again before its time: two workers at once, for example.
+            None => self.repeats,
+            Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
+            Some(_) => 0,
+        }
+    }
+
+    /// The answer, if it may be served though its time is over for less than `stale`, or if its time is not over.
+    fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
+        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != Kind::Failed)?;
+        let stale = u32::try_from(stale.as_secs()).unwrap_or(u32::MAX);
+        let over = second.saturating_sub(self.stored).saturating_sub(answer.ttl());
+        (over < stale).then_some(answer)
+    }
+
+    /// Lets an answer whose time is over do for a while; see [`Cache::revive`].
+    fn revive(&mut self, second: u32, stale: Duration, failed: Option<&Answer>) -> Option<Kept> {
+        let answer = Arc::clone(self.revivable(second, stale)?);
+        let age = second.saturating_sub(self.stored);
+        if age < answer.ttl() {
+            return Some(Kept { age, ..Kept::fresh(answer) });
+        }
+        // Silence says nothing about what was doubtful before.
+        self.doubted = match failed {
+            Some(answer) if answer.is_unexplained() => second,
+            Some(_) => NEVER,
+            None => self.doubted,
+        };
+        self.revived_until = second + STALE_RECHECK;
+        Some(Kept { answer, age, stale: true, doubted: self.doubted_for(second) })
+    }
+
+    /// How long it has been doubtful, seconds, if it is.
+    fn doubted_for(&self, second: u32) -> Option<u32> {
+        (self.doubted != NEVER).then(|| second.saturating_sub(self.doubted))
+    }
 }
 
 #[derive(Clone)]
@@ -58,6 +149,8 @@ impl Weighter<Key, Entry> for BySize {
 pub struct Cache {
     entries: Shared<Key, Entry, BySize>,
     keeps: bool,
+    /// Second before which silence is forgotten.
+    forgiven: AtomicU32,
 }
 
 impl Cache {
@@ -69,7 +162,7 @@ impl Cache {
         // Tables that grow are moved as a whole, and whoever asks meanwhile waits: 60 ms of stalls on the way from 300 000
         // answers to 500 000. Memory is taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
-        Cache { entries, keeps: mebibytes > 0 }
+        Cache { entries, keeps: mebibytes > 0, forgiven: AtomicU32::new(0) }
     }
 
     /// What is known of a question ([`crate::name::KeyBuf::octets`]).
@@ -78,35 +171,63 @@ impl Cache {
         let Some(entry) = self.entries.get(question) else { return Found::Missing };
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
+        let ttl = entry.ttl(limits);
+        let doubted = entry.doubted_for(second);
         match entry.answer {
-            Ok(answer) if age < answer.ttl() => Found::Usable(Kept { answer, age, stale: false, doubtful: false }),
-            Ok(answer) if second < entry.revived_until => {
-                Found::Usable(Kept { answer, age, stale: true, doubtful: entry.doubtful })
-            }
-            Err(failure) if age < limits.failure => Found::Failed(failure),
+            Ok(answer) if age < ttl => Found::Usable(Kept { age, ..Kept::fresh(answer) }),
+            Ok(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true, doubted }),
+            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => Found::Failed { failure, age },
             _ => Found::Missing,
         }
     }
 
-    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten.
-    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos) {
+    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is kept as a failure is.
+    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
             return;
         }
-        if answer.ttl() > 0 {
-            self.entries
-                .insert(key, Entry { answer: Ok(answer), stored: second(now), revived_until: 0, doubtful: false });
+        if answer.kind() == Kind::Failed {
+            self.remember(key, Entry::new(Ok(answer), second(now)), limits);
+        } else if answer.ttl() > 0 {
+            self.entries.insert(key, Entry::new(Ok(answer), second(now)));
         } else {
             self.entries.remove(&key);
         }
     }
 
-    /// Remembers for a moment that there was no answer.
-    pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos) {
+    /// Remembers for a while that there was no answer.
+    pub fn put_failure(&self, key: Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
         if self.keeps {
-            self.entries
-                .insert(key, Entry { answer: Err(failure), stored: second(now), revived_until: 0, doubtful: false });
+            self.remember(key, Entry::new(Err(failure), second(now)), limits);
         }
+    }
+
+    /// Remembers a failure, for longer each time. An answer that is still good stays.
+    fn remember(&self, key: Key, failed: Entry, limits: &TtlLimits) {
+        let second = failed.stored;
+        let remembered = self.entries.entry(&key, Some(Duration::ZERO), |_, entry| {
+            let age = second.saturating_sub(entry.stored);
+            if !(entry.is_good() && age < entry.ttl(limits)) {
+                let forgiven = entry.answer.as_ref().is_err_and(|failure| self.forgives(*failure, entry.stored, age));
+                let repeats = if forgiven { 0 } else { entry.repeats_after(second, limits) };
+                *entry = Entry { repeats, ..failed.clone() };
+            }
+            EntryAction::Retain(())
+        });
+        if let EntryResult::Vacant(place) = remembered {
+            // It fails where somebody else has put something there in between, which will do.
+            let _ = place.insert(failed);
+        }
+    }
+
+    /// An upstream that was dead is back: what it did not answer may be asked again.
+    pub fn forgive_silence(&self, now: Nanos) {
+        self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether a failure that was stored in this second is forgotten; each is remembered for a second at the least (RFC 9520 §3.2).
+    fn forgives(&self, failure: Failure, stored: u32, age: u32) -> bool {
+        failure == Failure::Timeout && age >= 1 && stored < self.forgiven.load(Ordering::Relaxed)
     }
 
     /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
@@ -116,20 +237,22 @@ impl Cache {
         if failed.is_some_and(Answer::is_rejected) {
             return None;
         }
-        let stale = u32::try_from(limits.stale?.as_secs()).unwrap_or(u32::MAX);
-        let mut entry = self.entries.get(key)?;
-        let answer = entry.answer.clone().ok().filter(|answer| answer.kind() != Kind::Failed)?;
+        let stale = limits.stale?;
         let second = second(now);
-        let age = second.saturating_sub(entry.stored);
-        if age.saturating_sub(answer.ttl()) >= stale {
-            return None;
+        // Read and written at once: what another worker puts there meanwhile is newer, and stays.
+        let revived = self
+            .entries
+            .entry(key, Some(Duration::ZERO), |_, entry| EntryAction::Retain(entry.revive(second, stale, failed)));
+        match revived {
+            EntryResult::Retained(kept) => kept,
+            // There is nothing, or a failure is just being put there.
+            _ => None,
         }
-        // Silence says nothing about what was doubtful before.
-        let doubtful = failed.map_or(entry.doubtful, Answer::is_unexplained);
-        entry.revived_until = second + STALE_RECHECK;
-        entry.doubtful = doubtful;
-        self.entries.insert(key.clone(), entry);
-        Some(Kept { stale: age >= answer.ttl(), answer, age, doubtful })
+    }
+
+    /// Whether there is an answer that [`revive`](Cache::revive) would let do.
+    pub fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
+        self.entries.peek(question).is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
     /// Answers that it holds.
@@ -150,4 +273,117 @@ impl Cache {
 
 fn second(now: Nanos) -> u32 {
     (now.0 / Nanos::SECOND.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::name::KeyBuf;
+    use crate::testing::said;
+    use wire::view::rtype::A;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn key(name: &str) -> Key {
+        KeyBuf::new(&name.parse().unwrap(), A, 1, false, false).to_key()
+    }
+
+    fn at(second: u64) -> Nanos {
+        Nanos(second * Nanos::SECOND.0)
+    }
+
+    fn address(ttl: u32) -> Arc<Answer> {
+        Arc::new(said("a.test", A).a("a.test", ttl, "192.0.2.1").parse().unwrap())
+    }
+
+    /// One worker revives what another one replaces: what is new stays, whoever is first.
+    #[test]
+    fn rfc8767_5_a_new_answer_is_not_replaced_by_the_old_one_that_is_revived() {
+        const ROUNDS: usize = 3_000;
+        let limits = TtlLimits { stale: Some(HOUR), ..TtlLimits::default() };
+        let cache = Cache::new(1);
+        let (old, new) = (address(1), address(600));
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    barrier.wait();
+                    assert!(cache.revive(&key("a.test"), at(100), &limits, None).is_some());
+                    barrier.wait();
+                }
+            });
+            for round in 0..ROUNDS {
+                cache.put(key("a.test"), Arc::clone(&old), at(0), &limits);
+                barrier.wait();
+                cache.put(key("a.test"), Arc::clone(&new), at(100), &limits);
+                barrier.wait();
+                match cache.get(key("a.test").octets(), at(101), &limits) {
+                    Found::Usable(kept) => assert!(!kept.stale, "round {round}: the old answer is back"),
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+    }
+
+    fn is_remembered(cache: &Cache, second: u64, limits: &TtlLimits) -> bool {
+        match cache.get(key("a.test").octets(), at(second), limits) {
+            Found::Failed { .. } => true,
+            Found::Usable(kept) => kept.answer.kind() == Kind::Failed,
+            Found::Missing => false,
+        }
+    }
+
+    #[test]
+    fn rfc9520_3_2_what_fails_again_is_remembered_for_longer() {
+        let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
+        let servfail = || Arc::new(said("a.test", A).rcode(2).parse().unwrap());
+        for silent in [true, false] {
+            let cache = Cache::new(1);
+            let mut second = 100;
+            for lasts in [5, 10, 20, 40, 60, 60] {
+                match silent {
+                    true => cache.put_failure(key("a.test"), Failure::Timeout, at(second), &limits),
+                    false => cache.put(key("a.test"), servfail(), at(second), &limits),
+                }
+                assert!(is_remembered(&cache, second + lasts - 1, &limits), "{lasts} s");
+                second += lasts;
+                assert!(!is_remembered(&cache, second, &limits), "{lasts} s");
+            }
+            // An answer, or a longer time in which nobody asks, and it begins anew.
+            cache.put_failure(key("a.test"), Failure::Timeout, at(second + 61), &limits);
+            assert!(is_remembered(&cache, second + 65, &limits) && !is_remembered(&cache, second + 66, &limits));
+            cache.put(key("a.test"), address(1), at(second + 66), &limits);
+            cache.put_failure(key("a.test"), Failure::Timeout, at(second + 67), &limits);
+            assert!(is_remembered(&cache, second + 71, &limits) && !is_remembered(&cache, second + 72, &limits));
+        }
+    }
+
+    #[test]
+    fn rfc9520_3_2_a_failure_that_two_workers_see_counts_once_and_replaces_no_answer() {
+        let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
+        let cache = Cache::new(1);
+        for _ in 0..3 {
+            cache.put_failure(key("a.test"), Failure::Timeout, at(100), &limits);
+        }
+        assert!(is_remembered(&cache, 104, &limits) && !is_remembered(&cache, 105, &limits));
+        cache.put(key("a.test"), address(600), at(105), &limits);
+        cache.put_failure(key("a.test"), Failure::Timeout, at(106), &limits);
+        assert!(matches!(cache.get(key("a.test").octets(), at(107), &limits), Found::Usable(_)));
+    }
+
+    #[test]
+    fn silence_is_forgotten_when_a_dead_upstream_is_back_but_not_before_a_second() {
+        let limits = TtlLimits { failure: 5, failure_max: 60, ..TtlLimits::default() };
+        let cache = Cache::new(1);
+        cache.put_failure(key("a.test"), Failure::Timeout, at(100), &limits);
+        cache.forgive_silence(at(100));
+        assert!(is_remembered(&cache, 100, &limits) && !is_remembered(&cache, 101, &limits));
+        cache.put_failure(key("a.test"), Failure::Timeout, at(101), &limits);
+        assert!(is_remembered(&cache, 105, &limits) && !is_remembered(&cache, 106, &limits), "it begins anew");
+        cache.put_failure(key("a.test"), Failure::AliasLoop, at(200), &limits);
+        cache.forgive_silence(at(201));
+        assert!(is_remembered(&cache, 202, &limits), "that was no silence");
+    }
 }

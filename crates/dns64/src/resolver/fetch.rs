@@ -17,6 +17,7 @@
 //! waits for what comes over TCP.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use method::units::Nanos;
 use rand::Rng;
@@ -27,8 +28,9 @@ use wire::template::HEADER_LEN;
 
 use super::answer::Answer;
 use super::budget::Charge;
+use super::outcome::Failure;
 use super::upstreams::ports::Expected;
-use super::waiter::Waiters;
+use super::waiter::{NEVER, Waiters};
 use crate::ids::{RouteId, ServerId};
 use crate::name::{Key, is_question};
 
@@ -43,6 +45,8 @@ pub(super) struct Fetch {
     /// When it is looked at next; timers that ring earlier were set before something else happened.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
+    /// When the next of those who wait may have waited long enough.
+    pub(super) release_due: Nanos,
     pub(super) state: State,
 }
 
@@ -72,6 +76,8 @@ pub(super) struct Udp {
 /// One server is asked over TCP.
 pub(super) struct Tcp {
     pub(super) server: ServerId,
+    /// Whether there has been room to ask it.
+    pub(super) begun: Arc<AtomicBool>,
     /// What has been done over UDP, where it goes on if that server does not answer.
     pub(super) before: Udp,
 }
@@ -98,7 +104,8 @@ impl Fetch {
         random_case: Option<&mut impl Rng>,
     ) -> Fetch {
         let query = UpstreamQuery::new(key, random_case);
-        Fetch { query, route, charge, deadline, due: deadline, waiters: Waiters::new(), state }
+        let (waiters, release_due) = (Waiters::new(), NEVER);
+        Fetch { query, route, charge, deadline, due: deadline, waiters, release_due, state }
     }
 }
 
@@ -121,11 +128,20 @@ impl State {
         }
     }
 
-    /// From UDP to TCP, with `server`. Nothing changes in another state: false.
-    pub(super) fn go_over_to_tcp(&mut self, server: ServerId) -> bool {
+    /// From UDP to TCP, with `server`. Nothing changes in another state: false. `begun` is set when there is room to ask it.
+    pub(super) fn go_over_to_tcp(&mut self, server: ServerId, begun: Arc<AtomicBool>) -> bool {
         let State::Udp(udp) = self else { return false };
-        *self = State::Tcp(Tcp { server, before: std::mem::take(udp) });
+        *self = State::Tcp(Tcp { server, begun, before: std::mem::take(udp) });
         true
+    }
+
+    /// Why there is no answer when the time is over. A server that has answered over UDP, and could not be asked over TCP for want of
+    /// room here, has not been silent.
+    pub(super) fn why_unanswered(&self) -> Failure {
+        match self {
+            State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
+            _ => Failure::Timeout,
+        }
     }
 
     /// From TCP back to UDP. Returns the server that was asked; none in another state.
@@ -221,8 +237,8 @@ impl UpstreamQuery {
     pub(super) fn write(&self, id: u16, edns: bool, out: &mut Vec<u8>) {
         // AD asks for the upstream's AD where DO is not set (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
-        out.extend(id.to_be_bytes());
-        out.extend([0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
+        let [i0, i1] = id.to_be_bytes();
+        out.extend([i0, i1, 0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(edns)]);
         out.extend(self.random_case.as_deref().unwrap_or(self.key.question()));
         if edns {
             put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
@@ -265,7 +281,12 @@ mod tests {
         udp.attempts.push(attempt(3, 9));
         assert!(udp.has_asked(ServerId(3)) && udp.tried.len() == 1 && udp.times(ServerId(3)) == 1);
         assert!(state.return_to_udp().is_none());
-        assert!(state.go_over_to_tcp(ServerId(3)) && !state.go_over_to_tcp(ServerId(4)));
+        let begun = Arc::new(AtomicBool::new(false));
+        assert!(state.go_over_to_tcp(ServerId(3), Arc::clone(&begun)));
+        assert!(!state.go_over_to_tcp(ServerId(4), Arc::default()));
+        assert_eq!(state.why_unanswered(), Failure::Overload);
+        begun.store(true, Ordering::Relaxed);
+        assert_eq!(state.why_unanswered(), Failure::Timeout);
         assert_eq!(state.attempts()[0].at.id, 9);
         assert_eq!(state.return_to_udp(), Some(ServerId(3)));
         assert!(matches!(&state, State::Udp(udp) if udp.sent(attempt(3, 9).at).is_some()));
@@ -276,7 +297,7 @@ mod tests {
     fn who_waits_for_another_worker_has_asked_nobody() {
         let mut state = State::Elsewhere;
         assert!(state.udp().is_none() && state.attempts().is_empty());
-        assert!(!state.go_over_to_tcp(ServerId(0)) && state.return_to_udp().is_none());
+        assert!(!state.go_over_to_tcp(ServerId(0), Arc::default()) && state.return_to_udp().is_none());
         assert!(state.into_fallback().is_none());
     }
 

@@ -8,15 +8,17 @@ use slab::Slab;
 use super::fetch::Fetch;
 use crate::config::Settings;
 use crate::ids::FetchId;
-use crate::name::LowerName;
 
 /// A question, and by what it is found.
 struct Entry {
     fetch: Fetch,
     generation: u32,
-    /// Of its key.
-    hash: u64,
+    hash: KeyHash,
 }
+
+/// The hash of a question's key, which is made once to look for the question and to add it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyHash(u64);
 
 /// The questions in flight of a resolver.
 #[derive(Default)]
@@ -30,22 +32,27 @@ pub(super) struct Fetches {
 }
 
 impl Fetches {
-    /// Adds a question that is not in flight yet.
-    pub(super) fn insert(&mut self, fetch: Fetch) -> FetchId {
-        debug_assert!(self.find(fetch.query.key().octets()).is_none(), "it is in flight already");
+    /// The hash of a question ([`KeyBuf::octets`](crate::name::KeyBuf::octets)).
+    #[inline]
+    pub(super) fn hash(&self, question: &[u8]) -> KeyHash {
+        KeyHash(self.hasher.hash_one(question))
+    }
+
+    /// Adds a question that is not in flight yet, with the hash of its key.
+    pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> FetchId {
+        debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "the hash of something else");
+        debug_assert!(self.find(fetch.query.key().octets(), hash).is_none(), "it is in flight already");
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let hash = self.hasher.hash_one(fetch.query.key().octets());
         let index = self.slab.insert(Entry { fetch, generation, hash }) as u32;
-        self.by_key.insert_unique(hash, index, |at| self.slab[*at as usize].hash);
+        self.by_key.insert_unique(hash.0, index, |at| self.slab[*at as usize].hash.0);
         FetchId { index, generation }
     }
 
-    /// The one that asks this ([`KeyBuf::octets`](crate::name::KeyBuf::octets)).
+    /// The one that asks this, whose hash is at hand.
     #[inline]
-    pub(super) fn find(&self, question: &[u8]) -> Option<FetchId> {
-        let hash = self.hasher.hash_one(question);
-        let index = *self.by_key.find(hash, |at| self.slab[*at as usize].fetch.query.key().octets() == question)?;
+    pub(super) fn find(&self, question: &[u8], hash: KeyHash) -> Option<FetchId> {
+        let index = *self.by_key.find(hash.0, |at| self.slab[*at as usize].fetch.query.key().octets() == question)?;
         Some(FetchId { index, generation: self.slab[index as usize].generation })
     }
 
@@ -59,7 +66,7 @@ impl Fetches {
     /// Takes it out: it is in flight no more.
     pub(super) fn remove(&mut self, id: FetchId) -> Option<Fetch> {
         let hash = self.slab.get(id.index as usize).filter(|entry| entry.generation == id.generation)?.hash;
-        let entry = self.by_key.find_entry(hash, |at| *at == id.index);
+        let entry = self.by_key.find_entry(hash.0, |at| *at == id.index);
         debug_assert!(entry.is_ok(), "what is in the slab is in the table");
         if let Ok(entry) = entry {
             entry.remove();
@@ -71,7 +78,7 @@ impl Fetches {
     pub(super) fn reroute(&mut self, settings: &Settings) {
         for (_, entry) in &mut self.slab {
             let fetch = &mut entry.fetch;
-            fetch.route = settings.route(&LowerName::of_wire(fetch.query.key().name()));
+            fetch.route = settings.route(fetch.query.key().name());
         }
     }
 
@@ -97,19 +104,28 @@ mod tests {
     #[test]
     fn questions_are_found_by_key_until_they_are_removed() {
         let mut fetches = Fetches::default();
-        let charge = Budget::new(&mut rand::rng()).whose(0, &[0], Nanos(0));
+        let budget = Budget::new(&mut rand::rng());
+        let charge = budget.whose(budget.client(0), &[0], Nanos(0));
         let new = |name: &str| {
             Fetch::new(key(name), RouteId(0), charge, Nanos(0), State::Elsewhere, None::<&mut rand::rngs::StdRng>)
         };
-        let ids: Vec<_> = (0..1_000).map(|n| fetches.insert(new(&format!("n{n}.test")))).collect();
+        let insert = |fetches: &mut Fetches, name: &str| {
+            let hash = fetches.hash(key(name).octets());
+            fetches.insert(new(name), hash)
+        };
+        let find = |fetches: &Fetches, name: &str| {
+            let key = key(name);
+            fetches.find(key.octets(), fetches.hash(key.octets()))
+        };
+        let ids: Vec<_> = (0..1_000).map(|n| insert(&mut fetches, &format!("n{n}.test"))).collect();
         for (n, id) in ids.iter().enumerate() {
-            assert_eq!(fetches.find(key(&format!("N{n}.test")).octets()), Some(*id));
+            assert_eq!(find(&fetches, &format!("N{n}.test")), Some(*id));
             assert!(n % 2 == 0 || fetches.remove(*id).is_some());
         }
-        assert!(fetches.remove(ids[1]).is_none() && fetches.find(key("n1.test").octets()).is_none());
+        assert!(fetches.remove(ids[1]).is_none() && find(&fetches, "n1.test").is_none());
         // Another question in the same place is not taken for the old one.
-        let again = fetches.insert(new("n1.test"));
-        assert!(fetches.get(ids[999]).is_none() && fetches.find(key("n1.test").octets()) == Some(again));
+        let again = insert(&mut fetches, "n1.test");
+        assert!(fetches.get(ids[999]).is_none() && find(&fetches, "n1.test") == Some(again));
         assert_eq!(fetches.len(), 501);
     }
 }

@@ -39,15 +39,17 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::budget::Budget;
+use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
-use self::fetches::Fetches;
+use self::fetches::{Fetches, KeyHash};
 use self::flights::Flights;
-use self::outcome::{Failure, Kept, Outcome};
+use self::outcome::{Failure, Outcome};
 use self::outside::Outside;
-use self::timers::Timers;
+use self::timers::{LEAST_DELAY, Timers};
+use self::ttl::STALE_AFTER;
 use self::upstreams::Upstreams;
 use self::upstreams::ports::MOST_IDS;
-use self::waiter::{Asked, Demand, Denial, Landed};
+use self::waiter::{Asked, Demand, Denial, Landed, Landing, NEVER, Waiters, Waiting};
 use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
@@ -58,6 +60,11 @@ use crate::name::{KeyBuf, text};
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// No query begins while so many questions are in flight for each one that may wait: chains make more than one question of one.
 const FETCHES_PER_JOB: usize = 2;
+
+/// When a query should have a stale answer, if there is one.
+fn stale_at(demand: Demand) -> Nanos {
+    demand.since + Nanos::from(STALE_AFTER)
+}
 
 /// What the resolvers of all workers share.
 #[derive(Clone)]
@@ -79,6 +86,8 @@ pub(crate) struct Resolver<O> {
     landed: VecDeque<Landed>,
     /// What is being worked on.
     current: Option<FetchId>,
+    /// What is just being landed.
+    landing: Option<Landing>,
     rng: StdRng,
     now: Nanos,
     outside: O,
@@ -97,6 +106,7 @@ impl<O: Outside> Resolver<O> {
             budget: Budget::new(&mut rand::rng()),
             landed: VecDeque::new(),
             current: None,
+            landing: None,
             rng: StdRng::from_rng(&mut rand::rng()),
             now: Nanos(0),
             outside,
@@ -132,19 +142,16 @@ impl<O: Outside> Resolver<O> {
     /// comes of it ([`next_landed`](Resolver::next_landed)).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
-        match self.common.cache.get(question.octets(), self.now, &self.settings.ttl) {
-            Found::Usable(kept) => {
+        let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
+        match found.outcome(demand.max_age) {
+            Some(outcome) => {
                 self.metrics().count(Count::CacheHit);
-                Asked::Known(Outcome::Answered(kept))
+                Asked::Known(outcome)
             }
-            Found::Failed(failure) => {
-                self.metrics().count(Count::CacheHit);
-                Asked::Known(Outcome::Failed(failure))
-            }
-            Found::Missing => {
-                if let Some(kept) = self.stale_at_once(question, demand) {
+            None => {
+                if let Some(outcome) = self.without_waiting(question, demand) {
                     self.metrics().count(Count::CacheHit);
-                    return Asked::Known(Outcome::Answered(kept));
+                    return Asked::Known(outcome);
                 }
                 self.metrics().count(Count::CacheMiss);
                 self.ask_upstream(question, demand)
@@ -152,50 +159,144 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    fn stale_at_once(&self, question: &KeyBuf, demand: Demand) -> Option<Kept> {
-        let wanted = demand.in_vain && self.settings.ttl.stale.is_some();
-        wanted.then(|| self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None)).flatten()
+    /// What a query gets that has waited for as long as a client should before it gets a stale answer, counted from its arrival (RFC
+    /// 8767 §5), or in vain.
+    fn without_waiting(&self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
+        self.settings.ttl.stale?;
+        let late = self.now + LEAST_DELAY >= stale_at(demand);
+        if question.is_probe() {
+            return (late && demand.dispensable).then_some(Outcome::Failed(Failure::Timeout));
+        }
+        if !late && !demand.in_vain {
+            return None;
+        }
+        self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None).map(Outcome::Answered)
+    }
+
+    /// When a query that waits for this question has waited long enough because something else will do.
+    fn answer_by(&self, question: &KeyBuf, demand: Demand) -> Nanos {
+        let Some(stale) = self.settings.ttl.stale else { return NEVER };
+        let will_do = match question.is_probe() {
+            true => demand.dispensable,
+            false => self.common.cache.is_revivable(question.octets(), self.now, stale),
+        };
+        if will_do { stale_at(demand) } else { NEVER }
     }
 
     fn ask_upstream(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
         if self.now.since(demand.since) > PATIENCE {
             return Asked::Denied(Denial::TooLate);
         }
-        if !demand.may_wait {
-            return Asked::Denied(Denial::NoRoom);
+        let client = self.budget.client(demand.client);
+        let most = self.settings.config.limits.in_flight;
+        if let Err(denial) = self.budget.admit_waiter(client, most, demand.first) {
+            return Asked::Denied(denial);
         }
-        let id = match self.fetches.find(question.octets()) {
-            Some(id) => {
-                self.metrics().count(Count::Collapsed);
-                id
-            }
-            None => {
-                let charge = self.budget.whose(demand.client, question.name(), self.now);
-                if demand.first
-                    && let Err(denial) = self.budget.admit(charge, self.free())
-                {
-                    return Asked::Denied(denial);
-                }
-                match self.begin(question, charge) {
-                    Ok(id) => id,
-                    Err(kept) => return Asked::Known(Outcome::Answered(kept)),
-                }
-            }
+        let hash = self.fetches.hash(question.octets());
+        let found = match self.fetches.find(question.octets(), hash) {
+            Some(id) => self.join(id, question, demand),
+            None => self.begin_for(client, question, hash, demand),
         };
-        if let Some(fetch) = self.fetches.get(id) {
-            fetch.waiters.push(demand.waiter);
+        match found {
+            Ok(id) => {
+                let answer_by = self.answer_by(question, demand);
+                self.wait(id, Waiting { waiter: demand.waiter, client, answer_by });
+                Asked::Waiting
+            }
+            Err(asked) => asked,
         }
-        Asked::Waiting
     }
 
-    /// Asks a question whose answer a client will want in a moment, unless it is known or in flight. Nobody is told; the answer
-    /// will be in the cache.
+    /// Looks whether one more may wait for a question that is in flight.
+    fn join(&mut self, id: FetchId, question: &KeyBuf, demand: Demand) -> Result<FetchId, Asked> {
+        let others = self.fetches.get(id).map_or(0, |fetch| fetch.waiters.len());
+        let most = self.settings.config.limits.in_flight;
+        if demand.first {
+            self.budget.admit_beside(others, question.name(), most, self.now).map_err(Asked::Denied)?;
+        }
+        self.metrics().count(Count::Collapsed);
+        Ok(id)
+    }
+
+    /// Begins a question that is not in flight, if there is room for one more of this client and of this branch.
+    fn begin_for(
+        &mut self,
+        client: Counters,
+        question: &KeyBuf,
+        hash: KeyHash,
+        demand: Demand,
+    ) -> Result<FetchId, Asked> {
+        let charge = self.budget.whose(client, question.name(), self.now);
+        if demand.first {
+            self.budget.admit(charge, self.free()).map_err(Asked::Denied)?;
+        }
+        self.begin(question, hash, charge, demand.max_age).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
+    }
+
+    /// One more waits for a question that is in flight.
+    fn wait(&mut self, id: FetchId, waiting: Waiting) {
+        if let Some(fetch) = self.fetches.get(id) {
+            fetch.waiters.push(waiting);
+            self.budget.enter_waiter(waiting.client);
+            if waiting.answer_by != NEVER {
+                let left = waiting.answer_by.since(self.now);
+                fetch.release_due = fetch.release_due.min(self.timers.set(id, self.now, left, left));
+            }
+        }
+    }
+
+    /// Tells those who have waited long enough for a question that an old answer has to do. The question goes on.
+    fn release_late(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        if self.now < fetch.release_due {
+            return;
+        }
+        let is_late = |waiting: &Waiting| waiting.answer_by <= self.now + LEAST_DELAY;
+        let mut outcome = None;
+        if fetch.waiters.iter().any(is_late) {
+            let key = fetch.query.key();
+            outcome = match key.is_probe() {
+                true => Some(Outcome::Failed(Failure::Timeout)),
+                false => self.common.cache.revive(key, self.now, &self.settings.ttl, None).map(Outcome::Answered),
+            };
+        }
+        let (late, others) = fetch.waiters.drain(..).partition(|waiting| outcome.is_some() && is_late(waiting));
+        fetch.waiters = others;
+        // What could be revived is gone where somebody is late still: then there is nothing but to wait.
+        let next = fetch.waiters.iter().filter(|waiting| !is_late(waiting)).map(|waiting| waiting.answer_by).min();
+        fetch.release_due = match next.filter(|next| *next != NEVER) {
+            Some(next) => self.timers.set(id, self.now, next.since(self.now), next.since(self.now)),
+            None => NEVER,
+        };
+        if let Some(outcome) = outcome {
+            self.release(late, outcome);
+        }
+    }
+
+    /// Tells those who have waited what came of their question.
+    fn release(&mut self, waiters: Waiters, outcome: Outcome) {
+        self.landed.push_back(Landed { waiters, outcome });
+        for waiting in self.landed.back().into_iter().flat_map(|landed| &landed.waiters) {
+            self.budget.leave_waiter(waiting.client);
+        }
+    }
+
+    /// Whether a question that takes as long as it may leaves no time to ask another one for a query that came at `since`.
+    pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
+        self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
+    }
+
+    /// Asks a question whose answer a client will want in a moment, unless it is known or in flight, or there is no room for it. Nobody
+    /// is told; the answer will be in the cache.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
-        if matches!(known, Found::Missing) && self.fetches.find(question.octets()).is_none() {
+        let hash = self.fetches.hash(question.octets());
+        if matches!(known, Found::Missing) && self.fetches.find(question.octets(), hash).is_none() {
             // If another worker has just got the answer, it is in the cache by now.
-            let charge = self.budget.whose(client, question.name(), self.now);
-            let _ = self.begin(question, charge);
+            let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
+            if self.budget.admit(charge, self.free()).is_ok() {
+                let _ = self.begin(question, hash, charge, u32::MAX);
+            }
         }
     }
 
@@ -238,6 +339,9 @@ impl<O: Outside> Resolver<O> {
 
     /// The question that was being worked on when something went wrong, in words.
     pub(crate) fn current(&mut self) -> Option<String> {
+        if let Some(landing) = &self.landing {
+            return landing.question();
+        }
         let key = self.fetches.get(self.current?)?.query.key();
         Some(format!("{} of type {}", text(key.name()), key.qtype()))
     }
@@ -245,6 +349,7 @@ impl<O: Outside> Resolver<O> {
     /// Gives up the question that was being worked on when something went wrong; those who wait for it are told that it has
     /// failed.
     pub(crate) fn abandon(&mut self) {
+        self.conclude(Outcome::Failed(Failure::Overload));
         if let Some(id) = self.current.take() {
             self.land(id, None, Failure::Overload);
         }

@@ -11,7 +11,7 @@ pub enum Failure {
     Timeout,
     /// An answer had an alias loop, or aliases without end.
     AliasLoop,
-    /// Too many queries are in flight.
+    /// Too much is in flight: queries, or questions to upstreams over TCP.
     Overload,
 }
 
@@ -44,9 +44,9 @@ pub struct Kept {
     pub age: u32,
     /// Whether its time is over (RFC 8767).
     pub stale: bool,
-    /// Of a stale answer: whether the upstream, asked anew, said SERVFAIL without a reason. It may have rejected the new answer for its
-    /// signatures, and then the old one must not stand for it.
-    pub doubtful: bool,
+    /// Of a stale answer: how many seconds ago an upstream, asked anew, said SERVFAIL without a reason, if it did. It may have rejected
+    /// the new answer for its signatures, and then the old one must not stand for it.
+    pub doubted: Option<u32>,
 }
 
 /// TTL of records that are served though their time is over (RFC 8767 §4).
@@ -55,7 +55,12 @@ pub const STALE_TTL: u32 = 30;
 impl Kept {
     /// An answer that has just come.
     pub fn fresh(answer: Arc<Answer>) -> Kept {
-        Kept { answer, age: 0, stale: false, doubtful: false }
+        Kept { answer, age: 0, stale: false, doubted: None }
+    }
+
+    /// Of an error, or a stale answer that is doubtful: seconds since the upstream failed.
+    pub fn since_failure(&self) -> u32 {
+        if self.stale { self.doubted.unwrap_or(0) } else { self.age }
     }
 
     /// What is left of a TTL.

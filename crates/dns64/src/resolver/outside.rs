@@ -3,6 +3,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use method::units::Nanos;
@@ -25,6 +27,8 @@ pub(crate) struct TcpQuestion {
     pub(crate) query: Vec<u8>,
     /// How long it may take, connecting included.
     pub(crate) timeout: Duration,
+    /// Set when there is room for it, and the upstream is asked.
+    pub(crate) begun: Arc<AtomicBool>,
 }
 
 /// Why a question to an upstream got no answer over TCP.

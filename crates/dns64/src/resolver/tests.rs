@@ -133,6 +133,11 @@ fn common(workers: usize) -> Common {
     Common { cache, flights: Arc::new(Flights::new(workers)), metrics: Metrics::new(workers) }
 }
 
+/// Who is told.
+fn told(landed: &Landed) -> Vec<Waiter> {
+    landed.waiters.iter().map(|waiting| waiting.waiter).collect()
+}
+
 fn key(name: &str) -> KeyBuf {
     KeyBuf::new(&name.parse().unwrap(), 1, 1, false, false)
 }
@@ -165,7 +170,15 @@ impl Test {
     }
 
     fn ask(&mut self, name: &str) -> Asked {
-        let demand = Demand { waiter: JOB, client: 1, since: self.now, first: true, in_vain: false, may_wait: true };
+        let demand = Demand {
+            waiter: JOB,
+            client: 1,
+            since: self.now,
+            first: true,
+            in_vain: false,
+            max_age: u32::MAX,
+            dispensable: false,
+        };
         self.resolver.ask(&key(name), demand)
     }
 
@@ -174,6 +187,13 @@ impl Test {
         self.sent();
         assert!(matches!(self.ask(name), Asked::Waiting));
         self.sent()
+    }
+
+    /// Asks what is not known, and has it answered with an address.
+    fn begin_kept(&mut self, name: &str) {
+        let sent = self.begin(name).remove(0);
+        self.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+        assert_eq!(self.outcome(), Some(Ok((0, 1))));
     }
 
     fn sent(&mut self) -> Vec<Sent> {
@@ -199,7 +219,7 @@ impl Test {
     /// What the one waiter of the one question that is over is told: an RCODE and a number of records, or why not.
     fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
         let landed = self.resolver.next_landed()?;
-        assert!(landed.waiters[..] == [JOB] && self.resolver.next_landed().is_none());
+        assert!(told(&landed) == [JOB] && self.resolver.next_landed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
         Some(match landed.outcome {
@@ -291,6 +311,28 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
     assert!(matches!(test.ask("b.test"), Asked::Known(Outcome::Failed(Failure::Timeout))), "it is remembered");
     test.pass(5_000);
     assert_eq!(test.begin("b.test").len(), 1, "for failure-ttl");
+}
+
+#[test]
+fn rfc9520_3_2_silence_is_remembered_for_longer_each_time_until_the_upstream_is_back() {
+    let mut test = Test::new(1);
+    for lasts in [5, 10, 20] {
+        assert_eq!(test.begin("a.test").len(), 1);
+        test.pass(1_700);
+        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+        test.pass(lasts * 1_000 - 1_000);
+        assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::Timeout))), "{lasts} s");
+        test.pass(1_000);
+    }
+    test.begin("a.test");
+    test.pass(2_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+    assert!(matches!(test.ask("a.test"), Asked::Known(_)));
+    let sent = test.begin("b.test").remove(0);
+    test.answer(&sent, &sent.answer(0, &[]));
+    assert_eq!(test.outcome(), Some(Ok((0, 0))));
+    test.pass(1_000);
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "it was dead, and is back");
 }
 
 #[test]
@@ -444,8 +486,10 @@ fn tcp_a_server_that_does_not_answer_is_left_for_another() {
         assert_ne!(first.server(), second.server());
         test.answer(&second, &second.truncated());
         let question = test.tcp();
+        let no_room = answer == Err(TcpFailure::NoRoom);
         test.resolver.on_tcp(question.fetch, answer);
-        assert_eq!(test.outcome(), Some(Err(Failure::Timeout)), "nobody is left");
+        let failure = if no_room { Failure::Overload } else { Failure::Timeout };
+        assert_eq!(test.outcome(), Some(Err(failure)), "nobody is left");
     }
 }
 
@@ -468,8 +512,19 @@ fn tcp_ends_at_the_deadline() {
     let mut test = Test::new(1);
     let sent = test.begin("a.test").remove(0);
     test.answer(&sent, &sent.truncated());
+    test.tcp().begun.store(true, std::sync::atomic::Ordering::Relaxed);
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
+}
+
+#[test]
+fn tcp_a_server_that_was_not_asked_for_want_of_room_has_not_been_silent() {
+    let mut test = Test::new(1);
+    let sent = test.begin("a.test").remove(0);
+    test.answer(&sent, &sent.truncated());
+    test.pass(1_700);
+    assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
+    assert!(matches!(test.ask("a.test"), Asked::Waiting), "nothing has been learnt that were to be remembered");
 }
 
 #[test]
@@ -514,18 +569,53 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
         since: Nanos(test.now.0 - 2 * PATIENCE.0),
         first: false,
         in_vain: false,
-        may_wait: true,
+        max_age: u32::MAX,
+        dispensable: false,
     };
     assert!(matches!(test.resolver.ask(&key("a.test"), late), Asked::Denied(Denial::TooLate)));
-    let full = Demand { since: test.now, may_wait: false, ..late };
-    assert!(matches!(test.resolver.ask(&key("a.test"), full), Asked::Denied(Denial::NoRoom)));
-    for n in 0..4 {
+    for n in 0..2 {
         assert_eq!(test.begin(&format!("n{n}.test")).len(), 1);
     }
-    assert!(matches!(test.ask("n4.test"), Asked::Denied(Denial::NoRoom)));
-    assert!(matches!(test.ask("n3.test"), Asked::Waiting), "what is asked already costs nothing");
-    let further = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: false, may_wait: true };
-    assert!(matches!(test.resolver.ask(&key("n4.test"), further), Asked::Waiting));
+    assert!(matches!(test.ask("n1.test"), Asked::Denied(Denial::NoRoom)), "two wait");
+    assert!(matches!(test.ask("n2.test"), Asked::Denied(Denial::NoRoom)));
+    test.pass(1_700);
+    while test.resolver.next_landed().is_some() {}
+    for n in 2..6 {
+        test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), 1);
+    }
+    assert!(matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)), "nobody waits, but four are in flight");
+    assert!(matches!(test.ask("n3.zone3"), Asked::Waiting), "what is asked already costs nothing");
+    let further = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: false,
+        in_vain: false,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
+    assert!(matches!(test.resolver.ask(&key("n6.zone6"), further), Asked::Waiting));
+}
+
+#[test]
+fn an_answer_that_is_older_than_wanted_is_asked_for_anew() {
+    let mut test = Test::new(1);
+    test.begin_kept("a.test");
+    test.pass(2_000);
+    let demand = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: false,
+        in_vain: false,
+        max_age: 0,
+        dispensable: false,
+    };
+    let known = |test: &mut Test, key: &KeyBuf, max_age| {
+        matches!(test.resolver.ask(key, Demand { max_age, ..demand }), Asked::Known(_))
+    };
+    assert!(known(&mut test, &key("a.test"), u32::MAX) && known(&mut test, &key("a.test"), 2));
+    assert!(!known(&mut test, &key("a.test"), 1));
 }
 
 #[test]
@@ -539,6 +629,17 @@ fn what_is_asked_ahead_is_found_in_the_cache() {
     assert!(test.sent().is_empty());
     assert!(test.resolver.next_landed().unwrap().waiters.is_empty());
     assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Answered(_))));
+}
+
+#[test]
+fn nothing_is_asked_ahead_where_there_is_no_room_or_where_there_is_time_for_it_later() {
+    let mut test = Test::with(1, "[limits]\nin-flight = 2\n", WorkerId(0), common(1));
+    for n in 0..9 {
+        test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), 1);
+    }
+    assert_eq!(test.sent().len(), 2 * FETCHES_PER_JOB);
+    let since = |ms| Nanos(test.now.0 - Nanos::from_millis(ms).0);
+    assert!(!test.resolver.leaves_no_time(since(400)) && test.resolver.leaves_no_time(since(401)));
 }
 
 #[test]
@@ -573,8 +674,15 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     let mut test = Test::new(1);
     let mut served = 0;
     for n in 0..24_000_u64 {
-        let demand =
-            Demand { waiter: JOB, client: n % 200, since: test.now, first: true, in_vain: false, may_wait: true };
+        let demand = Demand {
+            waiter: JOB,
+            client: n % 200,
+            since: test.now,
+            first: true,
+            in_vain: false,
+            max_age: u32::MAX,
+            dispensable: false,
+        };
         let _ = test.resolver.ask(&key(&format!("n{n}.dead.test")), demand);
         if n % 12 == 0 {
             test.pass(1);
@@ -590,6 +698,44 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
     }
     assert_eq!(served, 2_000, "of as many living names");
     assert!(test.resolver.fetches.len() < 2_000, "the dead zone has its share: {}", test.resolver.fetches.len());
+}
+
+/// A client that repeats dead names begins no question with that, but takes places to wait in.
+#[test]
+fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
+    let mut test = Test::with(1, "[limits]\nin-flight = 900\n", WorkerId(0), common(1));
+    let mut denied = 0;
+    for n in 0..12_000_u64 {
+        denied += u64::from(matches!(test.ask(&format!("n{}.dead.test", n % 10)), Asked::Denied(Denial::ClientShare)));
+    }
+    assert_eq!(denied, 12_000 - 800, "eight ninths are its share");
+    let other = Demand {
+        waiter: JOB,
+        client: 2,
+        since: test.now,
+        first: true,
+        in_vain: false,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
+    assert!(matches!(test.resolver.ask(&key("www.living.test"), other), Asked::Waiting));
+    // As many clients as there are places.
+    for client in 0..12_000_u64 {
+        let demand = Demand { client: 100 + client, ..other };
+        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
+    }
+    test.pass(400);
+    let room = |test: &mut Test| matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting);
+    assert!(!room(&mut test), "nothing has failed when they came");
+    test.pass(1_300);
+    while test.resolver.next_landed().is_some() {}
+    test.pass(10_000);
+    for client in 0..12_000_u64 {
+        let demand = Demand { client: 100 + client, since: test.now, ..other };
+        let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
+    }
+    let other = Demand { since: test.now, ..other };
+    assert!(matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting), "known to be dead");
 }
 
 #[test]
@@ -628,10 +774,75 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))));
     test.pass(61_000);
-    let demand = Demand { waiter: JOB, client: 1, since: test.now, first: false, in_vain: true, may_wait: true };
+    let demand = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: false,
+        in_vain: true,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
     match test.resolver.ask(&key("a.test"), demand) {
         Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
         other => panic!("{other:?}"),
     }
     assert!(test.sent().is_empty());
+}
+
+/// RFC 8767 §5: counted from the arrival of the client's query, whatever it has been waiting for.
+#[test]
+fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
+    let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
+    test.begin_kept("a.test");
+    test.pass(61_000);
+    let before = |test: &Test, ms| Nanos(test.now.0 - Nanos::from_millis(ms).0);
+    let arrived = |since| Demand {
+        waiter: JOB,
+        client: 1,
+        since,
+        first: false,
+        in_vain: false,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
+    let demand = arrived(before(&test, 1_000));
+    assert!(matches!(test.resolver.ask(&key("a.test"), demand), Asked::Waiting));
+    let sent = test.one();
+    // Another one waits beside it that has just come.
+    let just = arrived(test.now);
+    assert!(matches!(test.resolver.ask(&key("a.test"), just), Asked::Waiting));
+    test.pass(700);
+    assert!(test.resolver.next_landed().is_none());
+    test.pass(50);
+    let landed = test.resolver.next_landed().expect("1.75 s after it came");
+    assert!(landed.waiters.len() == 1 && landed.outcome.kept().unwrap().stale);
+    assert_eq!(test.resolver.fetches.len(), 1, "the question goes on");
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
+    let landed = test.resolver.next_landed().unwrap();
+    assert!(landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale, "for the other one");
+    // Who comes to a question too late does not wait at all, where there is something old.
+    test.pass(61_000);
+    let demand = arrived(before(&test, 1_750));
+    match test.resolver.ask(&key("a.test"), demand) {
+        Asked::Known(Outcome::Answered(kept)) => assert!(kept.stale),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(test.resolver.ask(&key("new.test"), demand), Asked::Waiting), "nothing old");
+}
+
+#[test]
+fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
+    let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
+    let probe = KeyBuf::probe(&crate::testing::wire("a.test"), 1, false);
+    let since = Nanos(test.now.0 - Nanos::from_millis(1_000).0);
+    let demand = Demand { waiter: JOB, client: 1, since, first: false, in_vain: true, max_age: 0, dispensable: true };
+    assert!(matches!(test.resolver.ask(&probe, demand), Asked::Waiting));
+    assert!(matches!(test.resolver.ask(&probe, Demand { dispensable: false, ..demand }), Asked::Waiting));
+    test.pass(750);
+    let landed = test.resolver.next_landed().expect("1.75 s after it came");
+    assert!(landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout)));
+    assert!(test.resolver.next_landed().is_none(), "who has nothing else waits on");
+    let demand = Demand { since: Nanos(test.now.0 - Nanos::from_millis(1_750).0), ..demand };
+    assert!(matches!(test.resolver.ask(&probe, demand), Asked::Known(Outcome::Failed(Failure::Timeout))));
 }

@@ -3,8 +3,10 @@
 use method::units::Nanos;
 use smallvec::SmallVec;
 
+use super::budget::shares::Counters;
 use super::outcome::Outcome;
 use crate::ids::JobId;
+use crate::name::{Key, text};
 
 /// Who waits for a question. What else is to wait, a validation for example, gets a variant here; the resolver hands waiters
 /// back as it got them.
@@ -14,8 +16,22 @@ pub(crate) enum Waiter {
     Job(JobId),
 }
 
+/// One who waits for a question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// Who.
+    pub(crate) waiter: Waiter,
+    /// The client, which has a share of the places to wait in.
+    pub(super) client: Counters,
+    /// When it is told something else if there is no answer yet: that an old one has to do; [`NEVER`] if it waits to the end.
+    pub(super) answer_by: Nanos,
+}
+
+/// A moment that never comes.
+pub(super) const NEVER: Nanos = Nanos(u64::MAX);
+
 /// Those who wait for one question: one, nearly always.
-pub(crate) type Waiters = SmallVec<[Waiter; 1]>;
+pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 
 /// Who asks, and how urgent it is.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +49,11 @@ pub(crate) struct Demand {
     /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
     /// and a stale answer will do at once.
     pub(crate) in_vain: bool,
-    /// Whether the waiter has room to wait.
-    pub(crate) may_wait: bool,
+    /// How old the answer may be, seconds.
+    pub(crate) max_age: u32,
+    /// Whether the query has a stale answer, and this question only finds out whether it may be served: it is, where nobody says in
+    /// time that it must not.
+    pub(crate) dispensable: bool,
 }
 
 /// The reply to a demand.
@@ -53,11 +72,12 @@ pub(crate) enum Asked {
 pub(crate) enum Denial {
     /// The query is so old that its client is about to ask again.
     TooLate,
-    /// As much is in flight as may be.
+    /// As many questions are in flight, or as many queries wait, as may.
     NoRoom,
-    /// The client has caused as much of what is in flight as one client may while it is so much.
+    /// The client has caused as many of these as one client may while there are so many.
     ClientShare,
-    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be.
+    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be, or as
+    /// many queries wait for this one as may.
     DeadBranch,
 }
 
@@ -68,4 +88,18 @@ pub(crate) struct Landed {
     pub(crate) waiters: Waiters,
     /// What came of it.
     pub(crate) outcome: Outcome,
+}
+
+/// A question that is over, of which not all who wait have been told.
+pub(super) struct Landing {
+    pub(super) waiters: Waiters,
+    /// The question, if other workers may wait for it.
+    pub(super) told: Option<Key>,
+}
+
+impl Landing {
+    /// The question in words, where it is known.
+    pub(super) fn question(&self) -> Option<String> {
+        self.told.as_ref().map(|key| format!("{} of type {}", text(key.name()), key.qtype()))
+    }
 }

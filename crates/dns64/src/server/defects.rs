@@ -1,4 +1,4 @@
-//! What a worker does about its own panics: each costs the query that was being worked on, and nothing else; too many end the
+//! What a thread does about its own panics: each costs the query that was being worked on, and nothing else; too many end the
 //! process, so that whoever watches over it starts it anew.
 
 use method::units::Nanos;
@@ -6,31 +6,56 @@ use method::units::Nanos;
 use crate::guard::{Allowance, Panic};
 use crate::metrics::{Count, WorkerMetrics};
 
-/// The most octets of a question that the log repeats.
+/// The most octets of what a panic has cost that the log repeats; there is a question in it.
 const LONGEST: usize = 300;
 
-/// The panics of one worker.
+/// The panics of one thread.
 #[derive(Default)]
 pub(super) struct Defects {
     allowance: Allowance,
 }
 
 impl Defects {
-    /// There has been one, at work on `question`.
+    /// There has been one, which has cost the query with this question its answer.
     ///
     /// # Panics
-    /// If there have been too many: ten at once, then one a minute.
-    pub(super) fn note(&mut self, panic: &Panic, question: &str, now: Nanos, metrics: &WorkerMetrics) {
+    /// If there have been too many.
+    pub(super) fn note_query(&mut self, panic: &Panic, question: &str, now: Nanos, metrics: &WorkerMetrics) {
+        let noted = self.note(panic, &answer_to(question), now, metrics);
+        noted.unwrap_or_else(|too_many| panic!("{too_many}"));
+    }
+
+    /// There has been one, which has cost so much.
+    ///
+    /// # Errors
+    /// If there have been too many: ten at once, then one a minute. Then the thread must end, by a panic that nobody catches.
+    pub(super) fn note(
+        &mut self,
+        panic: &Panic,
+        cost: &str,
+        now: Nanos,
+        metrics: &WorkerMetrics,
+    ) -> Result<(), TooMany> {
         metrics.count(Count::Defect);
-        let question = &question[..question.floor_char_boundary(LONGEST)];
-        tracing::error!("a defect of dns64d cost one query its answer: {panic}; the question was {question}");
-        assert!(self.allowance.take(now), "too many defects, of which the last one was: {panic}");
+        tracing::error!("a defect of dns64d cost {}: {panic}", &cost[..cost.floor_char_boundary(LONGEST)]);
+        if self.allowance.take(now) { Ok(()) } else { Err(TooMany(panic.clone())) }
     }
 }
 
+/// What a panic at work on a question costs, in words.
+pub(super) fn answer_to(question: &str) -> String {
+    format!("one query its answer; the question was {question}")
+}
+
+/// Too many panics.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("too many defects, of which the last one was: {0}")]
+pub(super) struct TooMany(Panic);
+
 #[cfg(test)]
 mod tests {
-    use std::net::{SocketAddr, UdpSocket};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream, UdpSocket};
     use std::path::Path;
     use std::time::{Duration, Instant};
 
@@ -40,8 +65,9 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A server whose upstream says of all names that there is no such data, but of those that begin with "defect-timer" nothing.
-    fn server() -> RunningServer {
+    /// A server whose upstream says of all names that there is no such data, but of those that begin with "defect-timer" nothing, and of
+    /// those that begin with "defect-upstream" that TCP has more.
+    fn server(threads: usize) -> RunningServer {
         let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = upstream.local_addr().unwrap().port();
         std::thread::spawn(move || {
@@ -50,35 +76,67 @@ mod tests {
                 let (question_end, timer) = (len - 11, b"\x0cdefect-timer");
                 bytes[2..4].copy_from_slice(&[0x81, 0x80]);
                 bytes[11] = 0;
+                if bytes[12..len].starts_with(b"\x0fdefect-upstream") {
+                    bytes[2] |= 2;
+                }
                 if !bytes[12..len].starts_with(timer) {
                     upstream.send_to(&bytes[..question_end], from).unwrap();
                 }
             }
         });
-        let text =
-            format!("listen = ['127.0.0.1:0']\nthreads = 1\n[[upstream]]\naddress = '127.0.0.1'\nport = {port}\n");
+        let text = format!(
+            "listen = ['127.0.0.1:0']\nthreads = {threads}\n[[upstream]]\naddress = '127.0.0.1'\nport = {port}\n"
+        );
         let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
         bind(settings, Activated::default()).unwrap().start().unwrap()
+    }
+
+    /// A question for an A record.
+    fn query(name: &str) -> Vec<u8> {
+        let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
+        query.extend(name.parse::<crate::name::LowerName>().unwrap().wire());
+        query.extend([0, 1, 0, 1]);
+        query
     }
 
     /// The RCODE of the reply to a question for an A record.
     fn ask(server: SocketAddr, name: &str) -> Option<u8> {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_read_timeout(Some(SOON)).unwrap();
-        let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
-        query.extend(name.parse::<crate::name::LowerName>().unwrap().wire());
-        query.extend([0, 1, 0, 1]);
-        client.send_to(&query, server).unwrap();
+        client.send_to(&query(name), server).unwrap();
         let mut reply = [0; 512];
         client.recv(&mut reply).ok().map(|_| reply[3] & 15)
     }
 
+    /// The same over TCP.
+    fn ask_over_tcp(server: SocketAddr, name: &str) -> Option<u8> {
+        let mut stream = TcpStream::connect(server).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let query = query(name);
+        stream.write_all(&[&(query.len() as u16).to_be_bytes()[..], &query].concat()).unwrap();
+        let mut reply = [0; 6];
+        stream.read_exact(&mut reply).ok().map(|()| reply[5] & 15)
+    }
+
     #[test]
     fn a_panic_costs_one_query_a_servfail_and_is_counted() {
-        let server = server();
+        [1, 2].into_iter().for_each(each_panic_costs_one_query);
+    }
+
+    fn each_panic_costs_one_query(threads: usize) {
+        let server = server(threads);
         let address = server.addresses()[0];
         let mut panics = 0;
-        for name in ["defect-query", "defect-answer", "defect-timer", "defect-reply"] {
+        for (name, over_tcp) in [
+            ("defect-query", false),
+            ("defect-answer", false),
+            ("defect-timer", false),
+            ("defect-reply", false),
+            ("defect-land", false),
+            ("defect-client", true),
+            ("defect-upstream", false),
+        ] {
+            let ask = if over_tcp { ask_over_tcp } else { ask };
             assert_eq!(ask(address, &format!("{name}.test")), Some(2), "{name}");
             panics += 1;
             assert_eq!(server.metrics().total(Count::Defect), panics, "{name}");
@@ -92,8 +150,24 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_for_tcp_that_panics_again_and_again_ends() {
+        let server = server(1);
+        let address = server.addresses()[0];
+        for n in 0..10 {
+            assert_eq!(ask_over_tcp(address, &format!("defect-client{n}.test")), Some(2));
+        }
+        assert!(server.is_whole());
+        let _ = ask_over_tcp(address, "defect-client.test");
+        let give_up = Instant::now() + SOON;
+        while server.is_whole() {
+            assert!(Instant::now() < give_up, "the thread goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
     fn a_worker_that_panics_again_and_again_ends() {
-        let server = server();
+        let server = server(1);
         let address = server.addresses()[0];
         for n in 0..10 {
             assert_eq!(ask(address, &format!("defect-query{n}.test")), Some(2));

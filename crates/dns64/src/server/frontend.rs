@@ -21,7 +21,7 @@ use super::shared::Shared;
 use crate::client::inquiry::{Inquiry, Step};
 use crate::client::limiter::{network, wide_network};
 use crate::client::query::{Query, Received};
-use crate::client::reply::{ReplyFrame, write_refusal};
+use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
 use crate::config::{LimitKeys, Overload, Settings};
 use crate::ids::{JobId, WorkerId};
 use crate::metrics::{Count, WorkerMetrics};
@@ -119,8 +119,7 @@ impl Frontend {
     fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: &Client, query: &Query<'_>) {
         self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
-        let settings = Arc::clone(&self.settings);
-        let policy = settings.policy(ip);
+        let policy = self.settings.policy(ip);
         let cookie = self.shared.cookies.answer(query, ip);
         let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
@@ -198,12 +197,15 @@ impl Frontend {
                 client: network(job.inquiry.client()),
                 first: job.inquiry.is_new(),
                 in_vain: job.inquiry.has_waited_in_vain(),
-                may_wait: self.jobs.len() < settings.config.limits.in_flight,
+                max_age: job.inquiry.max_age(&key),
+                dispensable: key.is_probe() && job.inquiry.is_stale(),
             };
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
                 Asked::Waiting => {
-                    let companion = job.inquiry.companion(&key, rules.policy);
+                    // Behind a probe it is asked only where there would be no time for it afterwards.
+                    let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
+                    let companion = job.inquiry.companion(&key, rules.policy).filter(|_| wanted);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
                     return companion.into_iter().for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }
@@ -254,10 +256,10 @@ impl Frontend {
 
     /// SERVFAIL for a query at whose beginning there was a panic.
     pub(super) fn fail_query(&mut self, client: &Client, bytes: &[u8]) {
-        if let Received::Query(query) = Received::read(bytes) {
-            let frame = ReplyFrame::new(&query, client.transport(), None);
+        let mut reply = Vec::new();
+        if write_servfail(&mut reply, bytes, client.transport()) {
             self.metrics().count_rcode(Rcode::SERVFAIL);
-            self.reply(client, |out| frame.write_error(out, Rcode::SERVFAIL, None));
+            self.reply(client, |out| out.extend(reply));
         }
     }
 

@@ -104,6 +104,23 @@ pub struct Activated {
     pub tcp: Vec<TcpListener>,
 }
 
+impl Activated {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.udp.is_empty() && self.tcp.is_empty()
+    }
+
+    /// The addresses that they serve; none if nothing was passed.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let udp = self.udp.iter().filter_map(|socket| socket.local_addr().ok());
+        let mut all: Vec<SocketAddr> =
+            udp.chain(self.tcp.iter().filter_map(|socket| socket.local_addr().ok())).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
 /// Binds the addresses of the settings, or takes over sockets of systemd in their stead.
 ///
 /// # Errors
@@ -119,7 +136,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         metrics_address: None,
         settings,
     };
-    if activated.udp.is_empty() && activated.tcp.is_empty() {
+    if activated.is_empty() {
         for address in bound.settings.config.listen.clone() {
             bound.listen(address)?;
         }
@@ -283,9 +300,9 @@ impl RunningServer {
         }
     }
 
-    /// Whether all workers are at work. One that has panicked too often has ended; the process's panic hook has been told.
+    /// Whether all threads are at work. One that has panicked too often has ended; the process's panic hook has been told.
     pub fn is_whole(&self) -> bool {
-        !self.workers.iter().any(JoinHandle::is_finished)
+        !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
     }
 
     /// Takes no new queries, and returns when those that wait have their replies.

@@ -1,24 +1,31 @@
 //! The thread for TCP: clients, upstreams, and the metrics listener, asynchronous; the workers do the DNS.
 
+use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use net::clock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::watch;
-use tokio::task::{LocalSet, spawn_local};
+use tokio::sync::{Mutex, watch};
+use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use super::defects::{Defects, TooMany, answer_to};
 use super::mail::Mail;
 use super::shared::Shared;
-use crate::guard::catch_async;
+use crate::client::query::describe;
+use crate::client::reply::write_servfail;
+use crate::guard::{Tasks, catch};
+use crate::ids::WorkerId;
 use crate::metrics::{self, Count};
 use crate::resolver::outside::TcpQuestion;
 use crate::transport::Transport;
-use crate::transport::client::Client;
+use crate::transport::client::{Client, ToStream};
 use crate::transport::connections::Connections;
 use crate::transport::stream::{self, Bounds};
 use crate::transport::upstream_tcp;
@@ -32,6 +39,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the process has no file descriptor left.
+///
+/// # Panics
+/// If there have been too many panics: each costs what was being worked on, and is counted and logged.
 pub(super) fn run(
     shared: &Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
@@ -39,25 +49,35 @@ pub(super) fn run(
     questions: UnboundedReceiver<TcpQuestion>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let too_many = Rc::new(RefCell::new(None));
+    let tasks = tasks(shared, &too_many);
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let (stop, stopping) = watch::channel(false);
         let connections = Rc::new(Connections::default());
         for listener in listeners {
-            let listener = TcpListener::from_std(listener)?;
-            spawn_local(accept(listener, Arc::clone(shared), Rc::clone(&connections), stopping.clone()));
+            let listener = Rc::new(TcpListener::from_std(listener)?);
+            let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
+            let (connections, stopping) = (Rc::clone(&connections), stopping.clone());
+            tasks.clone().keep("a connection", move || {
+                let server = Server { shared: Arc::clone(&shared), tasks: tasks.clone() };
+                accept(server, Rc::clone(&listener), Rc::clone(&connections), stopping.clone())
+            });
         }
         if let Some(listener) = metrics_listener {
             let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
-            spawn_local(metrics::http::serve(TcpListener::from_std(listener)?, metrics, cache));
+            let (tasks, listener) = (tasks.clone(), Rc::new(TcpListener::from_std(listener)?));
+            tasks.clone().keep("a request for the metrics", move || {
+                metrics::http::serve(tasks.clone(), Rc::clone(&listener), metrics.clone(), Arc::clone(&cache))
+            });
         }
-        let (mail, most) = (Arc::clone(shared), shared.settings.load().upstream_connections);
-        spawn_local(upstream_tcp::run(most, questions, move |question, message| {
-            mail.mailboxes[question.worker.0].post(Mail::TcpAnswer { fetch: question.fetch, message });
-        }));
+        ask_upstreams(&tasks, shared, questions);
         while !shared.ended.load(Ordering::Relaxed) {
             stop.send_if_modified(|stop| shared.stopping.load(Ordering::Relaxed) && !std::mem::replace(stop, true));
             tokio::time::sleep(STOP_CHECK).await;
+            if let Some(too_many) = too_many.take() {
+                panic!("{too_many}");
+            }
         }
         let _ = stop.send(true);
         // The workers have answered everything; it is on its way.
@@ -71,13 +91,48 @@ pub(super) fn run(
     })
 }
 
+/// Begins tasks whose panics are counted and logged; `too_many` is filled when there have been too many.
+fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
+    let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
+    let defects = RefCell::new(Defects::default());
+    Tasks::new(move |panic, cost| {
+        if let Err(error) = defects.borrow_mut().note(panic, cost, clock::now(), shared.metrics().tcp()) {
+            too_many.replace(Some(error));
+        }
+    })
+}
+
+/// Asks upstreams what the workers want to have asked over TCP, and tells them what comes of it.
+fn ask_upstreams(tasks: &Tasks, shared: &Arc<Shared>, questions: UnboundedReceiver<TcpQuestion>) {
+    let connections = shared.settings.load().upstream_connections;
+    let (shared, questions) = (Arc::clone(shared), Rc::new(Mutex::new(questions)));
+    let begin = {
+        let tasks = tasks.clone();
+        move || {
+            let shared = Arc::clone(&shared);
+            upstream_tcp::run(tasks.clone(), connections, Rc::clone(&questions), move |question, message| {
+                shared.mailboxes[question.worker.0].post(Mail::TcpAnswer { fetch: question.fetch, message });
+            })
+        }
+    };
+    tasks.keep("a question to an upstream over TCP", begin);
+}
+
+/// What serves clients over TCP.
+#[derive(Clone)]
+struct Server {
+    shared: Arc<Shared>,
+    tasks: Tasks,
+}
+
 /// Accepts connections of clients, and hands their queries to the workers in turn.
 async fn accept(
-    listener: TcpListener,
-    shared: Arc<Shared>,
+    server: Server,
+    listener: Rc<TcpListener>,
     connections: Rc<Connections>,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let Server { shared, tasks } = &server;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -105,20 +160,38 @@ async fn accept(
         // has gone.
         let _ = stream.set_nodelay(true);
         let bounds = Bounds { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
-        let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-        let mut worker = rand::random_range(0..shared.mailboxes.len());
-        spawn_local(async move {
+        let (server, stopping) = (server.clone(), stopping.clone());
+        tasks.spawn(move || format!("{ip} a connection"), async move {
+            let mut worker = rand::random_range(0..server.shared.mailboxes.len());
             let hand_on = |bytes, reply| {
-                worker = (worker + 1) % shared.mailboxes.len();
-                let client = Client::Stream(Transport::Tcp, ip, reply);
-                shared.mailboxes[worker].post(Mail::Query { bytes, client });
+                worker = (worker + 1) % server.shared.mailboxes.len();
+                server.hand_on(WorkerId(worker), ip, bytes, reply);
             };
-            let served = catch_async(stream::serve(stream, bounds, stopping, hand_on)).await;
-            if let Err(panic) = served {
-                shared.metrics().tcp().count(Count::Defect);
-                tracing::error!("a defect of dns64d cost {ip} a connection: {panic}");
-            }
+            stream::serve(stream, bounds, stopping, hand_on).await;
             drop(place);
         });
+    }
+}
+
+impl Server {
+    /// Hands a client's message on to a worker. A panic costs that message a SERVFAIL.
+    fn hand_on(&self, worker: WorkerId, ip: IpAddr, bytes: Vec<u8>, reply: ToStream) {
+        let mut held = Some(bytes);
+        let handed_on = catch(|| {
+            #[cfg(test)]
+            crate::guard::panic_if_named("defect-client", held.as_ref().and_then(|b| b.get(12..)).unwrap_or_default());
+            if let Some(bytes) = held.take() {
+                let client = Client::Stream(Transport::Tcp, ip, reply.clone());
+                self.shared.mailboxes[worker.0].post(Mail::Query { bytes, client });
+            }
+        });
+        if let Err(panic) = handed_on {
+            let bytes = held.unwrap_or_default();
+            self.tasks.report(&panic, &answer_to(&describe(&bytes)));
+            let mut servfail = Vec::new();
+            write_servfail(&mut servfail, &bytes, Transport::Tcp);
+            // The client may have gone.
+            let _ = reply.send(servfail);
+        }
     }
 }

@@ -30,7 +30,7 @@ use crate::ids::WorkerId;
 use crate::name::text;
 use crate::resolver::Resolver;
 use crate::resolver::upstreams::ports::PortId;
-use crate::resolver::waiter::Waiter;
+use crate::resolver::waiter::{Waiter, Waiting};
 use crate::transport::client::Client;
 
 /// Batches that are read from one socket before the others have their turn.
@@ -163,7 +163,7 @@ impl Worker {
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_landed() {
-            for Waiter::Job(id) in landed.waiters {
+            for Waiting { waiter: Waiter::Job(id), .. } in landed.waiters {
                 let Worker { frontend, resolver, .. } = self;
                 resolver.begin_work();
                 let mut job = frontend.take(id);
@@ -181,7 +181,7 @@ impl Worker {
     fn on_panic(&mut self, panic: &Panic, question: impl FnOnce() -> String) {
         let _ = guard::catch(|| self.resolver.abandon());
         let question = guard::catch(question).unwrap_or_default();
-        self.defects.note(panic, &question, self.now, self.shared.metrics().worker(self.id));
+        self.defects.note_query(panic, &question, self.now, self.shared.metrics().worker(self.id));
     }
 
     fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {

@@ -25,7 +25,7 @@ use crate::translation::local::LocalAnswer;
 use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
 /// What a client asks, as far as the decision needs it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Question {
     /// Name.
     pub name: LowerName,
@@ -42,12 +42,14 @@ pub struct Question {
 }
 
 /// What is to be done next.
+///
+/// Names are in wire format, lower case.
 #[derive(Clone, Debug)]
 pub enum Next<'a> {
     /// Ask upstream for this name and type, as the client asks.
-    Ask(LowerName, u16),
+    Ask(&'a [u8], u16),
     /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation has rejected them.
-    Probe(LowerName),
+    Probe(&'a [u8]),
     /// Reply.
     Reply(Reply<'a>),
 }
@@ -178,14 +180,14 @@ impl Question {
 
 /// Decides what comes after the answers in `known`, which are in the order in which they were asked for. `mode`: when A records
 /// are asked for.
-pub fn next<'a>(question: &Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
+pub fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
     if !question.may_translate(policy) {
         return match known.first() {
-            None => Next::Ask(question.name, question.qtype),
+            None => Next::Ask(question.name.wire(), question.qtype),
             Some(outcome) => Next::Reply(as_it_is(Way::default(), outcome)),
         };
     }
-    let aaaa = match follow(question.name, known) {
+    let aaaa = match follow(question.name.wire(), known) {
         Followed::Ask(name) => return Next::Ask(name, rtype::AAAA),
         Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
         Followed::End(chain) => chain,
@@ -218,13 +220,13 @@ pub fn next<'a>(question: &Question, policy: &Policy, mode: Mode, known: &'a [Ou
 /// records must not stand for them (RFC 6147 §5.1.2 has other errors in mind). Asked with CD it hands them out.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
-        Some(kept) if kept.stale => kept.doubtful,
+        Some(kept) if kept.stale => kept.doubted.is_some(),
         Some(kept) => mode == Mode::Strict && kept.answer.is_unexplained(),
         None => false,
     }
 }
 
-/// Whether an upstream knows about the name, now that it need not validate.
+/// Whether an upstream knows about the name, now that it need not validate. It has been asked after the failure.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != Kind::Failed)
 }
@@ -339,20 +341,20 @@ struct Chain<'a> {
     /// The answers to this question.
     with_last: &'a [Outcome],
     last: &'a Outcome,
-    /// The name at which the aliases end.
-    end: LowerName,
+    /// The name at which the aliases end, in wire format, lower case.
+    end: &'a [u8],
 }
 
 enum Followed<'a> {
     /// The next name to ask for.
-    Ask(LowerName),
+    Ask(&'a [u8]),
     /// The aliases do not end.
     Endless,
     End(Chain<'a>),
 }
 
 /// Follows the aliases that upstreams did not follow (RFC 6147 §5.1.5).
-fn follow(start: LowerName, known: &[Outcome]) -> Followed<'_> {
+fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();
     for (i, last) in known.iter().enumerate() {

@@ -34,6 +34,9 @@ pub(crate) struct Bounds {
 ///
 /// # Errors
 /// None: however it ends, the client knows as much as we do.
+///
+/// # Panics
+/// If reading, handing on or writing does.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     stream: S,
     bounds: Bounds,
@@ -57,7 +60,12 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     }
     // What has been asked is still answered: the writer ends with the last sender.
     drop(reply);
-    let _ = writing.await;
+    if let Err(ended) = writing.await
+        && ended.is_panic()
+    {
+        // Who serves this connection has to hear of it.
+        std::panic::resume_unwind(ended.into_panic());
+    }
 }
 
 async fn write_replies(

@@ -5,15 +5,18 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use wire::view::Message;
 
 use super::framing::{read_message, write_message};
+use crate::client::query::describe;
+use crate::guard::{Tasks, catch_async};
 use crate::resolver::outside::{TcpFailure, TcpQuestion};
 
 /// Idle connections kept to an upstream.
@@ -23,24 +26,33 @@ const IDLE_CONNECTIONS: usize = 4;
 type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<TcpStream>>>>;
 
 /// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what comes of each, until nobody can
-/// ask any more.
+/// ask any more. A panic at work on one of them costs no more than its answer.
 pub(crate) async fn run(
+    tasks: Tasks,
     connections: usize,
-    mut questions: UnboundedReceiver<TcpQuestion>,
+    questions: Rc<Mutex<UnboundedReceiver<TcpQuestion>>>,
     tell: impl Fn(&TcpQuestion, Result<Vec<u8>, TcpFailure>) + Clone + 'static,
 ) {
     let room = Rc::new(Semaphore::new(connections));
     let idle = Idle::default();
+    let mut questions = questions.lock().await;
     while let Some(question) = questions.recv().await {
-        let (room, idle, tell) = (Rc::clone(&room), Rc::clone(&idle), tell.clone());
+        let (room, idle, tell, tasks) = (Rc::clone(&room), Rc::clone(&idle), tell.clone(), tasks.clone());
         spawn_local(async move {
-            let mut begun = false;
             let ask = async {
                 let _permit = room.acquire().await.ok()?;
-                begun = true;
+                question.begun.store(true, Ordering::Relaxed);
+                #[cfg(test)]
+                crate::guard::panic_if_named("defect-upstream", &question.query[12..]);
                 ask(&question, &idle).await.ok()
             };
-            let answer = timeout(question.timeout, ask).await.ok().flatten();
+            let asked = catch_async(timeout(question.timeout, ask)).await;
+            let answer = asked.unwrap_or_else(|panic| {
+                tasks.report(&panic, &format!("the answer of an upstream to {}", describe(&question.query)));
+                Ok(None)
+            });
+            let answer = answer.ok().flatten();
+            let begun = question.begun.load(Ordering::Relaxed);
             tell(&question, answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom }));
         });
     }

@@ -292,7 +292,9 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
         let Ok((len, from)) = socket.recv_from(&mut bytes) else { continue };
         let Some(asked) = Asked::new(&bytes[..len], false, from) else { continue };
         log.lock().unwrap().push(asked.clone());
+        // Once for each query: scripts count, and draw lots.
         let acts = script(&asked);
+        let waits = acts.iter().any(|act| matches!(act, Act::Wait(_)));
         let reply = socket.try_clone().unwrap();
         let act = move || {
             for act in acts {
@@ -306,12 +308,8 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
             }
         };
         // Only those that wait must not keep the others waiting.
-        if script_waits(&asked, script) { drop(thread::spawn(act)) } else { act() }
+        if waits { drop(thread::spawn(act)) } else { act() }
     }
-}
-
-fn script_waits(asked: &Asked, script: &Script) -> bool {
-    script(asked).iter().any(|act| matches!(act, Act::Wait(_)))
 }
 
 fn serve_tcp(listener: &TcpListener, script: &Script, log: &Arc<Mutex<Vec<Asked>>>, stop: &AtomicBool) {
@@ -339,6 +337,21 @@ fn serve_tcp(listener: &TcpListener, script: &Script, log: &Arc<Mutex<Vec<Asked>
     }
 }
 
+/// A connection from this address.
+fn connect(from: IpAddr, to: SocketAddr) -> TcpStream {
+    if !to.is_ipv4() || !from.is_ipv4() {
+        return TcpStream::connect(to).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        socket.connect(to).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
 pub(crate) fn read_tcp(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut len = [0; 2];
     stream.read_exact(&mut len).ok()?;
@@ -361,8 +374,18 @@ pub(crate) struct Server {
 
 /// A server in front of `upstreams`, with more lines of configuration: those before the first table come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
+    server_with(upstreams, configuration, |_| {})
+}
+
+/// A server whose settings are changed beyond what a configuration can say.
+pub(crate) fn server_with(upstreams: &[SocketAddr], configuration: &str, change: impl Fn(&mut Settings)) -> Server {
+    let settings = || {
+        let mut settings = settings(upstreams, configuration);
+        change(&mut settings);
+        settings
+    };
     // The kernel gives any free UDP port, and somebody may have the TCP port of that number.
-    let bound = (0..50).find_map(|_| bind(settings(upstreams, configuration), Activated::default()).ok());
+    let bound = (0..50).find_map(|_| bind(settings(), Activated::default()).ok());
     let running = bound.expect("a port that is free for UDP and TCP").start().unwrap();
     let address = running.addresses()[0];
     Server { running, address }
@@ -482,10 +505,15 @@ impl Ask {
     }
 
     pub(crate) fn over_tcp(&self, server: &Server) -> Got {
-        let mut stream = TcpStream::connect(server.address).unwrap();
+        self.try_over_tcp(server).expect("a reply over TCP")
+    }
+
+    /// The reply over TCP; `None` if the connection is closed.
+    pub(crate) fn try_over_tcp(&self, server: &Server) -> Option<Got> {
+        let mut stream = connect(self.from, server.address);
         stream.set_read_timeout(Some(SOON)).unwrap();
         write_tcp(&mut stream, &self.bytes());
-        Got::new(&read_tcp(&mut stream).expect("a reply over TCP"))
+        read_tcp(&mut stream).map(|bytes| Got::new(&bytes))
     }
 }
 

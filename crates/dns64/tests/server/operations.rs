@@ -151,6 +151,53 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
 }
 
 #[test]
+fn the_first_lines_say_what_serves_and_how_without_colours() {
+    let upstream = Upstream::new(plain);
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
+    let daemon = Daemon::start(&path);
+    let said = daemon.said.borrow().join("\n");
+    let (version, address) = (env!("CARGO_PKG_VERSION"), upstream.address);
+    for words in [
+        format!("dns64d {version}, configuration {}", path.display()),
+        "prefixes: 2001:db8:1::/96".into(),
+        format!("upstreams: {address}"),
+        "serving 127.0.0.1:".into(),
+    ] {
+        assert!(said.contains(&words), "no {words} in {said}");
+    }
+    assert!(!said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn check_finds_what_is_not_on_this_machine_and_an_error_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dns64d.toml");
+    let upstream = "[[upstream]]\naddress = '127.0.0.1'\nport = 9\n";
+    let said = |text: &str, command: &[&str]| {
+        std::fs::write(&path, format!("{text}\n{upstream}")).unwrap();
+        let output = run(&[&["--config", path.to_str().unwrap()], command].concat());
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (text, status, words) in [
+        ("user = 'no-such-user'", 2, "there is no user no-such-user"),
+        ("cpus = [0, 4000]", 2, "there is no CPU 4000; there are "),
+        ("listen = ['127.0.0.1:5399', '127.0.0.1:5399']", 2, ":1: 127.0.0.1:5399 is there twice"),
+        ("listen = []", 0, "only sockets that systemd passes are served"),
+        ("[dns64]\nprefixes = ['64:ff9b::/96']", 2, "{ prefix = \"64:ff9b::/96\" }"),
+        ("[forwarding]\ntimeout = 1", 2, "write for example \"2s\""),
+        ("[forwarding]\ntimeout = 'soon'", 2, "write for example \"2s\""),
+    ] {
+        let (found, error) = said(text, &["check"]);
+        assert_eq!(found, Some(status), "{text}: {error}");
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (status, error) = said(&format!("listen = ['{}']", taken.local_addr().unwrap()), &[]);
+    assert_eq!((status, error.matches("Address already in use").count()), (Some(4), 1), "{error}");
+}
+
+#[test]
 fn sighup_takes_a_good_file_and_refuses_a_bad_one() {
     let upstream = Upstream::new(plain);
     let folder = tempfile::tempdir().unwrap();
@@ -319,6 +366,8 @@ fn check_prints_what_is_in_effect_or_what_is_wrong() {
     let text = String::from_utf8(good.stdout).unwrap();
     assert!(good.status.success());
     assert!(text.contains("2001:db8:1::/96") && text.contains("in-flight = 65536"), "{text}");
+    assert!(text.starts_with("# upstreams of the configuration: 192.0.2.1:53\n"), "{text}");
+    let _: toml::Table = toml::from_str(&text).unwrap();
 
     std::fs::write(path, "[dns64]\nprefixs = []\n").unwrap();
     let bad = run(&["check", "--config", path]);
@@ -335,7 +384,10 @@ fn check_prints_what_is_in_effect_or_what_is_wrong() {
 fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/dns64d.example.toml");
     let text = std::fs::read_to_string(&example).unwrap();
-    let settings = dns64::config::Settings::from_text(&text, &example).unwrap();
+    // It has no upstream of its own; which one stands in /etc/resolv.conf here does not matter.
+    let settings =
+        dns64::config::Settings::from_text(&format!("{text}[[upstream]]\naddress = '192.0.2.53'\n"), &example).unwrap();
+    assert!(!text.contains("\n[[upstream]]"), "the example would ask a server that is not there");
     // Each key that a user can write is explained there.
     let uncommented: String = text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
     let full = dns64::config::Settings::from_text(&uncommented, &example).unwrap_or_else(|e| panic!("{e}"));

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use dns64::metrics::Count;
@@ -194,8 +194,11 @@ fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
             socket.send_to(&ask(&format!("flood{i}.test"), Rtype::AAAA).bytes(), server.address).unwrap();
         }
         let metrics = server.running.metrics();
-        eventually("the limit is reached", || metrics.total(Count::Overload) == 2 * LIMIT as u64);
-        assert!(metrics.in_flight() <= LIMIT as u64);
+        // One client gets eight ninths of the places.
+        let most = LIMIT as u64 * 8 / 9 + 1;
+        let denied = || metrics.total(Count::Overload) + metrics.total(Count::ClientShare);
+        eventually("the limit is reached", || denied() == 3 * LIMIT as u64 - most);
+        eventually("they wait", || metrics.in_flight() == most);
         assert_eq!(ask("served.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")], "from the cache");
         if replies {
             let got = receive(&socket, SOON).unwrap();
@@ -353,27 +356,22 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     });
     let server = server(&[upstream.address], PREFIX);
     let noise = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let count = AtomicU32::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut rng = rand::rng();
-            let good = ask("www.test", Rtype::AAAA).edns(1232).bytes();
-            while count.load(Ordering::Relaxed) < 200 {
-                let mut damaged = good.clone();
-                for _ in 0..rng.random_range(1..6) {
-                    let at = rng.random_range(0..damaged.len());
-                    damaged[at] = rng.random();
-                }
-                damaged.truncate(rng.random_range(0..=good.len()));
-                let _ = noise.send_to(&damaged, server.address);
+    let mut rng = rand::rng();
+    let good = ask("www.test", Rtype::AAAA).edns(1232).bytes();
+    for i in 0..200 {
+        // So many that some wait beside the question, and so few that it is not crowded out of the socket's buffer.
+        for _ in 0..50 {
+            let mut damaged = good.clone();
+            for _ in 0..rng.random_range(1..6) {
+                let at = rng.random_range(0..damaged.len());
+                damaged[at] = rng.random();
             }
-        });
-        for i in 0..200 {
-            let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
-            assert_eq!(got.addresses(), [mapped("192.0.2.1")]);
-            count.fetch_add(1, Ordering::Relaxed);
+            damaged.truncate(rng.random_range(0..=good.len()));
+            let _ = noise.send_to(&damaged, server.address);
         }
-    });
+        let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
+        assert_eq!(got.addresses(), [mapped("192.0.2.1")]);
+    }
     assert!(server.running.metrics().total(Count::Formerr) > 0);
 }
 

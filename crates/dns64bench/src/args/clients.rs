@@ -12,17 +12,16 @@ use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 use wire::tsig::Key;
 
+use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, THREADS};
 use super::values::{CpuList, Server, parse_cpus, parse_time};
 use super::{Asking, Display};
 
-/// How questions travel.
+/// How questions travel: in datagrams, over connections that are kept open, or in datagrams and what comes truncated again over TCP.
+/// The variants have no comments of their own, because clap would spread the whole help out for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
-    /// Datagrams
     Udp,
-    /// Connections that are kept open
     Tcp,
-    /// Datagrams, and what comes truncated again over TCP
     UdpThenTcp,
 }
 
@@ -30,28 +29,28 @@ pub(crate) enum Transport {
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
     /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input) instead of our names
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"], help_heading = QUESTIONS)]
     pub(crate) queries: Option<PathBuf>,
-    /// How the questions travel
-    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    /// How the questions travel; udp-then-tcp asks again over TCP what comes truncated
+    #[arg(long, value_enum, default_value_t = Transport::Udp, help_heading = QUESTIONS)]
     pub(crate) transport: Transport,
     /// Ask with EDNS, and accept answers of so many octets over UDP
-    #[arg(long, value_name = "OCTETS")]
+    #[arg(long, value_name = "OCTETS", help_heading = QUESTIONS)]
     pub(crate) edns_size: Option<u16>,
     /// Ask for DNSSEC records (implies EDNS)
-    #[arg(long)]
+    #[arg(long, help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
     /// Ask which server answers (implies EDNS)
-    #[arg(long)]
+    #[arg(long, help_heading = QUESTIONS)]
     pub(crate) nsid: bool,
     /// Say that this network asks (implies EDNS)
-    #[arg(long, value_name = "NETWORK")]
+    #[arg(long, value_name = "NETWORK", help_heading = QUESTIONS)]
     pub(crate) client_subnet: Option<IpNet>,
     /// Further EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
-    #[arg(long, value_name = "CODE:VALUE")]
+    #[arg(long, value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
     /// Sign the questions, and count answers that are not signed right as wrong; the algorithm is hmac-md5 unless given
-    #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET")]
+    #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
     /// Seconds by which signatures are off the clock, to see what a server does
     #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true, hide = true)]
@@ -64,66 +63,66 @@ pub(crate) struct Questions {
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
     /// Keep sums and histograms for every interval of this length, in the files of --hdr-log and --json-lines [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = interval, help_heading = FILES)]
     pub(crate) interval: Option<Duration>,
     /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) json_lines: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ClosedLoop {
     /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
-    #[arg(long, value_name = "SERVER", required_unless_present = "dns64perf2")]
+    #[arg(long, value_name = "SERVER", required_unless_present = "dns64perf2", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     #[command(flatten)]
     pub(crate) asking: Asking,
     /// Queries in flight, over all threads
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = LOAD)]
     pub(crate) outstanding: usize,
     /// Threads
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
     /// Source ports or TCP connections, over all threads [default: one per thread]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) source_ports: Option<usize>,
     /// CPUs of the threads, such as 2,3 or 0-7
-    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus, help_heading = THREADS)]
     pub(crate) cpus: Option<CpuList>,
     #[command(flatten)]
     pub(crate) questions: Questions,
     /// Zone of the names
-    #[arg(long, default_value = "dns64perf.test")]
+    #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Block of IPv4 addresses whose names are asked for
-    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8")]
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
     /// Position in that block of the first name
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// How many names to ask for
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "queries")]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, conflicts_with = "queries", help_heading = LOAD)]
     pub(crate) count: u64,
     /// Go round and round through the names for this long [default: once through them]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Option<Duration>,
     /// A query without an answer by then is given up
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Duration,
     /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
-    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO)]
+    #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
     /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
-    #[arg(long, value_name = "P/LEN", conflicts_with = "queries")]
+    #[arg(long, value_name = "P/LEN", conflicts_with = "queries", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
     /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
-    #[arg(long)]
+    #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
     /// Let queries and answers pass the network stack several at a time (UDP_SEGMENT, UDP_GRO)
-    #[arg(long, value_name = "YES", action = clap::ArgAction::Set, default_value_t = true)]
+    #[arg(long, value_name = "YES", action = clap::ArgAction::Set, default_value_t = true, help_heading = THREADS)]
     pub(crate) offload: bool,
     #[command(flatten)]
     pub(crate) display: Display,
@@ -131,10 +130,10 @@ pub(crate) struct ClosedLoop {
     /// with one query in flight each, the timeout in seconds, the server, and perhaps its port
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
-                                "first_name", "timeout", "IntervalFiles"])]
+                                "first_name", "timeout", "IntervalFiles"], help_heading = PERF2)]
     pub(crate) dns64perf2: Option<Vec<String>>,
     /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the server on this machine
-    #[arg(long, value_name = "PID", requires = "dns64perf2")]
+    #[arg(long, value_name = "PID", requires = "dns64perf2", help_heading = PERF2)]
     pub(crate) cpu_of: Option<u32>,
 }
 
@@ -146,105 +145,101 @@ pub(crate) struct ClosedLoop {
     max_term_width = 110,
     disable_version_flag = true,
     about = "Raises the query rate evenly until answers stop to follow: DNS-OARC's resperf on the engine of dns64bench",
-    after_help = "Where numbers differ from the original's: socket buffers are as large as the system allows unless -b is given; \
-                  replies must echo the question; a backlog after a stall of this machine is made up before it is held against \
-                  -F; the last interval is plotted with its true width and counts for the maximum if it is at least half as wide \
-                  as the others; with -C every client has ids of its own, and -q is the sum over all; -i need not divide the time. \
-                  Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written."
+    after_help = help::below("resperf")
 )]
 pub(crate) struct Resperf {
     /// Address family of the server: any, inet or inet6
-    #[arg(short = 'f', value_enum, default_value_t = Family::Any)]
+    #[arg(short = 'f', value_enum, default_value_t = Family::Any, help_heading = SERVER)]
     pub(crate) family: Family,
     /// Transport: udp or tcp
-    #[arg(short = 'M', value_enum, default_value_t = Transport::Udp)]
+    #[arg(short = 'M', value_enum, default_value_t = Transport::Udp, help_heading = QUESTIONS)]
     pub(crate) mode: Transport,
     /// The server to query, a name or an address
-    #[arg(short = 's', value_name = "SERVER", default_value = "127.0.0.1")]
+    #[arg(short = 's', value_name = "SERVER", default_value = "127.0.0.1", help_heading = SERVER)]
     pub(crate) server: String,
     /// Its port
-    #[arg(short = 'p', value_name = "PORT", default_value_t = 53)]
+    #[arg(short = 'p', value_name = "PORT", default_value_t = 53, help_heading = SERVER)]
     pub(crate) port: u16,
     /// Local address to send from
-    #[arg(short = 'a', value_name = "ADDR")]
+    #[arg(short = 'a', value_name = "ADDR", help_heading = THREADS)]
     pub(crate) local_address: Option<IpAddr>,
     /// Local port to send from, and with -C the following ones; 0 is any
-    #[arg(short = 'x', value_name = "PORT", default_value_t = 0)]
+    #[arg(short = 'x', value_name = "PORT", default_value_t = 0, help_heading = THREADS)]
     pub(crate) local_port: u16,
     /// File with queries [default: standard input]
-    #[arg(short = 'd', value_name = "FILE", conflicts_with = "names")]
+    #[arg(short = 'd', value_name = "FILE", conflicts_with = "names", help_heading = QUESTIONS)]
     pub(crate) data: Option<PathBuf>,
     /// Ask for our own names instead of those of a file
-    #[arg(long, value_name = "A.B.C.D/LEN")]
+    #[arg(long, value_name = "A.B.C.D/LEN", help_heading = QUESTIONS)]
     pub(crate) names: Option<NameRange>,
     /// Prefix that synthesized addresses of our names must have; what else comes is shown as wrong
-    #[arg(long, value_name = "P/LEN", requires = "names")]
+    #[arg(long, value_name = "P/LEN", requires = "names", help_heading = QUESTIONS)]
     pub(crate) expect_prefix: Vec<Prefix>,
     /// Seconds until a query without an answer is given up
-    #[arg(short = 't', value_name = "SECONDS", default_value = "45", value_parser = seconds)]
+    #[arg(short = 't', value_name = "SECONDS", default_value = "45", value_parser = seconds, help_heading = LOAD)]
     pub(crate) timeout: Duration,
     /// Socket buffers in kilobytes [default: as large as the system allows]
-    #[arg(short = 'b', value_name = "KIB")]
+    #[arg(short = 'b', value_name = "KIB", help_heading = THREADS)]
     pub(crate) buffer: Option<usize>,
     /// Ask with EDNS
-    #[arg(short = 'e')]
+    #[arg(short = 'e', help_heading = QUESTIONS)]
     pub(crate) edns: bool,
     /// EDNS option; may be given several times (implies -e)
-    #[arg(short = 'E', value_name = "CODE:VALUE")]
+    #[arg(short = 'E', value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
     /// Set the DNSSEC OK bit (implies -e)
-    #[arg(short = 'D')]
+    #[arg(short = 'D', help_heading = QUESTIONS)]
     pub(crate) dnssec_ok: bool,
     /// Sign the queries; the algorithm is hmac-md5 unless given
-    #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET")]
+    #[arg(short = 'y', value_name = "[ALG:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
     /// Seconds between plot points
-    #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval)]
+    #[arg(short = 'i', value_name = "SECONDS", default_value = "0.5", value_parser = plot_interval, help_heading = FILES)]
     pub(crate) interval: Duration,
     /// Highest rate in queries per second
-    #[arg(short = 'm', value_name = "QPS", default_value = "100000")]
+    #[arg(short = 'm', value_name = "QPS", default_value = "100000", help_heading = LOAD)]
     pub(crate) max: Qps,
     /// Plot data file
-    #[arg(short = 'P', value_name = "FILE", default_value = "resperf.gnuplot")]
+    #[arg(short = 'P', value_name = "FILE", default_value = "resperf.gnuplot", help_heading = FILES)]
     pub(crate) plot: PathBuf,
     /// Seconds in which the rate grows
-    #[arg(short = 'r', value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    #[arg(short = 'r', value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = LOAD)]
     pub(crate) ramp: Duration,
     /// Seconds for which it then stays
-    #[arg(short = 'c', value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    #[arg(short = 'c', value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = LOAD)]
     pub(crate) constant: Duration,
     /// Loss in per cent from which on a rate does not count as maximum
-    #[arg(short = 'L', value_name = "PERCENT", default_value_t = 100.0)]
+    #[arg(short = 'L', value_name = "PERCENT", default_value_t = 100.0, help_heading = LOAD)]
     pub(crate) max_loss: f64,
     /// Clients to act as: source ports, or connections
-    #[arg(short = 'C', value_name = "N", default_value_t = 1)]
+    #[arg(short = 'C', value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) clients: usize,
     /// Queries in flight at which sending ends [default: 65536 for each client]
-    #[arg(short = 'q', value_name = "N")]
+    #[arg(short = 'q', value_name = "N", help_heading = LOAD)]
     pub(crate) outstanding: Option<usize>,
     /// Queries by which sending may fall behind; 0: any
-    #[arg(short = 'F', value_name = "N", default_value_t = 1_000)]
+    #[arg(short = 'F', value_name = "N", default_value_t = 1_000, help_heading = LOAD)]
     pub(crate) behind: u64,
     /// Begin again with the queries at their end
-    #[arg(short = 'R')]
+    #[arg(short = 'R', help_heading = QUESTIONS)]
     pub(crate) repeat: bool,
     /// Also show pacing, latency percentiles, wrong and stray replies
-    #[arg(short = 'v')]
+    #[arg(short = 'v', help_heading = FILES)]
     pub(crate) verbose: bool,
     /// Show warnings on standard output
-    #[arg(short = 'W')]
+    #[arg(short = 'W', help_heading = FILES)]
     pub(crate) warnings_to_stdout: bool,
     /// Threads, each with its share of the clients
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
     /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and time, as resperf-report did
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) report: bool,
     /// Write the intervals' histograms of the latency (in µs) to this file, as HDR interval log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) json_lines: Option<PathBuf>,
 }
 
@@ -263,8 +258,7 @@ pub(crate) enum Family {
     max_term_width = 110,
     about = "One trial at a constant rate with the arguments, the output and the dns64perf.csv of dns64perf++, paced and checked \
              by dns64bench",
-    after_help = "Queries leave evenly: a burst of n every d ns by t threads is a rate of n·t/d. Exit status: 0 done, 2 bad usage, \
-                  3 the tester spoiled the trial (told on standard error), 4 this environment cannot be used."
+    after_help = help::below("dns64perf++")
 )]
 pub(crate) struct Dns64perf {
     /// Address of the DNS64 server

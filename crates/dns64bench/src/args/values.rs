@@ -68,6 +68,16 @@ pub(crate) fn parse_some_time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be more than nothing, such as 10ms".into()) } else { Ok(time) }
 }
 
+/// A share from 0 to below 1, also in per cent.
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    let wrong = || format!("'{text}' is no share below 1; write for example 0.005 or 0.5%");
+    share.ok().filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)
+}
+
 /// A list of CPUs.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuList(pub(crate) Vec<CpuId>);

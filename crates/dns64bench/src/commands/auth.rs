@@ -9,7 +9,7 @@ use tester::authdns::{AuthConfig, start, status};
 
 use super::wait_for_end;
 use crate::args::Auth;
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, grouped};
 
 pub(crate) fn run(args: &Auth) -> Outcome {
     let config = AuthConfig {
@@ -46,14 +46,23 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let (q, r) = (&counters.queries, &counters.replies);
-    println!("Queries     {}: {} AAAA, {} A, {} other", q.total(), q.aaaa, q.a, q.other);
+    let [all, aaaa, a, other] = [q.total(), q.aaaa, q.a, q.other].map(grouped);
+    println!("Queries     {all}: {aaaa} AAAA, {a} A, {other} other");
+    let each = [
+        (r.noerror, "with a record"),
+        (r.nodata, "NODATA"),
+        (r.nxdomain, "NXDOMAIN"),
+        (r.refused, "REFUSED"),
+        (r.formerr, "FORMERR"),
+        (r.notimp, "NOTIMP"),
+        (r.badvers, "BADVERS"),
+    ];
+    println!("Replies     {}", each.map(|(n, what)| format!("{} {what}", grouped(n))).join(", "));
+    let c = counters;
+    let [ignored, lost, refused, dropped] = [c.ignored, c.lost_on_purpose, c.send_refused, c.socket_drops].map(grouped);
     println!(
-        "Replies     {} with a record, {} NODATA, {} NXDOMAIN, {} REFUSED, {} FORMERR, {} NOTIMP, {} BADVERS",
-        r.noerror, r.nodata, r.nxdomain, r.refused, r.formerr, r.notimp, r.badvers
-    );
-    println!(
-        "Besides     {} ignored, {} lost on purpose, {} refused by the kernel, {} dropped before we could read them",
-        counters.ignored, counters.lost_on_purpose, counters.send_refused, counters.socket_drops
+        "Besides     {ignored} ignored, {lost} lost on purpose, {refused} refused by the kernel, {dropped} dropped \
+         before we could read them"
     );
     let own = &counters.own_time;
     if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max()) {

@@ -24,7 +24,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::args::{Campaign, CampaignAction};
-use crate::output::{Failure, Outcome, SPOILED, print_points, word};
+use crate::colour;
+use crate::output::{Failure, Outcome, SPOILED, counted, grouped, print_points, rounded};
 
 pub(crate) fn run(args: &Campaign) -> Outcome {
     match &args.action {
@@ -111,7 +112,13 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     let _ = writeln!(std::io::stdout(), "{}", page.display());
     let (plan, _, entries) = archive::read(&folder).map_err(Failure::environment)?;
     let recorded = Recorded::new(&plan, &entries);
-    let open: Vec<Point> = plan.points().into_iter().filter(|point| !recorded.has_result(point)).collect();
+    let (made, cannot): (Vec<Point>, Vec<Point>) =
+        plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
+    // That this host has not what they take is what was found.
+    for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
+        let _ = writeln!(std::io::stderr(), "dns64bench: cannot be made here: {point}: {why}");
+    }
+    let open: Vec<Point> = made.into_iter().filter(|point| !recorded.has_result(point)).collect();
     for point in &open {
         let _ = writeln!(std::io::stderr(), "dns64bench: without a result: {point}");
     }
@@ -150,14 +157,17 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
 }
 
 fn print_plan(plan: &Plan) {
-    println!("{:>7} {:>12}  point: what it fills of the papers", "trials", "about");
+    println!("{:>7} {:>12}  {:<13}  point: what it fills of the papers", "trials", "about", "measure");
     let mut sum = Duration::ZERO;
     for point in plan.points() {
         let (trials, time) = plan.effort(&point);
         sum += time;
-        println!("{trials:>7} {:>12}  {point}{}", rounded(time), fills(plan, &point));
+        let (about, measure) = (rounded(time).to_string(), point.measure().name());
+        let trials = grouped(trials.into());
+        println!("{trials:>7} {about:>12}  {measure:<13}  {point}{}", fills(plan, &point));
     }
-    println!("{:>7} {:>12}  in all, if no trial is repeated", "", rounded(sum));
+    let in_all = "in all, if no trial is repeated and servers start at once";
+    println!("{:>7} {:>12}  {:<13}  {in_all}", "", rounded(sum).to_string(), "");
     for paper in Paper::ALL {
         println!("{}: {}", paper.short(), paper.title());
     }
@@ -188,18 +198,15 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
             (false, 0) => "to do",
             (false, _) => "begun",
         };
-        println!("{state:<6} {trials:>5} trials  {point}");
+        println!("{state:<6} {:>12}  {point}", counted(trials as u64, "trial", "trials"));
     }
     for entry in entries {
         if let Entry::Mishap { point, what, .. } = entry {
-            println!("mishap               {point}: {}", plain(what, MESSAGE));
+            println!("{:<6} {:>12}  {point}: {}", "mishap", "", plain(what, MESSAGE));
         }
     }
-    println!("About {} to go", rounded(left));
-}
-
-fn rounded(time: Duration) -> humantime::FormattedDuration {
-    humantime::format_duration(Duration::from_secs(time.as_secs_f64().round() as u64))
+    let left = if left.is_zero() { "Nothing".into() } else { format!("About {}", rounded(left)) };
+    println!("{left} to go");
 }
 
 /// Shows a campaign on a terminal, or a line per trial on a plain log.
@@ -227,7 +234,11 @@ impl Terminal<'_> {
 
     fn line(&self, text: &str) {
         // Hosts and servers have a part in it.
-        let text = plain(text, MESSAGE);
+        self.line_as_it_is(&plain(text, MESSAGE));
+    }
+
+    /// As [`Terminal::line`], of a text that has nothing of anybody else's in it.
+    fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}
             (false, true) => {
@@ -240,13 +251,13 @@ impl Terminal<'_> {
 
 impl Watcher for Terminal<'_> {
     fn begins(&mut self, step: &Step, (passed, failed): (Option<Qps>, Option<Qps>)) {
-        let bracket = |rate: Option<Qps>, unknown: &str| rate.map_or(unknown.into(), |rate| rate.to_string());
-        let (low, high) = (bracket(passed, "?"), bracket(failed, "?"));
+        let bracket = |rate: Option<Qps>| rate.map_or("…".into(), |rate| grouped(rate.0));
+        let (low, high) = (bracket(passed), bracket(failed));
         let left = rounded(self.open.iter().map(|point| self.plan.effort(point).1).sum());
         let Step { point, rate, .. } = step;
         self.bar.set_message(match (passed, failed) {
             (None, None) => format!("{point}, about {left} to go"),
-            _ => format!("{point} at {rate} in [{low}, {high}], about {left} to go"),
+            _ => format!("{point} at {} in [{low}, {high}), about {left} to go", grouped(rate.0)),
         });
     }
 
@@ -254,11 +265,10 @@ impl Watcher for Terminal<'_> {
         let step = &measured.step;
         let length = if step.length == method::narrow::Length::Probe { "probe" } else { "trial" };
         let reason = measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
-        let verdict = word(measured.verdict());
-        self.line(&match measured.at_rate() {
-            Some(_) => format!("{}: {length} at {} {verdict}{reason}", step.point, step.rate),
-            None => format!("{}: {length} {verdict}{reason}", step.point),
-        });
+        let rate = measured.at_rate().map_or(String::new(), |_| format!(" at {}", grouped(step.rate.0)));
+        let verdict = colour::verdict(measured.verdict(), &std::io::stderr());
+        let [before, after] = [format!("{}: {length}{rate}", step.point), reason].map(|text| plain(&text, MESSAGE));
+        self.line_as_it_is(&format!("{before} {verdict}{after}"));
     }
 
     fn mishap(&mut self, point: &Point, what: &str) {

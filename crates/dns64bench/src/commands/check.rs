@@ -5,25 +5,33 @@ use std::process::ExitCode;
 use campaign::environment::Environment;
 
 use crate::args::Check;
-use crate::output::{Failure, Outcome};
+use crate::colour::{Meaning, painted};
+use crate::output::{ENVIRONMENT, Failure, Outcome, counted, grouped};
 
 pub(crate) fn run(args: &Check) -> Outcome {
     let environment = Environment::observe();
     if args.json {
         println!("{}", serde_json::to_string_pretty(&environment).map_err(Failure::environment)?);
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        print(&environment);
     }
+    let is_sound = environment.concerns().next().is_none();
+    Ok(if args.strict && !is_sound { ENVIRONMENT.into() } else { ExitCode::SUCCESS })
+}
+
+fn print(environment: &Environment) {
     println!(
-        "{} · {} · {} CPUs · {} MiB",
+        "{} · {} · {} · {} MiB",
         environment.host,
         environment.cpu,
-        environment.cpus,
-        environment.memory >> 20
+        counted(environment.cpus as u64, "CPU", "CPUs"),
+        grouped(environment.memory >> 20)
     );
     println!("{}", environment.kernel);
+    let out = std::io::stdout();
     for finding in &environment.findings {
-        let mark = if finding.concern.is_some() { "!" } else { " " };
-        println!("{mark} {:<32} {}", finding.subject, finding.value);
+        let (mark, meaning) = if finding.concern.is_some() { ("!", Meaning::Doubtful) } else { ("✓", Meaning::Good) };
+        println!("{} {:<32} {}", painted(mark, meaning, &out), finding.subject, finding.value);
         if let Some(concern) = &finding.concern {
             println!("    {}", concern.why);
             if let Some(mend) = &concern.mend {
@@ -31,7 +39,7 @@ pub(crate) fn run(args: &Check) -> Outcome {
             }
         }
     }
-    let concerns = environment.concerns().count();
-    println!("{concerns} of {} findings may spoil measurements", environment.findings.len());
-    Ok(ExitCode::SUCCESS)
+    let concerns = environment.concerns().count() as u64;
+    let findings = counted(environment.findings.len() as u64, "finding", "findings");
+    println!("{} of {findings} may spoil measurements", grouped(concerns));
 }

@@ -6,19 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use method::stats::Summary;
+use method::stats::{MeanAndDeviation, Summary};
 use method::units::Nanos;
 use net::clock;
 use tester::client::Transport;
 use tester::client::closed_loop::{ClosedLoopError, ClosedLoopPlan, ClosedLoopResult, run_until};
-use tester::client::experiments::{Experiments as Found, MeanAndDeviation};
+use tester::client::experiments::Experiments as Found;
 use tester::measurer::liveness;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
-use crate::interruption;
 use crate::intervals::{Run, rcode_name};
-use crate::output::{DUT_FAILED, Failure, INTERRUPTED, Outcome, print_json, print_rtt, print_wrong};
+use crate::output::{
+    DUT_FAILED, Failure, INTERRUPTED, Outcome, counted, grouped, print_json, print_rtt, print_wrong, rounded,
+};
+use crate::{interruption, progress};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     interruption::heed()?;
@@ -27,8 +29,11 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
         return run_experiments(args, &experiments);
     }
     let plan = args.resolve()?;
+    let files = args.questions.intervals.open()?;
     require_somebody(args, &plan)?;
-    let result = carry_out(&plan)?;
+    let length = args.duration.map_or(String::new(), |time| format!(" for {}", rounded(time)));
+    let words = format!("{} queries in flight{length}", grouped(plan.outstanding as u64));
+    let result = progress::during(args.display.quiet, &words, |_| carry_out(&plan))?;
     // First what cannot be had again.
     if args.display.json {
         print_json(&result)?;
@@ -41,7 +46,7 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     if let Some(tally) = &result.tally
         && let Some(intervals) = &tally.intervals
     {
-        args.questions.intervals.write(&Run {
+        files.write(&Run {
             generator: "dns64bench closed-loop",
             timeout: plan.setup.timeout,
             began: result.began,
@@ -78,43 +83,40 @@ fn print(result: &ClosedLoopResult) {
     if result.interrupted {
         println!("Interrupted after {:.3} s; this is what was found by then", result.seconds);
     }
-    println!("Answers     {:.0} valid per second, with {} queries in flight", result.qps, result.outstanding);
+    let (qps, flight) = (grouped(result.qps.round() as u64), counted(result.outstanding as u64, "query", "queries"));
+    println!("Answers     {qps} valid per second, with {flight} in flight");
+    let [sent, valid, late, lost, wrong] = [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);
     println!(
-        "Queries     {} sent in {:.3} s, {} valid, {} late, {} lost, {} wrong",
-        c.sent,
-        result.seconds,
-        c.valid,
-        c.late,
-        c.lost,
-        c.wrong.total()
+        "Queries     {sent} sent in {:.3} s, {valid} valid, {late} late, {lost} lost, {wrong} wrong",
+        result.seconds
     );
-    let codes: Vec<String> = result.rcodes.iter().map(|(&rcode, n)| format!("{n} {}", rcode_name(rcode))).collect();
+    let codes: Vec<String> =
+        result.rcodes.iter().map(|(&rcode, n)| format!("{} {}", grouped(*n), rcode_name(rcode))).collect();
     if !codes.is_empty() {
         println!("Rcodes      {}", codes.join(", "));
     }
     print_wrong(&c.wrong);
-    println!("Besides     {} stray or too late, {} refused by the kernel", c.stray, c.refused);
+    println!("Besides     {} stray or too late, {} refused by the kernel", grouped(c.stray), grouped(c.refused));
     if result.client_drops > 0 {
+        let dropped = counted(result.client_drops, "answer", "answers");
         println!(
-            "Warning     this host dropped {} answers, its socket buffers being full; they count as lost",
-            result.client_drops
+            "Warning     this host dropped {dropped}, its socket buffers being full; what is dropped counts as lost"
         );
     }
     if result.truncated > 0 {
-        println!("Truncated   {}, of which {} were asked again over TCP", result.truncated, result.retried);
+        let [truncated, retried] = [result.truncated, result.retried].map(grouped);
+        println!("Truncated   {truncated}, of which {retried} were asked again over TCP");
     }
     let k = &result.connections;
     if k.made + k.failed > 0 {
+        let [made, failed, closed, lost] = [k.made, k.failed, k.closed, k.lost_with].map(grouped);
         println!(
-            "Connections {} made, {} failed, {} closed by the server with {} queries in flight",
-            k.made, k.failed, k.closed, k.lost_with
+            "Connections {made} made, {failed} failed, {closed} closed by the server with {lost} queries in flight"
         );
     }
     if let Some(took) = &result.connecting_us {
-        println!(
-            "Connecting  {:.0} µs min, {:.0} median, {:.0} p99, {:.0} max",
-            took.min, took.p50, took.p99, took.max
-        );
+        let [min, median, p99, max] = [took.min, took.p50, took.p99, took.max].map(|us| grouped(us.round() as u64));
+        println!("Connecting  {min} µs min, {median} median, {p99} p99, {max} max");
     }
     print_rtt(result.rtt_us.as_ref());
 }
@@ -127,23 +129,28 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     });
     let began = clock::wall().as_secs_f64();
     let mut result = Found::begin(experiments.server.to_string(), experiments.threads, began);
-    for number in 0..experiments.count {
-        let plan = args.experiment(experiments, number)?;
-        if number == 0 {
-            require_somebody(args, &plan)?;
+    let names = "256 queries each";
+    progress::during(args.display.quiet, names, |shown| -> Result<(), Failure> {
+        for number in 0..experiments.count {
+            shown.say(format!("experiment {} of {}, {names}", grouped(number + 1), grouped(experiments.count)));
+            let plan = args.experiment(experiments, number)?;
+            if number == 0 {
+                require_somebody(args, &plan)?;
+            }
+            let experiment = carry_out(&plan)?;
+            if experiment.interrupted {
+                break;
+            }
+            if experiment.counts.valid == 0 {
+                require_somebody(args, &plan)?;
+            }
+            result.add(&experiment);
+            if !args.display.json {
+                shown.aside(|| println!("{:.6}", experiment.elapsed * 1e3));
+            }
         }
-        let experiment = carry_out(&plan)?;
-        if experiment.interrupted {
-            break;
-        }
-        if experiment.counts.valid == 0 {
-            require_somebody(args, &plan)?;
-        }
-        result.add(&experiment);
-        if !args.display.json {
-            println!("{:.6}", experiment.elapsed * 1e3);
-        }
-    }
+        Ok(())
+    })?;
     over.store(true, Ordering::Relaxed);
     let seconds = meter.map(|meter| meter.join().expect("a meter does not panic")).unwrap_or_default();
     result.cpu_pct = MeanAndDeviation::of(&seconds);
@@ -154,7 +161,8 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
         print_experiments(&result);
     }
     if (result.experiments_ms.len() as u64) < experiments.count {
-        eprintln!("dns64bench: interrupted after {} of {} experiments", result.experiments_ms.len(), experiments.count);
+        let done = grouped(result.experiments_ms.len() as u64);
+        eprintln!("dns64bench: interrupted after {done} of {} experiments", grouped(experiments.count));
         return Ok(INTERRUPTED.into());
     }
     Ok(if result.failed == 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
@@ -169,8 +177,8 @@ fn print_experiments(result: &Found) {
         result.average_ms, result.standard_deviation_ms
     );
     eprintln!("Number of queries per second     {:.0}", result.qps);
-    if let Some(MeanAndDeviation { mean, standard_deviation }) = result.cpu_pct {
-        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {standard_deviation:.2}, of one core");
+    if let Some(MeanAndDeviation { mean, stdev, .. }) = result.cpu_pct {
+        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {stdev:.2}, of one core");
     }
     if result.failed > 0 {
         eprintln!("Not answered right               {}", result.failed);

@@ -7,12 +7,15 @@ use tester::measurer::Progress;
 use tester::measurer::result::TrialResult;
 
 use crate::args::Dns64perf;
-use crate::output::{Outcome, SPOILED};
+use crate::output::{Failure, Outcome, SPOILED};
 
 pub(crate) fn run(args: &Dns64perf) -> Outcome {
     let plan = args.resolve()?;
     let trial = tester::measurer::run(&plan, &Progress::new(&plan))?;
     print!("{}", printed(&trial));
+    if let Some(why) = &trial.records_error {
+        return Err(Failure::environment(anyhow::anyhow!("{why}")));
+    }
     for reason in trial.reasons.iter().filter(|_| trial.verdict == Verdict::Invalid) {
         eprintln!("dns64perf++: the tester spoiled this trial: {reason}");
     }

@@ -7,7 +7,7 @@ use tester::measurer::liveness;
 use crate::args::Measure;
 use crate::interruption;
 use crate::intervals::Run;
-use crate::output::{INTERRUPTED, Outcome, is_interrupted, print_json, print_trial, status_of};
+use crate::output::{Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json, print_trial, status_of};
 use crate::progress::run_trial;
 use crate::resolve::passed_self_test;
 
@@ -15,10 +15,11 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     interruption::heed()?;
     let plan = args.resolve()?;
     let self_test = args.self_test.as_deref().map(passed_self_test).transpose()?;
+    let files = args.intervals.open()?;
     if args.asking.liveness {
         liveness::require_for(&plan)?;
     }
-    let mut trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", plan.rate))?;
+    let mut trial = run_trial(&plan, args.display.quiet, &format!("{} q/s", grouped(plan.rate.0)))?;
     if let Some(test) = self_test {
         trial.set_facts(Facts { proof: test.proof_at_its_rate(&plan, &trial), ..trial.facts });
     }
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     }
     if let Some(intervals) = &trial.intervals {
         let began = Nanos((trial.started_unix_s * 1e9) as u64);
-        args.intervals.write(&Run {
+        files.write(&Run {
             generator: "dns64bench measure",
             timeout: plan.timeout,
             began,
@@ -42,6 +43,9 @@ pub(crate) fn run(args: &Measure) -> Outcome {
             intervals,
             connections: None,
         })?;
+    }
+    if let Some(why) = &trial.records_error {
+        return Err(Failure::environment(anyhow::anyhow!("{why}; the trial itself is as shown")));
     }
     if args.asking.liveness && trial.counts.valid == 0 {
         liveness::require_for(&plan)?;

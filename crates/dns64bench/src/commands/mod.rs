@@ -8,6 +8,8 @@ pub(crate) mod closed_loop;
 pub(crate) mod dns64perf;
 pub(crate) mod lab;
 pub(crate) mod measure;
+pub(crate) mod pages;
+pub(crate) mod queryfile;
 pub(crate) mod quickstart;
 pub(crate) mod reference_dut;
 pub(crate) mod report;

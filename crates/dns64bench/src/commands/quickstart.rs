@@ -10,28 +10,28 @@ use anyhow::Context;
 use campaign::journal::Journal;
 use campaign::report::chart::number;
 use campaign::search::{SearchError, SearchResult};
-use campaign::search_plan::SearchPlan;
+use campaign::search_plan::{Method, SearchPlan};
 use campaign::wording;
-use clap::Parser;
+use method::noncompliance::Noncompliance;
 use method::pacing::PacingLimits;
 use method::precision::default_timeout;
 use method::search::SearchRange;
-use method::selftest::allowed_rate;
+use method::selftest::{MIN_DELTA, allowed_rate};
 use method::units::{Nanos, Qps, Share};
 use net::socket::Endpoint;
 use serde::Serialize;
 use tester::measurer::plan::TrialPlan;
 
 use super::measured_send_cost;
-use super::self_test::SelfTestResult;
-use crate::args::{self, Arguments, Quickstart};
-use crate::interruption;
-use crate::output::{Failure, Outcome, print_json, print_points, word};
-use crate::resolve::with_names;
+use super::self_test::{SelfTestPlan, SelfTestResult};
+use crate::args::Quickstart;
+use crate::output::{Failure, Outcome, print_json, print_points};
+use crate::resolve::{as_self_test, with_names};
+use crate::{colour, interruption};
 
 /// The least rate that the self-test is to vouch for, and where it ends looking for more.
-const FOR_RATE: &str = "2000";
-const SELF_TEST_TO: &str = "600000";
+const FOR_RATE: Qps = Qps(2_000);
+const SELF_TEST_TO: Qps = Qps(600_000);
 /// Where the searches begin and end.
 const LOWEST: Qps = Qps(1_000);
 const HIGHEST: Qps = Qps(400_000);
@@ -86,7 +86,8 @@ struct QuickstartResult {
     worst_case: SearchResult,
     all_aaaa: SearchResult,
     all_cached: SearchResult,
-    noncompliance: Vec<String>,
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    noncompliance: Vec<Noncompliance>,
 }
 
 pub(crate) fn run(args: &Quickstart) -> Outcome {
@@ -121,28 +122,23 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
 fn self_test(folder: &Path) -> Result<SelfTestResult, Failure> {
     let status = status_in(folder, "self-test");
     let (_auth, address) = auth(Share::ONE, &status)?;
-    let [server, window_limit] = [address.to_string(), WINDOW_LIMIT.to_string()];
-    let duration = format!("{}ns", TRIAL.0);
-    let typed = [
-        "self-test",
-        "--server",
-        &server,
-        "--for-rate",
-        FOR_RATE,
-        "--search-to",
-        SELF_TEST_TO,
-        "--duration",
-        &duration,
-        "--window-limit",
-        &window_limit,
-        "--auth-status",
-        &status,
-        "--quiet",
-    ];
-    let Arguments { command: args::Command::SelfTest(self_test) } = parse(&typed)? else {
-        unreachable!("that is what was typed")
-    };
-    super::self_test::self_test(&self_test)
+    super::self_test::self_test(&self_test_plan(address, &status), true)
+}
+
+/// A self-test for the worst case, which is the first stage: AuthDNS is asked as the DUT will be.
+fn self_test_plan(auth: SocketAddr, status: &str) -> SelfTestPlan {
+    let Stage { aaaa_share, cached_share, .. } = STAGES[0];
+    // AuthDNS has no prefix: its addresses are those of the names.
+    let asked = TrialPlan { prefixes: Vec::new(), ..trial(&STAGES[0], auth, status) };
+    SelfTestPlan {
+        trial: as_self_test(asked, MIN_DELTA),
+        for_rate: FOR_RATE,
+        aaaa_share,
+        cached_share,
+        delta: MIN_DELTA,
+        repeat: 1,
+        search_to: Some(SELF_TEST_TO),
+    }
 }
 
 /// Starts servers that nothing has been asked of, and searches.
@@ -161,6 +157,7 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<Sea
         pause: PAUSE,
         reuse_names: false,
         self_test: self_test.vouches(),
+        method: Method::Bisection,
     };
     plan.trial.send_cost = measured_send_cost(&plan.trial)?;
     let plan = with_names(plan, false)?;
@@ -182,11 +179,6 @@ fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
         auth_status: Some(auth_status.into()),
         ..defaults
     }
-}
-
-/// What a user would have to type for the same thing.
-fn parse(typed: &[&str]) -> Result<Arguments, Failure> {
-    Arguments::try_parse_from(["dns64bench"].iter().chain(typed)).map_err(Failure::usage)
 }
 
 /// Where an AuthDNS says how it is.
@@ -224,7 +216,8 @@ fn print(result: &QuickstartResult) {
     let passed = test.passed_rate.map_or("-".to_owned(), |rate| number(rate.0 as f64));
     println!();
     println!("{:<24} {:>18}   what it says", "", "queries/s");
-    println!("{:<24} {passed:>18}   {}: Measurer and AuthDNS alone", "self-test of the tester", word(test.verdict));
+    let verdict = colour::verdict(test.verdict, &io::stdout());
+    println!("{:<24} {passed:>18}   {verdict}: Measurer and AuthDNS alone", "self-test of the tester");
     for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
         let (found, resolution) = (&search.figures, search.resolution);
         let interval = wording::interval(&found.interval, resolution);
@@ -288,4 +281,27 @@ impl Drop for Server {
 
 fn free_port() -> Result<SocketAddr, Failure> {
     campaign::ports::free(Ipv6Addr::LOCALHOST.into()).context("cannot listen on [::1]").map_err(Failure::environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use method::verdict::Acceptance;
+    use tester::measurer::plan::Subject;
+
+    use super::*;
+
+    #[test]
+    fn the_self_test_sends_as_the_trials_that_it_vouches_for() {
+        let address = "[::1]:5353".parse().unwrap();
+        let plan = self_test_plan(address, "/run/status");
+        for stage in &STAGES {
+            let trial = trial(stage, address, "/run/status");
+            assert_eq!(plan.trial.sender_settings(), trial.sender_settings(), "{}", stage.name);
+            assert_eq!((plan.trial.duration, plan.trial.auth_limit), (trial.duration, trial.auth_limit));
+            assert_eq!(plan.trial.timeout.0, trial.timeout.0 / 4, "RFC 8219 §9.2.1");
+        }
+        assert_eq!(plan.trial.subject, Subject::Tester { factor: 2.0 * (1.0 + MIN_DELTA), delta: MIN_DELTA });
+        assert_eq!((plan.trial.aaaa_share, plan.trial.accept), (Share::ONE, Acceptance::ALL));
+        assert_eq!(plan.trial.auth_status.as_deref(), Some(Path::new("/run/status")));
+    }
 }

@@ -8,7 +8,7 @@ use tester::reference_dut::{ReferenceConfig, start};
 
 use super::wait_for_end;
 use crate::args::ReferenceDut;
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, grouped};
 
 pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     let shares = [args.loss, args.late_share, args.wrong_share].map(|s| u32::from(s.per_hundred()));
@@ -47,9 +47,11 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     if args.json {
         println!("{}", serde_json::to_string(&c).map_err(Failure::environment)?);
     } else {
+        let [received, answered, over, lost, ignored, dropped] =
+            [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops].map(grouped);
         println!(
-            "{} received: {} answered, {} over capacity, {} lost on purpose, {} ignored; {} dropped by the kernel",
-            c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops
+            "{received} received: {answered} answered, {over} over capacity, {lost} lost on purpose, {ignored} ignored; \
+             {dropped} dropped by the kernel"
         );
     }
     Ok(ExitCode::SUCCESS)

@@ -13,7 +13,7 @@ use method::units::Nanos;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
 
 use crate::args::Resperf;
-use crate::intervals::{Run, arguments, rcodes};
+use crate::intervals::{Files, Run, arguments, rcodes};
 use crate::output::{Failure, Outcome, wrong_line};
 
 /// Sending that is off by more than this in an interval is told.
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
     let plan = args.resolve()?;
     // Written before anything is sent: a test that cannot be plotted is not worth its traffic.
     write_plot(&args.plot, &[])?;
+    let files = Files::open(args.hdr_log.as_deref(), args.json_lines.as_deref())?;
     output.line("[Status] Sending");
     let result = ramp::run(&plan, &|status| output.status(status)).map_err(Failure::environment)?;
     output.line("[Status] Testing complete");
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Resperf) -> Outcome {
         if args.warnings_to_stdout { output.line(&line) } else { eprintln!("{line}") }
     }
     write_plot(&args.plot, &result.buckets)?;
-    write_intervals(args, &plan, &result)?;
+    write_intervals(files, &plan, &result)?;
     if args.report {
         report(&result, &output.text())?;
     }
@@ -217,7 +218,7 @@ fn plot(buckets: &[Bucket]) -> String {
     text
 }
 
-fn write_intervals(args: &Resperf, plan: &RampPlan, result: &RampResult) -> Result<(), Failure> {
+fn write_intervals(files: Files, plan: &RampPlan, result: &RampResult) -> Result<(), Failure> {
     let Some(intervals) = &result.tally.intervals else { return Ok(()) };
     let run = Run {
         generator: "dns64bench resperf",
@@ -228,7 +229,7 @@ fn write_intervals(args: &Resperf, plan: &RampPlan, result: &RampResult) -> Resu
         intervals,
         connections: result.tally.tcp(plan.setup.transport),
     };
-    run.write(args.hdr_log.as_deref(), args.json_lines.as_deref())
+    files.write(&run)
 }
 
 /// Files as resperf-report leaves them: named by date and time.

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use campaign::journal::{Entry, Journal, Lines};
+use campaign::journal::{Entry, Journal, JournalError, Lines};
 use campaign::search::{Runner, SearchError, SearchResult, Standing};
 use campaign::search_plan::SearchPlan;
+use campaign::state;
 use method::units::Qps;
 use method::verdict::Verdict;
 use tester::measurer::TrialError;
@@ -16,10 +17,10 @@ use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use crate::args::Search;
-use crate::interruption;
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, is_interrupted, print_json, print_search, word};
-use crate::progress::run_trial;
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search};
+use crate::progress::{run_trial, title};
 use crate::resolve::unix_seconds;
+use crate::{colour, interruption, progress};
 
 pub(crate) fn run(args: Search) -> Outcome {
     interruption::heed()?;
@@ -28,11 +29,8 @@ pub(crate) fn run(args: Search) -> Outcome {
         Some(path) => Journal::open(&path).map_err(SearchError::from)?,
         None => {
             let new = args.new.resolve(&args.traffic)?;
-            let path = args
-                .new
-                .journal
-                .unwrap_or_else(|| PathBuf::from(format!("dns64bench-search-{}.jsonl", unix_seconds())));
-            (Journal::create(&path, &new).map_err(SearchError::from)?, new, Vec::new())
+            let path = args.new.journal.unwrap_or_else(usual_journal);
+            (Journal::create(&path, &new).map_err(|error| not_begun(error, &path))?, new, Vec::new())
         }
     };
     if !quiet {
@@ -53,6 +51,21 @@ pub(crate) fn run(args: Search) -> Outcome {
         print_search(&result);
     }
     Ok(status(&result))
+}
+
+/// Why a journal cannot be begun, and what helps if it is there already.
+fn not_begun(error: JournalError, path: &Path) -> Failure {
+    let failure = Failure::from(SearchError::from(error));
+    if !path.exists() {
+        return failure;
+    }
+    failure.with_advice(&format!("go on with it: dns64bench search --resume {}, or name another one", path.display()))
+}
+
+/// Where a journal is that the user has not named: with this user's state, or else in this folder.
+fn usual_journal() -> PathBuf {
+    let name = format!("dns64bench-search-{}.jsonl", unix_seconds());
+    state::lasting().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
 }
 
 /// Where nobody answers any more, or the user wants to stop: what had passed by then, and how to go on.
@@ -83,7 +96,7 @@ fn so_far(entries: &[Entry]) -> String {
     if passed.is_empty() {
         return "no trial had passed".into();
     }
-    let each = passed.iter().map(|(repeat, rate)| format!("{rate} queries/s in search {}", repeat + 1));
+    let each = passed.iter().map(|(repeat, rate)| format!("{} queries/s in search {}", grouped(rate.0), repeat + 1));
     format!("so far passed: {}", each.collect::<Vec<_>>().join(", "))
 }
 
@@ -109,16 +122,6 @@ impl Terminal {
 
 impl Runner for Terminal {
     fn trial(&mut self, plan: &TrialPlan, standing: Standing) -> Result<TrialResult, TrialError> {
-        let show = |rate: Option<Qps>| rate.map_or("?".to_owned(), |r| r.to_string());
-        let (passed, failed) = standing.bracket;
-        let title = format!(
-            "search {}/{} [{}, {}) {} q/s",
-            standing.repeat + 1,
-            standing.of,
-            show(passed),
-            show(failed),
-            standing.rate
-        );
         if interruption::is_asked() {
             return Err(TrialError::Interrupted);
         }
@@ -126,7 +129,7 @@ impl Runner for Terminal {
             liveness::require_for(plan)?;
             self.heard = true;
         }
-        let trial = run_trial(plan, self.quiet, &title)?;
+        let trial = run_trial(plan, self.quiet, &title(&standing))?;
         if is_interrupted(&trial) {
             // A part of a trial is no trial of a search.
             return Err(TrialError::Interrupted);
@@ -140,11 +143,15 @@ impl Runner for Terminal {
     fn finished(&mut self, trial: &TrialResult) {
         if !self.quiet {
             let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
-            eprintln!("{:>9} q/s {}{reason}", trial.rate, word(trial.verdict));
+            eprintln!(
+                "{:>9} q/s {}{reason}",
+                grouped(trial.rate.0),
+                colour::verdict(trial.verdict, &std::io::stderr())
+            );
         }
     }
 
-    fn pause(&mut self, pause: Duration) {
-        interruption::sleep(pause);
+    fn pause(&mut self, pause: Duration, next: Standing) {
+        progress::pause(pause, self.quiet, &title(&next));
     }
 }

@@ -1,9 +1,11 @@
 //! `self-test`: Measurer straight against AuthDNS (RFC 8219 §9.2.1).
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use campaign::search::{Runner, Standing};
 use campaign::search_plan::{PassedSelfTest, SelfTestSending};
+use method::noncompliance::Noncompliance;
 use method::search::SearchRange;
 use method::selftest::{allowed_rate, required_rate};
 use method::set::{Set, SetPlan, smallest_pass};
@@ -11,13 +13,14 @@ use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use tester::measurer::TrialError;
+use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use super::search::Terminal;
 use crate::args::SelfTest;
-use crate::interruption;
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, print_json, print_points, word};
+use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points};
+use crate::{colour, interruption};
 
 /// What the self-test found.
 #[derive(Serialize, Deserialize)]
@@ -43,7 +46,8 @@ pub(crate) struct SelfTestResult {
     /// Whether all of it is as RFC 8219 §9.2.1 wants it.
     pub(crate) compliant: bool,
     /// In which points it is not as RFC 8219 wants it.
-    pub(crate) noncompliance: Vec<String>,
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub(crate) noncompliance: Vec<Noncompliance>,
     /// All trials.
     pub(crate) trials: Vec<TrialResult>,
 }
@@ -57,7 +61,7 @@ impl SelfTestResult {
 
 pub(crate) fn run(args: &SelfTest) -> Outcome {
     interruption::heed()?;
-    let result = self_test(args)?;
+    let result = self_test(&args.resolve()?, args.display.quiet)?;
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -70,15 +74,37 @@ pub(crate) fn run(args: &SelfTest) -> Outcome {
     })
 }
 
+/// What is to be done.
+pub(crate) struct SelfTestPlan {
+    /// The trial that is carried out, but for its rate and the position of its first name.
+    pub(crate) trial: TrialPlan,
+    /// The rate up to which DUTs are to be tested.
+    pub(crate) for_rate: Qps,
+    /// The AAAA share (α) of those tests.
+    pub(crate) aaaa_share: Share,
+    /// The cached share (β) of those tests.
+    pub(crate) cached_share: Share,
+    /// The reserve δ.
+    pub(crate) delta: f64,
+    /// How often it must pass; 1 or more.
+    pub(crate) repeat: u32,
+    /// Where a search for the highest rate ends; none: the required rate alone is tried.
+    pub(crate) search_to: Option<Qps>,
+}
+
 /// Carries the self-test out.
-pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
-    if !(0.0..=10.0).contains(&args.delta) || args.repeat == 0 {
+///
+/// # Errors
+/// If the plan contradicts itself, a trial cannot be carried out, or the user interrupts.
+pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestResult, Failure> {
+    let &SelfTestPlan { ref trial, for_rate, aaaa_share: aaaa, cached_share: cached, delta, repeat, search_to } =
+        wanted;
+    if !(0.0..=10.0).contains(&delta) || repeat == 0 {
         return Err(Failure::usage(anyhow::anyhow!("--delta from 0 to 10 and --repeat of 1 or more are needed")));
     }
-    let (aaaa, cached) = (args.traffic.aaaa_share, args.traffic.cached_share);
-    let required = required_rate(args.for_rate, aaaa, cached, args.delta);
+    let required = required_rate(for_rate, aaaa, cached, delta);
     // Without a search, the only rate to try is the required one.
-    let (min, max) = match args.search_to {
+    let (min, max) = match search_to {
         Some(to) if to < required => {
             return Err(Failure::usage(anyhow::anyhow!("--search-to {to} is below the required rate {required}")));
         }
@@ -87,20 +113,21 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     };
     let resolution = Qps((max.0 / 256).max(1));
     let range = SearchRange { min, max, resolution, invalid_retries: 2 };
-    let mut set = Set::new(SetPlan { range, repeat: args.repeat, probes: false });
+    let mut set = Set::new(SetPlan { range, repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
-    let mut terminal = Terminal::new(args.display.quiet);
-    let cost = measured_send_cost(&args.resolve(required)?)?;
-    let mut first_name = args.traffic.first_name;
+    let mut terminal = Terminal::new(quiet);
+    let send_cost = measured_send_cost(&TrialPlan { rate: required, ..trial.clone() })?;
+    let mut first_name = trial.first_name;
     // One search that passes nowhere decides.
     while set.found().iter().all(|found| found.highest.is_some())
         && let Some(due) = set.next()
     {
-        let mut plan = args.resolve(due.rate)?;
-        plan.send_cost = cost;
-        plan.first_name = first_name;
+        let plan = TrialPlan { rate: due.rate, send_cost, first_name, ..trial.clone() };
         first_name += plan.names_needed();
-        let standing = Standing { repeat: due.repeat, of: args.repeat, rate: due.rate, bracket: due.bracket };
+        let each = Duration::from(plan.duration + plan.timeout);
+        let (number, bracket) = (trials.len() as u64 + 1, due.bracket);
+        let standing = Standing { repeat: due.repeat, of: repeat, rate: due.rate, bracket, number, forecast: None }
+            .with_trials_left(Some(set.trials_left()), each);
         let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
         terminal.finished(&trial);
         set.report(trial.verdict, &trial.counts);
@@ -114,15 +141,15 @@ pub(crate) fn self_test(args: &SelfTest) -> Result<SelfTestResult, Failure> {
     };
     let noncompliance = trials.first().map(|t| t.noncompliance.clone()).unwrap_or_default();
     Ok(SelfTestResult {
-        for_rate: args.for_rate,
+        for_rate,
         aaaa_share: aaaa,
         cached_share: cached,
         sent: sending(&trials),
         compliant: noncompliance.is_empty(),
-        delta: args.delta,
+        delta,
         required_rate: required,
         passed_rate: passed,
-        allowed_rate: passed.map(|p| allowed_rate(p, aaaa, cached, args.delta)),
+        allowed_rate: passed.map(|p| allowed_rate(p, aaaa, cached, delta)),
         verdict,
         noncompliance,
         trials,
@@ -135,7 +162,8 @@ fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
         return error.into();
     }
     let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
-    let so_far = highest.map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {rate} queries/s"));
+    let so_far = highest
+        .map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {} queries/s", grouped(rate.0)));
     Failure::from(error).with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
 }
 
@@ -151,16 +179,18 @@ fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
 }
 
 fn print(result: &SelfTestResult) {
-    println!("Self-test   {} for DUTs up to {} queries/s", word(result.verdict), result.for_rate);
-    println!("Required    {} queries/s (δ = {})", result.required_rate, result.delta);
+    let verdict = |verdict: Verdict| colour::verdict(verdict, &std::io::stdout());
+    println!("Self-test   {} for DUTs up to {} queries/s", verdict(result.verdict), grouped(result.for_rate.0));
+    println!("Required    {} queries/s (δ = {})", grouped(result.required_rate.0), result.delta);
     if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
+        let [passed, allowed] = [passed, allowed].map(|rate| grouped(rate.0));
         println!(
             "Passed      {passed} queries/s, which allows tests up to {allowed} (print it with --json for search --self-test)"
         );
     }
     for trial in &result.trials {
         let reason = trial.reasons.first().map_or(String::new(), |r| format!(": {r}"));
-        println!("Trial       {} at {}{reason}", word(trial.verdict), trial.rate);
+        println!("Trial       {} at {}{reason}", verdict(trial.verdict), grouped(trial.rate.0));
     }
     print_points("Not RFC 8219 compliant", &result.noncompliance);
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use campaign::new_file::NewFile;
 use tester::authdns::zonefile::write;
 
 use crate::args::Zone;
@@ -30,12 +31,7 @@ fn to_stdout(args: &Zone) -> Outcome {
 
 /// Writes the file whole or not at all.
 fn to_file(args: &Zone, path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::Permissions::from_mode(0o644);
-    let file = tempfile::Builder::new().prefix(".dns64bench-").permissions(mode).tempfile_in(folder)?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut out = BufWriter::with_capacity(1 << 20, NewFile::open(path)?);
     write(&args.zone.resolve(), args.names, &mut out)?;
-    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.persist(path).map(drop).map_err(|e| e.error)
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
 }

@@ -25,10 +25,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             Reason::WindowOff { worst_pct: 1.554, limit_pct: 1.0 },
             "pacing: a 100 ms window was off by 1.55 %, limit 1 %",
         ),
-        (Reason::Late { p999_us: 12_345.6, limit }, "pacing: p99.9 lateness 12346 µs, limit 10000 µs"),
+        (Reason::Late { p999_us: 12_345.6, limit }, "pacing: p99.9 lateness 12\u{202f}346 µs, limit 10\u{202f}000 µs"),
         (
             Reason::TotalOff { sent: 998, planned: 1000, limit_pct: 0.001 },
-            "pacing: 998 queries sent of 1000 planned, limit ± 0.001 % of the total",
+            "pacing: 998 queries sent of 1\u{202f}000 planned, limit ± 0.001 % of the total",
         ),
         (
             Reason::NotPinned { half: Half::Sender, cpu: CpuId(9), error: "EINVAL".into() },
@@ -58,8 +58,14 @@ fn all() -> Vec<(Reason, &'static str)> {
             Reason::HostLoss(HostLoss::InterfaceSend { packets: 5, interface: interface() }),
             "the tester's interface to-dut dropped 5 packets to be sent",
         ),
-        (discipline(Some("tbf".into())), "the tester's own queueing discipline (tbf on to-dut) dropped 1691 packets"),
-        (discipline(None), "the tester's own queueing discipline (of unknown kind on to-dut) dropped 1691 packets"),
+        (
+            discipline(Some("tbf".into())),
+            "the tester's own queueing discipline (tbf on to-dut) dropped 1\u{202f}691 packets",
+        ),
+        (
+            discipline(None),
+            "the tester's own queueing discipline (of unknown kind on to-dut) dropped 1\u{202f}691 packets",
+        ),
         (
             neighbour(Some(7)),
             "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; its queue dropped 7 packets",
@@ -75,8 +81,11 @@ fn all() -> Vec<(Reason, &'static str)> {
             "the interface got 8 datagrams for the tester that its sockets did not; 9 queries count as lost: look for a \
              packet filter (dns64bench check)",
         ),
-        (Reason::NotPreloaded { names: 1000 }, "1000 of the names to be cached could not be resolved before the trial"),
-        (Reason::AuthDropped { queries: 3 }, "AuthDNS dropped 3 queries: it was too slow to read them"),
+        (
+            Reason::NotPreloaded { names: 1000 },
+            "1\u{202f}000 of the names to be cached could not be resolved before the trial",
+        ),
+        (Reason::AuthDropped { queries: 3 }, "AuthDNS dropped 3 queries: it was too slow to read"),
         (Reason::AuthSendRefused { replies: 2 }, "the kernel refused 2 of AuthDNS's replies"),
         (
             Reason::AuthSlow { p999_us: 40_040.0, limit },
@@ -100,7 +109,7 @@ fn all() -> Vec<(Reason, &'static str)> {
         ),
         (
             Reason::TooFewValid { sent: 1000, valid: 990, lost: 5, late: 3, wrong: 2 },
-            "990 of 1000 queries got a valid reply (99.0000 %): 5 lost, 3 late, 2 wrong",
+            "990 of 1\u{202f}000 queries got a valid reply (99.0000 %): 5 lost, 3 late, 2 wrong",
         ),
     ]
 }

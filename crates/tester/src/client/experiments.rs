@@ -2,6 +2,7 @@
 //! Concept): the time of experiments of 256 names each, which n threads resolve one after the other.
 
 use method::records::Counts;
+use method::stats::MeanAndDeviation;
 use serde::{Deserialize, Serialize};
 
 use super::closed_loop::ClosedLoopResult;
@@ -37,28 +38,6 @@ pub struct Experiments {
     pub counts: Counts,
 }
 
-/// Mean and sample standard deviation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MeanAndDeviation {
-    /// The mean.
-    pub mean: f64,
-    /// The standard deviation.
-    pub standard_deviation: f64,
-}
-
-impl MeanAndDeviation {
-    /// Of some values; `None` of nothing.
-    pub fn of(values: &[f64]) -> Option<MeanAndDeviation> {
-        let n = values.len() as f64;
-        if values.is_empty() {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / n;
-        let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
-        Some(MeanAndDeviation { mean, standard_deviation: (squares / (n - 1.0).max(1.0)).sqrt() })
-    }
-}
-
 impl Experiments {
     /// A run against `server` that began at `started_unix_s` and has no experiment yet.
     pub fn begin(server: String, threads: usize, started_unix_s: f64) -> Experiments {
@@ -88,7 +67,7 @@ impl Experiments {
     /// Computes what the experiments amount to, when all are added.
     pub fn conclude(&mut self) {
         let Some(times) = MeanAndDeviation::of(&self.experiments_ms) else { return };
-        (self.average_ms, self.standard_deviation_ms) = (times.mean, times.standard_deviation);
+        (self.average_ms, self.standard_deviation_ms) = (times.mean, times.stdev);
         self.qps = if times.mean > 0.0 { NAMES as f64 * 1e3 / times.mean } else { 0.0 };
     }
 }
@@ -98,11 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_sample_deviation() {
-        assert_eq!(MeanAndDeviation::of(&[]), None);
-        assert_eq!(MeanAndDeviation::of(&[3.0]), Some(MeanAndDeviation { mean: 3.0, standard_deviation: 0.0 }));
-        let found = MeanAndDeviation::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
-        let wanted = (32.0f64 / 7.0).sqrt();
-        assert!((found.mean - 5.0).abs() < 1e-12 && (found.standard_deviation - wanted).abs() < 1e-12);
+    fn queries_per_second_are_those_of_the_mean_experiment() {
+        let mut run = Experiments::begin("[::1]:53".into(), 1, 0.0);
+        run.conclude();
+        assert_eq!((run.average_ms, run.qps), (0.0, 0.0), "without an experiment");
+        run.experiments_ms = vec![60.0, 68.0];
+        run.conclude();
+        assert_eq!((run.average_ms, run.qps), (64.0, 4_000.0));
+        assert!((run.standard_deviation_ms - 32.0f64.sqrt()).abs() < 1e-12);
     }
 }

@@ -17,6 +17,7 @@ use method::reason::HostLoss;
 use method::records::Counts;
 use method::units::Nanos;
 use method::verdict::{Acceptance, Missed, weigh_missed};
+use method::warning::Warning;
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock;
 use net::drops::{InterfaceCounters, UdpErrors, interface_counters, udp_errors};
@@ -71,24 +72,17 @@ pub(super) struct Losses {
 
 impl Losses {
     /// What did not decide and a reader should know all the same.
-    pub(super) fn warnings(&self, counts: &Counts, acceptance: Acceptance) -> Vec<String> {
+    pub(super) fn warnings(&self, counts: &Counts, acceptance: Acceptance) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        if let Some(interface) = &self.unknown_queueing {
-            warnings.push(format!("the drops of {interface}'s queueing discipline are not known"));
+        if let Some(interface) = self.unknown_queueing.clone() {
+            warnings.push(Warning::UnknownQueueing { interface });
         }
         let missed = self.drops.missed.unwrap_or(0);
         if weigh_missed(counts, missed, acceptance) == Missed::Beside {
-            warnings.push(format!(
-                "the interface got {missed} datagrams for the tester that its sockets did not, and {} queries count as \
-                 lost: look for a packet filter (dns64bench check)",
-                counts.lost
-            ));
+            warnings.push(Warning::Missed { datagrams: missed, lost: counts.lost });
         }
         if counts.sent_again > 0 {
-            warnings.push(format!(
-                "the kernel refused to send {} queries at first, as a packet filter makes it do; they were sent again",
-                counts.sent_again
-            ));
+            warnings.push(Warning::SentAgain { queries: counts.sent_again });
         }
         warnings
     }
@@ -278,12 +272,17 @@ mod tests {
             places: Vec::new(),
             unknown_queueing: unknown_queueing.map(Into::into),
         };
-        let warnings = |losses: Losses, counts: &Counts| losses.warnings(counts, Acceptance::ALL).len();
-        assert_eq!(warnings(losses(None, None), &counts(10, 0)), 0);
-        assert_eq!(warnings(losses(Some(2), None), &counts(10, 0)), 1);
+        let warnings = |losses: Losses, counts: &Counts| losses.warnings(counts, Acceptance::ALL);
+        assert_eq!(warnings(losses(None, None), &counts(10, 0)), []);
+        assert_eq!(warnings(losses(Some(2), None), &counts(10, 0)), [Warning::Missed { datagrams: 2, lost: 0 }]);
         // These decide.
-        assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), 0);
-        assert_eq!(warnings(losses(Some(2), Some("eth0")), &counts(7, 3)), 3);
+        assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), []);
+        let all = [
+            Warning::UnknownQueueing { interface: "eth0".into() },
+            Warning::Missed { datagrams: 2, lost: 3 },
+            Warning::SentAgain { queries: 3 },
+        ];
+        assert_eq!(warnings(losses(Some(2), Some("eth0")), &counts(7, 3)), all);
     }
 
     #[test]

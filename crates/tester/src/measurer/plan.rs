@@ -252,6 +252,9 @@ impl TrialPlan {
         if let Some((option, given)) = times.into_iter().chain(others).find(is_wrong) {
             return Err(PlanError::Time { option, given });
         }
+        if self.schedule().count() == 0 || self.duration < self.schedule().interval() {
+            return Err(PlanError::NoQuery { rate: self.rate, duration: self.duration });
+        }
         let PacingLimits { window_100ms_pct, total_pct, .. } = self.limits;
         if ![window_100ms_pct, total_pct].iter().all(|pct| (0.0..=100.0).contains(pct)) || window_100ms_pct == 0.0 {
             return Err(PlanError::Limits { window_100ms_pct, total_pct });
@@ -269,6 +272,15 @@ impl TrialPlan {
             return Err(PlanError::Server { server: self.server });
         }
         Ok(())
+    }
+}
+
+/// What helps a trial that takes so many names.
+fn way_out(needed: u64) -> &'static str {
+    if needed <= NameRange::ALL.count() {
+        "a larger block such as 0.0.0.0/0"
+    } else {
+        "a lower rate or a shorter trial"
     }
 }
 
@@ -317,6 +329,14 @@ pub enum PlanError {
         /// As given.
         given: Nanos,
     },
+    /// The sending is over before a query is due.
+    #[error("{rate} queries/s for {} s: that is not one query", .duration.as_secs_f64())]
+    NoQuery {
+        /// As given.
+        rate: Qps,
+        /// As given.
+        duration: Nanos,
+    },
     /// Limits of the pacing that are no percentages.
     #[error(
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to 100 are needed, the first above 0"
@@ -342,7 +362,7 @@ pub enum PlanError {
     },
     /// Names would repeat.
     #[error(
-        "--names {range} has {has} names and this takes {needed}; names must not repeat, so take a larger block such as 0.0.0.0/0"
+        "--names {range} has {has} names and this takes {needed}; names must not repeat, so take {}", way_out(*needed)
     )]
     Names {
         /// As given.

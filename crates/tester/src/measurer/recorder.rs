@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +116,10 @@ impl Recorder {
             _ => Path::new("."),
         };
         let at = |source| RecordError::Io { path: path.into(), source };
-        let file = tempfile::Builder::new().prefix(".dns64bench-").tempfile_in(folder).map_err(at)?;
+        // The kernel takes the umask from it; a temporary file's own mode would be 0600.
+        let mode = std::fs::Permissions::from_mode(0o666);
+        let mut builder = tempfile::Builder::new();
+        let file = builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder).map_err(at)?;
         let (queue, batches) = sync_channel(QUEUE);
         let owned = path.to_owned();
         let writer = std::thread::Builder::new()
@@ -149,9 +153,6 @@ impl Recorder {
         }
         let at = |source| RecordError::Io { path: self.path.clone(), source };
         file.as_file().sync_all().map_err(at)?;
-        // Temporary files are private; a result is an ordinary file.
-        use std::os::unix::fs::PermissionsExt;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(at)?;
         file.persist(&self.path).map_err(|e| at(e.error))?;
         Ok(0)
     }

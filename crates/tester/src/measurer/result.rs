@@ -3,11 +3,13 @@
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
 use method::evidence::{Deviation, Wanted};
+use method::noncompliance::Noncompliance;
 use method::pacing::{Pacing, Windows};
 use method::reason::{Reason, ReasonKind};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use method::verdict::{Evidence, Verdict, decide};
+use method::warning::Warning;
 use net::cpu_time::Stolen;
 use serde::{Deserialize, Serialize};
 
@@ -69,17 +71,24 @@ pub struct TrialResult {
     /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
     #[serde(flatten, with = "method::reason::in_words")]
     pub reasons: Vec<Reason>,
-    /// What a reader of the result should know and that did not decide.
-    pub warnings: Vec<String>,
+    /// What a reader of the result should know and that did not decide. In JSON `warnings` are the words and `warning_causes` the
+    /// data.
+    #[serde(flatten, with = "method::warning::in_words")]
+    pub warnings: Vec<Warning>,
     /// What decides over compliance.
     pub facts: Facts,
     /// Whether the trial is one of RFC 8219 §9.2.
     pub compliant: bool,
-    /// In which points it is not, or not known to be.
-    pub noncompliance: Vec<String>,
+    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    #[serde(flatten, with = "method::noncompliance::in_words")]
+    pub noncompliance: Vec<Noncompliance>,
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
+    /// Why the records of its queries could not be written, if that was wanted; there is no such file then, and the trial is what
+    /// it is all the same. Not part of the object.
+    #[serde(skip)]
+    pub records_error: Option<String>,
 }
 
 /// The names that a trial took from its block.
@@ -240,7 +249,7 @@ pub struct Findings {
     /// What decided it.
     pub reasons: Vec<Reason>,
     /// What did not decide and a reader should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// By the time when the queries left, if the plan wants it.
     pub intervals: Option<Intervals>,
 }
@@ -278,6 +287,7 @@ impl TrialResult {
             compliant: noncompliance.is_empty(),
             noncompliance,
             intervals: found.intervals,
+            records_error: None,
         }
     }
 

@@ -11,6 +11,7 @@ use method::reason::Reason;
 use method::records::Counts;
 use method::units::{Nanos, QueryIndex};
 use method::verdict::{Evidence, Verdict, decide};
+use method::warning::Warning;
 use net::clock;
 use net::cpu_time::{CpuTimes, Stolen};
 use net::socket::Endpoint;
@@ -112,8 +113,14 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
         return Ok(TrialResult { verdict, reasons, ..conclude(&cut, &setup, outcome, &losses, 0, wall_start) });
     }
-    let records_lost = recorder.map_or(Ok(0), Recorder::finish)?;
+    // A full disk takes the records, and not the verdict of a trial that cannot be had again.
+    let (records_lost, records_error) = match recorder.map(Recorder::finish) {
+        None => (0, None),
+        Some(Ok(lost)) => (lost, None),
+        Some(Err(error)) => (0, Some(error.to_string())),
+    };
     let mut result = conclude(plan, &setup, outcome, &losses, records_lost, wall_start);
+    result.records_error = records_error;
     result.warnings.extend(stolen.and_then(stolen_warning));
     result.stolen = stolen;
     Ok(result)
@@ -320,33 +327,26 @@ fn conclude(
     TrialResult::new(plan, found)
 }
 
-fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<String> {
+fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let held = plan.rate.0 as f64 * BUFFERED.as_secs_f64() / f64::from(plan.source_ports) * PACKET_CHARGE as f64;
     if (sending.receive_buffer as f64) < held {
-        warnings.push(format!(
-            "the receive buffer of {} octets holds less than {} ms of replies; allow more: sysctl -w net.core.rmem_max={}",
-            sending.receive_buffer,
-            BUFFERED.0 / 1_000_000,
-            net::socket::WANTED_BUFFER
-        ));
+        warnings.push(Warning::SmallReceiveBuffer {
+            octets: sending.receive_buffer,
+            holds: BUFFERED,
+            wanted: net::socket::WANTED_BUFFER,
+        });
     }
     if plan.retention() < Nanos(plan.timeout.0 * 2) {
-        warnings.push(format!(
-            "with {} source ports, replies later than {:.2} s count as lost and stray instead of late",
-            plan.source_ports,
-            plan.retention().as_secs_f64()
-        ));
+        warnings.push(Warning::ShortMemory { source_ports: plan.source_ports, retention: plan.retention() });
     }
     warnings
 }
+
 /// Says that a hypervisor took enough to be felt.
-fn stolen_warning(stolen: Stolen) -> Option<String> {
-    (stolen.worst_cpu_pct > STOLEN_LIMIT).then(|| {
-        format!(
-            "a hypervisor took more than {STOLEN_LIMIT} % of a CPU's time on the tester's host: lateness and losses may be its doing"
-        )
-    })
+fn stolen_warning(stolen: Stolen) -> Option<Warning> {
+    let worst_cpu_pct = stolen.worst_cpu_pct;
+    (worst_cpu_pct > STOLEN_LIMIT).then_some(Warning::Stolen { worst_cpu_pct })
 }
 
 #[cfg(test)]
@@ -357,6 +357,6 @@ mod tests {
     fn a_hypervisor_that_takes_more_than_a_hundredth_is_told() {
         let of = |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
         assert_eq!(of(1.0), None);
-        assert!(of(1.1).unwrap().contains("hypervisor"));
+        assert_eq!(of(1.1), Some(Warning::Stolen { worst_cpu_pct: 1.1 }));
     }
 }

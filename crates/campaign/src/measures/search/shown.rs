@@ -85,10 +85,7 @@ fn worst_case(run: &Run) -> Table {
         let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
         table.rows.push(vec![
             name.into(),
-            match &p.conditions.place.placement {
-                Some(placement) => format!("{} ({placement})", p.ran_on()),
-                None => p.ran_on(),
-            },
+            ran_on(p),
             found_in_words(p, resolution),
             format!("{} of {}", f.n, run.results.plan.search.repeat),
             rounded(f.p1),
@@ -114,6 +111,14 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
     let seen: Option<Place> = points.filter_map(|p| p.place.clone()).reduce(|a, b| a.and(&b));
     super::on_cores(place, seen.as_ref())
+}
+
+/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has such.
+fn ran_on(p: &PointResult) -> String {
+    let place = &p.conditions.place;
+    let placement = place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
+    let authdns = place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
+    format!("{}{placement}{authdns}", p.ran_on())
 }
 
 /// A table in the form of the papers: rows of statistics, a column for each point.
@@ -219,7 +224,13 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
         all.dedup();
         all
     };
-    if keys.table { (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares)) } else { (Vec::new(), Vec::new()) }
+    // Without a share there is nothing beside the worst case.
+    let has_shares = !(keys.aaaa_shares.is_empty() && keys.cached_shares.is_empty());
+    if keys.table && has_shares {
+        (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares))
+    } else {
+        (Vec::new(), Vec::new())
+    }
 }
 
 /// The point at an AAAA share and a cached share, if it was measured.
@@ -394,6 +405,42 @@ enum Over {
     Conditions,
 }
 
+/// The points of one curve.
+#[derive(Clone, Copy)]
+enum Group<'a> {
+    /// All places with one AuthDNS.
+    With(Option<&'a str>),
+    /// One place.
+    At(&'a Cores),
+}
+
+impl Group<'_> {
+    fn has(self, p: &PointResult) -> bool {
+        match self {
+            // Only what had its cores stands over a number of cores.
+            Group::With(authdns) => p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns,
+            Group::At(place) => p.conditions.place == *place,
+        }
+    }
+
+    /// What tells the curve of these points apart from others of the same DUT.
+    fn name(self, points: &[&PointResult]) -> String {
+        match self {
+            Group::With(None) => String::new(),
+            Group::With(Some(authdns)) => format!("with {authdns}"),
+            Group::At(place) => cores_of(place, points.iter().copied()),
+        }
+    }
+}
+
+/// The servers that play AuthDNS for a DUT.
+fn auths(dut: &DutResult) -> Vec<Option<&str>> {
+    let mut all: Vec<Option<&str>> = dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were measured; none where no DUT has
 /// two points. The words are the file, the title, the horizontal axis and the unit of its places.
 fn curve(
@@ -405,21 +452,17 @@ fn curve(
     let mut all = Vec::new();
     for (run, dut) in each_dut(runs) {
         let places = share_places(run, dut);
-        // Where there are several places, each has its curve; over cores they are one.
         let groups = match over {
-            Over::Places => vec![None],
-            Over::Conditions => places.iter().map(Some).collect(),
+            Over::Places => auths(dut).into_iter().map(Group::With).collect(),
+            Over::Conditions => places.iter().map(Group::At).collect::<Vec<_>>(),
         };
-        for place in groups {
-            // Only what had its cores stands over a number of cores.
-            let is_here = |p: &&PointResult| place.map_or(p.has_its_cores(), |place| p.conditions.place == *place);
-            let here = dut.points.iter().filter(is_here);
+        for group in groups {
+            let here = dut.points.iter().filter(|p| group.has(p));
             let with_dots = here.filter_map(|p| Some((dot(x(&places, &p.conditions)?, p)?, p)));
             let (mut dots, of): (Vec<Dot>, Vec<&PointResult>) = with_dots.unzip();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
             if dots.len() > 1 {
-                let what = place.map_or(String::new(), |place| cores_of(place, of.into_iter()));
-                all.push(Curve { of: legend(run, &dut.name, runs.len() > 1), what, dots });
+                all.push(Curve { of: legend(run, &dut.name, runs.len() > 1), what: group.name(&of), dots });
             }
         }
     }

@@ -128,6 +128,8 @@ impl Expected<'_> {
     fn of_searches(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::Search(_))) {
             let Some(c) = conditions(&point).cloned() else { continue };
+            // The calibration has nothing but the worst case.
+            let is_swept = self.plan.dut(dut).is_some_and(|dut| dut.measure.is_none());
             let (aaaa, cached) = (percent(c.aaaa), percent(c.cached));
             let (cores, is_first) = (on(&c.place), c.place == Cores::first(1));
             let with_place = format!("{dut}, {cores}");
@@ -140,6 +142,9 @@ impl Expected<'_> {
             };
             if is_plain && is_strict && is_first {
                 add("worst-case", "here", dut)?;
+            }
+            if !is_swept {
+                continue;
             }
             if is_plain && is_strict && c.place.placement.is_none() {
                 add("scale-up", dut, &c.place.cores.to_string())?;
@@ -165,9 +170,12 @@ impl Expected<'_> {
     }
 
     fn of_self_tests(&mut self) -> Result<(), String> {
-        for (family, name) in [(None, "IPv4"), (Some(Family::Ipv6), "IPv6")] {
-            let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None });
-            let mark = self.searched(&point, "here", &format!("AuthDNS {name}, 1 core"))?;
+        for (_, family, named) in SELF_TESTS {
+            let ip = if family == Some(Family::Ipv6) { "IPv6" } else { "IPv4" };
+            let at = format!("{} {ip}, 1 core", named.unwrap_or("AuthDNS"));
+            let named = named.map(str::to_owned);
+            let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
+            let mark = self.searched(&point, "here", &at)?;
             self.add("self-test", mark);
         }
         Ok(())
@@ -242,10 +250,18 @@ impl Expected<'_> {
 
     fn in_closed_loop(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::ClosedLoop(_))) {
-            let Point::ClosedLoop(WithThreads { place, threads, .. }) = &point else { continue };
+            let Point::ClosedLoop(WithThreads { place, threads, governor, .. }) = &point else { continue };
+            let governor = governor.as_deref().unwrap_or_default();
+            if governor != "performance" {
+                // Which the simulated host has not.
+                continue;
+            }
             let times = &only(self.entries, &point)?.in_loop().ok_or("no closed loop")?.experiments.experiments_ms;
             let y = 256e3 / (times.iter().sum::<f64>() / times.len() as f64);
-            self.add("closed-loop", mark("", &format!("{dut}, {}", on(place)), &threads.to_string(), y, (y, y)));
+            self.add(
+                "closed-loop",
+                mark("", &format!("{dut}, {}, {governor}", on(place)), &threads.to_string(), y, (y, y)),
+            );
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
+use super::asked::{Asked, MAX_ALIASES, Unusable};
 use super::survey::{Facts, Survey, is_of_transport, lower};
-use super::{Asked, MAX_ALIASES, Unusable};
 use crate::name::is_at_or_below;
 
 /// The longest name (RFC 1035 §2.3.4), with its root label, octets.
@@ -182,7 +182,7 @@ impl<'a> Aliases<'a> {
         mentioned.extend(self.aliases.iter().cloned().chain([self.end.clone()]));
         let mut mention = |record: &Record<'a>| -> Result<(), Malformed> {
             let mut found = vec![record.owner];
-            view.check_data(record, |name| found.push(name))?;
+            view.check_data(record, |name| found.push(name.start))?;
             for name in found {
                 mentioned.insert(lower(names, name)?.wire().to_vec());
             }

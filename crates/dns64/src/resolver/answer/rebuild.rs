@@ -7,8 +7,8 @@ use domain::base::name::Name;
 use domain::base::{Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record, Ttl};
 use domain::rdata::{AllRecordData, Cname};
 
-use super::Unusable;
 use super::aliases::{Aliases, Item};
+use super::asked::Unusable;
 use super::survey::is_of_transport;
 
 /// The message with the answer records that belong there, in order, and without what concerns two neighbours only.

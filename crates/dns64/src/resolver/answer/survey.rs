@@ -7,7 +7,7 @@ use wire::edns::{OPT_LEN, Opt, ede, option};
 use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
-use super::{Asked, Unusable, sane};
+use super::asked::{Asked, Unusable, sane};
 use crate::name::{LowerName, is_at_or_below};
 
 /// What the answer records say together.
@@ -48,8 +48,8 @@ pub(super) struct Survey<'a> {
     pub(super) signed_authority: bool,
     /// The SOAs of the authority section: owner, and how long they deny, seconds.
     denials: SmallVec<[(usize, u32); 1]>,
-    /// Where the TTLs of the records that are kept are.
-    pub(super) ttls: SmallVec<[u16; 16]>,
+    /// Where the TTLs of the records that are kept are, as an answer keeps the places.
+    pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
     /// End of the last record that is kept, and how many additional records there are without OPT.
     pub(super) end: usize,
     pub(super) arcount: u16,
@@ -128,7 +128,10 @@ impl<'a> Survey<'a> {
             self.check(view, &record)?;
             let wanted = asked.qtype == rtype::ANY || record.rtype == asked.qtype || record.rtype == rtype::RRSIG;
             let proper = record.class == asked.qclass && !is_of_transport(record.rtype);
-            self.plain = self.plain && wanted && proper && self.names.same_name(record.owner, HEADER_LEN)?;
+            self.plain = self.plain
+                && wanted
+                && proper
+                && (self.is_to_question(&record.owner_octets()) || self.names.same_name(record.owner, HEADER_LEN)?);
             self.facts.note(record.rtype, record.ttl, asked);
             self.keeps(&record);
         }
@@ -188,24 +191,40 @@ impl<'a> Survey<'a> {
     #[inline]
     fn keeps(&mut self, record: &Record<'_>) {
         // A message has no more than 65 535 octets.
-        self.ttls.push(record.ttl_at() as u16);
+        self.ttls.push((record.ttl_at() as u16).to_be_bytes());
     }
 
     /// Checks the form of a record's data, and where its names are read from.
     #[inline]
     fn check(&mut self, view: &Message<'a>, record: &Record<'a>) -> Result<(), Malformed> {
-        self.visit(view, record.owner)?;
-        let mut found: SmallVec<[usize; 2]> = SmallVec::new();
-        view.check_data(record, |name| found.push(name))?;
-        found.into_iter().try_for_each(|name| self.visit(view, name))
+        self.visit(record.owner_octets())?;
+        let mut names = Ok(());
+        view.check_data(record, |name| names = names.and_then(|()| self.visit(name)))?;
+        names
     }
 
+    /// Notes where a name is written, and whether it is read from octets of names.
     #[inline]
-    fn visit(&mut self, view: &Message<'a>, name: usize) -> Result<(), Malformed> {
-        if self.message.get(name..name + 2) == Some(&TO_QUESTION) {
+    fn visit(&mut self, name: Range<usize>) -> Result<(), Malformed> {
+        let octets = self.message.get(name.clone()).ok_or(Malformed)?;
+        if *octets == TO_QUESTION {
             return Ok(());
         }
-        self.places.push(name..view.skip_name(name)?);
+        self.places.push(name.clone());
+        if !is_written_out(octets) {
+            self.follow(name.start)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a name is but a pointer to the question's name, which has been found to be a name.
+    #[inline]
+    fn is_to_question(&self, name: &Range<usize>) -> bool {
+        self.message.get(name.clone()) == Some(&TO_QUESTION)
+    }
+
+    /// Follows the compression pointers of a name that has just been visited.
+    fn follow(&mut self, name: usize) -> Result<(), Malformed> {
         let places = &self.places;
         // Names are visited in their order, so the last place that begins before the octets is theirs if any is.
         let is_name = |octets: &Range<usize>| {
@@ -215,6 +234,12 @@ impl<'a> Survey<'a> {
         self.steady &= self.names.lies_in(name, is_name)?;
         Ok(())
     }
+}
+
+/// Whether a name of these octets surely has no compression pointer (one whose last label ends in an octet above 0xbf could).
+#[inline]
+fn is_written_out(octets: &[u8]) -> bool {
+    matches!(octets, [0] | [.., 0..=0xbf, 0])
 }
 
 /// Types that concern two neighbours only: OPT (RFC 6891 §6.1.1), TSIG (RFC 8945 §5.1).

@@ -1,4 +1,4 @@
-//! How many questions may be in flight, and whose.
+//! How many questions may be in flight, how many may wait for them, and whose.
 //!
 //! In all there may be as many as upstreams answer in time (`rate`). What is left of that is shared out as it gets less: a
 //! client may begin a question while it has caused fewer than eight times as many as are still free, a dead branch of the tree
@@ -7,6 +7,10 @@
 //! (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, DOI
 //! 10.1109/90.664262). Clients are counted without a memory of each (`shares`).
 //!
+//! Places to wait in are shared out alike, as who waits for a question that somebody else has begun takes one as well: a client
+//! gets one while it has fewer than eight times as many as are still free, and beside a question of a dead branch no more than
+//! an eighth of what is free may wait.
+//!
 //! ```text
 //! in flight:  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░   ░ free
 //!             client with ≥ 8 ░: denied · dead branch with ≥ ░/8: denied · all others: welcome
@@ -14,14 +18,14 @@
 
 mod branches;
 mod rate;
-mod shares;
+pub(super) mod shares;
 
 use method::units::Nanos;
 use rand::Rng;
 
 use self::branches::{BranchId, Branches};
 use self::rate::Rate;
-use self::shares::{Counters, Shares};
+use self::shares::{Clients, Counters, Shares};
 use super::waiter::Denial;
 
 /// How many times as much as is free one client may have.
@@ -32,7 +36,13 @@ const BRANCH: usize = 8;
 /// The budget of one worker.
 pub(super) struct Budget {
     rate: Rate,
-    shares: Shares,
+    clients: Clients,
+    /// Questions in flight, by the clients that have caused them.
+    questions: Shares,
+    /// Places in which queries wait, by their clients.
+    places: Shares,
+    /// How many of these are taken.
+    waiting: usize,
     branches: Branches,
 }
 
@@ -46,7 +56,61 @@ pub(super) struct Charge {
 impl Budget {
     /// Nothing is in flight yet.
     pub(super) fn new(rng: &mut impl Rng) -> Budget {
-        Budget { rate: Rate::default(), shares: Shares::new(rng), branches: Branches::default() }
+        Budget {
+            rate: Rate::default(),
+            clients: Clients::new(rng),
+            questions: Shares::default(),
+            places: Shares::default(),
+            waiting: 0,
+            branches: Branches::default(),
+        }
+    }
+
+    /// The counters of a client ([`network`](crate::client::limiter::network)).
+    #[inline]
+    pub(super) fn client(&self, client: u64) -> Counters {
+        self.clients.counters(client)
+    }
+
+    /// Whether one more query of `client` may wait where `most` may in all. `first`: nothing has been asked for it yet; else it may
+    /// while there is room at all, as what has been asked were for nothing.
+    ///
+    /// # Errors
+    /// If not, with whose share is used up.
+    #[inline]
+    pub(super) fn admit_waiter(&self, client: Counters, most: usize, first: bool) -> Result<(), Denial> {
+        let free = most.saturating_sub(self.waiting);
+        if free == 0 {
+            return Err(Denial::NoRoom);
+        }
+        if first && self.places.of(client) >= CLIENT * free {
+            return Err(Denial::ClientShare);
+        }
+        Ok(())
+    }
+
+    /// Whether one more query may wait for a question for `name` (wire format, lower case) that is in flight, for which `others`
+    /// wait, where `most` may in all.
+    ///
+    /// # Errors
+    /// If it belongs to a dead branch, and enough wait for it.
+    pub(super) fn admit_beside(&self, others: usize, name: &[u8], most: usize, now: Nanos) -> Result<(), Denial> {
+        let many = others * BRANCH >= most.saturating_sub(self.waiting);
+        if many && self.branches.dead(name, now).is_some() { Err(Denial::DeadBranch) } else { Ok(()) }
+    }
+
+    /// A query of a client waits.
+    #[inline]
+    pub(super) fn enter_waiter(&mut self, client: Counters) {
+        self.waiting += 1;
+        self.places.enter(client);
+    }
+
+    /// A query of a client waits no more.
+    #[inline]
+    pub(super) fn leave_waiter(&mut self, client: Counters) {
+        self.waiting -= 1;
+        self.places.leave(client);
     }
 
     /// How many questions may be in flight, if each may take `timeout`.
@@ -57,8 +121,8 @@ impl Budget {
 
     /// Whose a question for `name` (wire format, lower case) by `client` would be.
     #[inline]
-    pub(super) fn whose(&self, client: u64, name: &[u8], now: Nanos) -> Charge {
-        Charge { client: self.shares.of(client), branch: self.branches.dead(name, now) }
+    pub(super) fn whose(&self, client: Counters, name: &[u8], now: Nanos) -> Charge {
+        Charge { client, branch: self.branches.dead(name, now) }
     }
 
     /// Whether one more may be in flight where `free` more may.
@@ -70,7 +134,7 @@ impl Budget {
         if free == 0 {
             return Err(Denial::NoRoom);
         }
-        if self.shares.questions(charge.client) >= CLIENT * free {
+        if self.questions.of(charge.client) >= CLIENT * free {
             return Err(Denial::ClientShare);
         }
         if charge.branch.is_some_and(|branch| self.branches.questions(branch) * BRANCH >= free) {
@@ -82,7 +146,7 @@ impl Budget {
     /// It is in flight.
     #[inline]
     pub(super) fn enter(&mut self, charge: Charge) {
-        self.shares.enter(charge.client);
+        self.questions.enter(charge.client);
         if let Some(branch) = charge.branch {
             self.branches.enter(branch);
         }
@@ -91,7 +155,7 @@ impl Budget {
     /// It is in flight no more.
     #[inline]
     pub(super) fn leave(&mut self, charge: Charge) {
-        self.shares.leave(charge.client);
+        self.questions.leave(charge.client);
         if let Some(branch) = charge.branch {
             self.branches.leave(branch);
         }
@@ -152,7 +216,7 @@ mod tests {
 
         fn ask(&mut self, client: u64, name: &str, living: bool) {
             let name = name.parse::<LowerName>().unwrap().wire().to_vec();
-            let charge = self.budget.whose(client, &name, self.now);
+            let charge = self.budget.whose(self.budget.client(client), &name, self.now);
             let in_flight: usize = self.flights.iter().map(VecDeque::len).sum();
             let free = self.budget.questions(TIMEOUT).saturating_sub(in_flight);
             let kind = usize::from(living);
@@ -252,5 +316,37 @@ mod tests {
             world.pass(Nanos::from_micros(100));
         }
         assert_eq!(world.denied[1], denied);
+    }
+
+    #[test]
+    fn places_to_wait_in_are_shared_out_as_they_get_less() {
+        const MOST: usize = 900;
+        let mut budget = Budget::new(&mut StdRng::seed_from_u64(1));
+        let (greedy, modest) = (budget.client(7), budget.client(8));
+        while budget.admit_waiter(greedy, MOST, true).is_ok() {
+            budget.enter_waiter(greedy);
+        }
+        assert_eq!(budget.admit_waiter(greedy, MOST, true), Err(Denial::ClientShare));
+        assert!((MOST * 8 / 9..=MOST * 8 / 9 + 1).contains(&budget.waiting), "{}", budget.waiting);
+        assert_eq!(budget.admit_waiter(modest, MOST, true), Ok(()), "another one still finds some");
+        assert_eq!(budget.admit_waiter(greedy, MOST, false), Ok(()), "what has been begun is not given up");
+        while budget.waiting < MOST {
+            budget.enter_waiter(modest);
+        }
+        assert_eq!(budget.admit_waiter(modest, MOST, false), Err(Denial::NoRoom));
+        for _ in 0..MOST {
+            budget.leave_waiter(modest);
+        }
+        assert_eq!(budget.waiting, 0);
+    }
+
+    #[test]
+    fn few_wait_for_a_question_of_a_dead_branch() {
+        let mut budget = Budget::new(&mut StdRng::seed_from_u64(1));
+        let name = "n1.dead.test".parse::<LowerName>().unwrap();
+        let admit = |budget: &Budget, others| budget.admit_beside(others, name.wire(), 800, Nanos::SECOND);
+        assert_eq!(admit(&budget, 700), Ok(()), "it is not known to be dead");
+        budget.failed(name.wire(), Nanos::SECOND);
+        assert_eq!((admit(&budget, 99), admit(&budget, 100)), (Ok(()), Err(Denial::DeadBranch)));
     }
 }

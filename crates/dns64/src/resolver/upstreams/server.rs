@@ -88,14 +88,16 @@ impl Server {
         self.metrics.asked();
     }
 
-    /// It answered after `rtt`, be it an error, which is no reason to prefer it.
-    pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) {
+    /// It answered after `rtt`, be it an error, which is no reason to prefer it. Returns whether it was taken for dead.
+    pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) -> bool {
+        let was_down = self.health.is_down();
         self.retries.answered();
         self.metrics.answered(rtt);
         if self.health.answered(rtt, is_error) == Some(News::Back) {
             tracing::info!("upstream {} answers again", self.address);
         }
         self.tell_metrics();
+        was_down
     }
 
     /// It did not answer, or could not be reached.

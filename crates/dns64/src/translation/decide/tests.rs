@@ -3,6 +3,7 @@
 use wire::view::rtype::{A, AAAA, ANY};
 
 use super::*;
+use crate::name::text;
 use crate::testing::{Said, said};
 
 /// One case: what is known of `a.test`, and what is to be done.
@@ -62,8 +63,8 @@ impl Case {
         let withheld = |withheld: Option<Withheld>| withheld.map(|why| format!(", {why:?}")).unwrap_or_default();
         let next = next(&self.question, &self.policy, self.mode, &self.known);
         let shown = match next {
-            Next::Ask(name, qtype) => format!("ask {name:?} {qtype}"),
-            Next::Probe(name) => format!("probe {name:?}"),
+            Next::Ask(name, qtype) => format!("ask {} {qtype}", text(name)),
+            Next::Probe(name) => format!("probe {}", text(name)),
             Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
                 let strip = if strip { " stripped" } else { "" };
                 format!("pass {}{strip} after {}{}", number(last), aliases.len(), withheld(why))
@@ -292,8 +293,8 @@ fn rfc6147_5_1_2_unexplained_failures_are_probed() {
 
 #[test]
 fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
-    let stale = |doubtful| match real().aged(100) {
-        Outcome::Answered(kept) => Outcome::Answered(Kept { stale: true, doubtful, ..kept }),
+    let stale = |doubtful: bool| match real().aged(100) {
+        Outcome::Answered(kept) => Outcome::Answered(Kept { stale: true, doubted: doubtful.then_some(0), ..kept }),
         failed @ Outcome::Failed(_) => failed,
     };
     let known = |outcomes: &[Outcome]| {

@@ -1,0 +1,256 @@
+//! The frequency governor of the DUT's host: a plan may ask for trials with one, such as `ondemand`, to see what dynamic frequency
+//! scaling does. It is set for a point and restored after it; a note in the run folder has what was there before, for the run that
+//! goes on if this one is killed.
+//!
+//! ```text
+//! Scaling::look ─► wanted? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
+//!                           └─ note, set ─► trials ─► restore
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::archive::{ArchiveError, write_json};
+use crate::host::{HostError, Machine};
+
+/// The governor that leaves CPUs at their highest frequency: what CPUs without frequency scaling do anyway.
+pub const FIXED: &str = "performance";
+
+/// Where Linux has the CPUs.
+const CPUS: &str = "/sys/devices/system/cpu";
+/// The note's name in a run folder.
+const NOTE: &str = "governors";
+/// How long looking and setting may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Why a point cannot be made on the DUT's host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CannotBeMade {
+    /// Its CPUs have no frequency scaling.
+    NoScaling,
+    /// They have it, without such a governor.
+    NoSuchGovernor {
+        /// The one that the plan asks for.
+        wanted: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The host refused to set it; another user may.
+    Refused {
+        /// What it said.
+        why: String,
+    },
+}
+
+impl CannotBeMade {
+    /// Whether it would be the same the next time.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, CannotBeMade::Refused { .. })
+    }
+}
+
+impl fmt::Display for CannotBeMade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CannotBeMade::NoScaling => {
+                write!(f, "the DUT's host has no dynamic frequency scaling (no cpufreq in {CPUS})")
+            }
+            CannotBeMade::NoSuchGovernor { wanted, known } => {
+                write!(f, "the CPUs of the DUT's host have no frequency governor {wanted}, only {}", known.join(", "))
+            }
+            CannotBeMade::Refused { why } => write!(f, "the DUT's host refuses to set its frequency governor: {why}"),
+        }
+    }
+}
+
+/// A file and its content.
+type Setting = (String, String);
+
+/// The frequency scaling of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scaling {
+    /// The governor of each CPU, by its file.
+    set: Vec<Setting>,
+    /// Governors that there are.
+    known: BTreeSet<String>,
+}
+
+impl Scaling {
+    /// The words that print what [`Scaling::parse`] reads, of CPUs below the folder `cpus`.
+    fn look(cpus: &str) -> Vec<String> {
+        let files =
+            ["scaling_governor", "scaling_available_governors"].map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
+        ["sh".into(), "-c".into(), format!("grep -sH '' {}; :", files.join(" "))].into()
+    }
+
+    /// What [`Scaling::look`] printed.
+    fn parse(printed: &str) -> Scaling {
+        let mut scaling = Scaling::default();
+        for (file, content) in printed.lines().filter_map(|line| line.split_once(':')) {
+            if file.ends_with("/scaling_governor") {
+                scaling.set.push((file.into(), content.trim().into()));
+            } else if file.ends_with("/scaling_available_governors") {
+                scaling.known.extend(content.split_whitespace().map(str::to_owned));
+            }
+        }
+        scaling
+    }
+
+    /// The words that give every CPU a governor.
+    fn with(&self, governor: &str) -> Vec<String> {
+        restore(&self.set.iter().map(|(file, _)| (file.clone(), governor.to_owned())).collect::<Vec<_>>())
+    }
+
+    /// Why CPUs cannot have a governor; none: they can.
+    fn obstacle(&self, wanted: &str) -> Option<CannotBeMade> {
+        match (self.set.is_empty(), self.known.contains(wanted)) {
+            (true, _) => Some(CannotBeMade::NoScaling),
+            (false, true) => None,
+            (false, false) => {
+                let (wanted, known) = (wanted.to_owned(), self.known.iter().cloned().collect());
+                Some(CannotBeMade::NoSuchGovernor { wanted, known })
+            }
+        }
+    }
+}
+
+/// The words that write settings.
+fn restore(settings: &[Setting]) -> Vec<String> {
+    let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
+    let head = ["sh", "-c", script, "sh"].map(str::to_owned);
+    head.into_iter().chain(settings.iter().flat_map(|(file, content)| [file.clone(), content.clone()])).collect()
+}
+
+/// A governor that is set, until this value is dropped.
+pub struct Governed {
+    machine: Machine,
+    before: Vec<Setting>,
+    note: PathBuf,
+}
+
+impl Governed {
+    /// Gives all CPUs of a host a governor; `folder` is the run folder. Where nothing scales, [`FIXED`] is there already.
+    ///
+    /// # Errors
+    /// If the host is gone, or the note cannot be written; inside, why the host cannot.
+    pub fn set(
+        machine: &Machine,
+        folder: &Path,
+        governor: &str,
+    ) -> Result<Result<Governed, CannotBeMade>, GovernorError> {
+        let scaling = Scaling::parse(&machine.run(&Scaling::look(CPUS), LIMIT)?.1);
+        let mut governed = Governed { machine: machine.clone(), before: Vec::new(), note: folder.join(NOTE) };
+        match scaling.obstacle(governor) {
+            Some(CannotBeMade::NoScaling) if governor == FIXED => return Ok(Ok(governed)),
+            Some(why) => return Ok(Err(why)),
+            None => {}
+        }
+        write_json(&governed.note, &scaling.set)?;
+        governed.before.clone_from(&scaling.set);
+        let (is_set, said) = machine.run(&scaling.with(governor), LIMIT)?;
+        if is_set { Ok(Ok(governed)) } else { Ok(Err(CannotBeMade::Refused { why: said.trim().to_owned() })) }
+    }
+
+    /// Restores what a run of this folder that was killed has left; nothing where there is no note.
+    ///
+    /// # Errors
+    /// If the host is gone.
+    pub fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
+        let note = folder.join(NOTE);
+        let before =
+            std::fs::read_to_string(&note).ok().and_then(|text| serde_json::from_str::<Vec<Setting>>(&text).ok());
+        match before {
+            Some(before) => put_back(machine, &before, &note),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Restores settings; the note stays where that fails.
+fn put_back(machine: &Machine, before: &[Setting], note: &Path) -> Result<(), HostError> {
+    if machine.run(&restore(before), LIMIT)?.0 {
+        let _ = std::fs::remove_file(note);
+    }
+    Ok(())
+}
+
+impl Drop for Governed {
+    fn drop(&mut self) {
+        if !self.before.is_empty() {
+            // Where the host is gone, the run that goes on does it.
+            let _ = put_back(&self.machine, &self.before, &self.note);
+        }
+    }
+}
+
+/// Why a governor could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum GovernorError {
+    /// The host is gone.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The run folder cannot be written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+
+    /// A tree of CPUs with frequency scaling, as Linux has it.
+    fn tree(governors: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (n, governor) in governors.iter().enumerate() {
+            let place = folder.path().join(format!("cpu{n}/cpufreq"));
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("scaling_governor"), format!("{governor}\n")).unwrap();
+            fs::write(place.join("scaling_available_governors"), "ondemand performance \n").unwrap();
+        }
+        folder
+    }
+
+    fn run(words: &[String]) -> (bool, String) {
+        let output = Command::new(&words[0]).args(&words[1..]).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    fn now(folder: &Path) -> Vec<String> {
+        let scaling = Scaling::parse(&run(&Scaling::look(&folder.to_string_lossy())).1);
+        scaling.set.into_iter().map(|(_, governor)| governor).collect()
+    }
+
+    #[test]
+    fn a_governor_is_set_for_all_cpus_and_each_gets_its_own_back() {
+        let folder = tree(&["performance", "ondemand", "ondemand"]);
+        let scaling = Scaling::parse(&run(&Scaling::look(&folder.path().to_string_lossy())).1);
+        assert_eq!((scaling.set.len(), scaling.obstacle("ondemand")), (3, None));
+        assert!(run(&scaling.with("ondemand")).0);
+        assert_eq!(now(folder.path()), ["ondemand"; 3]);
+        assert!(run(&restore(&scaling.set)).0);
+        assert_eq!(now(folder.path()), ["performance", "ondemand", "ondemand"]);
+        let gone = [("/no/such/folder/file".to_owned(), "ondemand".to_owned())];
+        assert!(!run(&restore(&gone)).0, "what cannot be written is not called set");
+    }
+
+    #[test]
+    fn what_a_host_cannot_is_said_in_words() {
+        let none = tempfile::tempdir().unwrap();
+        let scaling = Scaling::parse(&run(&Scaling::look(&none.path().to_string_lossy())).1);
+        let why = scaling.obstacle("ondemand").unwrap();
+        assert!(why == CannotBeMade::NoScaling && why.to_string().contains("no dynamic frequency scaling"));
+        let folder = tree(&["performance"]);
+        let scaling = Scaling::parse(&run(&Scaling::look(&folder.path().to_string_lossy())).1);
+        let why = scaling.obstacle("schedutil").unwrap();
+        assert!(why.to_string().ends_with("no frequency governor schedutil, only ondemand, performance"), "{why}");
+        assert!(why.is_final() && !CannotBeMade::Refused { why: "Permission denied".into() }.is_final());
+    }
+}

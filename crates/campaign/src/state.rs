@@ -1,0 +1,110 @@
+//! Where this program keeps what it needs between two commands (XDG Base Directory Specification 0.8): journals of searches, and
+//! which processes hold the lab.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, geteuid};
+
+/// Our folder below those of all programs.
+const OURS: &str = "dns64bench";
+
+/// The folder for what outlives a reboot, made if it is not there: `$XDG_STATE_HOME/dns64bench`, or `~/.local/state/dns64bench`.
+///
+/// # Errors
+/// If the user has none that can be written.
+pub fn lasting() -> io::Result<PathBuf> {
+    first_usable(&lasting_places(&|name| env::var_os(name)))
+}
+
+/// The folder for what ends with the machine's uptime, made if it is not there: `$XDG_RUNTIME_DIR/dns64bench` (where it is not set
+/// `/run/user/UID/dns64bench`), or [`lasting`], or `/tmp/dns64bench-UID`, which must be the user's own then.
+///
+/// # Errors
+/// If none of them can be written by this user alone.
+pub fn passing() -> io::Result<PathBuf> {
+    first_usable(&passing_places(geteuid(), &|name| env::var_os(name)))
+}
+
+/// The value of an environment variable.
+type Variable<'a> = dyn Fn(&str) -> Option<OsString> + 'a;
+
+fn lasting_places(variable: &Variable<'_>) -> Vec<PathBuf> {
+    // The specification: relative paths are invalid, and to be ignored.
+    let folder = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = folder("HOME").map(|home| home.join(".local/state"));
+    folder("XDG_STATE_HOME").into_iter().chain(home).map(|path| path.join(OURS)).collect()
+}
+
+fn passing_places(user: Uid, variable: &Variable<'_>) -> Vec<PathBuf> {
+    let given = variable("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let runtime = given.unwrap_or_else(|| Path::new("/run/user").join(user.to_string()));
+    let mut places = vec![runtime.join(OURS)];
+    places.extend(lasting_places(variable));
+    places.push(env::temp_dir().join(format!("{OURS}-{user}")));
+    places
+}
+
+/// The first of the folders that is there, or can be made, and is nobody else's.
+fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
+    let mut why = io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME names a folder");
+    for place in places {
+        match own(place) {
+            Ok(()) => return Ok(place.clone()),
+            Err(error) => why = io::Error::new(error.kind(), format!("{}: {error}", place.display())),
+        }
+    }
+    Err(why)
+}
+
+/// Makes a folder that nobody else can look into; an error if it is somebody else's.
+fn own(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    // A link could lead into the folder of somebody else.
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() || found.uid() != geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else"));
+    }
+    // Seen now, and not when there is something to be written.
+    tempfile::tempfile_in(folder).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables<'a>(all: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+        move |name| all.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    }
+
+    #[test]
+    fn folders_are_those_of_the_specification() {
+        let given = variables(&[("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "/r"), ("HOME", "/h")]);
+        assert_eq!(lasting_places(&given), ["/s/dns64bench", "/h/.local/state/dns64bench"].map(PathBuf::from));
+        let user = Uid::from_raw(7);
+        assert_eq!(passing_places(user, &given)[..2], ["/r/dns64bench", "/s/dns64bench"].map(PathBuf::from));
+        assert_eq!(passing_places(user, &variables(&[]))[0], PathBuf::from("/run/user/7/dns64bench"));
+        let relative = variables(&[("XDG_STATE_HOME", "s"), ("HOME", "/h")]);
+        assert_eq!(lasting_places(&relative), [PathBuf::from("/h/.local/state/dns64bench")]);
+        assert!(lasting_places(&variables(&[])).is_empty());
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_and_a_link_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, link, below] = ["own", "link", "link/below/x"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("/nonexistent", &link).unwrap();
+        assert_eq!(first_usable(&[link.clone(), below, own.clone()]).unwrap(), own);
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        let foreign = [PathBuf::from("/proc"), link];
+        assert!(first_usable(&foreign).is_err());
+        assert!(first_usable(&[]).unwrap_err().to_string().contains("HOME"));
+    }
+}

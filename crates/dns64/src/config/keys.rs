@@ -1,0 +1,429 @@
+//! What is written in the configuration file, key by key. `dns64d.example.toml` in the repository's `dist` explains every key to
+//! users; this module is its other half.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::{networks, times};
+use crate::resolver::ttl::TtlLimits;
+use crate::translation::policy::{Mapping, Mode, Policy};
+use crate::translation::prefix::Prefix;
+
+/// What is written in the file. `Default` is the configuration of an empty one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Config {
+    /// Addresses to serve, UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// Worker threads; 0 is one per CPU that the process may use.
+    pub threads: usize,
+    /// CPUs to pin the workers to, round robin; none leaves it to the kernel.
+    pub cpus: Vec<usize>,
+    /// The user to become after start, when started as root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Translation.
+    pub dns64: TranslationKeys,
+    /// Who is answered.
+    pub access: AccessKeys,
+    /// The cache.
+    pub cache: CacheKeys,
+    /// What bounds work and memory.
+    pub limits: LimitKeys,
+    /// How upstreams are asked.
+    pub forwarding: ForwardingKeys,
+    /// The Prometheus listener.
+    pub metrics: MetricsKeys,
+    /// Logs.
+    pub log: LogKeys,
+    /// Servers to ask.
+    #[serde(rename = "upstream")]
+    pub upstreams: Vec<UpstreamKeys>,
+    /// Domains with upstreams of their own.
+    #[serde(rename = "forward")]
+    pub forwards: Vec<ForwardKeys>,
+    /// Clients with a translation of their own.
+    #[serde(rename = "group")]
+    pub groups: Vec<GroupKeys>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: vec!["[::1]:5353".parse().expect("a constant")],
+            threads: 0,
+            cpus: Vec::new(),
+            user: None,
+            dns64: TranslationKeys::default(),
+            access: AccessKeys::default(),
+            cache: CacheKeys::default(),
+            limits: LimitKeys::default(),
+            forwarding: ForwardingKeys::default(),
+            metrics: MetricsKeys::default(),
+            log: LogKeys::default(),
+            upstreams: Vec::new(),
+            forwards: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+}
+
+/// `[dns64]`, and what a `[[group]]` may change of it. Keys that are not there keep their default, in a group that of
+/// `[dns64]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TranslationKeys {
+    /// Prefixes; an empty list turns translation off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Vec<PrefixKeys>>,
+    /// AAAA records that count as none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "networks::optional")]
+    pub exclude: Option<Vec<Ipv6Net>>,
+    /// When A records are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Translate signed answers for clients with DO.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub break_dnssec: Option<bool>,
+    /// Translate for queries with RD only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recursive_only: Option<bool>,
+    /// Ask for A together with AAAA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel: Option<bool>,
+}
+
+impl TranslationKeys {
+    /// Writes the defaults where nothing is written.
+    pub(super) fn fill_in(&mut self) {
+        let default = Policy::default();
+        self.prefixes.get_or_insert_with(|| vec![PrefixKeys::new(Prefix::WELL_KNOWN, false)]);
+        self.exclude.get_or_insert(default.exclude);
+        self.mode.get_or_insert(default.mode);
+        self.break_dnssec.get_or_insert(default.break_dnssec);
+        self.recursive_only.get_or_insert(default.recursive_only);
+        self.parallel.get_or_insert(default.parallel);
+    }
+}
+
+/// A prefix with its ranges. Checked as a whole when it is read, so that the error has the line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
+pub struct PrefixKeys {
+    #[serde(rename = "prefix")]
+    written: Prefix,
+    #[serde(skip)]
+    prefix: Option<Prefix>,
+    suffix: std::net::Ipv6Addr,
+    ranges: Vec<Ipv4Net>,
+    allow_non_global: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a table; write for example { prefix = \"64:ff9b::/96\" }"
+)]
+struct RawPrefixKeys {
+    prefix: Prefix,
+    #[serde(default = "no_suffix")]
+    suffix: std::net::Ipv6Addr,
+    #[serde(default = "all_of_ipv4", deserialize_with = "networks::all")]
+    ranges: Vec<Ipv4Net>,
+    #[serde(default)]
+    allow_non_global: bool,
+}
+
+fn no_suffix() -> std::net::Ipv6Addr {
+    std::net::Ipv6Addr::UNSPECIFIED
+}
+
+fn all_of_ipv4() -> Vec<Ipv4Net> {
+    vec![Ipv4Net::default()]
+}
+
+impl TryFrom<RawPrefixKeys> for PrefixKeys {
+    type Error = crate::translation::prefix::PrefixError;
+    fn try_from(raw: RawPrefixKeys) -> Result<PrefixKeys, Self::Error> {
+        let prefix = raw.prefix.with_suffix(raw.suffix)?;
+        let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global } = raw;
+        Ok(PrefixKeys { written, prefix: Some(prefix), suffix, ranges, allow_non_global })
+    }
+}
+
+impl PrefixKeys {
+    /// `prefix` for all IPv4 addresses.
+    pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
+        PrefixKeys {
+            written: prefix,
+            prefix: Some(prefix),
+            suffix: no_suffix(),
+            ranges: all_of_ipv4(),
+            allow_non_global,
+        }
+    }
+
+    pub(super) fn mapping(&self) -> Mapping {
+        Mapping::new(self.prefix.unwrap_or(self.written), self.ranges.clone(), self.allow_non_global)
+    }
+}
+
+/// `[[group]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct GroupKeys {
+    /// Addresses of its clients.
+    #[serde(deserialize_with = "networks::all")]
+    pub clients: Vec<IpNet>,
+    /// What differs from `[dns64]`.
+    #[serde(default)]
+    pub dns64: TranslationKeys,
+}
+
+/// `[access]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct AccessKeys {
+    /// Clients that are answered; others get REFUSED.
+    #[serde(deserialize_with = "networks::all")]
+    pub allow: Vec<IpNet>,
+    /// Needed to allow everybody.
+    pub open_resolver: bool,
+}
+
+impl Default for AccessKeys {
+    fn default() -> AccessKeys {
+        let private = [
+            "127.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "::1/128",
+            "fc00::/7",
+            "fe80::/10",
+        ];
+        AccessKeys { allow: private.map(|net| net.parse().expect("a constant")).into(), open_resolver: false }
+    }
+}
+
+/// `[cache]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct CacheKeys {
+    /// Memory for answers, in MiB; 0 keeps nothing; 1 TiB at the most.
+    pub mebibytes: u64,
+    /// TTL limits, seconds.
+    pub min_ttl: u32,
+    /// See `min_ttl`.
+    pub max_ttl: u32,
+    /// TTL limit of negative answers, seconds.
+    pub negative_max_ttl: u32,
+    /// How long a failure is remembered at first, 1 to 300 seconds.
+    pub failure_ttl: u32,
+    /// How long one is that is repeated, at the most: `failure_ttl` to 300 seconds.
+    pub failure_max_ttl: u32,
+    /// How long answers are served after their time while upstreams fail; 0s is never.
+    #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
+    pub serve_stale: Duration,
+}
+
+impl Default for CacheKeys {
+    fn default() -> CacheKeys {
+        let ttl = TtlLimits::default();
+        CacheKeys {
+            mebibytes: 256,
+            min_ttl: ttl.min,
+            max_ttl: ttl.max,
+            negative_max_ttl: ttl.negative_max,
+            failure_ttl: ttl.failure,
+            failure_max_ttl: ttl.failure_max,
+            serve_stale: Duration::ZERO,
+        }
+    }
+}
+
+/// What happens to queries beyond a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overload {
+    /// They get SERVFAIL.
+    #[default]
+    Servfail,
+    /// They get nothing.
+    Drop,
+}
+
+/// `[limits]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LimitKeys {
+    /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. About 1 KiB each.
+    pub in_flight: usize,
+    /// What becomes of others.
+    pub overload: Overload,
+    /// Queries per second of a client (IPv4 address or IPv6 /64); 0 is no limit.
+    pub client_rate: u32,
+    /// Queries that a client may ask at once after a pause; 0 counts as 1.
+    pub client_burst: u32,
+    /// UDP replies over 512 octets per second to the clients of a network (IPv4 /24 or IPv6 /56) that have no valid DNS cookie;
+    /// 0 is no limit. The others are truncated.
+    pub large_reply_rate: u32,
+    /// Such replies that a network gets at once after a pause; 0 counts as 1.
+    pub large_reply_burst: u32,
+    /// TCP connections; 1 to 1 048 576.
+    pub tcp_connections: usize,
+    /// TCP connections of a client (IPv4 address or IPv6 /64); 1 to 1 048 576.
+    pub tcp_per_client: usize,
+    /// Queries in progress on a TCP connection; 1 to 10 000.
+    pub tcp_pipeline: usize,
+    /// How long a TCP connection may be idle, or a message on it incomplete; 100 ms to a day.
+    #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
+    pub tcp_idle: Duration,
+}
+
+impl Default for LimitKeys {
+    fn default() -> LimitKeys {
+        LimitKeys {
+            in_flight: 65_536,
+            overload: Overload::Servfail,
+            client_rate: 0,
+            client_burst: 100,
+            large_reply_rate: 50,
+            large_reply_burst: 100,
+            tcp_connections: 1_000,
+            tcp_per_client: 50,
+            tcp_pipeline: 64,
+            tcp_idle: Duration::from_secs(10),
+        }
+    }
+}
+
+/// `[forwarding]`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ForwardingKeys {
+    /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
+    #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
+    pub timeout: Duration,
+    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions or ten minutes.
+    pub source_ports: u16,
+    /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
+    pub randomize_case: bool,
+    /// Pass on the upstreams' AD to clients with DO or AD.
+    pub trust_ad: bool,
+}
+
+impl Default for ForwardingKeys {
+    fn default() -> ForwardingKeys {
+        ForwardingKeys {
+            timeout: Duration::from_millis(1_700),
+            source_ports: 64,
+            randomize_case: false,
+            trust_ad: false,
+        }
+    }
+}
+
+/// `[metrics]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct MetricsKeys {
+    /// Where Prometheus fetches `/metrics`; none: no listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Least severity that is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// What keeps it from serving.
+    Error,
+    /// What somebody should look at.
+    Warn,
+    /// Start, reload, stop, upstreams that fail and return.
+    #[default]
+    Info,
+    /// More.
+    Debug,
+}
+
+/// `[log]`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LogKeys {
+    /// Form.
+    pub format: LogFormat,
+    /// Least severity.
+    pub level: LogLevel,
+}
+
+/// `[[upstream]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UpstreamKeys {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port, UDP and TCP.
+    #[serde(default = "dns_port")]
+    pub port: Spanned<u16>,
+    /// Its share of the questions among upstreams of like speed; 1 to 1 000 000.
+    #[serde(default = "one")]
+    pub weight: Spanned<u32>,
+    /// What forward rules call it; its address if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+fn dns_port() -> Spanned<u16> {
+    Spanned::new(0..0, 53)
+}
+
+fn one() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+impl UpstreamKeys {
+    /// The upstream at `address`.
+    pub fn new(address: SocketAddr) -> UpstreamKeys {
+        let port = Spanned::new(0..0, address.port());
+        UpstreamKeys { address: address.ip(), port, weight: one(), name: None }
+    }
+
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name.as_deref() == Some(name) || self.address.to_string() == name
+    }
+}
+
+/// `[[forward]]`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ForwardKeys {
+    /// The domain; names at and below it are meant.
+    pub domain: Spanned<String>,
+    /// Names of its upstreams; none: all.
+    #[serde(default)]
+    pub upstreams: Vec<Spanned<String>>,
+    /// When A records are asked for, if not as in `[dns64]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+}

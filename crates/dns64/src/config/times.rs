@@ -1,0 +1,27 @@
+//! Lengths of time in the file, with errors that show how one is written.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserializer;
+use serde::de::{Error, Visitor};
+
+/// Reads a length of time with its unit.
+pub(super) fn one<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    struct Time;
+
+    impl Visitor<'_> for Time {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a time with its unit; write for example \"2s\" or \"1700ms\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+            humantime::parse_duration(text)
+                .map_err(|e| E::custom(format!("{text:?} is no time: {e}; write for example \"2s\" or \"1700ms\"")))
+        }
+    }
+
+    input.deserialize_str(Time)
+}

@@ -1,0 +1,172 @@
+//! Manual pages, completions, and what stands below `--help`, from a program's command line. dns64bench uses it too.
+//!
+//! ```text
+//! clap's Command ──┬─► completions ─► bash, zsh, fish …
+//!                  └─► one page for the program and for each subcommand ◄── Section (examples, exit status …) ─► --help
+//! ```
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use clap::Command;
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+/// A section of a page that is not made from options: terms, and what is to be said of each. A term may be empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// Its heading, as a sentence begins.
+    pub title: &'static str,
+    /// Terms with their explanations.
+    pub items: &'static [(&'static str, &'static str)],
+}
+
+/// Terms of up to so many characters have their explanation beside them, others below.
+const SHORT_TERM: usize = 4;
+
+/// Sections as they stand below `--help`.
+pub fn below_help(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!("{}:\n", section.title);
+        for (term, explanation) in section.items {
+            text += &match term.chars().count() {
+                0 => format!("  {explanation}\n"),
+                1..=SHORT_TERM => format!("  {term:SHORT_TERM$} {explanation}\n"),
+                _ => format!("  {term}\n      {explanation}\n"),
+            };
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The completions of a program for a shell.
+pub fn completions(mut command: Command, shell: Shell) -> Vec<u8> {
+    let name = command.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut command, name, &mut script);
+    script
+}
+
+/// Writes the manual pages of a program into a folder, which is made if it is missing: one for itself and one for each subcommand.
+/// `date` stands at their feet; `sections` are those of a subcommand, which is named by its words without the program's.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_manual(command: Command, folder: &Path, date: &str, sections: fn(&str) -> Vec<Section>) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let version = command.get_version().unwrap_or_default();
+    let source = format!("{} {version}", command.get_name());
+    Manual { folder, date, source, sections }.write(&command, None)
+}
+
+struct Manual<'a> {
+    folder: &'a Path,
+    date: &'a str,
+    source: String,
+    sections: fn(&str) -> Vec<Section>,
+}
+
+impl Manual<'_> {
+    /// Writes the page of a command and those of its subcommands.
+    fn write(&self, command: &Command, parent: Option<&str>) -> io::Result<()> {
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+        for subcommand in visible(command) {
+            self.write(subcommand, Some(&name))?;
+        }
+        fs::write(self.folder.join(format!("{name}.1")), self.page(command, &name, parent)?)
+    }
+
+    fn page(&self, command: &Command, name: &str, parent: Option<&str>) -> io::Result<Vec<u8>> {
+        let man = Man::new(command.clone()).title(name).date(self.date).source(&*self.source).manual("User commands");
+        let mut page = Vec::new();
+        man.render_title(&mut page)?;
+        man.render_name_section(&mut page)?;
+        man.render_synopsis_section(&mut page)?;
+        man.render_description_section(&mut page)?;
+        man.render_options_section(&mut page)?;
+        if visible(command).next().is_some() {
+            man.render_subcommands_section(&mut page)?;
+        }
+        let called = command.get_bin_name().unwrap_or(name);
+        let words = called.split_once(' ').map_or("", |(_, words)| words);
+        let mut rest = Roff::new();
+        for section in (self.sections)(words) {
+            rest.control("SH", [section.title.to_uppercase().as_str()]);
+            for (term, explanation) in section.items {
+                if !term.is_empty() {
+                    rest.control("TP", []);
+                    rest.text([bold(*term)]);
+                }
+                rest.text([roman(*explanation)]);
+            }
+        }
+        let related: Vec<String> =
+            parent.into_iter().map(str::to_owned).chain(visible(command).map(|sub| display_name(sub, name))).collect();
+        if !related.is_empty() {
+            rest.control("SH", ["SEE ALSO"]);
+            rest.text([roman(related.iter().map(|page| format!("{page}(1)")).collect::<Vec<_>>().join(", "))]);
+        }
+        rest.to_writer(&mut page)?;
+        Ok(page)
+    }
+}
+
+/// The subcommands that `--help` shows.
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set())
+}
+
+fn display_name(subcommand: &Command, parent: &str) -> String {
+    subcommand.get_display_name().map_or_else(|| format!("{parent}-{}", subcommand.get_name()), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Arg;
+
+    use super::*;
+
+    fn program() -> Command {
+        let one = Command::new("one").about("Does one").arg(Arg::new("rate").long("rate").help_heading("Rate"));
+        let hidden = Command::new("hidden").hide(true);
+        Command::new("program").version("1.2").about("Does things").subcommand(one).subcommand(hidden)
+    }
+
+    fn sections(of: &str) -> Vec<Section> {
+        let examples: &[(&str, &str)] =
+            if of == "one" { &[("program one --rate 1", "Does one slowly.")] } else { &[("0", "done")] };
+        vec![Section { title: "Examples", items: examples }]
+    }
+
+    #[test]
+    fn each_visible_command_gets_a_page_with_its_sections() {
+        let folder = tempfile::tempdir().unwrap();
+        write_manual(program(), folder.path(), "2026-01-02", sections).unwrap();
+        let mut names: Vec<String> =
+            fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["program-one.1", "program.1"]);
+        let page = fs::read_to_string(folder.path().join("program-one.1")).unwrap();
+        for text in [".TH program", "2026-01-02", "program 1.2", ".SH RATE", "\\-\\-rate", ".SH EXAMPLES", "slowly"] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
+        let page = fs::read_to_string(folder.path().join("program.1")).unwrap();
+        assert!(page.contains("program\\-one(1)") && !page.contains("hidden"), "{page}");
+    }
+
+    #[test]
+    fn sections_below_help() {
+        let items = &[("", "Plain."), ("12", "short"), ("longer", "below")];
+        let text = below_help(&[Section { title: "A", items }, Section { title: "B", items: &[("x", "y")] }]);
+        assert_eq!(text, "A:\n  Plain.\n  12   short\n  longer\n      below\n\nB:\n  x    y");
+    }
+}

@@ -1,0 +1,84 @@
+//! The goals of an MLRsearch as typed.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use method::mlr::goal::Goal;
+use method::units::Nanos;
+
+use super::values::{parse_share, parse_some_time};
+
+/// `--goal LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]`: what is left out is that of RFC 8219.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TypedGoal {
+    loss: f64,
+    exceed: f64,
+    last: Option<Duration>,
+    sum: Option<Duration>,
+}
+
+impl TypedGoal {
+    /// The goal, where trials last `duration` and bounds are to be as near as `width` unless it says otherwise.
+    pub(crate) fn goal(&self, duration: Duration, width: f64) -> Goal {
+        let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
+        let goal = Goal::rfc8219(Nanos::from(last), width);
+        Goal { loss_ratio: self.loss, exceed_ratio: self.exceed, duration_sum: self.sum.unwrap_or(last).into(), ..goal }
+    }
+}
+
+impl FromStr for TypedGoal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<TypedGoal, String> {
+        let mut parts = text.split(',');
+        let loss = parse_share(parts.next().unwrap_or_default())?;
+        let mut goal = TypedGoal { loss, exceed: 0.0, last: None, sum: None };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("exceed", share)) => goal.exceed = parse_share(share)?,
+                Some(("final", time)) => goal.last = Some(parse_some_time(time)?),
+                Some(("sum", time)) => goal.sum = Some(parse_some_time(time)?),
+                _ => {
+                    return Err(format!(
+                        "'{part}' is no part of a goal; write for example 0.5%,exceed=50%,final=1s,sum=21s"
+                    ));
+                }
+            }
+        }
+        Ok(goal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<TypedGoal, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn goals_are_read_as_people_write_them() {
+        let minute = Duration::from_secs(60);
+        let strict = parse("0").unwrap().goal(minute, 0.01);
+        assert_eq!(strict, Goal::rfc8219(minute.into(), 0.01));
+        let half = parse("0.5%,exceed=50%,final=1s,sum=21").unwrap().goal(minute, 0.01);
+        assert_eq!((half.loss_ratio, half.exceed_ratio), (0.005, 0.5));
+        assert_eq!((half.final_duration, half.duration_sum), (Nanos::SECOND, Nanos(21_000_000_000)));
+        // A sum that is shorter than a trial makes trials shorter, one that is longer makes more of them.
+        let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
+        assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
+        assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));
+        assert!([strict, half].iter().all(|goal| goal.validate().is_ok()));
+    }
+
+    #[test]
+    fn what_is_no_goal_is_refused_with_the_right_form() {
+        for (text, says) in
+            [("", "share"), ("101%", "share"), ("0,exceeds=1%", "exceed=50%"), ("0,final=0s", "more than nothing")]
+        {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! What `--help` and the manual pages have beside the options: headings of options, examples, exit statuses.
+
+use dns64::process::pages::{Section, below_help};
+
+// Headings of options, the same ones in every subcommand.
+pub(super) const SERVER: &str = "Server";
+pub(super) const LOAD: &str = "Rate and duration";
+pub(super) const NAMES: &str = "Names and shares";
+pub(super) const QUESTIONS: &str = "Questions";
+pub(super) const REPLIES: &str = "Replies";
+pub(super) const SEARCH: &str = "Search";
+pub(super) const SELF_TEST: &str = "Self-test";
+pub(super) const THREADS: &str = "Threads and sockets";
+pub(super) const PACING: &str = "Pacing";
+pub(super) const AUTH: &str = "AuthDNS";
+pub(super) const FAULTS: &str = "Delay and faults";
+pub(super) const FILES: &str = "Input and output";
+pub(super) const PERF2: &str = "dns64perf2";
+
+/// The text below the options of a subcommand, which is named by its words.
+pub(super) fn below(subcommand: &str) -> String {
+    below_help(&sections(subcommand))
+}
+
+/// The sections of a subcommand's manual page that are not made from its options; the program's own has no words.
+pub(crate) fn sections(subcommand: &str) -> Vec<Section> {
+    let (notes, examples) = (notes(subcommand), examples(subcommand));
+    let notes = (!notes.is_empty()).then_some(Section { title: "Notes", items: notes });
+    let examples = (!examples.is_empty()).then_some(Section { title: "Examples", items: examples });
+    let of_program = if subcommand.is_empty() { &[EXIT_STATUS, ENVIRONMENT][..] } else { &[] };
+    notes.into_iter().chain(examples).chain(of_program.iter().copied()).collect()
+}
+
+const EXIT_STATUS: Section = Section {
+    title: "Exit status",
+    items: &[
+        ("0", "passed or done"),
+        ("1", "the DUT failed"),
+        ("2", "bad usage"),
+        ("3", "the tester spoiled the trial, or a campaign lacks some of its results"),
+        ("4", "this environment cannot be used, or nobody answers"),
+        ("130", "interrupted; what is known so far was printed"),
+        ("141", "nobody reads the output"),
+    ],
+};
+
+const ENVIRONMENT: Section = Section {
+    title: "Environment",
+    items: &[
+        ("NO_COLOR", "if it is set and not empty, nothing is coloured"),
+        ("DNS64BENCH_LOG", "what is logged: error, warn (the default), info, debug or trace"),
+    ],
+};
+
+fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
+    match subcommand {
+        "resperf" => &[
+            (
+                "",
+                "Where numbers differ from the original's: socket buffers are as large as the system allows unless -b is \
+                 given; replies must echo the question; a backlog after a stall of this machine is made up before it is held \
+                 against -F; the last interval is plotted with its true width and counts for the maximum if it is at least \
+                 half as wide as the others; with -C every client has ids of its own, and -q is the sum over all; -i need \
+                 not divide the time.",
+            ),
+            ("", "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written."),
+            ("", "A link to dns64bench with the name resperf takes these arguments without the subcommand."),
+        ],
+        "dns64perf++" => &[
+            ("", "Queries leave evenly: a burst of n every d ns by t threads is a rate of n·t/d."),
+            (
+                "",
+                "Exit status: 0 done, 2 bad usage, 3 the tester spoiled the trial (told on standard error), 4 this \
+                 environment cannot be used.",
+            ),
+            ("", "A link to dns64bench with the name dns64perf++ takes these arguments without the subcommand."),
+        ],
+        _ => &[],
+    }
+}
+
+/// Command lines and what they are for.
+fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
+    match subcommand {
+        "" => &[
+            ("dns64bench quickstart", "Try it: self-test and a short search on this host, without root."),
+            ("dns64bench check", "See what on this machine spoils measurements."),
+            ("dns64bench search --server 2001:2::1 --min 1k --max 64k", "Measure a server by RFC 8219."),
+        ],
+        "quickstart" => &[("dns64bench quickstart", "Self-test and searches of dns64d on loopback.")],
+        "measure" => &[
+            ("dns64bench measure --server 2001:2::1 --rate 20k", "A trial of 60 s with 20 000 queries per second."),
+            ("dns64bench measure --server localhost --rate 500 --duration 10s --json", "A short one, as JSON."),
+            (
+                "dns64bench measure --server 2001:2::1 --rate 20k --records trial.parquet",
+                "Keep a record of every query.",
+            ),
+        ],
+        "search" => &[
+            ("dns64bench search --server 2001:2::1 --min 1k --max 64k", "20 searches, as RFC 8219 asks for."),
+            (
+                "dns64bench search --server 2001:2::1 --min 1k --max 64k --resolution 500 --repeat 1 --duration 5s",
+                "A quick look, which is not RFC 8219 compliant.",
+            ),
+            (
+                "dns64bench search --server 2001:2::1 --min 1k --max 64k --self-test self-test.json",
+                "Show how far the tester itself can be trusted.",
+            ),
+            ("dns64bench search --resume journal.jsonl", "Go on with a search that was interrupted."),
+        ],
+        "self-test" => &[
+            (
+                "dns64bench self-test --server 198.18.1.2 --for-rate 64k --json > self-test.json",
+                "Hold the tester against AuthDNS, which serves there with --aaaa-share 1.",
+            ),
+            (
+                "dns64bench self-test --server 198.18.1.2 --for-rate 64k --search-to 500k",
+                "Find out how far the tester goes.",
+            ),
+        ],
+        "closed-loop" => &[
+            ("dns64bench closed-loop --server 2001:2::1 --outstanding 200 --duration 30s", "As dnsperf does it."),
+            (
+                "dns64bench closed-loop --server 2001:2::1 --queries queries.txt --transport tcp",
+                "Ask the questions of a file over TCP.",
+            ),
+            ("dns64bench closed-loop --dns64perf2 0 10 4 1 2001:2::1", "The experiments of dns64perf2."),
+        ],
+        "resperf" => &[
+            ("dns64bench resperf -s 2001:2::1 -d queries.txt -m 50000", "Raise the rate to 50 000 queries per second."),
+            ("dns64bench resperf -s 2001:2::1 --names 10.0.0.0/8 --report", "Ask for our own names, and write HTML."),
+        ],
+        "dns64perf++" => &[(
+            "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 1000000 1",
+            "60 000 queries, one each millisecond, with a timeout of 1 s.",
+        )],
+        "campaign" => &[
+            ("dns64bench campaign plan smoke", "See what a ready plan measures and how long it takes."),
+            ("dns64bench campaign run smoke", "Carry it out; the report is in smoke-run."),
+            ("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own."),
+        ],
+        "campaign run" => &[
+            ("dns64bench campaign run smoke", "A ready plan, into the folder smoke-run."),
+            ("dns64bench campaign run my.toml --dir results/tuesday", "A plan of your own."),
+        ],
+        "campaign resume" => &[("dns64bench campaign resume smoke-run", "Go on after an interruption.")],
+        "campaign status" => &[("dns64bench campaign status smoke-run", "What is done, and how long the rest takes.")],
+        "campaign plan" => &[("dns64bench campaign plan my.toml", "What would be measured.")],
+        "campaign show" => &[("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own.")],
+        "report" => &[
+            ("dns64bench report smoke-run", "Draw the report of a campaign again."),
+            ("dns64bench report before-run after-run --output comparison", "Compare two campaigns."),
+        ],
+        "auth" => &[
+            ("dns64bench auth --listen 198.18.0.2 --status auth.socket", "Serve until Ctrl-C, with live counters."),
+            ("dns64bench auth --listen [::1]:5300 --aaaa-share 0.2 --delay 5ms-20ms", "On loopback, slowly."),
+        ],
+        "reference-dut" => &[
+            ("dns64bench reference-dut --listen [::1]:5310 --capacity 20k", "A server that answers 20 000 a second."),
+            ("dns64bench reference-dut --listen [::1]:5310 --capacity 20k --loss 0.01", "One that loses 1 %."),
+        ],
+        "zone" => &[("dns64bench zone --names 10.0.0.0/16 --output dns64perf.zone", "A zone file of 65 536 names.")],
+        "lab" => &[
+            ("dns64bench lab up", "Make three hosts on this machine."),
+            ("dns64bench lab exec dut -- dns64d --config dns64d.toml", "Start a server on the second of them."),
+            ("dns64bench lab down", "Take them away."),
+        ],
+        "lab up" => &[("dns64bench lab up", "Make three hosts on this machine.")],
+        "lab down" => &[("dns64bench lab down", "Take them away.")],
+        "lab exec" => &[("dns64bench lab exec tester -- ip address", "Look at the addresses of the tester.")],
+        "check" => &[
+            ("dns64bench check", "What spoils measurements, and how it is mended."),
+            ("dns64bench check --json", "The same for programs."),
+        ],
+        "completions" => &[(
+            "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",
+            "For bash; packages bring it along.",
+        )],
+        "manual" => &[("dns64bench manual ~/.local/share/man/man1", "For `man dns64bench`; packages bring it along.")],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory, Parser};
+
+    use super::*;
+    use crate::args::Arguments;
+
+    /// Every command that `--help` shows, with its words.
+    fn commands() -> Vec<(String, Command)> {
+        fn collect(command: &Command, words: &str, all: &mut Vec<(String, Command)>) {
+            all.push((words.to_owned(), command.clone()));
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+                collect(sub, format!("{words} {}", sub.get_name()).trim(), all);
+            }
+        }
+        let mut all = Vec::new();
+        let mut whole = Arguments::command();
+        whole.build();
+        collect(&whole, "", &mut all);
+        all
+    }
+
+    #[test]
+    fn every_command_has_examples_and_they_can_be_typed() {
+        let all = commands();
+        assert!(all.len() > 20, "{}", all.len());
+        for (words, command) in all {
+            let examples = examples(&words);
+            assert!(!examples.is_empty(), "{words}: no example");
+            let help = command.clone().render_help().to_string();
+            for (line, _) in examples {
+                assert!(line.starts_with(format!("dns64bench {words}").trim()), "{words}: {line}");
+                let typed = line.split(" > ").next().unwrap().split_whitespace();
+                if let Err(error) = Arguments::try_parse_from(typed) {
+                    panic!("{line}\n{error}");
+                }
+                // clap may break long lines.
+                let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(unbroken(&help).contains(&unbroken(line)), "{words}: {line} is not in its help:\n{help}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_stands_under_a_heading() {
+        for (words, command) in commands() {
+            for arg in command.get_arguments().filter(|arg| !arg.is_positional()) {
+                let of_clap = matches!(arg.get_id().as_str(), "help" | "version");
+                assert!(
+                    of_clap || arg.is_hide_set() || arg.get_help_heading().is_some(),
+                    "{words} --{}: no help_heading",
+                    arg.get_id()
+                );
+            }
+        }
+    }
+}

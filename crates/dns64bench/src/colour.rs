@@ -1,0 +1,94 @@
+//! Colours of verdicts and marks, for terminals of people who want them.
+
+use std::ffi::OsStr;
+use std::fmt::{self, Display};
+use std::io::IsTerminal;
+
+use method::verdict::Verdict;
+
+use crate::output::word;
+
+/// Whether a stream may be written to with colours: it is a terminal, and the user does not object (https://no-color.org).
+pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
+    allowed(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
+}
+
+fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+/// What a text means, as a terminal shows it (ECMA-48 §8.3.117, select graphic rendition).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Green.
+    Good,
+    /// Red.
+    Bad,
+    /// Yellow.
+    Doubtful,
+}
+
+impl From<Verdict> for Meaning {
+    fn from(verdict: Verdict) -> Meaning {
+        match verdict {
+            Verdict::Passed => Meaning::Good,
+            Verdict::Failed => Meaning::Bad,
+            Verdict::Invalid => Meaning::Doubtful,
+        }
+    }
+}
+
+/// A text that is shown in colours or without. A width does not count what a terminal does not show.
+pub(crate) struct Painted<'a> {
+    text: &'a str,
+    meaning: Option<Meaning>,
+}
+
+/// `text` for `stream`.
+pub(crate) fn painted<'a>(text: &'a str, meaning: Meaning, stream: &impl IsTerminal) -> Painted<'a> {
+    Painted { text, meaning: may_colour(stream).then_some(meaning) }
+}
+
+/// The word of a verdict for `stream`.
+pub(crate) fn verdict(verdict: Verdict, stream: &impl IsTerminal) -> Painted<'static> {
+    painted(word(verdict), verdict.into(), stream)
+}
+
+impl Display for Painted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = match self.meaning {
+            None => return f.pad(self.text),
+            Some(Meaning::Good) => 32,
+            Some(Meaning::Bad) => 31,
+            Some(Meaning::Doubtful) => 33,
+        };
+        write!(f, "\u{1b}[1;{code}m")?;
+        f.pad(self.text)?;
+        f.write_str("\u{1b}[0m")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_of_who_does_not_object() {
+        assert!(allowed(true, None) && allowed(true, Some(OsStr::new(""))));
+        assert!(!allowed(true, Some(OsStr::new("1"))) && !allowed(false, None));
+    }
+
+    #[test]
+    fn each_verdict_has_a_colour_of_its_own_and_keeps_its_width() {
+        let shown = |meaning| Painted { text: "passed", meaning }.to_string();
+        assert_eq!(shown(None), "passed");
+        assert_eq!(shown(Some(Meaning::Good)), "\u{1b}[1;32mpassed\u{1b}[0m");
+        let meanings = [Verdict::Passed, Verdict::Failed, Verdict::Invalid].map(|v| shown(Some(v.into())));
+        assert!(meanings[0] != meanings[1] && meanings[1] != meanings[2] && meanings[0] != meanings[2]);
+        assert_eq!(format!("{:>8}|", Painted { text: "passed", meaning: None }), "  passed|");
+        assert_eq!(
+            format!("{:>8}|", Painted { text: "x", meaning: Some(Meaning::Bad) }),
+            "\u{1b}[1;31m       x\u{1b}[0m|"
+        );
+    }
+}

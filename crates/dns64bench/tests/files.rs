@@ -1,0 +1,135 @@
+//! Files that commands write: opened before anything is measured, whole or not there, with the mode of any other file.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{PROGRAM, Server, show};
+use serde_json::Value;
+
+/// The program in `folder`, begun by a shell that does `before` first.
+fn after(before: &str, folder: &Path, args: &[&str]) -> Output {
+    let script = format!("{before}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, PROGRAM]).args(args).current_dir(folder).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A trial in which the lateness of this machine counts for nothing.
+fn trial<'a>(server: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let args = ["measure", "--server", server, "--rate", "1000", "--duration", "2s", "--timeout", "1s", "--json", "-q"];
+    [&args[..], &["--window-limit", "100", "--lateness-limit", "1s"], more].concat()
+}
+
+#[test]
+fn what_cannot_be_written_is_known_before_anybody_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [
+        &["measure", "--rate", "100", "--hdr-log", "/nonexistent/log"][..],
+        &["measure", "--rate", "100", "--json-lines", "/nonexistent/lines"],
+        &["closed-loop", "--outstanding", "1", "--hdr-log", "/nonexistent/log"],
+        &["closed-loop", "--outstanding", "1", "--json-lines", "."],
+    ] {
+        // Nobody is there, which would be said next.
+        let args = [args, &["--server", "127.0.0.1:9"]].concat();
+        let output = after("true", folder.path(), &args);
+        let text = show(&args, &output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains("cannot write ") && !text.contains("nobody answers"), "{text}");
+        assert_eq!(names(folder.path()), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn modes_follow_the_umask() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["--records", "r.csv", "--hdr-log", "log", "--json-lines", "lines"];
+    let args = trial(&dut.address, &files);
+    let output = after("umask 027", folder.path(), &args);
+    let zone = ["zone", "--names", "10.0.0.0/30", "--output", "zone"];
+    let others = [after("umask 027", folder.path(), &zone), after("umask 027", folder.path(), &["check"])];
+    assert!(others.iter().all(|output| output.status.success()), "{others:?}");
+    let text = show(&args, &output);
+    assert_eq!(names(folder.path()), ["lines", "log", "r.csv", "zone"], "{text}");
+    for name in names(folder.path()) {
+        let mode = fs::metadata(folder.path().join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "{name}");
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_the_records_does_not_take_the_verdict() {
+    let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let args = trial(&dut.address, &["--records", "r.csv"]);
+    // No file may have more than 8 KiB; who ignores the signal is told so by the call that writes.
+    let output = after("trap '' XFSZ; ulimit -f 8", folder.path(), &args);
+    let text = show(&args, &output);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+    assert_eq!((&trial["sent"], &trial["valid"]), (&2_000.into(), &2_000.into()), "{text}");
+    assert_eq!(trial["verdict"], "passed", "{text}");
+    assert!(text.contains("cannot write the records r.csv: File too large"), "{text}");
+    assert_eq!(names(folder.path()), [""; 0], "{text}");
+}
+
+#[test]
+fn a_device_is_written_and_stays_a_device() {
+    for args in [&["zone", "--names", "10.0.0.0/30"][..], &["queryfile", "--names", "10.0.0.0/30"]] {
+        let args = [args, &["--output", "/dev/null"]].concat();
+        let output = common::run(&args);
+        assert!(output.status.success() && !Path::new("/dev/null").is_file(), "{}", show(&args, &output));
+    }
+}
+
+#[test]
+fn journals_are_with_the_users_state_unless_they_are_named() {
+    let (state, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let search = |more: &[&str]| {
+        let args = [&["search", "--server", "127.0.0.1:9", "--min", "1", "--max", "2"], more].concat();
+        let before = format!("export XDG_STATE_HOME='{}'", state.path().display());
+        let output = after(&before, folder.path(), &args);
+        (output.status.code(), show(&args, &output))
+    };
+    let (status, text) = search(&[]);
+    assert_eq!((status, names(folder.path()).len()), (Some(4), 0), "{text}");
+    let there = names(&state.path().join("dns64bench"));
+    let [journal] = &there[..] else { panic!("{there:?}: {text}") };
+    assert!(journal.starts_with("dns64bench-search-") && text.contains(journal.as_str()), "{text}");
+    let (status, text) = search(&["--journal", "j"]);
+    assert_eq!((status, names(folder.path())), (Some(4), vec!["j".into()]), "{text}");
+    let (_, text) = search(&["--journal", "j"]);
+    assert!(text.contains("File exists") && text.contains("search --resume j"), "{text}");
+}
+
+#[test]
+fn a_query_file_has_the_testers_names_and_is_read_by_the_client() {
+    let dut = Server::start(&["reference-dut", "--capacity", "1000000"]);
+    let folder = tempfile::tempdir().unwrap();
+    let make = ["queryfile", "--names", "10.0.0.0/24", "--first-name", "250", "--count", "3", "--qtype", "A"];
+    let output = after("true", folder.path(), &make);
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let name = |n: u32| format!("010-000-000-{n}.dns64perf.test A\n");
+    assert_eq!(lines, [250, 251, 252].map(name).concat(), "{}", show(&make, &output));
+    let make = ["queryfile", "--names", "10.0.0.0/24", "--output", "queries"];
+    assert!(after("true", folder.path(), &make).status.success());
+    let ask = ["closed-loop", "--server", &dut.address, "--queries", "queries", "--json", "-q"];
+    let output = after("true", folder.path(), &ask);
+    let result: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&ask, &output)));
+    assert_eq!((&result["sent"], &result["valid"]), (&256.into(), &256.into()), "{}", show(&ask, &output));
+    let many = ["queryfile", "--names", "10.0.0.0/24", "--first-name", "250", "--count", "7"];
+    let output = after("true", folder.path(), &many);
+    assert_eq!(output.status.code(), Some(2), "{}", show(&many, &output));
+}

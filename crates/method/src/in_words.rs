@@ -1,0 +1,48 @@
+//! Lists of data inside of another JSON object, with their words beside them: readers have sentences, programs the data, which is
+//! what is read back. Nobody decides by the words.
+
+/// Makes a module for `#[serde(flatten, with = "…")]` on a `Vec` of what has a `Display`: `in_words!(Reason: "reasons", "causes")`
+/// writes the sentences as `reasons` and the data as `causes`.
+macro_rules! in_words {
+    ($item:ident: $words:tt, $data:tt) => {
+        #[doc = concat!("Inside of another object: `", $words, "` holds the words, for readers, and `", $data, "` the data, which \
+                         is what is read back. For `#[serde(flatten, with = \"…\")]`.")]
+        pub mod in_words {
+            use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+            use super::$item;
+
+            #[derive(Serialize)]
+            struct Written<'a> {
+                #[serde(rename = $words)]
+                words: Vec<String>,
+                #[serde(rename = $data)]
+                data: &'a [$item],
+            }
+
+            #[derive(Deserialize)]
+            struct Read {
+                #[serde(rename = $data)]
+                data: Vec<$item>,
+            }
+
+            /// Writes the words and the data.
+            ///
+            /// # Errors
+            /// Those of the serializer.
+            pub fn serialize<S: Serializer>(data: &[$item], serializer: S) -> Result<S::Ok, S::Error> {
+                Written { words: data.iter().map($item::to_string).collect(), data }.serialize(serializer)
+            }
+
+            /// Reads the data.
+            ///
+            /// # Errors
+            /// If there are none, as in results of versions that wrote words only.
+            pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<$item>, D::Error> {
+                Ok(Read::deserialize(deserializer)?.data)
+            }
+        }
+    };
+}
+
+pub(crate) use in_words;

@@ -1,0 +1,158 @@
+//! What a search is to find: the attributes of a search goal (RFC 9971, "Search Goal").
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Nanos, Qps};
+
+/// One thing to search for.
+///
+/// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of RFC 8219 §9.2 and of
+/// RFC 2544 §26.1: [`Goal::rfc8219`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Goal {
+    /// The share of a trial's queries that may lack a valid reply before it counts as a trial with high loss; 0 to below 1.
+    pub loss_ratio: f64,
+    /// The share of the duration sum that trials with high loss may take at a lower bound; 0 to below 1.
+    pub exceed_ratio: f64,
+    /// How near the bounds must be: their distance in relation to the upper one; above 0 and below 1.
+    pub width: f64,
+    /// The length of the first trials; more than 0.
+    pub initial_duration: Nanos,
+    /// The length of the trials that decide, at least the initial one.
+    pub final_duration: Nanos,
+    /// How long trials at one load last together before they decide, at least the final duration.
+    pub duration_sum: Nanos,
+}
+
+/// Why a goal cannot be searched for.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GoalError {
+    /// There is none.
+    #[error("there is no goal to search for; give at least one")]
+    NoGoal,
+    /// A ratio is not a share below 1.
+    #[error("the {what} of a goal is {given}; it must be at least 0 and below 1")]
+    Ratio {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        given: f64,
+    },
+    /// The width is not a share.
+    #[error("the width of a goal is {0}; it must be above 0 and below 1")]
+    Width(f64),
+    /// The durations do not grow.
+    #[error(
+        "the durations of a goal are {initial} s at first, {last} s in the end and {sum} s in sum; each must be above 0 and at \
+         least as long as the one before"
+    )]
+    Durations {
+        /// Initial duration in seconds.
+        initial: f64,
+        /// Final duration in seconds.
+        last: f64,
+        /// Duration sum in seconds.
+        sum: f64,
+    },
+    /// The range is empty.
+    #[error(
+        "the lowest rate is {min} and the highest {max} queries/s; the lowest must be at least 1 and no more than the highest"
+    )]
+    Range {
+        /// The lowest rate.
+        min: Qps,
+        /// The highest rate.
+        max: Qps,
+    },
+}
+
+impl Goal {
+    /// RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Trials before it last at least a second.
+    pub fn rfc8219(duration: Nanos, width: f64) -> Goal {
+        let initial_duration = duration.min(Nanos::SECOND);
+        let (loss_ratio, exceed_ratio) = (0.0, 0.0);
+        Goal { loss_ratio, exceed_ratio, width, initial_duration, final_duration: duration, duration_sum: duration }
+    }
+
+    /// Whether it can be searched for.
+    ///
+    /// # Errors
+    /// If an attribute is out of its range; the error says which and what would be right.
+    pub fn validate(&self) -> Result<(), GoalError> {
+        for (what, given) in [("loss ratio", self.loss_ratio), ("exceed ratio", self.exceed_ratio)] {
+            if !(0.0..1.0).contains(&given) {
+                return Err(GoalError::Ratio { what, given });
+            }
+        }
+        if !(self.width > 0.0 && self.width < 1.0) {
+            return Err(GoalError::Width(self.width));
+        }
+        let (initial, last, sum) = (self.initial_duration, self.final_duration, self.duration_sum);
+        if initial.0 == 0 || last < initial || sum < last {
+            let [initial, last, sum] = [initial, last, sum].map(Nanos::as_secs_f64);
+            return Err(GoalError::Durations { initial, last, sum });
+        }
+        Ok(())
+    }
+
+    /// The goal and what leads up to it, coarse and short first: `steps` targets before the last, each twice as wide as the
+    /// one after it, their sums of durations in a geometric series from the initial duration up.
+    pub(super) fn targets(&self, steps: u32) -> Vec<Goal> {
+        let growth = self.duration_sum.0 as f64 / self.initial_duration.0 as f64;
+        let target = |before: u32| {
+            let part = f64::from(steps - before) / f64::from(steps.max(1));
+            let sum = Nanos((self.initial_duration.0 as f64 * growth.powf(part)).round() as u64);
+            let duration_sum = if before == 0 { self.duration_sum } else { sum.min(self.duration_sum) };
+            let width = (self.width * f64::from(1u32 << before)).min(0.5_f64.max(self.width));
+            Goal { width, duration_sum, final_duration: duration_sum.min(self.final_duration), ..*self }
+        };
+        (0..=steps).rev().map(target).collect()
+    }
+
+    /// Whether bounds are near enough: two neighbouring whole rates always are.
+    pub(super) fn is_met_by(&self, lower: Qps, upper: Qps) -> bool {
+        let distance = upper.0.saturating_sub(lower.0);
+        distance <= 1 || distance as f64 <= self.width * upper.0 as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_lead_up_to_the_goal() {
+        let goal = Goal { duration_sum: Nanos(120_000_000_000), ..Goal::rfc8219(Nanos(60_000_000_000), 0.005) };
+        let targets = goal.targets(2);
+        assert_eq!(targets.last(), Some(&goal));
+        assert_eq!(targets.iter().map(|t| t.width).collect::<Vec<_>>(), [0.02, 0.01, 0.005]);
+        let sums: Vec<u64> = targets.iter().map(|t| t.duration_sum.0 / 1_000_000).collect();
+        assert_eq!(sums, [1_000, 10_954, 120_000]);
+        assert_eq!(targets[1].final_duration, targets[1].duration_sum);
+        assert_eq!(targets[2].final_duration, Nanos(60_000_000_000));
+        // Short already: nothing is made longer or shorter than the goal itself.
+        let short = Goal::rfc8219(Nanos::from_millis(500), 0.3);
+        assert!(short.targets(2).iter().all(|t| t.duration_sum == Nanos::from_millis(500) && t.width <= 0.5));
+    }
+
+    #[test]
+    fn impossible_goals_are_refused_with_what_would_be_right() {
+        let good = Goal::rfc8219(Nanos::SECOND, 0.01);
+        assert_eq!(good.validate(), Ok(()));
+        let bad = [
+            Goal { loss_ratio: 1.0, ..good },
+            Goal { loss_ratio: f64::NAN, ..good },
+            Goal { exceed_ratio: -0.1, ..good },
+            Goal { width: 0.0, ..good },
+            Goal { width: 1.0, ..good },
+            Goal { initial_duration: Nanos(0), ..good },
+            Goal { final_duration: Nanos(1), ..good },
+            Goal { duration_sum: Nanos(1), ..good },
+        ];
+        for goal in bad {
+            let error = goal.validate().unwrap_err().to_string();
+            assert!(error.contains("must be"), "{error}");
+        }
+    }
+}

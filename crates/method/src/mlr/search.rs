@@ -1,0 +1,286 @@
+//! The search itself as a state machine without any I/O: which load is due, for how long, until every goal has its bounds.
+//!
+//! ```text
+//! stage 0 of every goal ─► stage 1 of every goal ─► … ─► the goals themselves
+//!    │
+//!    ├─ nothing known:          the highest rate, then the rate of valid replies that came back
+//!    ├─ bounds of the stage before: their middle, then the lower one, then the upper one
+//!    ├─ one bound only:         away from it, in steps that double
+//!    └─ both, but too far apart: their geometric mean
+//! ```
+//!
+//! A load that is begun is tried until it is classified for the target at hand. Every trial counts for all goals.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::goal::{Goal, GoalError};
+use super::tally::{Class, Trial, classify, conditional_throughput};
+use crate::records::Counts;
+use crate::units::{Nanos, Qps};
+use crate::verdict::Verdict;
+
+/// How many coarser targets lead up to each goal.
+const STEPS: u32 = 2;
+
+/// Where to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Lowest rate.
+    pub min: Qps,
+    /// Highest rate.
+    pub max: Qps,
+    /// How many times one rate may be tried again after invalid trials.
+    pub invalid_retries: u32,
+}
+
+/// The trial that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// At which rate.
+    pub rate: Qps,
+    /// How long.
+    pub duration: Nanos,
+    /// For which goal, by its place in the list.
+    pub goal: usize,
+    /// Relevant lower and upper bound of that goal's present target, as far as known.
+    pub bracket: (Option<Qps>, Option<Qps>),
+}
+
+/// What was found for one goal (RFC 9971, "Goal Result").
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GoalResult {
+    /// The goal.
+    pub goal: Goal,
+    /// The highest lower bound below the upper one; `None` if the lowest rate is an upper bound already.
+    pub relevant_lower_bound: Option<Qps>,
+    /// The lowest upper bound; `None` if the highest rate that could be measured is a lower bound.
+    pub relevant_upper_bound: Option<Qps>,
+    /// Valid replies per second at the lower bound.
+    pub conditional_throughput: Option<f64>,
+    /// The lowest rate that the tester could not measure, where that ended the search.
+    pub unmeasurable: Option<Qps>,
+}
+
+impl GoalResult {
+    /// Whether both bounds were found; RFC 9971 calls it irregular otherwise.
+    pub fn is_regular(&self) -> bool {
+        self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_some()
+    }
+}
+
+/// Lower and upper bound.
+type Bounds = (Option<Qps>, Option<Qps>);
+
+/// The load that is being tried.
+#[derive(Clone, Copy, Debug)]
+struct Focus {
+    due: Due,
+    stage: usize,
+    retries: u32,
+}
+
+/// One search. Ask for what is [`due`](MlrSearch::due), report it, until there is a [`result`](MlrSearch::result).
+#[derive(Clone, Debug)]
+pub struct MlrSearch {
+    limits: Limits,
+    /// The targets of each goal, coarse first; the last is the goal.
+    goals: Vec<Vec<Goal>>,
+    loads: BTreeMap<Qps, Vec<Trial>>,
+    /// The lowest rate that the tester could not measure.
+    unmeasurable: Option<Qps>,
+    focus: Option<Focus>,
+    /// How many times the present stage went away from its only bound.
+    outward: u32,
+}
+
+impl MlrSearch {
+    /// A search for `goals` within `limits`.
+    ///
+    /// # Errors
+    /// If there is no goal, one is impossible, or the limits are empty.
+    pub fn new(limits: Limits, goals: &[Goal]) -> Result<MlrSearch, GoalError> {
+        if goals.is_empty() {
+            return Err(GoalError::NoGoal);
+        }
+        if limits.min.0 == 0 || limits.min > limits.max {
+            return Err(GoalError::Range { min: limits.min, max: limits.max });
+        }
+        for goal in goals {
+            goal.validate()?;
+        }
+        let goals = goals.iter().map(|goal| goal.targets(STEPS)).collect();
+        let loads = BTreeMap::new();
+        let mut search = MlrSearch { limits, goals, loads, unmeasurable: None, focus: None, outward: 0 };
+        search.choose();
+        Ok(search)
+    }
+
+    /// The trial to carry out next; `None` when the search is over.
+    pub fn due(&self) -> Option<Due> {
+        self.focus.map(|focus| focus.due)
+    }
+
+    /// Books verdict and counts of the trial that was [due](MlrSearch::due). Of the verdict only whether the tester spoiled
+    /// the trial counts: how much loss is too much, each goal says itself.
+    pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
+        let Some(mut focus) = self.focus else { return };
+        if verdict == Verdict::Invalid {
+            focus.retries += 1;
+            if focus.retries <= self.limits.invalid_retries {
+                self.focus = Some(focus);
+                return;
+            }
+            self.unmeasurable = Some(self.unmeasurable.map_or(focus.due.rate, |u| u.min(focus.due.rate)));
+        } else {
+            self.loads.entry(focus.due.rate).or_default().push(Trial::of(focus.due.duration, counts));
+            let target = &self.goals[focus.due.goal][focus.stage];
+            if classify(target, &self.loads[&focus.due.rate]) == Class::Undecided {
+                self.focus = Some(Focus { retries: 0, ..focus });
+                return;
+            }
+        }
+        self.choose();
+    }
+
+    /// What was found for each goal, once the search is over.
+    pub fn result(&self) -> Option<Vec<GoalResult>> {
+        if self.focus.is_some() {
+            return None;
+        }
+        let result = |targets: &Vec<Goal>| {
+            let goal = targets[STEPS as usize];
+            let (lower, upper) = self.bounds(&goal);
+            let conditional = lower.map(|load| conditional_throughput(&goal, load, &self.loads[&load]));
+            // A failure below what could not be measured has overtaken it.
+            let unmeasurable = self.unmeasurable.filter(|blocked| upper.is_none_or(|upper| *blocked < upper));
+            GoalResult {
+                goal,
+                relevant_lower_bound: lower,
+                relevant_upper_bound: upper,
+                conditional_throughput: conditional,
+                unmeasurable,
+            }
+        };
+        Some(self.goals.iter().map(result).collect())
+    }
+
+    /// The trials at each load.
+    pub fn loads(&self) -> &BTreeMap<Qps, Vec<Trial>> {
+        &self.loads
+    }
+
+    /// Relevant lower and upper bound for `target`.
+    fn bounds(&self, target: &Goal) -> Bounds {
+        let mut lower = None;
+        for (&load, trials) in &self.loads {
+            match classify(target, trials) {
+                Class::Lower => lower = Some(load),
+                Class::Upper => return (lower, Some(load)),
+                Class::Undecided => {}
+            }
+        }
+        (lower, None)
+    }
+
+    /// Sets what is due: the first target that is not met, stage by stage.
+    fn choose(&mut self) {
+        let last = self.focus.map(|focus| (focus.stage, focus.due.goal));
+        for stage in 0..=STEPS as usize {
+            for goal in 0..self.goals.len() {
+                let target = self.goals[goal][stage];
+                let bracket = self.bounds(&target);
+                if self.is_met(&target, bracket) {
+                    continue;
+                }
+                if last != Some((stage, goal)) {
+                    self.outward = 0;
+                }
+                let rate = self.candidate(goal, stage, bracket);
+                let due = Due { rate, duration: target.final_duration, goal, bracket };
+                self.focus = Some(Focus { due, stage, retries: 0 });
+                return;
+            }
+        }
+        self.focus = None;
+    }
+
+    /// Whether there is nothing left to try for a target with these bounds.
+    fn is_met(&self, target: &Goal, (lower, upper): Bounds) -> bool {
+        match (lower, self.ceiling(upper)) {
+            (None, Some(above)) => above <= self.limits.min,
+            (Some(lower), Some(above)) => target.is_met_by(lower, above),
+            (Some(lower), None) => lower >= self.limits.max,
+            (None, None) => false,
+        }
+    }
+
+    /// Below which load the search goes on: the upper bound, or what the tester could not measure.
+    fn ceiling(&self, upper: Option<Qps>) -> Option<Qps> {
+        [upper, self.unmeasurable].into_iter().flatten().min()
+    }
+
+    /// The load to try for a target that is not met.
+    fn candidate(&mut self, goal: usize, stage: usize, (lower, upper): Bounds) -> Qps {
+        let target = self.goals[goal][stage];
+        let above = self.ceiling(upper);
+        let is_between =
+            |load: &Qps| lower.is_none_or(|lower| *load > lower) && above.is_none_or(|above| *load < above);
+        let (hinted_lower, hinted_upper) = self.hints(goal, stage);
+        let hinted_lower = hinted_lower.filter(is_between);
+        let hinted_upper = hinted_upper.filter(is_between);
+        let (low, high) = (hinted_lower.or(lower), hinted_upper.or(above));
+        match (low, high) {
+            (Some(low), Some(high)) if !target.is_met_by(low, high) => middle(low, high),
+            // Narrow enough, but not shown for this target yet.
+            (Some(low), _) if Some(low) == hinted_lower => low,
+            (_, Some(high)) if Some(high) == hinted_upper => high,
+            (Some(low), _) => self.away(low, &target, Direction::Up),
+            (None, Some(high)) => self.away(high, &target, Direction::Down),
+            (None, None) => self.limits.max,
+        }
+    }
+
+    /// The bounds of the stage before.
+    fn hints(&self, goal: usize, stage: usize) -> Bounds {
+        stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
+    }
+
+    /// A load away from the only bound that is known; each step of a stage is twice as long as the one before it.
+    fn away(&mut self, from: Qps, target: &Goal, direction: Direction) -> Qps {
+        let steps = f64::from(1u32 << self.outward.min(20));
+        self.outward += 1;
+        let factor = (1.0 - target.width).powf(steps);
+        let rate = match direction {
+            Direction::Up => from.0 as f64 / factor,
+            Direction::Down => (from.0 as f64 * factor).min(self.replies_at(from).unwrap_or(f64::INFINITY)),
+        };
+        let (min, max) = (self.limits.min, self.limits.max);
+        match direction {
+            Direction::Up => Qps((rate as u64).clamp((from.0 + 1).min(max.0), max.0)),
+            Direction::Down => Qps((rate as u64).clamp(min.0, (from.0 - 1).max(min.0))),
+        }
+    }
+
+    /// Valid replies per second of the trials at a load: where a DUT that is asked too much may have its limit.
+    fn replies_at(&self, load: Qps) -> Option<f64> {
+        let best = self.loads.get(&load)?.iter().map(Trial::loss_ratio).min_by(f64::total_cmp)?;
+        Some(load.0 as f64 * (1.0 - best))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Up,
+    Down,
+}
+
+/// The geometric mean of two loads at least 2 apart: strictly between them.
+fn middle(low: Qps, high: Qps) -> Qps {
+    let mean = (low.0 as f64 * high.0 as f64).sqrt().round() as u64;
+    Qps(mean.clamp(low.0 + 1, high.0 - 1))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Simulated servers: with a capacity, with noise, with trials that fail by chance, with loss that is not monotonic.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 2 };
+
+fn minute() -> Nanos {
+    Nanos(60 * Nanos::SECOND.0)
+}
+
+fn rfc8219() -> Goal {
+    Goal::rfc8219(minute(), 0.005)
+}
+
+/// Half of the trials of a second each may lose more than `loss`.
+fn tolerant(loss_ratio: f64) -> Goal {
+    let sum = Nanos(21 * Nanos::SECOND.0);
+    Goal { loss_ratio, exceed_ratio: 0.5, final_duration: Nanos::SECOND, duration_sum: sum, ..rfc8219() }
+}
+
+/// Small pseudo-random numbers (xorshift64*), so that every run sees the same server.
+struct Chance(u64);
+
+impl Chance {
+    /// From 0 to below 1.
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+struct Walk {
+    search: MlrSearch,
+    tried: Vec<Due>,
+}
+
+impl Walk {
+    fn measured(&self) -> f64 {
+        self.tried.iter().map(|due| due.duration.as_secs_f64()).sum()
+    }
+
+    fn result(&self) -> Vec<GoalResult> {
+        self.search.result().expect("the search is over")
+    }
+}
+
+/// Runs a search against a server that says what share of the queries of a trial it loses; `None`: the tester spoiled it.
+fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(Due) -> Option<f64>) -> Walk {
+    let mut search = MlrSearch::new(limits, goals).unwrap();
+    let mut tried = Vec::new();
+    while let Some(due) = search.due() {
+        assert!(tried.len() < 3000, "the search does not end: {:?}", &tried[tried.len() - 10..]);
+        assert!((limits.min..=limits.max).contains(&due.rate), "{due:?}");
+        tried.push(due);
+        let sent = (due.rate.0 as f64 * due.duration.as_secs_f64()) as u64;
+        match loses(due) {
+            None => search.report(Verdict::Invalid, &Counts::default()),
+            Some(share) => {
+                let missing = (sent as f64 * share).ceil() as u64;
+                let counts = Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() };
+                search.report(if missing == 0 { Verdict::Passed } else { Verdict::Failed }, &counts);
+            }
+        }
+    }
+    Walk { search, tried }
+}
+
+/// What a server with this capacity loses of `rate`.
+fn overload(capacity: f64, rate: Qps) -> f64 {
+    (1.0 - capacity / rate.0 as f64).max(0.0)
+}
+
+#[test]
+fn a_steady_server_is_found_to_the_width_with_few_long_trials() {
+    for capacity in [150.0, 4_321.0, 47_000.0, 130_000.0] {
+        let walk = walk(LIMITS, &[rfc8219()], |due| Some(overload(capacity, due.rate)));
+        let [found] = walk.result()[..] else { panic!("one goal") };
+        let (lower, upper) = (found.relevant_lower_bound.unwrap(), found.relevant_upper_bound.unwrap());
+        assert!(lower.0 as f64 <= capacity && capacity < upper.0 as f64, "{lower} {upper}");
+        assert!(found.goal.is_met_by(lower, upper), "{lower} {upper}");
+        assert_eq!(found.conditional_throughput, Some(lower.0 as f64));
+        let full = walk.tried.iter().filter(|due| due.duration == minute()).count();
+        assert!(full <= 3, "{full} full trials at {capacity}");
+        // The plain search halves the range down to this width with full trials.
+        let halvings = (131_072.0 / (0.005 * capacity)).log2().ceil() + 2.0;
+        assert!(walk.measured() <= halvings * 60.0 / 4.0, "{} s against {halvings} minutes", walk.measured());
+    }
+}
+
+#[test]
+fn the_ends_of_the_range_give_irregular_results() {
+    let all = walk(LIMITS, &[rfc8219()], |_| Some(0.0));
+    let found = all.result()[0];
+    assert_eq!((found.relevant_lower_bound, found.relevant_upper_bound), (Some(LIMITS.max), None));
+    assert!(!found.is_regular());
+    let none = walk(LIMITS, &[rfc8219()], |_| Some(0.3));
+    let found = none.result()[0];
+    assert_eq!((found.relevant_lower_bound, found.relevant_upper_bound), (None, Some(LIMITS.min)));
+    assert_eq!((found.conditional_throughput, none.measured() < 60.0), (None, true));
+}
+
+#[test]
+fn one_search_serves_several_goals() {
+    // It loses 0.3 % from 30 000 on, and what is above 50 000.
+    let loses = |due: Due| Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }));
+    let goals = [rfc8219(), Goal { loss_ratio: 0.001, ..rfc8219() }, Goal { loss_ratio: 0.005, ..rfc8219() }];
+    let together = walk(LIMITS, &goals, loses);
+    let lower: Vec<u64> = together.result().iter().map(|g| g.relevant_lower_bound.unwrap().0).collect();
+    for (found, limit) in lower.iter().zip([30_000.0, 30_000.0, 50_000.0 / 0.995]) {
+        assert!((limit * 0.995 - 1.0..=limit).contains(&(*found as f64)), "{lower:?}");
+    }
+    let apart: f64 = goals.iter().map(|goal| walk(LIMITS, &[*goal], loses).measured()).sum();
+    assert!(together.measured() < 0.9 * apart, "{} s together, {apart} s apart", together.measured());
+}
+
+#[test]
+fn a_goal_that_tolerates_bad_trials_is_not_misled_by_them() {
+    // Every tenth trial loses a tenth, whatever its rate: a hypervisor took the CPU.
+    let mut chance = Chance(7);
+    let walk = walk(LIMITS, &[tolerant(0.005)], |due| {
+        Some(if chance.next() < 0.1 { 0.1 } else { overload(20_000.0, due.rate) })
+    });
+    let found = walk.result()[0];
+    let limit = 20_000.0 / 0.995;
+    let lower = found.relevant_lower_bound.unwrap().0 as f64;
+    assert!((limit * 0.99..=limit).contains(&lower), "{found:?}");
+}
+
+#[test]
+fn what_the_tester_cannot_measure_leaves_the_result_open() {
+    let walk = walk(LIMITS, &[rfc8219()], |due| if due.rate.0 > 40_000 { None } else { Some(0.0) });
+    let found = walk.result()[0];
+    let (lower, blocked) = (found.relevant_lower_bound.unwrap(), found.unmeasurable.unwrap());
+    assert!(lower.0 <= 40_000 && blocked.0 > 40_000, "{found:?}");
+    assert!(found.goal.is_met_by(lower, blocked) && found.relevant_upper_bound.is_none());
+    // Failing below it is the DUT's limit, and nothing is open.
+    let walk =
+        self::walk(
+            LIMITS,
+            &[rfc8219()],
+            |due| {
+                if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
+            },
+        );
+    assert_eq!((walk.result()[0].unmeasurable, walk.result()[0].is_regular()), (None, true));
+}
+
+#[test]
+fn a_spoiled_trial_is_tried_again() {
+    let mut spoil = 2;
+    let walk = walk(LIMITS, &[rfc8219()], |due| {
+        spoil -= 1;
+        if spoil >= 0 { None } else { Some(overload(5_000.0, due.rate)) }
+    });
+    assert!(walk.tried[..3].iter().all(|due| due.rate == LIMITS.max));
+    assert!(walk.result()[0].is_regular());
+}
+
+#[test]
+fn impossible_searches_are_refused() {
+    assert_eq!(MlrSearch::new(LIMITS, &[]).unwrap_err(), GoalError::NoGoal);
+    for (min, max) in [(0, 5), (6, 5)] {
+        let limits = Limits { min: Qps(min), max: Qps(max), ..LIMITS };
+        assert!(MlrSearch::new(limits, &[rfc8219()]).unwrap_err().to_string().contains("must be"));
+    }
+    assert!(MlrSearch::new(LIMITS, &[Goal { width: 2.0, ..rfc8219() }]).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Noise, chance failures and dips: the search ends, and each bound is one by RFC 9971's rules.
+    #[test]
+    fn it_ends_and_its_bounds_are_bounds(
+        seed in 1u64..,
+        capacity in 50.0f64..200_000.0,
+        noise in 0.0f64..0.1,
+        fails in prop::sample::select(vec![0.0, 0.002, 0.01, 0.2]),
+        spoils in prop::sample::select(vec![0.0, 0.1]),
+        dip in 100u64..131_072,
+    ) {
+        let goals = [rfc8219(), tolerant(0.001), tolerant(0.005)];
+        let mut chance = Chance(seed);
+        let walk = walk(LIMITS, &goals, |due| {
+            let now = capacity * (1.0 + noise * (chance.next() - 0.5));
+            if chance.next() < spoils { return None; }
+            let fails = chance.next() < fails || (dip..dip + dip / 20).contains(&due.rate.0);
+            Some(overload(now, due.rate).max(if fails { 0.02 } else { 0.0 }))
+        });
+        for found in walk.result() {
+            let class = |load: Qps| classify(&found.goal, &walk.search.loads()[&load]);
+            if let Some(lower) = found.relevant_lower_bound {
+                prop_assert_eq!(class(lower), Class::Lower);
+            }
+            if let Some(upper) = found.relevant_upper_bound {
+                prop_assert_eq!(class(upper), Class::Upper);
+                prop_assert!(found.relevant_lower_bound.is_none_or(|lower| lower < upper));
+            }
+            let above = found.relevant_upper_bound.into_iter().chain(found.unmeasurable).min();
+            match (found.relevant_lower_bound, above) {
+                (Some(lower), Some(above)) => prop_assert!(found.goal.is_met_by(lower, above), "{:?}", found),
+                (Some(lower), None) => prop_assert_eq!(lower, LIMITS.max),
+                (None, Some(above)) => prop_assert_eq!(above, LIMITS.min),
+                (None, None) => prop_assert!(false, "nothing found"),
+            }
+        }
+    }
+}

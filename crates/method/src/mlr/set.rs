@@ -1,0 +1,124 @@
+//! All searches of a plan, one after the other, as [`crate::set::Set`] is for the bisection.
+
+use super::goal::{Goal, GoalError};
+use super::search::{Due, GoalResult, Limits, MlrSearch};
+use crate::records::Counts;
+use crate::search::{Found, Shortfall};
+use crate::units::Qps;
+use crate::verdict::Verdict;
+
+/// A set of searches. Ask for what is [`due`](MlrSet::due), [`report`](MlrSet::report) what it was, until nothing is.
+#[derive(Clone, Debug)]
+pub struct MlrSet {
+    limits: Limits,
+    goals: Vec<Goal>,
+    repeat: u32,
+    search: MlrSearch,
+    results: Vec<Vec<GoalResult>>,
+    failed_by: Vec<Option<Shortfall>>,
+}
+
+impl MlrSet {
+    /// `repeat` searches of which nothing is done.
+    ///
+    /// # Errors
+    /// As [`MlrSearch::new`].
+    pub fn new(limits: Limits, goals: Vec<Goal>, repeat: u32) -> Result<MlrSet, GoalError> {
+        let search = MlrSearch::new(limits, &goals)?;
+        Ok(MlrSet { limits, goals, repeat, search, results: Vec::new(), failed_by: Vec::new() })
+    }
+
+    /// Of which search, from 0, which trial is to be carried out next; `None` when all searches are over.
+    pub fn due(&self) -> Option<(u32, Due)> {
+        let at = self.results.len() as u32;
+        if at < self.repeat { self.search.due().map(|due| (at, due)) } else { None }
+    }
+
+    /// Books verdict and counts of the trial that was due.
+    pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
+        if self.due().is_none() {
+            return;
+        }
+        self.search.report(verdict, counts);
+        let Some(results) = self.search.result() else { return };
+        self.failed_by.push(results.first().and_then(|first| self.shortfall(first)));
+        self.results.push(results);
+        self.search = MlrSearch::new(self.limits, &self.goals).expect("the same as before");
+    }
+
+    /// What each search found that is over: a result for each goal, in the order of the goals.
+    pub fn results(&self) -> &[Vec<GoalResult>] {
+        &self.results
+    }
+
+    /// What each search found for the goal at `place`, as a bisection would say it.
+    pub fn found(&self, place: usize) -> Vec<Found> {
+        self.results.iter().filter_map(|results| results.get(place)).map(GoalResult::found).collect()
+    }
+
+    /// By how much the first goal's upper bound failed in its worst trial, search by search.
+    pub fn failed_by(&self) -> &[Option<Shortfall>] {
+        &self.failed_by
+    }
+
+    fn shortfall(&self, result: &GoalResult) -> Option<Shortfall> {
+        let upper: Qps = result.relevant_upper_bound?;
+        let worst = self.search.loads().get(&upper)?.iter().max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()))?;
+        Some(Shortfall { rate: upper, missing: worst.missing, of: worst.of })
+    }
+}
+
+impl GoalResult {
+    /// The bounds as a bisection would say them: what passed, what failed, and whether the DUT may do more.
+    pub fn found(&self) -> Found {
+        let open = self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_none();
+        Found {
+            highest: self.relevant_lower_bound,
+            failed: self.relevant_upper_bound,
+            lower_bound: open || self.unmeasurable.is_some(),
+            unmeasurable: self.unmeasurable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Nanos;
+
+    #[test]
+    fn searches_follow_each_other_and_say_what_each_found() {
+        let limits = Limits { min: Qps(100), max: Qps(10_000), invalid_retries: 0 };
+        let goals = vec![Goal::rfc8219(Nanos(4 * Nanos::SECOND.0), 0.02); 2];
+        let mut set = MlrSet::new(limits, goals, 3).unwrap();
+        let mut of = Vec::new();
+        while let Some((repeat, due)) = set.due() {
+            of.push(repeat);
+            let lost = u64::from(due.rate.0 > 5_000);
+            let counts = Counts { sent: 100, valid: 100 - lost, lost, ..Counts::default() };
+            set.report(if lost == 0 { Verdict::Passed } else { Verdict::Failed }, &counts);
+            assert!(of.len() < 300, "the set does not end");
+        }
+        assert!(of.is_sorted() && of.last() == Some(&2));
+        assert_eq!((set.results().len(), set.results()[0].len()), (3, 2));
+        for found in set.found(0) {
+            let (passed, failed) = (found.highest.unwrap(), found.failed.unwrap());
+            assert!(passed.0 <= 5_000 && failed.0 > 5_000 && !found.lower_bound, "{found:?}");
+        }
+        let shortfall = set.failed_by()[0].unwrap();
+        assert_eq!((Some(shortfall.rate), shortfall.missing, shortfall.of), (set.found(0)[0].failed, 1, 100));
+        set.report(Verdict::Passed, &Counts::default());
+        assert_eq!(set.results().len(), 3, "nothing was due");
+    }
+
+    #[test]
+    fn what_is_open_is_a_lower_bound() {
+        let limits = Limits { min: Qps(100), max: Qps(10_000), invalid_retries: 0 };
+        let mut set = MlrSet::new(limits, vec![Goal::rfc8219(Nanos::SECOND, 0.02)], 1).unwrap();
+        while set.due().is_some() {
+            set.report(Verdict::Passed, &Counts { sent: 10, valid: 10, ..Counts::default() });
+        }
+        let found = Found { highest: Some(Qps(10_000)), failed: None, lower_bound: true, unmeasurable: None };
+        assert_eq!((set.found(0), set.failed_by()), (vec![found], &[None][..]));
+    }
+}

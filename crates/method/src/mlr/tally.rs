@@ -1,0 +1,169 @@
+//! What all trials at one load say for one goal (RFC 9971, "Load Classification" and "Conditional Throughput").
+
+use crate::records::Counts;
+use crate::units::{Nanos, Qps};
+
+use super::goal::Goal;
+
+/// One trial, as far as a search needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// Its intended length.
+    pub duration: Nanos,
+    /// Queries without a valid reply.
+    pub missing: u64,
+    /// All queries.
+    pub of: u64,
+}
+
+impl Trial {
+    /// That of a trial of `duration` with these `counts`.
+    pub fn of(duration: Nanos, counts: &Counts) -> Trial {
+        Trial { duration, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
+    }
+
+    /// The trial loss ratio, 0 to 1; 1 where nothing was sent.
+    pub fn loss_ratio(&self) -> f64 {
+        if self.of == 0 { 1.0 } else { self.missing as f64 / self.of as f64 }
+    }
+}
+
+/// What a load is for a goal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The DUT meets the goal at it.
+    Lower,
+    /// It does not.
+    Upper,
+    /// The trials so far could still become either.
+    Undecided,
+}
+
+/// The trials at one load by their length and loss, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sums {
+    full_low: f64,
+    full_high: f64,
+    short_low: f64,
+    short_high: f64,
+}
+
+impl Sums {
+    fn of(goal: &Goal, trials: &[Trial]) -> Sums {
+        let mut sums = Sums::default();
+        for trial in trials {
+            let is_full = trial.duration >= goal.final_duration;
+            let is_high = trial.loss_ratio() > goal.loss_ratio;
+            let sum = match (is_full, is_high) {
+                (true, false) => &mut sums.full_low,
+                (true, true) => &mut sums.full_high,
+                (false, false) => &mut sums.short_low,
+                (false, true) => &mut sums.short_high,
+            };
+            *sum += trial.duration.as_secs_f64();
+        }
+        sums
+    }
+}
+
+/// What the load of `trials` is for `goal`.
+///
+/// It is a lower bound if it stays one although all trials that are still wanted had high loss, and an upper bound if it
+/// stays one although all of them had low loss. Short trials with high loss count against a load as far as short ones with
+/// low loss do not balance them; short trials with low loss alone never make a lower bound.
+pub fn classify(goal: &Goal, trials: &[Trial]) -> Class {
+    let sums = Sums::of(goal, trials);
+    let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
+    let high = sums.full_high + (sums.short_high - balancing).max(0.0);
+    let whole = (sums.full_low + high).max(goal.duration_sum.as_secs_f64());
+    let may_exceed = whole * goal.exceed_ratio;
+    if whole - sums.full_low <= may_exceed {
+        Class::Lower
+    } else if high > may_exceed {
+        Class::Upper
+    } else {
+        Class::Undecided
+    }
+}
+
+/// The rate of valid replies at a lower bound, in replies per second: that of the trial of full length with so much loss that
+/// the trials with more take no larger share of the time than the goal's exceed ratio. Time still wanted counts as lost.
+pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
+    let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
+    let mut by_loss: Vec<(f64, f64)> = full().map(|t| (t.loss_ratio(), t.duration.as_secs_f64())).collect();
+    by_loss.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let length: f64 = by_loss.iter().map(|(_, seconds)| seconds).sum();
+    let mut remaining = length.max(goal.duration_sum.as_secs_f64()) * (1.0 - goal.exceed_ratio);
+    let mut quantile = None;
+    for (loss, seconds) in by_loss {
+        if quantile.is_some() && remaining <= 0.0 {
+            break;
+        }
+        quantile = Some(loss);
+        remaining -= seconds;
+    }
+    let loss = if remaining > 0.0 { 1.0 } else { quantile.unwrap_or(1.0) };
+    load.0 as f64 * (1.0 - loss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn goal(loss_ratio: f64, exceed_ratio: f64, last: u64, sum: u64) -> Goal {
+        let seconds = |s: u64| Nanos(s * Nanos::SECOND.0);
+        let rfc8219 = Goal::rfc8219(seconds(last), 0.005);
+        Goal { loss_ratio, exceed_ratio, duration_sum: seconds(sum), ..rfc8219 }
+    }
+
+    fn trials(each: &[(u64, u64)]) -> Vec<Trial> {
+        each.iter()
+            .map(|&(seconds, missing)| Trial { duration: Nanos(seconds * 1_000_000_000), missing, of: 1000 })
+            .collect()
+    }
+
+    #[test]
+    fn the_goal_of_rfc_8219_is_decided_by_one_full_trial_or_any_loss() {
+        let goal = goal(0.0, 0.0, 60, 60);
+        let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
+        assert_eq!(class(&[]), Class::Undecided);
+        assert_eq!(class(&[(60, 0)]), Class::Lower);
+        assert_eq!(class(&[(60, 1)]), Class::Upper);
+        assert_eq!(class(&[(1, 0), (1, 0)]), Class::Undecided);
+        assert_eq!(class(&[(1, 0), (1, 1)]), Class::Upper);
+        assert_eq!(class(&[(60, 0), (1, 1)]), Class::Upper, "no share of the time may have loss");
+    }
+
+    #[test]
+    fn half_of_the_time_may_have_high_loss() {
+        // The second goal of RFC 9971's examples: two trials of 60 s, of which one may be bad.
+        let goal = goal(0.0, 0.5, 60, 120);
+        let class = |each: &[(u64, u64)]| classify(&goal, &trials(each));
+        assert_eq!(class(&[(60, 0)]), Class::Lower, "the other may be bad");
+        assert_eq!(class(&[(60, 9)]), Class::Undecided);
+        assert_eq!(class(&[(60, 9), (60, 0)]), Class::Lower);
+        assert_eq!(class(&[(60, 9), (60, 9)]), Class::Upper);
+        assert_eq!(class(&[(60, 9), (1, 9)]), Class::Upper, "a short bad trial tips it");
+        assert_eq!(class(&[(60, 9), (1, 9), (1, 0)]), Class::Undecided, "a short good one balances it");
+    }
+
+    #[test]
+    fn loss_up_to_the_goals_ratio_is_low() {
+        let goal = goal(0.005, 0.0, 1, 1);
+        assert_eq!(classify(&goal, &trials(&[(1, 5)])), Class::Lower);
+        assert_eq!(classify(&goal, &trials(&[(1, 6)])), Class::Upper);
+        assert_eq!(Trial { duration: Nanos::SECOND, missing: 0, of: 0 }.loss_ratio(), 1.0);
+    }
+
+    #[test]
+    fn conditional_throughput_is_that_of_the_worst_trial_that_counts() {
+        let strict = goal(0.01, 0.0, 1, 1);
+        assert_eq!(conditional_throughput(&strict, Qps(1000), &trials(&[(1, 3)])), 997.0);
+        let half = goal(0.01, 0.5, 1, 3);
+        // Of three seconds 1.5 count: the two with the least loss.
+        assert_eq!(conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])), 991.0);
+        // One second is there, half a second more is wanted: it counts as lost.
+        assert_eq!(conditional_throughput(&half, Qps(1000), &trials(&[(1, 2)])), 0.0);
+        assert_eq!(conditional_throughput(&strict, Qps(1000), &[]), 0.0);
+    }
+}

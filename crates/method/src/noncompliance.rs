@@ -1,0 +1,236 @@
+//! The points in which a result is not what RFC 8219 §9.2 wants, as data: [`crate::compliance`] finds them, whoever prints one puts
+//! it into words with its `Display`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compliance::COMPLIANT_REPEATS;
+use crate::selftest::MIN_DELTA;
+use crate::units::{Nanos, Qps};
+
+/// What the Measurer asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Server {
+    /// The DUT.
+    Dut,
+    /// AuthDNS, in a self-test.
+    Auth,
+}
+
+/// A point in which a result is not compliant, or not known to be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Noncompliance {
+    /// Measurer and server are on one host.
+    SharesHost {
+        /// Which server.
+        server: Server,
+    },
+    /// It cannot be seen whether they are.
+    HostNotKnown {
+        /// Which server.
+        server: Server,
+    },
+    /// Roles share CPUs.
+    SharesCpus,
+    /// It cannot be seen whether they do.
+    CpusNotKnown,
+    /// The Measurer asks the DUT over IPv4.
+    OverIpv4,
+    /// Trials are shorter than a minute.
+    ShortTrials {
+        /// How long they send.
+        duration: Nanos,
+    },
+    /// Replies may be late.
+    LongTimeout {
+        /// When they are called late.
+        timeout: Nanos,
+        /// The longest that is compliant.
+        most: Nanos,
+    },
+    /// What waited in queues at the end of short trials counts as answered.
+    Overstated {
+        /// By how much rates may be too high at the most.
+        factor: f64,
+    },
+    /// A trial passes without all replies.
+    LossAccepted {
+        /// Share of valid replies that suffices.
+        share: f64,
+    },
+    /// Synthesized addresses may have any prefix.
+    PrefixNotChecked,
+    /// Names with AAAA records of their own may have any address.
+    OwnAaaaNotChecked,
+    /// The rate of 100 ms may be further off than by default; RFC 8219 gives no limit.
+    LooseWindow {
+        /// So far, in per cent.
+        limit_pct: f64,
+        /// The default.
+        usual_pct: f64,
+    },
+    /// One query in a thousand may leave later than by default; RFC 8219 gives no limit.
+    LooseLateness {
+        /// So late.
+        limit: Nanos,
+        /// The default.
+        usual: Nanos,
+    },
+    /// AuthDNS's own time and drops were not looked at.
+    AuthNotSeen,
+    /// AuthDNS may take longer than by default.
+    LooseAuth {
+        /// So long.
+        limit: Nanos,
+        /// The default.
+        usual: Nanos,
+    },
+    /// There are fewer searches of each point than RFC 8219 asks for.
+    FewSearches {
+        /// So many.
+        searches: u32,
+    },
+    /// Searches end before they are down to single queries per second.
+    Coarse {
+        /// The resolution.
+        resolution: Qps,
+    },
+    /// Names may have been asked for twice though they were to be new.
+    NamesRepeat,
+    /// No self-test vouches for the tester.
+    Unproven,
+    /// The self-test is not known to have sent as the trials do.
+    ProvenOtherwise,
+    /// The self-test's rate does not suffice for the trial.
+    ProvenBelow {
+        /// Up to which rate it vouches for the tester.
+        allowed: Qps,
+    },
+    /// The self-test's reserve δ is small.
+    SmallReserve {
+        /// The reserve.
+        delta: f64,
+    },
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Server::Dut => "the DUT",
+            Server::Auth => "AuthDNS",
+        })
+    }
+}
+
+/// Milliseconds without needless digits.
+fn ms(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
+
+impl fmt::Display for Noncompliance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Noncompliance as N;
+        match *self {
+            N::SharesHost { server } => write!(f, "{server} shares this host with the Measurer"),
+            N::HostNotKnown { server } => {
+                write!(f, "not known whether {server} has a host of its own (--separate-hosts states that it does)")
+            }
+            N::SharesCpus => f.write_str("Measurer, AuthDNS and DUT share CPUs"),
+            N::CpusNotKnown => f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs"),
+            N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
+            N::FewSearches { searches } => {
+                let noun = if searches == 1 { "search" } else { "searches" };
+                write!(f, "{searches} {noun} of each point, not at least {COMPLIANT_REPEATS}")
+            }
+            N::Coarse { resolution } => write!(f, "the resolution is {resolution} queries/s, not 1"),
+            N::NamesRepeat => f.write_str("names may have repeated"),
+            N::Unproven => f.write_str("tester unproven: no self-test vouches for it"),
+            N::ProvenOtherwise => {
+                f.write_str("tester unproven: its self-test is not known to have sent as these trials do")
+            }
+            N::ProvenBelow { allowed } => {
+                write!(f, "tester unproven: its self-test vouches for it up to {allowed} queries/s only")
+            }
+            N::SmallReserve { delta } => write!(f, "the self-test's reserve δ is {delta}, less than {MIN_DELTA}"),
+            _ => self.of_trial(f),
+        }
+    }
+}
+
+impl Noncompliance {
+    /// What is wrong with each trial, in words.
+    fn of_trial(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use Noncompliance as N;
+        match *self {
+            N::ShortTrials { duration } => {
+                write!(f, "trials last {} s, not at least 60 s", duration.as_secs_f64())
+            }
+            N::LongTimeout { timeout, most } => {
+                write!(f, "the timeout is {} s, more than {} s", timeout.as_secs_f64(), most.as_secs_f64())
+            }
+            N::Overstated { factor } => write!(
+                f,
+                "replies after the end of such short trials count: rates may be overstated by a factor of up to {factor:.3}"
+            ),
+            N::LossAccepted { share } => {
+                write!(f, "{} % of valid replies are accepted, not only 100 %", share * 100.0)
+            }
+            N::PrefixNotChecked => f.write_str("the prefix of synthesized addresses is not checked (--expect-prefix)"),
+            N::OwnAaaaNotChecked => {
+                f.write_str("addresses of names with AAAA records of their own are not checked (--any-aaaa)")
+            }
+            N::LooseWindow { limit_pct, usual_pct } => {
+                write!(f, "the rate may be off by {limit_pct} % for 100 ms, not only by {usual_pct} %")
+            }
+            N::LooseLateness { limit, usual } => {
+                write!(f, "one query in a thousand may be {} ms late, not only {} ms", ms(limit), ms(usual))
+            }
+            N::AuthNotSeen => f.write_str("AuthDNS's own time and drops were not looked at (--auth-status)"),
+            N::LooseAuth { limit, usual } => {
+                write!(f, "AuthDNS may take {} ms, not only {} ms", ms(limit), ms(usual))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+crate::in_words::in_words!(Noncompliance: "noncompliance", "noncompliance_causes");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Holder {
+        compliant: bool,
+        #[serde(flatten, with = "in_words")]
+        points: Vec<Noncompliance>,
+    }
+
+    #[test]
+    fn json_has_the_words_and_the_data_and_the_data_is_read() {
+        let holder = Holder {
+            compliant: false,
+            points: vec![
+                Noncompliance::SharesHost { server: Server::Auth },
+                Noncompliance::ShortTrials { duration: Nanos::SECOND },
+                Noncompliance::Unproven,
+            ],
+        };
+        let json = serde_json::to_value(&holder).unwrap();
+        assert_eq!(json["noncompliance"][0], "AuthDNS shares this host with the Measurer");
+        assert_eq!(json["noncompliance"][1], "trials last 1 s, not at least 60 s");
+        assert_eq!(json["noncompliance_causes"][1]["kind"], "short_trials");
+        assert_eq!(json["noncompliance_causes"][1]["duration"], Nanos::SECOND.0);
+        let mut other_words = json.clone();
+        other_words["noncompliance"] = serde_json::json!(["changed"]);
+        assert_eq!(serde_json::from_value::<Holder>(other_words).unwrap(), holder);
+        let mut words_only = json;
+        words_only.as_object_mut().unwrap().remove("noncompliance_causes");
+        assert!(serde_json::from_value::<Holder>(words_only).is_err());
+    }
+}

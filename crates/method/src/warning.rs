@@ -1,0 +1,125 @@
+//! What did not decide over a trial and a reader should know all the same, as data; whoever prints a warning puts it into words with
+//! its `Display`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Nanos, Qps};
+
+/// A warning of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Warning {
+    /// How much the tester's queueing discipline dropped is not known.
+    UnknownQueueing {
+        /// The interface that it belongs to.
+        interface: String,
+    },
+    /// The tester's interface got datagrams that its sockets did not, too few to decide.
+    Missed {
+        /// Such datagrams.
+        datagrams: u64,
+        /// Queries that count as lost.
+        lost: u64,
+    },
+    /// The kernel refused queries at first.
+    SentAgain {
+        /// So many.
+        queries: u64,
+    },
+    /// The tester's receive buffers hold few replies.
+    SmallReceiveBuffer {
+        /// The size of one.
+        octets: usize,
+        /// They hold less than what comes in this time.
+        holds: Nanos,
+        /// The size that would do.
+        wanted: usize,
+    },
+    /// Few source ports have their ids back soon, after which replies are not known as late ones.
+    ShortMemory {
+        /// So many ports.
+        source_ports: u16,
+        /// Replies that come later than this count as lost, and as stray.
+        retention: Nanos,
+    },
+    /// A hypervisor took CPU time of the tester's host.
+    Stolen {
+        /// Of the CPU that lost most, in per cent.
+        worst_cpu_pct: f64,
+    },
+    /// AuthDNS may be what limited the DUT.
+    AuthBusy {
+        /// So much of its CPUs it used, 1 being one of them.
+        used: f64,
+        /// So many it had.
+        cores: usize,
+    },
+    /// The rate is beyond what the self-test vouches for.
+    BeyondSelfTest {
+        /// Up to which rate it does.
+        allowed: Qps,
+    },
+}
+
+impl Warning {
+    /// Whether both say the same of their trials, be it with other numbers.
+    pub fn is_like(&self, other: &Warning) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::UnknownQueueing { interface } => {
+                write!(f, "the drops of {interface}'s queueing discipline are not known")
+            }
+            Warning::Missed { datagrams, lost } => write!(
+                f,
+                "the interface got {datagrams} datagrams for the tester that its sockets did not, and {lost} queries count as \
+                 lost: look for a packet filter (dns64bench check)"
+            ),
+            Warning::SentAgain { queries } => write!(
+                f,
+                "the kernel refused to send {queries} queries at first, as a packet filter makes it do; they were sent again"
+            ),
+            Warning::SmallReceiveBuffer { octets, holds, wanted } => write!(
+                f,
+                "the receive buffer of {octets} octets holds less than {} ms of replies; allow more: sysctl -w \
+                 net.core.rmem_max={wanted}",
+                holds.0 / 1_000_000
+            ),
+            Warning::ShortMemory { source_ports, retention } => write!(
+                f,
+                "with {source_ports} source ports, replies later than {:.2} s count as lost and stray instead of late",
+                retention.as_secs_f64()
+            ),
+            Warning::Stolen { worst_cpu_pct } => write!(
+                f,
+                "a hypervisor took {worst_cpu_pct:.1} % of a CPU's time on the tester's host: lateness and losses may be its doing"
+            ),
+            Warning::AuthBusy { used, cores } => write!(f, "AuthDNS used {used:.2} of its {cores} cores"),
+            Warning::BeyondSelfTest { allowed } => {
+                write!(f, "the self-test vouches for the tester up to {allowed} queries/s only")
+            }
+        }
+    }
+}
+
+crate::in_words::in_words!(Warning: "warnings", "warning_causes");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_one_kind_are_alike_whatever_their_numbers_are() {
+        let busy = |used| Warning::AuthBusy { used, cores: 1 };
+        assert!(busy(0.91).is_like(&busy(0.97)) && busy(0.91) != busy(0.97));
+        assert!(!busy(0.91).is_like(&Warning::SentAgain { queries: 1 }));
+        assert_eq!(busy(0.914).to_string(), "AuthDNS used 0.91 of its 1 cores");
+    }
+}

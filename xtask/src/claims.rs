@@ -1,0 +1,186 @@
+//! What the documentation claims, held against what was measured, and kept with all that is needed to check it.
+//!
+//! ```text
+//! measured ─► Claim: at least / at most ─► kept │ missed │ spoiled (by this machine) ─► status 0 │ 1 │ 3
+//!         └─► raw data, command, host ────────────────────────────────────────────────► --save FILE
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use campaign::archive::write_json;
+use campaign::environment::Environment;
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::process;
+
+/// What becomes of what was measured.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Keeping {
+    /// Only print: the status is 0 whatever was found
+    #[arg(long)]
+    report: bool,
+    /// Write raw data, command, host and claims to this file, as those in bench/results/ were
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+/// What was claimed of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Wanted {
+    /// So much or more.
+    AtLeast(f64),
+    /// So much or less.
+    AtMost(f64),
+}
+
+impl Wanted {
+    fn is_met(self, found: f64) -> bool {
+        match self {
+            Wanted::AtLeast(least) => found >= least,
+            Wanted::AtMost(most) => found <= most,
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Wanted::AtLeast(least) => format!("at least {least}"),
+            Wanted::AtMost(most) => format!("at most {most}"),
+        }
+    }
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq)]
+enum Held {
+    Kept(f64),
+    Missed(f64),
+    /// The tester, or this machine, did not let it be measured: why.
+    Spoiled(String),
+}
+
+/// Collects claims and raw data of one benchmark.
+#[derive(Default)]
+pub(crate) struct Claims {
+    all: Vec<(String, Wanted, Held)>,
+    raw: Map<String, Value>,
+}
+
+impl Claims {
+    /// Holds a figure against what is wanted of it; `Err` says why there is none.
+    pub(crate) fn hold(&mut self, what: &str, wanted: Wanted, found: Result<f64, String>) {
+        let outcome = match found {
+            Ok(found) if wanted.is_met(found) => Held::Kept(found),
+            Ok(found) => Held::Missed(found),
+            Err(why) => Held::Spoiled(why),
+        };
+        self.all.push((what.to_owned(), wanted, outcome));
+    }
+
+    /// Keeps raw data under a name.
+    pub(crate) fn keep(&mut self, name: &str, data: Value) {
+        self.raw.insert(name.to_owned(), data);
+    }
+
+    /// Prints every claim, saves what is to be saved, and says how it ended: 0 all are kept, 1 one is missed, 3 none is missed and
+    /// one could not be measured.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn conclude(&self, keeping: &Keeping) -> Result<ExitCode> {
+        println!("\nClaims");
+        for (what, wanted, outcome) in &self.all {
+            let (word, found) = match outcome {
+                Held::Kept(found) => ("kept", format!("{found:.3}")),
+                Held::Missed(found) => ("MISSED", format!("{found:.3}")),
+                Held::Spoiled(why) => ("SPOILED", why.clone()),
+            };
+            println!("  {word:<8} {what}: {found} ({} wanted)", wanted.words());
+        }
+        if let Some(path) = &keeping.save {
+            self.save(path)?;
+        }
+        Ok(if keeping.report { ExitCode::SUCCESS } else { ExitCode::from(self.status()) })
+    }
+
+    fn status(&self) -> u8 {
+        let any = |is: fn(&Held) -> bool| self.all.iter().any(|(.., outcome)| is(outcome));
+        match (any(|o| matches!(o, Held::Missed(_))), any(|o| matches!(o, Held::Spoiled(_)))) {
+            (true, _) => 1,
+            (false, true) => 3,
+            (false, false) => 0,
+        }
+    }
+
+    fn save(&self, path: &Path) -> Result<()> {
+        let claims = self.all.iter().map(|(what, wanted, outcome)| {
+            let (word, found, why) = match outcome {
+                Held::Kept(found) => ("kept", Some(*found), None),
+                Held::Missed(found) => ("missed", Some(*found), None),
+                Held::Spoiled(why) => ("spoiled", None, Some(why)),
+            };
+            json!({ "claim": what, "wanted": wanted.words(), "found": found, "outcome": word, "why": why })
+        });
+        let saved = json!({
+            "command": std::env::args().collect::<Vec<_>>(),
+            "date_unix_s": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            "source": source(),
+            "host": Environment::observe(),
+            "claims": claims.collect::<Vec<_>>(),
+            "raw": self.raw,
+        });
+        write_json(path, &saved).with_context(|| format!("cannot keep the figures in {}", path.display()))?;
+        println!("Kept in {}", path.display());
+        Ok(())
+    }
+}
+
+/// The commit that was measured, and whether anything was changed since.
+fn source() -> Value {
+    let root = process::root().to_string_lossy().into_owned();
+    let git = |args: &[&str]| {
+        let args = [&["-C", &root][..], args].concat();
+        process::output("git", &args, crate::bench::LIMIT).ok().map(|said| said.trim().to_owned())
+    };
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).map(|said| !said.is_empty());
+    json!({ "commit": git(&["rev-parse", "HEAD"]), "changed": changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missed_claim_and_a_spoiled_one_are_no_success() {
+        let hold = |found: &[Result<f64, String>]| {
+            let mut claims = Claims::default();
+            found.iter().for_each(|found| claims.hold("ratio", Wanted::AtLeast(5.0), found.clone()));
+            claims.status()
+        };
+        assert_eq!(hold(&[Ok(5.0), Ok(7.5)]), 0);
+        assert_eq!(hold(&[Ok(5.0), Ok(4.99)]), 1);
+        assert_eq!(hold(&[Ok(5.0), Err("stolen".into())]), 3);
+        assert_eq!(hold(&[Ok(4.0), Err("stolen".into())]), 1);
+        assert!(Wanted::AtMost(1.0).is_met(1.0) && !Wanted::AtMost(1.0).is_met(1.01));
+        assert!(!Wanted::AtLeast(1.0).is_met(f64::NAN) && !Wanted::AtMost(1.0).is_met(f64::NAN));
+    }
+
+    #[test]
+    fn what_is_saved_has_the_command_the_host_and_the_raw_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("saved.json");
+        let mut claims = Claims::default();
+        claims.hold("p99", Wanted::AtMost(1.0), Ok(2.0));
+        claims.keep("rounds", json!([1, 2, 3]));
+        let keeping = |report| Keeping { report, save: Some(path.clone()) };
+        let status = |code: ExitCode| format!("{code:?}");
+        assert_eq!(status(claims.conclude(&keeping(false)).unwrap()), status(ExitCode::FAILURE));
+        assert_eq!(status(claims.conclude(&keeping(true)).unwrap()), status(ExitCode::SUCCESS));
+        let saved: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!((&saved["raw"]["rounds"][2], &saved["claims"][0]["outcome"]), (&3.into(), &"missed".into()));
+        assert!(saved["host"]["cpus"].as_u64() > Some(0) && !saved["command"].as_array().unwrap().is_empty());
+    }
+}

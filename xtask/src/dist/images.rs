@@ -1,0 +1,97 @@
+//! Container images: a static program and nothing else.
+//!
+//! The programs are linked with musl where its target is installed, and with a static glibc otherwise. A static glibc finds users
+//! and hosts by files and DNS alone, which is all that there is in such an image; on other systems it might load modules of
+//! another version, so it is only used here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{EXAMPLE, LIMIT, PROGRAMS, host, strip};
+use crate::process::{find, output, root};
+
+/// Where the static programs are, below the workspace.
+pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
+
+/// Builds the programs statically, and the images around them where there is a builder; returns the names of the archives.
+pub(super) fn build(to: &Path) -> Result<Vec<String>> {
+    let (target, flags) = target()?;
+    println!("Static programs for {target}");
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "--target", &target]);
+    command.env("RUSTFLAGS", flags).current_dir(root());
+    ensure!(command.status().context("cannot run cargo")?.success(), "the static build failed");
+    let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let context = root().join(STATIC_PROGRAMS);
+    for program in PROGRAMS {
+        strip(&built.join(&target).join("release").join(program), &context.join(program))?;
+    }
+    fs::copy(root().join(EXAMPLE), context.join("dns64d.toml"))?;
+    let Some(builder) = Builder::find(&context)? else {
+        println!("No images: buildah is not installed");
+        return Ok(Vec::new());
+    };
+    let mut made = Vec::new();
+    for program in PROGRAMS {
+        let file = format!("{program}-image.tar");
+        builder.build(program, &context)?;
+        let archive = format!("docker-archive:{}:{program}:latest", to.join(&file).display());
+        builder.run(&["push", &format!("localhost/{program}"), &archive])?;
+        made.push(file);
+    }
+    Ok(made)
+}
+
+/// The target of the static build, and the flags of the compiler.
+fn target() -> Result<(String, &'static str)> {
+    let host = host()?;
+    let musl = host.replace("-gnu", "-musl");
+    let libraries = output("rustc", &["--print", "target-libdir", "--target", &musl], LIMIT)?;
+    if Path::new(libraries.trim()).is_dir() { Ok((musl, "")) } else { Ok((host, "-Ctarget-feature=+crt-static")) }
+}
+
+/// buildah, with a storage of its own.
+pub(crate) struct Builder {
+    program: PathBuf,
+    storage: Vec<String>,
+}
+
+impl Builder {
+    /// The one that is installed, if it is; its storage is in `folder`.
+    pub(crate) fn find(folder: &Path) -> Result<Option<Builder>> {
+        let Some(program) = find("buildah") else { return Ok(None) };
+        let mut storage: Vec<String> = vec!["--storage-driver".into(), "vfs".into()];
+        for (option, name) in [("--root", "storage"), ("--runroot", "run")] {
+            let path = folder.join(".images").join(name);
+            fs::create_dir_all(&path)?;
+            storage.extend([option.to_owned(), path.to_string_lossy().into_owned()]);
+        }
+        Ok(Some(Builder { program, storage }))
+    }
+
+    /// The program.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Builds the image of a program from its Containerfile; nothing is fetched.
+    pub(crate) fn build(&self, program: &str, context: &Path) -> Result<()> {
+        let file = root().join("dist/containers").join(format!("Containerfile.{program}"));
+        let [file, context] = [&*file, context].map(|path| path.to_string_lossy().into_owned());
+        let args = ["build", "--isolation", "chroot", "--pull-never", "--timestamp", "0", "-t", program, "-f", &file];
+        self.run(&[&args[..], &[context.as_str()]].concat()).map(drop)
+    }
+
+    /// Runs it with its storage; its standard output.
+    pub(crate) fn run(&self, args: &[&str]) -> Result<String> {
+        output(&self.program, &self.words(args), LIMIT)
+    }
+
+    /// The arguments that make it do something with its storage.
+    pub(crate) fn words<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+        self.storage.iter().map(String::as_str).chain(args.iter().copied()).collect()
+    }
+}

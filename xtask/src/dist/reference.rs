@@ -1,0 +1,119 @@
+//! `dns64d.toml(5)`, made from the example configuration, which explains every key.
+//!
+//! ```text
+//! # Explanation,          ─► .TP key = default
+//! # over several lines.        Explanation, over several lines.
+//! key = default
+//! [table]                 ─► .SH [TABLE]
+//! ```
+
+use std::fmt::Write;
+
+/// The page in the language of roff.
+pub(super) fn page(example: &str, version: &str, date: &str) -> String {
+    let mut page = format!(
+        ".TH dns64d.toml 5 \"{date}\" \"dns64d {version}\" \"File formats\"\n.SH NAME\ndns64d.toml \\- configuration of dns64d\n\
+         .SH DESCRIPTION\n"
+    );
+    let (head, body) = example.split_once("\n\n").unwrap_or((example, ""));
+    paragraph(&mut page, head.lines());
+    page += ".SH TOP LEVEL\n";
+    for block in body.split("\n\n") {
+        write_block(&mut page, block);
+    }
+    page += ".SH FILES\n.TP\n.I /etc/dns64d/dns64d.toml\nwhat the systemd unit reads\n.SH SEE ALSO\ndns64d(1), resolv.conf(5)\n";
+    page
+}
+
+/// Comments with the keys below them; perhaps a table's name first.
+fn write_block(page: &mut String, block: &str) {
+    let mut lines = block.lines().peekable();
+    if let Some(table) = lines.next_if(|line| line.starts_with('[')) {
+        let _ = writeln!(page, ".SH {}", escaped(table));
+    }
+    let mut rest: Vec<&str> = lines.collect();
+    while !rest.is_empty() {
+        let comments = rest.iter().take_while(|line| is_comment(line)).count();
+        let entries = rest[comments..].iter().take_while(|line| !is_comment(line)).count();
+        let (comment, keys) = (rest[..comments].to_vec(), rest[comments..comments + entries].to_vec());
+        rest.drain(..comments + entries);
+        // An explanation of several keys stands before the first of them.
+        let mut keys = keys.into_iter();
+        let Some(first) = keys.next() else {
+            paragraph(page, comment.into_iter());
+            continue;
+        };
+        page.push_str(".TP\n");
+        for (at, key) in std::iter::once(first).chain(keys).enumerate() {
+            if at > 0 {
+                page.push_str(".TQ\n");
+            }
+            let _ = writeln!(page, ".B \"{}\"", escaped(key.strip_prefix("#| ").unwrap_or(key)).replace('"', "\\(dq"));
+        }
+        paragraph(page, comment.into_iter());
+    }
+}
+
+/// "#| key" is a key that is commented out, not a comment.
+fn is_comment(line: &str) -> bool {
+    line.starts_with('#') && !line.starts_with("#|")
+}
+
+/// Comments as running text; lines that are indented stay lines.
+fn paragraph<'a>(page: &mut String, comments: impl Iterator<Item = &'a str>) {
+    for line in comments {
+        let text = line.strip_prefix('#').unwrap_or(line);
+        let text = text.strip_prefix(' ').unwrap_or(text);
+        if text.starts_with(' ') {
+            page.push_str(".br\n");
+        }
+        let _ = writeln!(page, "{}", escaped(text.trim()));
+    }
+}
+
+/// What roff would take for its own.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    match text.chars().next() {
+        Some('.' | '\'') => format!("\\&{text}"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+    use crate::process::root;
+
+    #[test]
+    fn keys_stand_over_their_explanations() {
+        let example = "# Head.\n\n# Where it\n# listens.\nlisten = [\"x\"]\n\n[log]\n# Form:\n#   .text or\n#| format = 'text'\nlevel = 1";
+        let page = page(example, "1", "2026-01-02");
+        let (_, body) = page.split_once(".SH TOP LEVEL\n").unwrap();
+        let expected = ".TP\n.B \"listen = [\\(dqx\\(dq]\"\nWhere it\nlistens.\n.SH [log]\n.TP\n.B \"format = 'text'\"\n.TQ\n\
+                        .B \"level = 1\"\nForm:\n.br\n\\&.text or\n.SH FILES\n";
+        assert!(body.starts_with(expected), "{body}");
+    }
+
+    #[test]
+    fn the_page_has_every_key_of_the_example() {
+        let example = fs::read_to_string(root().join(super::super::EXAMPLE)).unwrap();
+        let page = page(&example, "1", "2026-01-02");
+        let key = |line: &str| {
+            let line = line.strip_prefix("#| ").unwrap_or(line);
+            let (key, _) = line.split_once(" = ")?;
+            (!line.starts_with('#') && !line.starts_with(' ')).then(|| key.to_owned())
+        };
+        let keys: BTreeSet<String> = example.lines().filter_map(key).collect();
+        assert!(keys.len() > 40, "{keys:?}");
+        for key in keys {
+            assert!(page.contains(&format!(".B \"{} = ", escaped(&key))), "{key}:\n{page}");
+        }
+        for table in ["dns64", "access", "cache", "limits", "forwarding", "metrics", "log"] {
+            assert!(page.contains(&format!(".SH [{table}]\n")), "{table}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! MLRsearch beside the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated servers.
+//!
+//! The order of trials is each one's own. What must agree: what a load is for a goal, given the same trials; and that the bounds
+//! which both find are bounds of the same server.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use method::mlr::goal::Goal;
+use method::mlr::search::{Limits, MlrSearch};
+use method::mlr::tally::{Class, Trial, classify};
+use method::records::Counts;
+use method::units::{Nanos, Qps};
+use method::verdict::Verdict;
+use serde_json::{Value, json};
+
+use super::tally::Skipped;
+use super::{Bench, LIMIT, Test};
+use crate::process;
+
+pub(super) const TESTS: [Test; 1] =
+    [("MLRsearch beside that of its authors, 1 000 simulated servers", &["python3"], mlrsearch)];
+
+const PACKAGE: &str = "MLRsearch==1.2.1";
+const SCRIPT: &str = include_str!("mlrsearch.py");
+const SERVERS: u64 = 1_000;
+const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 0 };
+
+/// Small pseudo-random numbers (xorshift64*): each run sees the same servers.
+struct Chance(u64);
+
+impl Chance {
+    /// From 0 to below 1.
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A server that loses what is above its capacity, and from some rate on a share whatever comes.
+struct Simulated {
+    capacity: f64,
+    floor_from: f64,
+    floor: f64,
+}
+
+impl Simulated {
+    fn any(chance: &mut Chance) -> Simulated {
+        let capacity = 150.0 * 800f64.powf(chance.next());
+        Simulated { capacity, floor_from: capacity * (0.3 + chance.next()), floor: 0.01 * chance.next() }
+    }
+
+    fn loses(&self, rate: f64) -> f64 {
+        let floor = if rate >= self.floor_from { self.floor } else { 0.0 };
+        (1.0 - self.capacity / rate).max(floor)
+    }
+}
+
+fn goals() -> [Goal; 3] {
+    let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
+    let strict = Goal::rfc8219(seconds(60), 0.005);
+    let half = Goal { loss_ratio: 0.005, exceed_ratio: 0.5, duration_sum: seconds(120), ..strict };
+    let short =
+        Goal { loss_ratio: 0.001, exceed_ratio: 0.25, final_duration: seconds(1), duration_sum: seconds(21), ..strict };
+    [strict, half, short]
+}
+
+/// Our search of a server; every twentieth trial loses more than it should, so that classes are not all clear.
+fn searched(server: &Simulated, chance: &mut Chance) -> Result<(MlrSearch, Vec<Value>)> {
+    let mut search = MlrSearch::new(LIMITS, &goals())?;
+    let mut trials = Vec::new();
+    while let Some(due) = search.due() {
+        ensure!(trials.len() < 5_000, "the search does not end");
+        let sent = (due.rate.0 as f64 * due.duration.as_secs_f64()).round() as u64;
+        let flaky = if chance.next() < 0.05 { 0.02 } else { 0.0 };
+        let missing = (server.loses(due.rate.0 as f64).max(flaky) * sent as f64).ceil() as u64;
+        trials.push(json!([due.rate.0, due.duration.as_secs_f64(), missing, sent]));
+        search.report(Verdict::Passed, &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() });
+    }
+    Ok((search, trials))
+}
+
+fn mlrsearch(bench: &Bench) -> Result<()> {
+    let modules = bench.path("mlrsearch");
+    let install =
+        ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", &modules, PACKAGE];
+    if process::output("python3", &install, LIMIT).is_err() {
+        return Err(Skipped(format!("pip cannot install {PACKAGE}")).into());
+    }
+    let mut chance = Chance(9971);
+    let mut ours = Vec::new();
+    let mut servers = Vec::new();
+    for _ in 0..SERVERS {
+        let server = Simulated::any(&mut chance);
+        let (search, trials) = searched(&server, &mut chance)?;
+        servers.push(json!({
+            "goals": goals().iter().map(as_typed).collect::<Vec<_>>(),
+            "min": LIMITS.min, "max": LIMITS.max,
+            "capacity": server.capacity, "floor_from": server.floor_from, "floor": server.floor,
+            "trials": trials,
+        }));
+        ours.push((server, search));
+    }
+    let script = bench.file("mlrsearch.py", SCRIPT)?;
+    let theirs: Vec<Value> = serde_json::from_str(&asked(&script, &modules, &json!({ "servers": servers }))?)?;
+    ensure!(theirs.len() == ours.len(), "{} answers for {} servers", theirs.len(), ours.len());
+    for ((server, search), theirs) in ours.iter().zip(&theirs) {
+        agree(search, &theirs["classes"])?;
+        for (goal, bounds) in goals().iter().zip(theirs["bounds"].as_array().context("no bounds")?) {
+            are_bounds(server, goal, bounds[0].as_f64(), bounds[1].as_f64())?;
+        }
+        steady(server)?;
+    }
+    Ok(())
+}
+
+fn as_typed(goal: &Goal) -> Value {
+    let [initial, last, sum] = [goal.initial_duration, goal.final_duration, goal.duration_sum].map(Nanos::as_secs_f64);
+    json!({
+        "loss_ratio": goal.loss_ratio, "exceed_ratio": goal.exceed_ratio, "width": goal.width,
+        "initial_s": initial, "final_s": last, "sum_s": sum,
+    })
+}
+
+/// Runs the script with `modules` and `input`.
+fn asked(script: &str, modules: &str, input: &Value) -> Result<String> {
+    let mut python = Command::new("python3");
+    python.arg(script).env("PYTHONPATH", modules).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = python.spawn().context("python3")?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    // The script reads all before it writes.
+    stdin.write_all(input.to_string().as_bytes())?;
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "mlrsearch.py ended with {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Whether each load is for each goal what the authors' library says, from the same trials.
+fn agree(search: &MlrSearch, classes: &Value) -> Result<()> {
+    for (load, trials) in search.loads() {
+        let theirs = classes[load.to_string()].as_array().with_context(|| format!("nothing about {load}"))?;
+        for (goal, theirs) in goals().iter().zip(theirs) {
+            let ours = word(goal, trials);
+            ensure!(
+                theirs == ours,
+                "{load} queries/s with {trials:?} is {ours} for us and {theirs} for them: {goal:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn word(goal: &Goal, trials: &[Trial]) -> &'static str {
+    match classify(goal, trials) {
+        Class::Lower => "lower",
+        Class::Upper => "upper",
+        Class::Undecided => "undecided",
+    }
+}
+
+/// Our search of the same server without flaky trials finds bounds of it.
+fn steady(server: &Simulated) -> Result<()> {
+    let mut search = MlrSearch::new(LIMITS, &goals())?;
+    while let Some(due) = search.due() {
+        let sent = 1_000_000_000;
+        let missing = (server.loses(due.rate.0 as f64) * sent as f64).round() as u64;
+        search.report(Verdict::Passed, &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() });
+    }
+    for found in search.result().context("the search is over")? {
+        let [lower, upper] = [found.relevant_lower_bound, found.relevant_upper_bound].map(|b| b.map(|b| b.0 as f64));
+        are_bounds(server, &found.goal, lower, upper)?;
+    }
+    Ok(())
+}
+
+/// Whether the server meets the goal at `lower` and does not at `upper`.
+fn are_bounds(server: &Simulated, goal: &Goal, lower: Option<f64>, upper: Option<f64>) -> Result<()> {
+    // Loss is counted in billionths.
+    let loses = |rate: f64| (server.loses(rate) * 1e9).round() / 1e9;
+    let meets = |rate: f64| loses(rate) <= goal.loss_ratio;
+    ensure!(lower.is_some() || upper.is_some(), "nothing found for {goal:?}");
+    ensure!(lower.is_none_or(meets), "{lower:?} is no lower bound for {goal:?}, which loses {:?}", lower.map(loses));
+    ensure!(!upper.is_some_and(meets), "{upper:?} is no upper bound for {goal:?}, which loses {:?}", upper.map(loses));
+    Ok(())
+}

@@ -1,0 +1,19 @@
+#!/bin/sh
+# Makes a small Debian of this system's release in the folder $1, from the package servers of this system, with what manual pages
+# and completions need.
+set -eu
+. /etc/os-release
+set -- "$1"
+root=$1
+for settings in $(grep -ls '^Acquire' /etc/apt/apt.conf.d/*); do
+    set -- "$@" "--aptopt=$settings"
+done
+shift
+for sources in /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources; do
+    if [ -s "$sources" ]; then
+        exec mmdebstrap --quiet --mode=root --variant=minbase "$@" \
+            --include=man-db,bash-completion,systemd-standalone-sysusers,libgcc-s1 "$VERSION_CODENAME" "$root" "$sources"
+    fi
+done
+echo "no list of package servers" >&2
+exit 1

@@ -1,0 +1,39 @@
+#!/bin/sh
+# Runs use.sh in a root of its own, in namespaces of its own (mounts, network, processes), and prints a line "left: PATH" for every
+# file that was not there before. Arguments: the folder of the packages, and the root; "over" is a copy of this system that
+# forgets what is written.
+set -eu
+packages=$1
+root=$2
+here=$(dirname "$0")
+ip link set lo up
+mount --make-rprivate /
+if [ "$root" = over ]; then
+    memory=$packages/memory
+    mkdir "$memory"
+    mount -t tmpfs -o size=1g tmpfs "$memory"
+    mkdir "$memory/upper" "$memory/work" "$memory/root"
+    mount -t overlay -o "lowerdir=/,upperdir=$memory/upper,workdir=$memory/work" overlay "$memory/root"
+    root=$memory/root
+    over=yes
+else
+    over=no
+    (cd "$root" && find . -print | sort) >"$packages/before"
+fi
+mkdir "$root/packages"
+cp "$packages"/*.deb "$here/use.sh" "$root/packages"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
+# The host's tools know programs that the root has not, and the other way round.
+env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb LC_ALL=C.UTF-8 chroot "$root" /bin/sh /packages/use.sh
+umount -R "$root/dev" "$root/sys" "$root/proc"
+rm -r "$root/packages"
+if [ $over = yes ]; then
+    (cd "$memory/upper" && find . -print) | while read -r path; do
+        [ -e "/$path" ] || [ -L "/$path" ] || echo "left: ${path#.}"
+    done
+else
+    (cd "$root" && find . -print | sort) >"$packages/after"
+    comm -13 "$packages/before" "$packages/after" | sed 's/^\./left: /'
+fi

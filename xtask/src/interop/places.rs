@@ -1,0 +1,86 @@
+//! Where the threads of a server may run, as /proc says while something else happens; held against what a campaign claims.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use campaign::cpu_list::cpu_list;
+use serde_json::Value;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Knows a server's processes by the words of their command lines.
+pub(super) type IsIt<'a> = dyn Fn(&[&str]) -> bool + Sync + 'a;
+
+/// What comes of `run`, and the CPUs that threads of the processes that `is_it` knows were allowed to run on meanwhile.
+pub(super) fn watched<T>(is_it: &IsIt<'_>, run: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<usize>)> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut seen = BTreeSet::new();
+            while !over.load(Ordering::Relaxed) {
+                look(is_it, &mut seen);
+                thread::sleep(LOOK);
+            }
+            seen
+        });
+        let done = run();
+        over.store(true, Ordering::Relaxed);
+        let seen = watcher.join().ok().context("the watcher panicked")?;
+        Ok((done?, seen))
+    })
+}
+
+/// One look at all processes; those that end meanwhile are left out.
+fn look(is_it: &IsIt<'_>, seen: &mut BTreeSet<usize>) {
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let line = fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&str> = line.split_terminator('\0').collect();
+        if words.is_empty() || !is_it(&words) {
+            continue;
+        }
+        for task in fs::read_dir(process.path().join("task")).into_iter().flatten().flatten() {
+            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            seen.extend(list.into_iter().flat_map(cpu_list));
+        }
+    }
+}
+
+/// Holds the place of a point against what was seen: the threads were allowed to run where it claims, and nowhere else.
+pub(super) fn agree(point: &Value, seen: &BTreeSet<usize>) -> Result<()> {
+    let claimed = point["place"]["cpus"].as_array().context("no place")?;
+    let claimed: BTreeSet<usize> = claimed.iter().filter_map(|cpu| Some(cpu.as_u64()? as usize)).collect();
+    ensure!(!claimed.is_empty() && claimed == *seen, "the row claims CPUs {claimed:?}, its threads were on {seen:?}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn threads_are_seen_where_they_may_run_and_other_claims_are_refused() {
+        let one = net::affinity::allowed_cpus()[0].0;
+        let sleep = "7.314";
+        let run = || {
+            let status = Command::new("taskset").args(["-c", &one.to_string(), "sleep", sleep]).spawn()?;
+            thread::sleep(Duration::from_millis(300));
+            Ok(status)
+        };
+        let is_it = |words: &[&str]| words.first() == Some(&"sleep") && words.get(1) == Some(&sleep);
+        let (mut child, seen) = watched(&is_it, run).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(seen, BTreeSet::from([one]));
+        let point = |cpus: &[usize]| serde_json::json!({ "place": { "cpus": cpus } });
+        assert!(agree(&point(&[one]), &seen).is_ok());
+        assert!(agree(&point(&[one, one + 1]), &seen).is_err() && agree(&point(&[]), &seen).is_err());
+    }
+}
