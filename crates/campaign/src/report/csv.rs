@@ -252,7 +252,7 @@ fn tester(run: &Run) -> Vec<Row> {
         rows.extend([
             row("begun", "unix s", period.begun),
             row("ended", "unix s", period.ended),
-            row("trials", "s", period.trials_s),
+            row("trials_took", "s", period.trials_s),
         ]);
     }
     rows
