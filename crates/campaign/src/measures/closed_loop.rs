@@ -217,12 +217,12 @@ pub struct ClosedLoopResult {
 pub struct InClosedLoop;
 
 impl Measure for InClosedLoop {
-    fn name(&self) -> &'static str {
-        "closed loop"
-    }
-
     fn title(&self) -> &'static str {
         "Closed loop"
+    }
+
+    fn name(&self) -> &'static str {
+        "closed loop"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
@@ -451,10 +451,8 @@ fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
     let (place, governor) = kind;
     let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.kind() == kind).collect();
     let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-    // Where no trial was made nothing was seen, which the cells say.
-    let on = if seen.is_none() { place.named("cores") } else { on_cores(place, seen.as_ref()) };
     let governor = governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
-    let title = format!("Closed loop: {}, {on}{governor}", dut.name);
+    let title = format!("Closed loop: {}, {}{governor}", dut.name, on_cores(place, seen.as_ref()));
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));
     let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
@@ -479,8 +477,8 @@ fn figure(runs: &[Run]) -> Option<Figure> {
                 kinds.push(at.kind());
             }
         }
-        for (place, governor) in kinds {
-            let here = || dut.closed_loops.iter().filter(|at| at.kind() == (place, governor));
+        for kind in kinds {
+            let here = || dut.closed_loops.iter().filter(|at| at.kind() == kind);
             let dot = |at: &ClosedLoopResult| {
                 // Without an answer to every name there is a mark and no value.
                 let failed = at.passed == Some(false);
@@ -489,8 +487,9 @@ fn figure(runs: &[Run]) -> Option<Figure> {
             };
             let dots: Vec<Dot> = here().filter_map(dot).collect();
             let seen = here().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-            let governor = governor.map_or(String::new(), |governor| format!(", {governor}"));
-            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()) + &governor);
+            let governor = kind.1.map_or(String::new(), |governor| format!(", {governor}"));
+            let what = on_cores(kind.0, seen.as_ref()) + &governor;
+            let of = legend(run, &dut.name, runs.len() > 1);
             all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }
     }

@@ -63,12 +63,12 @@ pub struct ConstantRateResult {
 pub struct AtRates;
 
 impl Measure for AtRates {
-    fn name(&self) -> &'static str {
-        "constant rate"
-    }
-
     fn title(&self) -> &'static str {
         "Constant rates: efficiency, transients and memory"
+    }
+
+    fn name(&self) -> &'static str {
+        "constant rate"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {

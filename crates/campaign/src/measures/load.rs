@@ -71,12 +71,12 @@ pub struct LoadResult {
 pub struct AtShares;
 
 impl Measure for AtShares {
-    fn name(&self) -> &'static str {
-        "load"
-    }
-
     fn title(&self) -> &'static str {
         "Loads: CPU use and latency"
+    }
+
+    fn name(&self) -> &'static str {
+        "load"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {

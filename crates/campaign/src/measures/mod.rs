@@ -36,10 +36,11 @@ use closed_loop::LoopPlan;
 
 /// Something that can be measured.
 pub trait Measure: Sync {
-    /// What `campaign plan` and `results.csv` call it.
-    fn name(&self) -> &'static str;
     /// What the report calls the section that shows it.
     fn title(&self) -> &'static str;
+
+    /// What `campaign plan` and `results.csv` call it.
+    fn name(&self) -> &'static str;
 
     /// Its points of a DUT, or (none given) those that belong to none, in their order.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;

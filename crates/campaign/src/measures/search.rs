@@ -126,12 +126,14 @@ pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missi
     if is_known { name } else { format!("{name} ({true_of_it})") }
 }
 
-/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked for, after the name of the placement.
+/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked for, with the names of the placement
+/// and of AuthDNS where it has such.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
     let not_seen = || format!("{} asked for, not seen", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, Place::cores_in_words);
-    let with = asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
-    asked.placement.as_ref().map_or(format!("{cores}{with}"), |name| format!("{name}: {cores}{with}"))
+    let placement = asked.placement.as_ref().map_or(String::new(), |name| format!("{name}: "));
+    let authdns = asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+    format!("{placement}{cores}{authdns}")
 }
 
 /// How many trials there were.
@@ -151,12 +153,12 @@ pub struct Trials {
 pub struct Searches;
 
 impl Measure for Searches {
-    fn name(&self) -> &'static str {
-        "search"
-    }
-
     fn title(&self) -> &'static str {
         "The highest rates that pass"
+    }
+
+    fn name(&self) -> &'static str {
+        "search"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {

@@ -99,12 +99,12 @@ pub struct SelfTestResult {
 pub struct SelfTesting;
 
 impl Measure for SelfTesting {
-    fn name(&self) -> &'static str {
-        "self-test"
-    }
-
     fn title(&self) -> &'static str {
         "Self-test"
+    }
+
+    fn name(&self) -> &'static str {
+        "self-test"
     }
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {

@@ -249,8 +249,11 @@ fn tester(run: &Run) -> Vec<Row> {
         rows.push(row(&whose("_worst_cpu"), "%", s.worst_cpu_pct));
     }
     if let Some(period) = r.period_unix_s {
-        let trials = row("trials_took", "s", period.trials_s);
-        rows.extend([row("begun", "unix s", period.begun), row("ended", "unix s", period.ended), trials]);
+        rows.extend([
+            row("begun", "unix s", period.begun),
+            row("ended", "unix s", period.ended),
+            row("trials_took", "s", period.trials_s),
+        ]);
     }
     rows
 }

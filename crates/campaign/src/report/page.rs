@@ -213,8 +213,8 @@ fn warnings(run: &Run) -> String {
     let mut out = String::new();
     for (i, warning) in run.results.health.warnings.iter().enumerate() {
         let head = if i == 0 { "<h3>Warnings</h3>" } else { "" };
-        let _ =
-            writeln!(out, "{head}<p class=\"note\">{} × {}</p>", warning.trials, escape(&warning.warning.to_string()));
+        let text = escape(&warning.warning.to_string());
+        let _ = writeln!(out, "{head}<p class=\"note\">{} × {text}</p>", warning.trials);
     }
     out
 }

@@ -462,7 +462,7 @@ fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     drawn::check(plan, entries, &shown.figures())
 }
 
-/// Tables I, II and IV: titles, over which version of IP if not that of the plan, with which AuthDNS if not that of `[auth]`.
+/// Tables I, II and IV: titles, over which version of IP if not that of the plan, and which of `[[authdns]]`.
 const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
     ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some(Family::Ipv6), None),
@@ -500,7 +500,7 @@ fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
 fn what_a_host_cannot_make_has_a_table_that_says_so() {
     let run = run("here", &entries());
     for dut in ["Unbound", "dns64d"] {
-        let title = format!("Closed loop: {dut}, 2 cores, frequency governor: ondemand");
+        let title = format!("Closed loop: {dut}, 2 cores asked for, not seen, frequency governor: ondemand");
         let all = tables(&run);
         let table = all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
         let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();

@@ -98,14 +98,6 @@ fn worst_case(run: &Run) -> Table {
     table
 }
 
-/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has such.
-fn ran_on(p: &PointResult) -> String {
-    let place = &p.conditions.place;
-    let placement = place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
-    let authdns = place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
-    format!("{}{placement}{authdns}", p.ran_on())
-}
-
 /// The worst case of every DUT and place, the highest median first; what has none comes last.
 fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     let of = |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
@@ -119,6 +111,14 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
     let seen: Option<Place> = points.filter_map(|p| p.place.clone()).reduce(|a, b| a.and(&b));
     super::on_cores(place, seen.as_ref())
+}
+
+/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has such.
+fn ran_on(p: &PointResult) -> String {
+    let place = &p.conditions.place;
+    let placement = place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
+    let authdns = place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
+    format!("{}{placement}{authdns}", p.ran_on())
 }
 
 /// A table in the form of the papers: rows of statistics, a column for each point.
@@ -224,7 +224,13 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
         all.dedup();
         all
     };
-    if keys.table { (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares)) } else { (Vec::new(), Vec::new()) }
+    // Without a share there is nothing beside the worst case.
+    let has_shares = !(keys.aaaa_shares.is_empty() && keys.cached_shares.is_empty());
+    if keys.table && has_shares {
+        (with_zero(&keys.aaaa_shares), with_zero(&keys.cached_shares))
+    } else {
+        (Vec::new(), Vec::new())
+    }
 }
 
 /// The point at an AAAA share and a cached share, if it was measured.
@@ -417,10 +423,11 @@ impl Group<'_> {
         }
     }
 
-    /// What the curve of a DUT is called besides, given its points.
+    /// What tells the curve of these points apart from others of the same DUT.
     fn name(self, points: &[&PointResult]) -> String {
         match self {
-            Group::With(authdns) => authdns.map_or(String::new(), |authdns| format!("with {authdns}")),
+            Group::With(None) => String::new(),
+            Group::With(Some(authdns)) => format!("with {authdns}"),
             Group::At(place) => cores_of(place, points.iter().copied()),
         }
     }

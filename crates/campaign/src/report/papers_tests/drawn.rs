@@ -129,6 +129,8 @@ impl Expected<'_> {
     fn of_searches(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::Search(_))) {
             let Some(c) = conditions(&point).cloned() else { continue };
+            // The calibration has nothing but the worst case.
+            let is_swept = self.plan.dut(dut).is_some_and(|dut| dut.measure.is_none());
             let (aaaa, cached) = (percent(c.aaaa), percent(c.cached));
             let (cores, is_first) = (on(&c.place), c.place == Cores::first(1));
             // The calibration has one point for each AuthDNS: no curve, and the first of them is its bar.
@@ -144,7 +146,10 @@ impl Expected<'_> {
             if is_plain && is_strict && is_bar {
                 add("worst-case", "here", dut)?;
             }
-            if is_plain && is_strict && c.place.placement.is_none() && c.place.authdns.is_none() {
+            if !is_swept {
+                continue;
+            }
+            if is_plain && is_strict && c.place.placement.is_none() {
                 add("scale-up", dut, &c.place.cores.to_string())?;
             }
             if is_plain && is_strict && c.place.cores == 2 {
@@ -168,11 +173,12 @@ impl Expected<'_> {
     }
 
     fn of_self_tests(&mut self) -> Result<(), String> {
-        let tests = [(None, None, "AuthDNS IPv4"), (Some(Family::Ipv6), None, "AuthDNS IPv6")];
-        for (family, named, name) in tests.into_iter().chain([(None, Some("two threads"), "two threads IPv4")]) {
+        for (_, family, named) in SELF_TESTS {
+            let ip = if family == Some(Family::Ipv6) { "IPv6" } else { "IPv4" };
+            let at = format!("{} {ip}, 1 core", named.unwrap_or("AuthDNS"));
             let named = named.map(str::to_owned);
             let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
-            let mark = self.searched(&point, "here", &format!("{name}, 1 core"))?;
+            let mark = self.searched(&point, "here", &at)?;
             self.add("self-test", mark);
         }
         Ok(())
@@ -248,14 +254,16 @@ impl Expected<'_> {
     fn in_closed_loop(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::ClosedLoop(_))) {
             let Point::ClosedLoop(WithThreads { place, threads, governor, .. }) = &point else { continue };
-            if governor.as_deref() != Some("performance") {
+            let governor = governor.as_deref().unwrap_or_default();
+            if governor != "performance" {
+                // Which the simulated host has not.
                 continue;
             }
             let times = &only(self.entries, &point)?.in_loop().ok_or("no closed loop")?.experiments.experiments_ms;
             let y = 256e3 / (times.iter().sum::<f64>() / times.len() as f64);
             self.add(
                 "closed-loop",
-                mark("", &format!("{dut}, {}, performance", on(place)), &threads.to_string(), y, (y, y)),
+                mark("", &format!("{dut}, {}, {governor}", on(place)), &threads.to_string(), y, (y, y)),
             );
         }
         Ok(())
