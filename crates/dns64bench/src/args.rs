@@ -18,7 +18,9 @@ use wire::name::{Domain, NameRange};
 
 pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
 pub(crate) use goal::TypedGoal;
-use help::{AUTH, FAULTS, FILES, LOAD, NAMES, PACING, REPLIES, SEARCH, SELF_TEST, SERVER, THREADS};
+use help::{
+    AUTH, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH, SELF_TEST, SERVER, THREADS,
+};
 pub(crate) use values::{CpuList, DelayRange, Server};
 use values::{
     parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage, parse_share,
@@ -71,6 +73,7 @@ pub(crate) enum Command {
     #[command(after_help = help::below("zone"))]
     Zone(Zone),
     /// Print the tester's queries in the format that dnsperf and resperf read
+    #[command(after_help = help::below("queryfile"))]
     Queryfile(QueryFile),
     /// Three network namespaces joined as in the papers: tester, dut, auth
     #[command(after_help = help::below("lab"))]
@@ -88,6 +91,7 @@ pub(crate) enum Command {
     #[command(after_help = help::below("manual"))]
     Manual(Manual),
     /// Print a JSON Schema: of a result, a journal, a plan, or dns64d's configuration
+    #[command(after_help = help::below("schema"))]
     Schema(Schema),
     /// Measure what sending costs here, and print it as JSON
     #[command(hide = true)]
@@ -197,7 +201,7 @@ pub(crate) struct Display {
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
     /// Show the running measurement to Prometheus at this address, under /metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
     pub(crate) metrics: Option<SocketAddr>,
 }
 
@@ -242,7 +246,7 @@ pub(crate) struct NewTrial {
 #[derive(Debug, Args)]
 pub(crate) struct SendCostArguments {
     /// The sender's CPU
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
 }
 
@@ -274,14 +278,14 @@ pub(crate) struct NewSearch {
     #[arg(long, value_name = "QPS", default_value_t = Qps(1), help_heading = SEARCH)]
     pub(crate) resolution: Qps,
     /// How rates are chosen
-    #[arg(long, value_enum, default_value_t = SearchMethod::Bisection)]
+    #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may lose, the share of the time that
     /// may lose more, the length of the trials that decide, and their sum at one rate
-    #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]")]
+    #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// How near the bounds of an mlrsearch must be, in relation to the upper one
-    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = parse_share, help_heading = SEARCH)]
     pub(crate) width: f64,
     /// How many times to search; RFC 8219 asks for 20 at least
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = SEARCH)]
@@ -364,7 +368,7 @@ pub(crate) enum CampaignAction {
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
         /// Show the running campaign to Prometheus at this address, under /metrics
-        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
     /// Go on with a campaign that was killed or interrupted
@@ -376,7 +380,7 @@ pub(crate) enum CampaignAction {
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
         /// Show the running campaign to Prometheus at this address, under /metrics
-        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
     /// What is done, and how much time the rest takes
@@ -403,10 +407,10 @@ pub(crate) enum CampaignAction {
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Where it works
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) folder: PathBuf,
     /// Remove that folder at the end
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) remove: bool,
 }
 
@@ -426,22 +430,22 @@ pub(crate) struct Report {
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
     /// Run folder that the others are held against; given several times, their searches are taken together
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
     /// The largest decrease of a median that is no regression, such as 5% or 0.05
-    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = parse_decrease)]
+    #[arg(long, value_name = "PCT", default_value = "5%", value_parser = parse_decrease, help_heading = COMPARISON)]
     pub(crate) max_regression: f64,
     /// Take the searches of all other runs together too: both sides were measured in turn
-    #[arg(long, requires = "baseline")]
+    #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
     /// Write what came of each point as JUnit XML
-    #[arg(long, value_name = "FILE", requires = "baseline")]
+    #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) junit: Option<PathBuf>,
     /// Append a summary in Markdown, such as to $GITHUB_STEP_SUMMARY
-    #[arg(long, value_name = "FILE", requires = "baseline")]
+    #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) summary: Option<PathBuf>,
     /// Print the comparison as one JSON object
-    #[arg(long, requires = "baseline")]
+    #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) json: bool,
 }
 
@@ -564,22 +568,22 @@ pub(crate) struct Zone {
 #[derive(Debug, Args)]
 pub(crate) struct QueryFile {
     /// Block of IPv4 addresses whose names are asked for
-    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16")]
+    #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
     /// Position in that block of the first name
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// How many [default: all that the block has from there on]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = NAMES)]
     pub(crate) count: Option<u64>,
     /// Zone of the names
-    #[arg(long, default_value = "dns64perf.test")]
+    #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
     /// Type that is asked for
-    #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"])]
+    #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"], help_heading = QUESTIONS)]
     pub(crate) qtype: String,
     /// File to write instead of standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -634,7 +638,7 @@ pub(crate) struct Check {
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
     /// End with status 4 if anything may spoil measurements, so that a script stops there
-    #[arg(long)]
+    #[arg(long, help_heading = FILES)]
     pub(crate) strict: bool,
 }
 

@@ -32,9 +32,14 @@ fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
     }
 }
 
-/// The cells of a line; no text here has a comma in it.
-fn cells(line: &str) -> Vec<&str> {
-    line.split(',').map(|cell| cell.trim_matches('"')).collect()
+/// The cells of a line (RFC 4180 §2), without their quotes; no text here has a quote in it.
+pub(super) fn cells(line: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    let ends_cell = |c: char| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    };
+    line.split(ends_cell).map(|cell| cell.trim_matches('"')).collect()
 }
 
 /// The numbers of the file by measure and DUT.

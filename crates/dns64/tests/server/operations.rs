@@ -161,7 +161,7 @@ fn the_first_lines_say_what_serves_and_how_without_colours() {
     for words in [
         format!("dns64d {version}, configuration {}", path.display()),
         "prefixes: 2001:db8:1::/96".into(),
-        format!("upstreams: {address}"),
+        format!("upstreams of the configuration: {address}"),
         "serving 127.0.0.1:".into(),
     ] {
         assert!(said.contains(&words), "no {words} in {said}");

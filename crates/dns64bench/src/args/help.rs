@@ -15,6 +15,7 @@ pub(super) const PACING: &str = "Pacing";
 pub(super) const AUTH: &str = "AuthDNS";
 pub(super) const FAULTS: &str = "Delay and faults";
 pub(super) const FILES: &str = "Input and output";
+pub(super) const COMPARISON: &str = "Comparison";
 pub(super) const PERF2: &str = "dns64perf2";
 
 /// The text below the options of a subcommand, which is named by its words.
@@ -106,6 +107,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --self-test self-test.json",
                 "Show how far the tester itself can be trusted.",
             ),
+            (
+                "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s",
+                "In a quarter of the time, and beside it what half of the seconds reach with a little loss.",
+            ),
             ("dns64bench search --resume journal.jsonl", "Go on with a search that was interrupted."),
         ],
         "self-test" => &[
@@ -150,6 +155,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "report" => &[
             ("dns64bench report smoke-run", "Draw the report of a campaign again."),
             ("dns64bench report before-run after-run --output comparison", "Compare two campaigns."),
+            (
+                "dns64bench report --baseline before-run after-run --max-regression 5% --junit junit.xml",
+                "Fail if the second is more than 5 % slower.",
+            ),
         ],
         "auth" => &[
             ("dns64bench auth --listen 198.18.0.2 --status auth.socket", "Serve until Ctrl-C, with live counters."),
@@ -159,6 +168,11 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("dns64bench reference-dut --listen [::1]:5310 --capacity 20k", "A server that answers 20 000 a second."),
             ("dns64bench reference-dut --listen [::1]:5310 --capacity 20k --loss 0.01", "One that loses 1 %."),
         ],
+        "queryfile" => &[(
+            "dns64bench queryfile --names 10.0.0.0/24 --output queries.txt",
+            "256 questions for closed-loop, resperf and dnsperf.",
+        )],
+        "schema" => &[("dns64bench schema results > results.schema.json", "The schema of a campaign's results.")],
         "zone" => &[("dns64bench zone --names 10.0.0.0/16 --output dns64perf.zone", "A zone file of 65 536 names.")],
         "lab" => &[
             ("dns64bench lab up", "Make three hosts on this machine."),
@@ -171,6 +185,7 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "check" => &[
             ("dns64bench check", "What spoils measurements, and how it is mended."),
             ("dns64bench check --json", "The same for programs."),
+            ("dns64bench check --strict", "End with status 4 if there is anything."),
         ],
         "completions" => &[(
             "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",
