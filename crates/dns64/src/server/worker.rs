@@ -7,14 +7,15 @@
 //!          └──► timers ─────────────► Resolver ───────────┴─► upstream queries ────────────┘
 //! ```
 
-use std::io::ErrorKind;
+mod sockets;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use method::units::Nanos;
-use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
+use net::batch::{OFFLOAD_LEN, ReceiveBatch};
 use net::clock;
 use net::socket::Endpoint;
 
@@ -33,8 +34,6 @@ use crate::resolver::upstreams::ports::PortId;
 use crate::resolver::waiter::{Waiter, Waiting};
 use crate::transport::client::Client;
 
-/// Batches that are read from one socket before the others have their turn.
-const BATCHES: usize = 4;
 /// The longest wait: then the worker looks whether it should end.
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -186,68 +185,5 @@ impl Worker {
         let _ = guard::catch(|| self.resolver.abandon());
         let question = guard::catch(question).unwrap_or_default();
         self.defects.note_query(panic, &question, self.now, self.shared.metrics().worker(self.id));
-    }
-
-    fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
-        for _ in 0..BATCHES {
-            // An error is the ICMP message of a client that has gone.
-            let received = batch.receive(&self.frontend.replies().endpoints()[number], Wait::Dont).unwrap_or(0);
-            self.look_at_the_clock();
-            for i in 0..received {
-                // Nobody has port 0: what comes from there is forged, and the kernel would refuse to send there.
-                let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else { continue };
-                for datagram in batch.get(i).segments() {
-                    self.on_query(&Client::Udp(number, peer), datagram);
-                }
-            }
-            if received < BATCH {
-                break;
-            }
-        }
-    }
-
-    fn read_upstream(&mut self, port: PortId, batch: &mut ReceiveBatch) {
-        for _ in 0..BATCHES {
-            let Some(endpoint) = self.resolver.outside().ports.endpoint(port) else { return };
-            match batch.receive(endpoint, Wait::Dont) {
-                Ok(received) => {
-                    self.look_at_the_clock();
-                    for i in 0..received {
-                        for datagram in batch.get(i).segments() {
-                            self.resolve(|resolver| resolver.on_datagram(port, datagram));
-                        }
-                    }
-                    if received < BATCH {
-                        return;
-                    }
-                }
-                Err(error) => return self.resolve(|resolver| resolver.on_unreachable(port, &error)),
-            }
-        }
-    }
-
-    fn read_inbox(&mut self) {
-        self.shared.mailboxes[self.id.0].alarm.reset();
-        while let Ok(mail) = self.inbox.try_recv() {
-            match mail {
-                Mail::Query { bytes, client } => self.on_query(&client, &bytes),
-                Mail::TcpAnswer { fetch, message } => self.resolve(|resolver| resolver.on_tcp(fetch, message)),
-                Mail::Landed(key, outcome) => self.resolve(|resolver| resolver.on_elsewhere(&key, outcome)),
-            }
-        }
-    }
-
-    /// Sends what has come together in this turn, and shows what waits.
-    fn flush(&mut self) {
-        let refused = self.resolver.outside().ports.flush();
-        if !refused.is_empty() {
-            for port in refused {
-                self.resolve(|resolver| resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into()));
-            }
-            // What others are asked instead; should they refuse as well, the timers will see to it.
-            self.resolver.outside().ports.flush();
-        }
-        self.frontend.flush();
-        self.shared.metrics().worker(self.id).in_flight.store(self.frontend.waiting() as u64, Ordering::Relaxed);
     }
 }
