@@ -96,9 +96,8 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
         let said = show(&page)?.stderr;
         ensure!(!said.contains("CONSOLE"), "{width}: {said}");
         let ran = show(&copy)?;
-        let told =
-            ran.stdout.rsplit_once("LAID OUT ").map(|(_, rest)| rest).context("the page's copy tells nothing")?;
-        let told = told.split_whitespace().take(3).map(|word| word.trim_end_matches("</p>").parse());
+        let told = ran.stdout.rsplit_once("LAID OUT ").and_then(|(_, rest)| rest.split('<').next());
+        let told = told.context("the page's copy tells nothing")?.split_whitespace().map(str::parse);
         let [inner, wide, shown]: [usize; 3] =
             told.collect::<Result<Vec<_>, _>>()?.try_into().map_err(|told| anyhow::anyhow!("{told:?}"))?;
         ensure!(wide <= inner, "{width}: the page is {wide} px wide in a window of {inner}");
