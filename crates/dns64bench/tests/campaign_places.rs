@@ -34,13 +34,18 @@ struct Seen {
     cpus: Vec<usize>,
 }
 
-/// The threads of all processes whose command lines name a server's folder of this run.
+/// The threads of all processes whose command lines name a server's folder of this run; what tidies up there after the server
+/// runs under `timeout`, anywhere, and is none of it.
 fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
     let marker = format!("{}/servers/", run.display());
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         let words = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
         let Some((_, rest)) = words.split_once(&marker) else { continue };
+        let program = words.split('\0').next().unwrap_or_default();
+        if ["timeout", "rm"].iter().any(|tidies| program.rsplit('/').next() == Some(tidies)) {
+            continue;
+        }
         let start = rest.split(['/', '\0']).next().unwrap_or_default().to_owned();
         for task in fs::read_dir(entry.path().join("task")).into_iter().flatten().flatten() {
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
