@@ -114,8 +114,12 @@ fn a_capacity_three_per_cent_lower_is_found_over_ten_searches_each() {
         let gate = [&["old", "new", "--baseline", "old", "--max-regression", "1%"][..], &files].concat();
         let (comparison, status) = compared(folder, &gate);
         let row = &comparison["rows"][0];
-        if row["change"]["outcome"] == "undecided" {
-            last = comparison;
+        let (tolerated, _) = compared(folder, &["old", "new", "--baseline", "old", "--max-regression", "50%"]);
+        // A search that a busy machine disturbed leaves one of the two open.
+        if let Some(open) =
+            [&comparison, &tolerated].into_iter().find(|all| all["rows"][0]["change"]["outcome"] == "undecided")
+        {
+            last = open.clone();
             continue;
         }
         assert_eq!((row["change"]["outcome"].as_str(), status), (Some("regressed"), Some(1)), "{comparison:#}");
@@ -126,7 +130,6 @@ fn a_capacity_three_per_cent_lower_is_found_over_ten_searches_each() {
         // The other way round it is the faster one, and a larger decrease is tolerated.
         let (_, status) = compared(folder, &["old", "new", "--baseline", "new", "--max-regression", "1%"]);
         assert_eq!(status, Some(0), "an improvement");
-        let (tolerated, _) = compared(folder, &["old", "new", "--baseline", "old", "--max-regression", "50%"]);
         assert_eq!(tolerated["rows"][0]["change"]["outcome"], "no_regression", "{tolerated:#}");
         return;
     }
