@@ -24,6 +24,8 @@ pub enum Contradiction {
         less: Interval,
         /// And with every reply demanded.
         all: Interval,
+        /// How close passed and failed rates had to be.
+        resolution: Qps,
     },
     /// The median does not hold in a trial at that rate.
     DoesNotHold {
@@ -42,19 +44,21 @@ pub enum Contradiction {
         median: f64,
         /// Up to which rate the self-test vouches for the tester there.
         allowed: Qps,
+        /// How close passed and failed rates had to be.
+        resolution: Qps,
     },
 }
 
 impl Contradiction {
-    /// In words, with what to do; rates without digits beyond `resolution`.
-    pub fn in_words(&self, resolution: Qps) -> String {
+    /// In words, with what to do; rates without digits beyond their resolution.
+    pub fn in_words(&self) -> String {
         match self {
-            Contradiction::LessForLess { dut, accept, less, all } => format!(
+            Contradiction::LessForLess { dut, accept, less, all, resolution } => format!(
                 "{dut} did less where less is demanded: {} queries/s with {} % accepted, {} with all. This is noise: longer trials \
                  and more searches.",
-                wording::interval(less, resolution),
+                wording::interval(less, *resolution),
                 number(accept * 100.0),
-                wording::interval(all, resolution)
+                wording::interval(all, *resolution)
             ),
             Contradiction::DoesNotHold { dut, rate, valid } => format!(
                 "{dut}'s median does not hold: in trials of their own at {} queries/s {} of the queries got a valid reply. The \
@@ -62,10 +66,10 @@ impl Contradiction {
                 number(rate.0 as f64),
                 almost(*valid)
             ),
-            Contradiction::BeyondSelfTest { point, median, allowed } => format!(
+            Contradiction::BeyondSelfTest { point, median, allowed, resolution } => format!(
                 "{point}: {} queries/s passed, the self-test vouches for the tester up to {} only. Nothing is known above that: a \
                  faster tester, or fewer roles on its CPUs.",
-                number(method::precision::rounded_down(*median, resolution) as f64),
+                number(method::precision::rounded_down(*median, *resolution) as f64),
                 number(allowed.0 as f64)
             ),
         }
@@ -93,7 +97,8 @@ pub(crate) fn contradictions(duts: &[DutResult], allowed: impl Fn(&Point) -> Opt
             if let (Some(median), Some(allowed)) = (point.figures.median, allowed(&named))
                 && median > allowed.0 as f64
             {
-                all.push(Contradiction::BeyondSelfTest { point: named.to_string(), median, allowed });
+                let resolution = point.resolution;
+                all.push(Contradiction::BeyondSelfTest { point: named.to_string(), median, allowed, resolution });
             }
         }
     }
@@ -113,6 +118,6 @@ fn less_for_less(dut: &DutResult, point: &PointResult) -> Option<Contradiction> 
     })?;
     let (less, all) = (point.figures.interval, strict.figures.interval);
     let contradicts = c.accept < 1.0 && less.to? <= all.from?;
-    let dut = on(&dut.name, &c.place);
-    contradicts.then_some(Contradiction::LessForLess { dut, accept: c.accept, less, all })
+    let (dut, accept, resolution) = (on(&dut.name, &c.place), c.accept, point.resolution);
+    contradicts.then_some(Contradiction::LessForLess { dut, accept, less, all, resolution })
 }

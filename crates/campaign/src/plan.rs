@@ -291,6 +291,9 @@ pub struct DutPlan {
     /// Highest rate to search.
     #[serde(default)]
     pub max: Option<Qps>,
+    /// How close the rate that passed must be to the one that failed; none: that of `[search]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Qps>,
     /// Threads or processes that it answers with; none: as many as the point has cores.
     #[serde(default)]
     pub threads: Option<usize>,
@@ -523,6 +526,7 @@ mod tests {
         bad("name = 'x'\n[[dut]]\ndriver = 'powerdms'\n", "powerdms");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'unbound'\n", "two DUTs");
         bad("name = 'x'\n[[dut]]\ndriver = 'custom'\n", "[dut.custom]");
+        bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nresolution = 0\n", "Unbound: resolution");
         bad("name = 'x'\n[search]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "min");
         bad("name = 'x'\n[measure]\nacceptance = [1.5]\n[[dut]]\ndriver = 'unbound'\n", "1.5");
         bad("name = 'x'\n[measure]\naaaa-shares = [0.123]\n[[dut]]\ndriver = 'unbound'\n", "0.123");

@@ -7,9 +7,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use method::search::SearchRange;
 use method::units::{Qps, Share};
 use serde::{Deserialize, Serialize};
 
+use crate::measures::search::Searching;
 use crate::measures::{self, Measure};
 use crate::plan::{AuthPlan, DutPlan, Family, Plan};
 use crate::servers::Auth;
@@ -278,9 +280,11 @@ impl Plan {
         placed.map_or(&self.cpus.dut[..place.cores.min(self.cpus.dut.len())], |placement| &placement.cpus)
     }
 
-    /// The range that is searched for a DUT.
-    pub fn range(&self, dut: &DutPlan) -> (Qps, Qps) {
-        (self.search.min, dut.max.unwrap_or(self.search.max))
+    /// The range that is searched for a DUT, and how finely.
+    pub fn range(&self, dut: &DutPlan) -> SearchRange {
+        let Searching { min, max, resolution, invalid_retries, .. } = self.search;
+        let (max, resolution) = (dut.max.unwrap_or(max), dut.resolution.unwrap_or(resolution));
+        SearchRange { min, max, resolution, invalid_retries }
     }
 
     /// Trials of a point, at the most, and how long they take if none is repeated.
@@ -319,6 +323,19 @@ mod tests {
                 assert_eq!(serde_json::from_str::<Point>(&line).unwrap(), *point, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn a_dut_is_searched_in_its_own_range_and_as_finely_as_it_says() {
+        let text = "name = 'x'\n[search]\nmin = 1000\nmax = 41000\nresolution = 5000\nrepeat = 1\n\
+            [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\nmax = 39000\nresolution = 9500\n";
+        let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
+        let of = |name: &str| plan.range(plan.dut(name).unwrap());
+        assert_eq!((of("BIND").max, of("BIND").resolution), (Qps(41_000), Qps(5_000)));
+        assert_eq!((of("Unbound").max, of("Unbound").resolution), (Qps(39_000), Qps(9_500)));
+        let trials = |point: &Point| plan.effort(point).0;
+        let points = plan.points();
+        assert!(trials(&points[1]) < trials(&points[0]), "a coarser search has fewer trials");
     }
 
     fn of(text: &str) -> Vec<String> {

@@ -414,7 +414,7 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
             }
         }
     };
-    let (repeats, resolution) = (Some(plan.search.repeat), Some(plan.search.resolution));
+    let repeats = Some(plan.search.repeat);
     let mut vouching: Vec<(Option<&str>, Vouching<'_>)> = Vec::new();
     let mut seen = false;
     for m in recorded.finished() {
@@ -428,9 +428,12 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
             vouching.push((auth, Vouching::of(recorded, &m.step.point)));
         }
         let proof = vouching.iter().find(|(of, _)| *of == auth).map_or(Proof::None, |(_, of)| of.proof(trial));
+        let dut = m.step.point.dut().and_then(|name| plan.dut(name));
+        let resolution = dut.map(|dut| plan.range(dut).resolution);
         add(&Facts { repeats, resolution, proof, ..trial.facts });
     }
     if !seen {
+        let resolution = Some(plan.search.resolution);
         add(&Facts { repeats, resolution, ..planned_facts(plan) });
     }
     points

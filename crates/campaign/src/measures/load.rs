@@ -151,7 +151,7 @@ impl Measure for AtShares {
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let has_loads = |dut: &&DutResult| !dut.loads.is_empty();
-        let by_dut = ranked(&run.results).into_iter().filter(has_loads).map(|dut| efficiency(run, dut));
+        let by_dut = ranked(&run.results).into_iter().filter(has_loads).map(efficiency);
         let both = run.results.duts.iter().any(|dut| has_loads(&dut)).then(|| [use_table(run), latency_table(run)]);
         by_dut.chain(both.into_iter().flatten()).collect()
     }
@@ -203,7 +203,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResul
 }
 
 /// The efficiency of a DUT at every place: rows as in the paper, a column for each place.
-fn efficiency(run: &Run, dut: &DutResult) -> Table {
+fn efficiency(dut: &DutResult) -> Table {
     let note = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the median of the worst case. \
                 A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
     let mut places: Vec<&Cores> = Vec::new();
@@ -229,7 +229,7 @@ fn efficiency(run: &Run, dut: &DutResult) -> Table {
         let is_it =
             |p: &&crate::measures::search::PointResult| p.conditions.is_worst_case() && p.conditions.place == *place;
         let point = dut.points.iter().find(is_it);
-        point.map_or("not measured".into(), |p| super::search::found_in_words(p, run.results.plan.search.resolution))
+        point.map_or("not measured".into(), super::search::found_in_words)
     };
     let mut rows = vec![row("Full rate (queries/s)", &places, full)];
     let at = |place: &Cores, share: Share, cell: fn(&Sustained) -> String| {

@@ -85,6 +85,8 @@ pub struct PointResult {
     pub place: Option<Place>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
+    /// How close passed and failed rates of a search had to be; a text shows no digit beyond it.
+    pub resolution: Qps,
 }
 
 impl PointResult {
@@ -190,6 +192,9 @@ impl Measure for Searches {
             if dut.max.is_some_and(|max| max < search.min) {
                 return Err(format!("[[dut]] {}: max is below min in [search]", dut.name()));
             }
+            if dut.resolution == Some(Qps(0)) {
+                return Err(format!("[[dut]] {}: resolution must be 1 at least", dut.name()));
+            }
             let keys = plan.keys_of(dut);
             if let Some(ratio) = keys.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0)) {
                 return Err(format!("[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"));
@@ -285,6 +290,8 @@ fn rows(result: &PointResult) -> Vec<Row> {
         ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
     }];
     rows.push(Row::of_value(point.clone(), "overstatement", "factor", 1, Some(result.overstatement)));
+    let resolution = Some(result.resolution.0 as f64);
+    rows.push(Row::of_value(point.clone(), "resolution", "queries/s", 1, resolution));
     rows.extend(each_search(&point, &result.found));
     for (i, shortfall) in result.failed_by.iter().enumerate() {
         let Some(Shortfall { rate, missing, of }) = *shortfall else { continue };
@@ -322,9 +329,8 @@ pub(super) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
 /// The searches of a point.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let Point::Search(conditions) = point else { return None };
-    let (min, max) = plan.range(plan.dut(&conditions.dut)?);
+    let range = plan.range(plan.dut(&conditions.dut)?);
     let s = &plan.search;
-    let range = SearchRange { min, max, resolution: s.resolution, invalid_retries: s.invalid_retries };
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
@@ -370,6 +376,7 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         real: real(&walk.trials),
         place: place_of(walk.trials.iter().copied()),
         trials: count(walk.trials.iter().copied()),
+        resolution: recorded.plan.range(recorded.plan.dut(&conditions.dut)?).resolution,
     })
 }
 

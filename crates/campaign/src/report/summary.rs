@@ -3,10 +3,9 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use method::units::Qps;
-
 use super::Run;
 use super::chart::number;
+use crate::contradictions::Contradiction;
 use crate::measures::search::{PointResult, worst_point};
 use crate::point::Point;
 use crate::results::{Period, Results};
@@ -32,9 +31,8 @@ impl Summary {
 /// What a reader must know of a run first.
 pub(super) fn summary(run: &Run) -> Summary {
     let r = &run.results;
-    let resolution = r.plan.search.resolution;
     let ranked = ranked(r);
-    let mut sentences: Vec<String> = answer(r, &ranked, resolution).into_iter().collect();
+    let mut sentences: Vec<String> = answer(r, &ranked).into_iter().collect();
     if sentences.is_empty() {
         sentences.push("No server has a result in the worst case yet.".into());
     }
@@ -71,9 +69,8 @@ fn standing(r: &Results) -> String {
 /// What speaks against the answer, or limits it.
 fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let r = &run.results;
-    let resolution = r.plan.search.resolution;
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
-    lines.extend(r.contradictions.iter().map(|contradiction| contradiction.in_words(resolution)));
+    lines.extend(r.contradictions.iter().map(Contradiction::in_words));
     lines.extend(voids(r));
     for auth in r.silent() {
         lines.push(format!(
@@ -100,7 +97,7 @@ fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
     all.filter_map(|dut| Some((dut.name.as_str(), worst_point(dut).filter(|point| point.figures.n > 0)?))).collect()
 }
 
-fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Option<String> {
+fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     let n = ranked.iter().map(|(_, point)| point.figures.n).min()?;
     let each = wording::searches(n);
     let same = same_place(ranked);
@@ -109,10 +106,10 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)], resolution: Qps) -> Opti
         _ => format!("Worst case, median of {each} and the interval in which all of them lie, queries/s:"),
     };
     for (i, (name, point)) in ranked.iter().enumerate() {
-        let interval = wording::interval(&point.figures.interval, resolution);
+        let interval = wording::interval(&point.figures.interval, point.resolution);
         let found = match n {
             1 => interval,
-            _ => format!("{} in {interval}", wording::median(&point.figures, resolution)),
+            _ => format!("{} in {interval}", wording::median(&point.figures, point.resolution)),
         };
         let place = if same { String::new() } else { format!(" (CPU cores: {})", point.column()) };
         let _ = write!(line, "{} {name}{place} {found}", if i == 0 { "" } else { ";" });

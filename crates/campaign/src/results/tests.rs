@@ -122,7 +122,7 @@ fn a_median_that_does_not_hold_is_a_contradiction() {
     let mut all = search(200, 1.0);
     all.push(trial(&load_point(), 175, 11, Verdict::Failed));
     let results = results(all);
-    let words = results.contradictions[0].in_words(Qps(100));
+    let words = results.contradictions[0].in_words();
     assert!(words.contains("does not hold") && words.contains("10.86 %"), "{words}");
 }
 

@@ -2,7 +2,7 @@
 
 use method::precision::rounded_down;
 use method::search::Shortfall;
-use method::units::{Qps, Share};
+use method::units::Share;
 
 use super::PointResult;
 use crate::place::Place;
@@ -14,16 +14,16 @@ use crate::results::DutResult;
 use crate::wording;
 
 /// What a point found, for one cell: one look shows its interval only, several searches their median and the interval.
-pub(crate) fn found_in_words(point: &PointResult, resolution: Qps) -> String {
+pub(crate) fn found_in_words(point: &PointResult) -> String {
     if let Some(why) = &point.missing {
         return why.to_string();
     }
     let figures = &point.figures;
     let bound = if point.lower_bound_reasons.is_empty() { "" } else { AT_LEAST };
-    let interval = wording::interval(&figures.interval, resolution);
+    let interval = wording::interval(&figures.interval, point.resolution);
     match figures.n {
         1 => interval,
-        _ => format!("{bound}{} in {interval}", wording::median(figures, resolution)),
+        _ => format!("{bound}{} in {interval}", wording::median(figures, point.resolution)),
     }
 }
 
@@ -78,15 +78,14 @@ fn worst_case(run: &Run) -> Table {
         "AuthDNS asked",
     ];
     let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
-    let resolution = run.results.plan.search.resolution;
-    let rounded = |rate: Option<f64>| rate.map_or("–".into(), |r| number(rounded_down(r, resolution) as f64));
     for (name, p) in by_result(run) {
         let f = &p.figures;
+        let rounded = |rate: Option<f64>| rate.map_or("–".into(), |r| number(rounded_down(r, p.resolution) as f64));
         let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
         table.rows.push(vec![
             name.into(),
             ran_on(p),
-            found_in_words(p, resolution),
+            found_in_words(p),
             format!("{} of {}", f.n, run.results.plan.search.repeat),
             rounded(f.p1),
             rounded(f.p99),
@@ -130,18 +129,18 @@ fn statistics(run: &Run, title: &str, note: &str, corner: &str, columns: &[(Stri
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for (name, point) in columns {
         table.header.push(name.clone());
-        let cells = cells(point, run.results.plan.search.resolution);
+        let cells = cells(point);
         table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
     }
     Some(table)
 }
 
 /// The cells of a point in the order of [`wording::STATISTICS`].
-fn cells(point: &PointResult, resolution: Qps) -> [String; wording::STATISTICS.len()] {
+fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     match &point.missing {
         Some(why) => std::array::from_fn(|_| why.to_string()),
         None => {
-            let mut cells = wording::statistics(&point.figures, resolution);
+            let mut cells = wording::statistics(&point.figures, point.resolution);
             if !point.lower_bound_reasons.is_empty() && point.figures.median > Some(0.0) {
                 cells[0].insert_str(0, AT_LEAST);
             }
@@ -253,8 +252,7 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
     for &a in &aaaa {
         let mut row = vec![percent(a.per_hundred())];
-        let resolution = run.results.plan.search.resolution;
-        let of = |&b: &Share| cell(dut, place, a, b).map_or("–".into(), |p| found_in_words(p, resolution));
+        let of = |&b: &Share| cell(dut, place, a, b).map_or("–".into(), found_in_words);
         row.extend(cached.iter().map(of));
         table.rows.push(row);
     }
@@ -291,7 +289,7 @@ fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
     for run in runs {
         table.header.push(run.name.clone());
         let cells = match point_of(run, name, conditions) {
-            Some(point) => cells(point, run.results.plan.search.resolution),
+            Some(point) => cells(point),
             None => std::array::from_fn(|_| "not in this run's plan".into()),
         };
         table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
