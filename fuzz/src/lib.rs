@@ -137,7 +137,7 @@ pub struct Script<'a> {
 
 /// A query of a client.
 pub struct Query {
-    /// As a message.
+    /// The whole message in wire format.
     pub bytes: Vec<u8>,
     /// The UDP payload that it takes, octets, if it has EDNS.
     pub payload: Option<u16>,
@@ -166,7 +166,7 @@ impl<'a> Script<'a> {
         self.rest.is_empty()
     }
 
-    /// The next octet.
+    /// The next octet; 0 when the script is used up.
     pub fn octet(&mut self) -> u8 {
         let Some((first, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
@@ -177,7 +177,7 @@ impl<'a> Script<'a> {
         NAMES[usize::from(self.octet()) % NAMES.len()]
     }
 
-    /// The next query.
+    /// Reads the next query of the client.
     pub fn query(&mut self) -> Query {
         let flags = self.octet();
         let qtype = [28u16, 28, 28, 1, 12, 255, 5, 39][usize::from(flags & 7)];

@@ -33,7 +33,7 @@ impl LowerName {
         LowerName(octets)
     }
 
-    /// The octets.
+    /// The name in wire format with its root label, 1 to 255 octets.
     #[inline]
     pub fn wire(&self) -> &[u8] {
         &self.0
@@ -107,7 +107,7 @@ pub struct Key(Box<[u8]>);
 #[derive(Clone)]
 pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 
-/// Type, class, flags.
+/// Octets of a key behind its name: type (2), class (2), flags (1).
 const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
@@ -190,16 +190,16 @@ impl Key {
     pub fn question(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }
-    /// The type.
+    /// The type that is asked for (QTYPE).
     pub fn qtype(&self) -> u16 {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
-    /// DO.
+    /// Whether it is asked with DO, for signatures.
     pub fn dnssec_ok(&self) -> bool {
         self.0[self.0.len() - 1] & DO != 0
     }
-    /// CD.
+    /// Whether it is asked with CD, for data that nobody has validated.
     pub fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
@@ -208,7 +208,7 @@ impl Key {
     pub fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
-    /// Octets of it.
+    /// The memory that it takes on the heap, octets.
     pub fn size(&self) -> usize {
         self.0.len()
     }

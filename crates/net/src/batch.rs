@@ -12,7 +12,7 @@ use crate::socket::Endpoint;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
-/// Room for the largest datagram that a receive with offload can hold; an odd number of cache lines, so that the beginnings
+/// Octets that hold the largest datagram of a receive with offload; an odd number of cache lines, so that the beginnings
 /// of the slots, which is all that replies fill, do not compete for the same lines.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
 /// Room for ancillary data: a timestamp, a segment size and a destination address need 104 octets.
@@ -49,7 +49,7 @@ pub struct ReceiveBatch {
 // to another thread.
 unsafe impl Send for ReceiveBatch {}
 
-/// A received datagram.
+/// A received datagram, or several that the kernel has joined, in the batch that holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// What was sent; with receive offload several datagrams laid end to end.
@@ -256,7 +256,7 @@ impl ReceiveBatch {
 /// The other end of a datagram, as a reply needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
-    /// Its address.
+    /// Address and port of the other end.
     pub address: SocketAddr,
     /// Our address that it sent to, where the socket is bound to a wildcard: the reply must come from there.
     pub local: Option<IpAddr>,
@@ -265,7 +265,7 @@ pub struct Peer {
 /// What one turn of a server did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Datagrams received.
+    /// How many datagrams have been received.
     pub received: usize,
     /// Replies that the kernel took.
     pub sent: usize,
@@ -368,7 +368,7 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The client's address.
+    /// Address and port of the client; `None` where the kernel gives none that is IP.
     pub fn address(&self) -> Option<SocketAddr> {
         self.batch.source(self.index)
     }

@@ -9,7 +9,7 @@ use crate::ethtool::driver;
 /// Counters of one network interface, since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// Packets received.
+    /// Packets that the interface has received.
     pub received: u64,
     /// Packets that arrived and were lost in this host: no room in the backlog, in the ring, in memory.
     pub receive_drops: u64,

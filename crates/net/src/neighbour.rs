@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Where packets for a server go first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The interface's name.
+    /// Name of the interface through which packets leave, for example `eth0`.
     pub interface: String,
     /// The gateway's address, or the server's where it is on the link.
     pub address: IpAddr,

@@ -89,7 +89,7 @@ impl SendQueue {
         SendQueue { segments: false, ..SendQueue::new() }
     }
 
-    /// Whether nothing waits.
+    /// Whether no datagram waits for a flush.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Rcode(u16);
 
 impl Rcode {
-    /// No error.
+    /// The query has been answered; there may be no data of the type.
     pub const NOERROR: Rcode = Rcode(0);
     /// The query could not be read.
     pub const FORMERR: Rcode = Rcode(1);

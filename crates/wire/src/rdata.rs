@@ -20,7 +20,7 @@ struct Form {
 /// What follows the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// So many octets.
+    /// Exactly so many octets.
     Octets(usize),
     /// Any number of octets.
     Any,

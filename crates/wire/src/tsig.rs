@@ -75,7 +75,7 @@ pub struct Mac {
 }
 
 impl Mac {
-    /// None at all.
+    /// A code of no octets, for a message that is not signed.
     pub const EMPTY: Mac = Mac { bytes: [0; 64], len: 0 };
 
     fn of(bytes: &[u8]) -> Mac {

@@ -49,7 +49,7 @@ impl<'a> Message<'a> {
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// The message id.
+    /// The message id, by which a reply finds its query.
     #[inline]
     pub fn id(&self) -> u16 {
         self.field(0)
@@ -59,12 +59,12 @@ impl<'a> Message<'a> {
     pub fn is_response(&self) -> bool {
         self.bytes[2] & 0x80 != 0
     }
-    /// The opcode.
+    /// The opcode, 0 to 15; 0 is a query (RFC 1035 §4.1.1).
     #[inline]
     pub fn opcode(&self) -> u8 {
         self.bytes[2] >> 3 & 0xf
     }
-    /// TC.
+    /// TC: whether the message was cut to fit (RFC 1035 §4.1.1).
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.bytes[2] & 0x02 != 0
@@ -231,7 +231,7 @@ impl<'a> NameReader<'a> {
 pub struct Record<'a> {
     /// Offset of the owner name in the message.
     pub owner: usize,
-    /// Type.
+    /// The record's type ([`rtype`]).
     pub rtype: u16,
     /// Class; for OPT the sender's UDP payload size.
     pub class: u16,
@@ -239,7 +239,7 @@ pub struct Record<'a> {
     pub ttl: u32,
     /// Offset of the data in the message, for names in it.
     pub data_at: usize,
-    /// The data.
+    /// The data; names in it may be compressed.
     pub data: &'a [u8],
 }
 
@@ -388,9 +388,9 @@ impl<'a, 'h> Labels<'a, 'h> {
 enum Step {
     /// A label with its length.
     Label(Range<usize>),
-    /// A compression pointer.
+    /// A compression pointer, two octets (RFC 1035 §4.1.4).
     Pointer(Range<usize>),
-    /// The end.
+    /// The root's label, at which every name ends.
     Root(Range<usize>),
 }
 

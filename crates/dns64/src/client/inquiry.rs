@@ -78,7 +78,7 @@ impl Inquiry {
         inquiry
     }
 
-    /// The client's address.
+    /// The address of the client that has asked, which decides about its policy.
     pub fn client(&self) -> IpAddr {
         self.client
     }

@@ -12,9 +12,9 @@ use crate::translation::decide::Question;
 /// A client's EDNS part.
 #[derive(Clone, Copy, Debug)]
 pub struct Edns {
-    /// The largest UDP reply it takes, 512 at least.
+    /// The largest UDP reply that the client takes, octets: 512 at least.
     pub size: usize,
-    /// DO.
+    /// DO: the client wants signatures (RFC 3225 §3).
     pub dnssec_ok: bool,
     /// Its cookie (RFC 7873).
     pub cookie: Option<Cookie>,
@@ -23,7 +23,7 @@ pub struct Edns {
 /// The cookies of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Cookie {
-    /// The client's own.
+    /// The client's own part, 8 octets, which the reply repeats.
     pub client: ClientCookie,
     /// Ours, that it got earlier, if it has the form of one.
     pub server: Option<[u8; 16]>,
@@ -39,19 +39,19 @@ impl Cookie {
 /// A query that can be answered.
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
-    /// The client's id.
+    /// The message id that the client has chosen; the reply repeats it.
     pub id: u16,
     /// The question section, with the client's letter case.
     pub question: &'a [u8],
     /// The name, lower case.
     pub name: LowerName,
-    /// Type.
+    /// The type that is asked for (QTYPE): no meta type but ANY.
     pub qtype: u16,
-    /// Class.
+    /// The class that is asked for (QCLASS), 1 to 253.
     pub qclass: u16,
-    /// RD.
+    /// RD: the client wants recursion (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// CD.
+    /// CD: the client validates for itself (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
     /// AD: the client wants to know whether the answer is authentic, without its signatures (RFC 6840 §5.7).
     pub authentic_data: bool,
@@ -70,11 +70,11 @@ pub fn describe(bytes: &[u8]) -> String {
 /// What a datagram is.
 #[derive(Clone, Debug)]
 pub enum Received<'a> {
-    /// A query.
+    /// A query that can be answered.
     Query(Query<'a>),
     /// Something that gets an error: the RCODE, with EDNS if it is above 15.
     Error {
-        /// The RCODE.
+        /// The RCODE of the reply.
         rcode: Rcode,
         /// The question, where it could be read and must be repeated.
         question: &'a [u8],
@@ -142,7 +142,7 @@ impl Query<'_> {
         }
     }
 
-    /// DO.
+    /// Whether DO is set: the client wants signatures (RFC 3225 §3). Never without EDNS.
     pub fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }

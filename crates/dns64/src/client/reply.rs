@@ -34,15 +34,15 @@ pub const COOKIE_LEN: usize = 24;
 /// What every reply to a client has in common, whatever it says.
 #[derive(Clone, Debug)]
 pub struct ReplyFrame {
-    /// Its id.
+    /// The message id, which is the query's.
     pub id: u16,
     /// Its question section, in its letter case.
     pub question: SmallVec<[u8; USUAL_NAME]>,
-    /// RD and CD are repeated.
+    /// RD, which the reply repeats (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// CD.
+    /// CD, which the reply repeats (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// DO.
+    /// DO, which the reply's EDNS part repeats (RFC 3225 §3).
     pub dnssec_ok: bool,
     /// Whether AD means something to the client: it has set DO or AD (RFC 6840 §5.7, §5.8).
     pub wants_authentic: bool,
@@ -50,7 +50,7 @@ pub struct ReplyFrame {
     pub transport: Transport,
     /// Whether it speaks EDNS; only then the reply may.
     pub edns: bool,
-    /// The most octets that it takes.
+    /// The most octets that the reply may have: over UDP what the query's EDNS allows, 512 to 1232.
     pub limit: usize,
     /// The cookie option to send.
     pub cookie: Option<[u8; COOKIE_LEN]>,

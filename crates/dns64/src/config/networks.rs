@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A kind of network, with the addresses that it is made of.
 pub(super) trait Network: FromStr + From<Self::Address> {
-    /// Its addresses.
+    /// The kind of address that a network of this kind has.
     type Address: FromStr;
 }
 

@@ -23,9 +23,9 @@ use crate::translation::prefix::Prefix;
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Where it is.
+    /// Address and port, the same for UDP and TCP.
     pub address: SocketAddr,
-    /// Its share.
+    /// Its share of the questions among upstreams of like speed, 1 to 1 000 000.
     pub weight: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct Settings {
     /// The default policy first, then one per group.
     policies: Vec<Policy>,
     groups: Vec<(Vec<IpNet>, usize)>,
-    /// All upstreams.
+    /// All upstreams, at least one; routes name them by their places here.
     pub upstreams: Vec<Upstream>,
     /// Whether they are those of the system's resolv.conf.
     pub follows_system: bool,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub left_out: Vec<SocketAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub routes: Vec<Route>,
-    /// TTL limits.
+    /// For how long answers and failures are kept and served.
     pub ttl: TtlLimits,
     /// Connections to upstreams over TCP at once.
     pub upstream_connections: usize,

@@ -26,7 +26,7 @@ pub(super) struct Row {
 /// mistaken for that of another counter.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
-        /// What is counted.
+        /// An event that is counted, each in a counter of its own per thread.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Count {
             $($(
@@ -160,13 +160,13 @@ impl Default for WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// Counts one.
+    /// Counts one event.
     #[inline]
     pub fn count(&self, what: Count) {
         self.add(what, 1);
     }
 
-    /// Counts `n`.
+    /// Counts `n` events at once.
     #[inline]
     pub fn add(&self, what: Count, n: u64) {
         add(&self.counts[what as usize], n);
@@ -213,7 +213,7 @@ impl WorkerMetrics {
         add(&self.rtt_nanos, rtt.0);
     }
 
-    /// Reads a counter.
+    /// How many of these events this thread has counted since the start.
     pub fn get(&self, what: Count) -> u64 {
         self.counts[what as usize].load(Ordering::Relaxed)
     }

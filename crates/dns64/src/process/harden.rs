@@ -21,7 +21,7 @@ pub enum HardenError {
     /// The kernel refused the change of user.
     #[error("cannot become user '{user}': {source}")]
     Become {
-        /// The user.
+        /// The name of the user, as the configuration has it.
         user: String,
         /// What the system says.
         source: nix::Error,

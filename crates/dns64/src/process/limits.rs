@@ -16,7 +16,7 @@ const PER_WORKER: u64 = 2;
 /// What the system allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// File descriptors.
+    /// How many file descriptors the process may have open (RLIMIT_NOFILE).
     pub descriptors: u64,
     /// Address space, octets; `None` is no limit.
     pub memory: Option<u64>,

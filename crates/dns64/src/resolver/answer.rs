@@ -69,7 +69,7 @@ pub struct Answer {
 /// A record of an answer, its owner aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerRecord<'a> {
-    /// Its type.
+    /// The record's type.
     pub rtype: u16,
     /// Its TTL when the answer came, seconds.
     pub ttl: u32,
@@ -162,11 +162,11 @@ impl Answer {
         }
     }
 
-    /// What it says.
+    /// What kind of answer it is, which decides how long it is kept and what is asked next.
     pub fn kind(&self) -> Kind {
         self.kind
     }
-    /// The RCODE.
+    /// The RCODE, its upper bits from the upstream's EDNS part.
     pub fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }
@@ -186,7 +186,7 @@ impl Answer {
     pub fn is_signed(&self) -> bool {
         self.signed
     }
-    /// The upstream's AD.
+    /// Whether the upstream has set AD: it says that it has validated the answer.
     pub fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
     }

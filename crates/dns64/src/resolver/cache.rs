@@ -52,12 +52,12 @@ pub enum Found {
     Usable(Kept),
     /// That there was no answer a moment ago.
     Failed {
-        /// Why.
+        /// Why there was none.
         failure: Failure,
         /// How long ago, seconds.
         age: u32,
     },
-    /// Nothing.
+    /// Nothing that may be used: the question must be asked.
     Missing,
 }
 

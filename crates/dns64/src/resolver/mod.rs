@@ -74,7 +74,7 @@ pub(crate) struct Common {
     pub(crate) metrics: Metrics,
 }
 
-/// One worker's resolver.
+/// The resolver of one worker: its questions in flight, and what it knows of the upstreams.
 pub(crate) struct Resolver<O> {
     worker: WorkerId,
     settings: Arc<Settings>,

@@ -20,7 +20,7 @@ pub enum Failure {
 pub enum Outcome {
     /// An answer, be it an error of the upstream.
     Answered(Kept),
-    /// None.
+    /// No answer, for this reason.
     Failed(Failure),
 }
 
@@ -38,9 +38,9 @@ impl Outcome {
 /// An answer and when it came.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The answer.
+    /// The upstream's answer, its TTLs as they were when it came.
     pub answer: Arc<Answer>,
-    /// Its age in seconds.
+    /// Seconds since the answer came.
     pub age: u32,
     /// Whether its time is over (RFC 8767).
     pub stale: bool,
@@ -49,7 +49,7 @@ pub struct Kept {
     pub doubted: Option<u32>,
 }
 
-/// TTL of records that are served though their time is over (RFC 8767 §4).
+/// TTL of records that are served though their time is over, seconds (RFC 8767 §4).
 pub const STALE_TTL: u32 = 30;
 
 impl Kept {

@@ -21,7 +21,7 @@ pub(crate) struct TcpQuestion {
     /// Who gets the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
-    /// Where to ask.
+    /// Address and port of the upstream.
     pub(crate) address: SocketAddr,
     /// The query, without the two octets of its length.
     pub(crate) query: Vec<u8>,

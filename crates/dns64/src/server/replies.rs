@@ -31,7 +31,7 @@ impl Replies {
         Replies { endpoints, queues, drops_before, drops_due: Nanos(0) }
     }
 
-    /// The sockets.
+    /// The worker's sockets towards clients, one per address served.
     pub(super) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }

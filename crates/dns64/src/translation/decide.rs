@@ -27,17 +27,17 @@ use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 /// What a client asks, as far as the decision needs it.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Name.
+    /// The name that is asked for.
     pub name: LowerName,
-    /// Type.
+    /// The type that is asked for (QTYPE).
     pub qtype: u16,
-    /// Class.
+    /// The class that is asked for (QCLASS).
     pub qclass: u16,
     /// DO: the client wants signatures.
     pub dnssec_ok: bool,
     /// CD: the client validates for itself.
     pub checking_disabled: bool,
-    /// RD.
+    /// RD: the client wants recursion.
     pub recursion_desired: bool,
 }
 
@@ -50,14 +50,14 @@ pub enum Next<'a> {
     Ask(&'a [u8], u16),
     /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation has rejected them.
     Probe(&'a [u8]),
-    /// Reply.
+    /// Nothing more is needed: this is the reply.
     Reply(Reply<'a>),
 }
 
 /// Why A records were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// No AAAA records.
+    /// The name has no AAAA records.
     NoData,
     /// An error of the upstream.
     Rcode,
@@ -136,7 +136,7 @@ pub enum Reply<'a> {
     },
     /// Nothing but an RCODE.
     Error {
-        /// The RCODE.
+        /// The RCODE of the reply.
         rcode: Rcode,
         /// Why, if it is not an upstream's own.
         failure: Option<Failure>,

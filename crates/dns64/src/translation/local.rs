@@ -8,7 +8,7 @@ use wire::view::rtype;
 use crate::name::{LowerName, labels};
 use crate::translation::policy::{IPV4ONLY, Mapping, Policy};
 
-/// `ipv4only.arpa`.
+/// The name `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// All that is answered here is below it.
@@ -23,18 +23,18 @@ const IPV4ONLY_TTL: u32 = 86_400;
 /// A record of a local answer; its data is uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalRecord {
-    /// Type.
+    /// The record's type; its class is IN.
     pub rtype: u16,
-    /// TTL in seconds.
+    /// The record's TTL, seconds.
     pub ttl: u32,
-    /// Data.
+    /// The record's data in wire format, uncompressed.
     pub data: Vec<u8>,
 }
 
 /// An answer that needs no upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAnswer {
-    /// The RCODE.
+    /// The RCODE of the reply: NOERROR or NXDOMAIN.
     pub rcode: Rcode,
     /// Records of the name that was asked for.
     pub records: Vec<LocalRecord>,
@@ -45,9 +45,9 @@ pub struct LocalAnswer {
 /// What is to be done with a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// Ask upstream.
+    /// It is not answered here: ask upstream.
     No,
-    /// Answer this.
+    /// It is answered here, with this.
     Answer(LocalAnswer),
     /// The name is an alias (CNAME) of this one; ask upstream for it.
     Alias(LowerName),

@@ -10,7 +10,7 @@ use crate::translation::prefix::Prefix;
 /// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
 pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// TTL limit of synthesized records where the AAAA answer had no SOA (RFC 6147 §5.1.7).
+/// The largest TTL of synthesized records where the AAAA answer had no SOA, seconds (RFC 6147 §5.1.7).
 pub const TTL_WITHOUT_SOA: u32 = 600;
 
 /// When the A records are asked for.
@@ -46,7 +46,7 @@ impl Mapping {
         Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)
     }
 
-    /// The prefix.
+    /// The prefix into which the addresses are embedded.
     pub fn prefix(&self) -> &Prefix {
         &self.prefix
     }

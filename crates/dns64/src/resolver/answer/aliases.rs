@@ -32,7 +32,7 @@ pub(super) struct Cname {
 /// The way of an answer, from alias to alias.
 pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
-    /// The owners' names.
+    /// The owners' names, one behind the other: `Listed::owner` are places in it.
     arena: Vec<u8>,
     /// What belongs there, in order: each alias once, with what belongs to it, and the data at the end.
     pub(super) items: Vec<Item>,

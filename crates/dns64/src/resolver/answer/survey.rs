@@ -15,7 +15,7 @@ use crate::name::{LowerName, is_at_or_below};
 pub(super) struct Facts {
     /// There are records of the type that was asked for.
     pub(super) has_data: bool,
-    /// There are signatures.
+    /// Whether there are RRSIG records among them.
     pub(super) signed: bool,
     /// The least TTL, seconds.
     pub(super) min_ttl: u32,

@@ -61,7 +61,7 @@ impl PortId {
     }
 }
 
-/// A source port.
+/// A socket on a source port of its own, connected to one server.
 struct Port {
     endpoint: Endpoint,
     /// The questions that it waits for.

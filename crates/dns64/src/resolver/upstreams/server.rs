@@ -10,7 +10,7 @@ use super::health::{Health, News};
 use super::retries::Retries;
 use crate::metrics::UpstreamMetrics;
 
-/// An upstream.
+/// What one worker knows of an upstream server.
 pub(crate) struct Server {
     address: SocketAddr,
     /// Whether the configuration still has it; one that it has not is asked no more.
@@ -28,7 +28,7 @@ impl Server {
         Server { address, configured: true, health, retries, edns, metrics }
     }
 
-    /// Where it is.
+    /// Address and port, the same for UDP and TCP.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -62,7 +62,7 @@ impl Server {
         self.health.chosen(now);
     }
 
-    /// Whether it has been asked as much again as it may.
+    /// Whether one more question may be asked again, as far as its retries go.
     pub(super) fn may_be_asked_again(&self, now: Nanos) -> bool {
         self.retries.are_left(now)
     }
