@@ -89,7 +89,7 @@ impl<'a> Received<'a> {
     /// Reads a datagram, or a message from a TCP stream.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Received<'a> {
-        // A response to a response would go on for ever.
+        // A response must not be answered: two servers would answer each other for ever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else { return Received::Ignored };
         if message.opcode() != 0 {
             return Received::error(Rcode::NOTIMP);

@@ -253,7 +253,7 @@ impl ReplyFrame {
         let start = out.len();
         out.extend(composed.into_target());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
-        // Compression may have given the question another form only if it were longer than the client's.
+        // The builder writes the first name uncompressed, so the question has the client's length.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
         Some(())
@@ -273,7 +273,7 @@ impl ReplyFrame {
             }
         }
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
-            // The answer is worth more than what explains it.
+            // If there is no room for both, the answer stays and the extended errors go.
             options.clear();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
@@ -295,7 +295,7 @@ impl ReplyFrame {
         let ends = view.and_then(|view| section_ends(&view, records_at));
         let (end, counts) = match ends {
             Some((_, authority)) if authority <= room => (authority, ARCOUNT),
-            // Who validates may need signatures from there; who got no data needs the SOA.
+            // A client that validates may need signatures of the authority section; one that gets no data needs its SOA.
             Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
             // A negative answer over TCP is of use without its SOA too.
             Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
@@ -434,7 +434,7 @@ fn push_stripped(answer: &mut AnswerBuilder<Compressed>, kept: &Kept, policy: &P
     for record in section(kept, Section::Answer)? {
         let hidden = match record.data() {
             AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
-            // Signed as a whole, it is no longer whole.
+            // The signatures cover the whole set of records, of which some are left out: they would not fit any more.
             AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
             _ => false,
         };

@@ -98,7 +98,7 @@ impl Entry {
         let over = self.stored.saturating_add(self.ttl(limits));
         match second.checked_sub(over) {
             _ if self.is_good() => 0,
-            // It was asked again before its time: two workers at once, for example.
+            // It failed again while the failure was still remembered: two workers asked at once, for example.
             None => self.repeats,
             Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
             Some(_) => 0,
@@ -120,7 +120,7 @@ impl Entry {
         if age < answer.ttl() {
             return Some(Kept { age, ..Kept::fresh(answer) });
         }
-        // Silence says nothing about what was doubtful before.
+        // Without an answer nothing new is known: what was doubtful stays so.
         self.doubted = match failed {
             Some(answer) if answer.is_unexplained() => second,
             Some(_) => NEVER,
@@ -159,8 +159,8 @@ impl Cache {
         let weight = mebibytes << 20;
         let items = usize::try_from(weight / TYPICAL).unwrap_or(usize::MAX).max(16);
         let entries = Shared::with_weighter(items, weight.max(1), BySize);
-        // Tables that grow are moved as a whole, and whoever asks meanwhile waits: 60 ms of stalls on the way from 300 000
-        // answers to 500 000. Memory is taken when it is used.
+        // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for 60 ms in all while the cache
+        // grew from 300 000 answers to 500 000. Reserved memory is only taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
         Cache { entries, keeps: mebibytes > 0, forgiven: AtomicU32::new(0) }
     }
@@ -215,7 +215,7 @@ impl Cache {
             EntryAction::Retain(())
         });
         if let EntryResult::Vacant(place) = remembered {
-            // It fails where somebody else has put something there in between, which will do.
+            // Inserting fails if another worker has stored something in between, which is as good.
             let _ = place.insert(failed);
         }
     }
@@ -239,13 +239,13 @@ impl Cache {
         }
         let stale = limits.stale?;
         let second = second(now);
-        // Read and written at once: what another worker puts there meanwhile is newer, and stays.
+        // The entry is read and written in one step, so that an answer that another worker stores meanwhile stays: it is newer.
         let revived = self
             .entries
             .entry(key, Some(Duration::ZERO), |_, entry| EntryAction::Retain(entry.revive(second, stale, failed)));
         match revived {
             EntryResult::Retained(kept) => kept,
-            // There is nothing, or a failure is just being put there.
+            // There is no entry, or another worker is just storing one.
             _ => None,
         }
     }

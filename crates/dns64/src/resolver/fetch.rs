@@ -50,7 +50,7 @@ pub(super) struct Fetch {
     pub(super) state: State,
 }
 
-/// Where a question in flight is on its way.
+/// How far a question in flight has come.
 pub(super) enum State {
     /// Another worker asks; this one only waits for its word.
     Elsewhere,

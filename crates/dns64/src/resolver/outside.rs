@@ -18,7 +18,7 @@ use crate::name::Key;
 /// A question that an upstream is to be asked over TCP.
 #[derive(Debug)]
 pub(crate) struct TcpQuestion {
-    /// Who gets the answer.
+    /// The worker that gets the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
     /// Address and port of the upstream.

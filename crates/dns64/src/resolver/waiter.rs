@@ -59,7 +59,7 @@ pub(crate) struct Demand {
 /// The reply to a demand.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// It is known, or known to be unknown: nobody waits.
+    /// The outcome is known at once, be it a failure that is remembered: nobody waits.
     Known(Outcome),
     /// The waiter will be told.
     Waiting,

@@ -23,8 +23,8 @@ pub(super) struct Replies {
 const DROPS_EACH: Nanos = Nanos::from_millis(100);
 
 impl Replies {
-    /// Nothing waits on these sockets, one per address served. `counts_drops`: no other worker of lower number has the same
-    /// ones.
+    /// Nothing waits on these sockets, one per address served. `counts_drops`: what the kernel drops on them
+    /// is counted here, and not by another worker that shares them.
     pub(super) fn new(endpoints: Vec<Endpoint>, counts_drops: bool) -> Replies {
         let queues = endpoints.iter().map(|_| SendQueue::new()).collect();
         let drops_before = counts_drops.then(|| drops(&endpoints));

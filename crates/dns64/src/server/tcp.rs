@@ -82,7 +82,7 @@ pub(super) fn run(
             }
         }
         let _ = stop.send(true);
-        // The workers have answered everything; it is on its way.
+        // The workers have answered everything; the replies are still being written.
         let written = async {
             while !connections.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -141,14 +141,15 @@ async fn accept(
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, most likely; a moment later there may be one.
+            // Most likely no file descriptor is left; there may be one a moment later.
             shared.metrics().tcp().count(Count::TcpAcceptFailed);
             tokio::time::sleep(STOP_CHECK).await;
             continue;
         };
         let settings = shared.settings.load();
         let limits = settings.config.limits;
-        // Others are closed at once: better than a connection on which nothing happens.
+        // Connections of clients that are not allowed, and those beyond a limit, are closed at once, so that these clients need not
+        // wait for a reply in vain.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
             shared.metrics().tcp().count(Count::TcpRefusedAcl);

@@ -84,7 +84,7 @@ impl<'a> Aliases<'a> {
             let found = aliases.look_at_end(&survey.names, asked)?;
             let Some(target) = found.alias else { break };
             if found.has_data {
-                // Data beside an alias at one name: which one is true?
+                // A name has data beside an alias (RFC 1034 §3.6.2): nobody can say which one is true.
                 return Err(Unusable::Malformed);
             }
             if let Some(ttl) = found.made_of {
@@ -219,7 +219,7 @@ fn is_first<T>(known: &mut Option<T>, new: T, same: impl Fn(&T, &T) -> bool) -> 
             Ok(true)
         }
         Some(old) if same(old, &new) => Ok(false),
-        // Two aliases of one name: which one is true?
+        // A name has two different aliases: nobody can say which one is true.
         Some(_) => Err(Unusable::Malformed),
     }
 }

@@ -1,4 +1,4 @@
-//! What an answer is wanted to, and what makes a message none.
+//! The question that an answer must answer, and why a message cannot be its answer.
 
 use wire::view::Malformed;
 

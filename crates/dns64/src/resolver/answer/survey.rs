@@ -176,7 +176,8 @@ impl<'a> Survey<'a> {
                 Some(_) => opts = 2,
                 None if is_of_transport(record.rtype) => self.must_rebuild = true,
                 None => {
-                    // What stands behind OPT would move when OPT is cut out. What unrelated names own is found out later.
+                    // Records behind OPT would move when OPT is cut out, so that pointers to them would be wrong. Whether the owner
+                    // has to do with the question is looked at when the message is rebuilt.
                     self.must_rebuild |= opts > 0;
                     self.plain = false;
                     self.arcount += 1;
