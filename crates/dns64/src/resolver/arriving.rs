@@ -104,9 +104,9 @@ impl<O: Outside> Resolver<O> {
         let hash = self.fetches.hash(key.octets());
         let Some(id) = self.fetches.find(key.octets(), hash) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
-        if waits && let Some(fetch) = self.fetches.remove(id) {
-            self.release(fetch.waiters, outcome);
-            self.budget.leave(fetch.charge);
+        if waits {
+            self.take_out(id);
+            self.conclude(outcome);
         }
     }
 

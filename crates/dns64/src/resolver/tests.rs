@@ -546,6 +546,26 @@ fn elsewhere_one_worker_asks_and_tells_the_other() {
 }
 
 #[test]
+fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
+    let common = common(2);
+    let mut first = Test::with(1, "", WorkerId(0), common.clone());
+    let mut second = Test::with(1, "", WorkerId(1), common);
+    first.resolver.begin_work();
+    assert!(crate::guard::catch(|| first.ask("defect-begin.test")).is_err());
+    first.resolver.abandon();
+    // It panics for this one as well: it asks for itself, and waits for nobody.
+    second.resolver.begin_work();
+    assert!(crate::guard::catch(|| second.ask("defect-begin.test")).is_err());
+    second.resolver.abandon();
+    for test in [&mut first, &mut second] {
+        let key = key("defect-begin.test").to_key();
+        assert!(test.resolver.is_idle());
+        assert!(test.resolver.common.flights.claim(&key, test.resolver.worker), "nobody asks it");
+        assert_eq!(test.resolver.common.flights.land(&key).count(), 0);
+    }
+}
+
+#[test]
 fn elsewhere_a_worker_that_is_not_told_gives_up_a_moment_later() {
     let common = common(2);
     let mut asks = Test::with(1, "", WorkerId(0), common.clone());
