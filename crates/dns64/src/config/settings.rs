@@ -15,7 +15,7 @@ use super::error::{ConfigError, RESOLV_CONF};
 use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
 use super::system::{NameServers, is_own};
 use crate::ids::RouteId;
-use crate::name::{LowerName, ancestors};
+use crate::name::{LowerName, is_at_or_below};
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
@@ -150,7 +150,7 @@ impl Settings {
     #[inline]
     pub fn route(&self, name: &[u8]) -> RouteId {
         let last = self.routes.len() - 1;
-        let covers = |route: &Route| ancestors(name).any(|suffix| suffix == route.domain.wire());
+        let covers = |route: &Route| is_at_or_below(name, route.domain.wire());
         RouteId(self.routes[..last].iter().position(covers).unwrap_or(last))
     }
 
