@@ -27,7 +27,7 @@ use wire::template::HEADER_LEN;
 use wire::view::Message;
 
 use self::aliases::Aliases;
-use self::asked::{Asked, sane};
+use self::asked::{AskedQuestion, sane};
 use self::survey::Survey;
 use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
@@ -37,7 +37,7 @@ pub(crate) use self::rebuild::{ReadRecord, readable};
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum AnswerKind {
     /// Records of the type that was asked for.
     Data,
     /// The name (at the end of its aliases) has no records of the type.
@@ -62,7 +62,7 @@ pub struct Answer {
     records_at: u16,
     extended_error: Option<u16>,
     target_len: u8,
-    kind: Kind,
+    kind: AnswerKind,
     signed: bool,
 }
 
@@ -84,7 +84,7 @@ impl Answer {
     /// If it is malformed, contradicts itself, answers another question, or its aliases form a loop.
     pub fn parse(message: &[u8], question: &[u8], limits: &TtlLimits) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
-        let asked = Asked::of(question).ok_or(Unusable::OtherQuestion)?;
+        let asked = AskedQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
         if view.qdcount() != 1 || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question)) {
             return Err(Unusable::OtherQuestion);
@@ -129,23 +129,23 @@ impl Answer {
         let has_aliases = target_len > 0;
         let negative_ttl = survey.negative_ttl(target.unwrap_or(survey.question_name()));
         let kind = match rcode {
-            Rcode::NOERROR if facts.has_data => Kind::Data,
-            Rcode::NOERROR if has_aliases && negative_ttl.is_none() => Kind::Unfinished,
-            Rcode::NOERROR => Kind::NoData,
-            Rcode::NXDOMAIN => Kind::NxDomain,
-            _ => Kind::Failed,
+            Rcode::NOERROR if facts.has_data => AnswerKind::Data,
+            Rcode::NOERROR if has_aliases && negative_ttl.is_none() => AnswerKind::Unfinished,
+            Rcode::NOERROR => AnswerKind::NoData,
+            Rcode::NXDOMAIN => AnswerKind::NxDomain,
+            _ => AnswerKind::Failed,
         };
         limit_ttls(&mut octets, &survey.ttls, kind, limits);
         let ttl = match kind {
-            Kind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
-            Kind::NoData | Kind::NxDomain => {
+            AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
+            AnswerKind::NoData | AnswerKind::NxDomain => {
                 // Without SOA nothing says how long (RFC 2308 §5).
                 let denial = negative_ttl.unwrap_or(0).min(limits.negative_max);
                 denial.min(facts.min_ttl).min(limits.max)
             }
-            Kind::Unfinished => facts.min_ttl.min(limits.max),
+            AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
             // The first time; the cache knows how often it has failed before.
-            Kind::Failed => limits.failure,
+            AnswerKind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());
         octets.extend(survey.ttls.as_flattened());
@@ -163,7 +163,7 @@ impl Answer {
     }
 
     /// What kind of answer it is, which decides how long it is kept and what is asked next.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> AnswerKind {
         self.kind
     }
     /// The RCODE, its upper bits from the upstream's EDNS part.
@@ -262,8 +262,8 @@ impl Answer {
 }
 
 /// Brings the TTLs that clients will see within the limits.
-fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: Kind, limits: &TtlLimits) {
-    let least = if kind == Kind::Data { limits.min } else { 0 };
+fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
+    let least = if kind == AnswerKind::Data { limits.min } else { 0 };
     for &at in places {
         let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else { continue };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();

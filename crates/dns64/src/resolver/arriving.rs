@@ -7,7 +7,7 @@ use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, Kind, Unusable};
+use super::answer::{Answer, AnswerKind, Unusable};
 use super::asking::weightier;
 use super::fetch::State;
 use super::outcome::{Failure, Outcome};
@@ -120,7 +120,7 @@ impl<O: Outside> Resolver<O> {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);
-                let is_final = answer.kind() != Kind::Failed || answer.is_rejected();
+                let is_final = answer.kind() != AnswerKind::Failed || answer.is_rejected();
                 if is_final || !self.does_somebody_better(id, &answer) {
                     self.land(id, Some(answer), Failure::Timeout);
                 }

@@ -8,7 +8,7 @@ use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, Kind};
+use super::answer::{Answer, AnswerKind};
 use super::budget::Charge;
 use super::cache::Found;
 use super::fetch::{Attempt, Fetch, State, Udp};
@@ -48,7 +48,7 @@ impl<O: Outside> Resolver<O> {
         let (id, fetch) = self.fetches.insert(fetch, hash);
         self.budget.enter(charge);
         self.current = Some(id);
-        if !self.common.flights.claim(fetch.query.key(), self.worker) {
+        if !self.common.shared_questions.claim(fetch.query.key(), self.worker) {
             self.wait_until_deadline(id);
             return Ok(id);
         }
@@ -56,7 +56,7 @@ impl<O: Outside> Resolver<O> {
         fetch.deadline = self.now + timeout;
         #[cfg(test)]
         crate::guard::panic_if_named("defect-begin", question.name());
-        if self.common.flights.are_shared()
+        if self.common.shared_questions.are_shared()
             && let Found::Usable(kept) = self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
             && kept.age <= max_age
         {
@@ -70,7 +70,7 @@ impl<O: Outside> Resolver<O> {
 
     /// Tells the workers that wait for this one's question.
     fn tell_others(&mut self, key: &Key, outcome: &Outcome) {
-        for worker in self.common.flights.land(key) {
+        for worker in self.common.shared_questions.land(key) {
             self.outside.tell(worker, key.clone(), outcome.clone());
         }
     }
@@ -233,7 +233,7 @@ impl<O: Outside> Resolver<O> {
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
         let Fetch { query, charge, waiters, state, .. } = self.fetches.remove(id)?;
         let key = query.into_key();
-        let claimed = !matches!(state, State::Elsewhere) && self.common.flights.are_shared();
+        let claimed = !matches!(state, State::Elsewhere) && self.common.shared_questions.are_shared();
         self.landing = Some(Landing { waiters, told: claimed.then(|| key.clone()) });
         #[cfg(test)]
         crate::guard::panic_if_named("defect-land", key.name());
@@ -255,7 +255,7 @@ impl<O: Outside> Resolver<O> {
     /// another one, which need not be well for that.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
-            Some(answer) if answer.kind() != Kind::Failed => {
+            Some(answer) if answer.kind() != AnswerKind::Failed => {
                 if self.budget.has_failures(self.now) {
                     let by_parent = !answer.has_aliases() && is_from_above(answer);
                     self.budget.answered(key.name(), by_parent, self.now);
@@ -268,7 +268,7 @@ impl<O: Outside> Resolver<O> {
     /// What becomes of an answer or of its absence, the cache considered.
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
-        let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
+        let failed = answer.as_ref().is_none_or(|answer| answer.kind() == AnswerKind::Failed);
         // What a probe found out about another failure is of no use.
         if failed
             && !key.is_probe()
@@ -294,7 +294,7 @@ impl<O: Outside> Resolver<O> {
 pub(super) fn weightier(later: Option<Arc<Answer>>, before: Option<Arc<Answer>>) -> Option<Arc<Answer>> {
     match (later, before) {
         (Some(later), Some(before))
-            if later.kind() == Kind::Failed && !later.is_rejected() && before.is_unexplained() =>
+            if later.kind() == AnswerKind::Failed && !later.is_rejected() && before.is_unexplained() =>
         {
             Some(before)
         }

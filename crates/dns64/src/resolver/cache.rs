@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use method::units::Nanos;
 use quick_cache::Weighter;
-use quick_cache::sync::{Cache as Shared, EntryAction, EntryResult};
+use quick_cache::sync::{Cache as QuickCache, EntryAction, EntryResult};
 
 use crate::name::Key;
-use crate::resolver::answer::{Answer, Kind};
+use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
@@ -80,14 +80,14 @@ impl Entry {
 
     /// Whether it says something of the name, be it that there is none.
     fn is_good(&self) -> bool {
-        self.answer.as_ref().is_ok_and(|answer| answer.kind() != Kind::Failed)
+        self.answer.as_ref().is_ok_and(|answer| answer.kind() != AnswerKind::Failed)
     }
 
     /// How long it is used, seconds.
     #[inline]
     fn ttl(&self, limits: &TtlLimits) -> u32 {
         match &self.answer {
-            Ok(answer) if answer.kind() != Kind::Failed => answer.ttl(),
+            Ok(answer) if answer.kind() != AnswerKind::Failed => answer.ttl(),
             _ => limits.failure_after(self.repeats),
         }
     }
@@ -107,7 +107,7 @@ impl Entry {
 
     /// The answer, if it may be served though its time is over for less than `stale`, or if its time is not over.
     fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
-        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != Kind::Failed)?;
+        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != AnswerKind::Failed)?;
         let stale = u32::try_from(stale.as_secs()).unwrap_or(u32::MAX);
         let over = second.saturating_sub(self.stored).saturating_sub(answer.ttl());
         (over < stale).then_some(answer)
@@ -147,7 +147,7 @@ impl Weighter<Key, Entry> for BySize {
 
 /// Answers, the least useful ones thrown out when memory runs out.
 pub struct Cache {
-    entries: Shared<Key, Entry, BySize>,
+    entries: QuickCache<Key, Entry, BySize>,
     keeps: bool,
     /// Second before which silence is forgotten.
     forgiven: AtomicU32,
@@ -158,7 +158,7 @@ impl Cache {
     pub fn new(mebibytes: u64) -> Cache {
         let weight = mebibytes << 20;
         let items = usize::try_from(weight / TYPICAL).unwrap_or(usize::MAX).max(16);
-        let entries = Shared::with_weighter(items, weight.max(1), BySize);
+        let entries = QuickCache::with_weighter(items, weight.max(1), BySize);
         // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for 60 ms in all while the cache
         // grew from 300 000 answers to 500 000. Reserved memory is only taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
@@ -186,7 +186,7 @@ impl Cache {
         if !self.keeps {
             return;
         }
-        if answer.kind() == Kind::Failed {
+        if answer.kind() == AnswerKind::Failed {
             self.remember(&key, Entry::new(Ok(answer), second(now)), limits);
         } else if answer.ttl() > 0 {
             self.entries.insert(key, Entry::new(Ok(answer), second(now)));
@@ -336,7 +336,7 @@ mod tests {
     fn is_remembered(cache: &Cache, second: u64, limits: &TtlLimits) -> bool {
         match cache.get(key("a.test").octets(), at(second), limits) {
             Found::Failed { .. } => true,
-            Found::Usable(kept) => kept.answer.kind() == Kind::Failed,
+            Found::Usable(kept) => kept.answer.kind() == AnswerKind::Failed,
             Found::Missing => false,
         }
     }

@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::ids::FetchId;
 
 /// A question, and by what it is found.
-struct Entry {
+struct Slot {
     fetch: Fetch,
     generation: u32,
     hash: KeyHash,
@@ -23,7 +23,7 @@ pub(super) struct KeyHash(u64);
 /// The questions in flight of a resolver.
 #[derive(Default)]
 pub(super) struct Fetches {
-    slab: Slab<Entry>,
+    slab: Slab<Slot>,
     /// Where they are in `slab`, by their keys.
     by_key: HashTable<u32>,
     /// Clients choose the keys: the hash must be one that they cannot foresee.
@@ -44,7 +44,7 @@ impl Fetches {
         debug_assert!(self.find(fetch.query.key().octets(), hash).is_none(), "it is in flight already");
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let index = self.slab.insert(Entry { fetch, generation, hash }) as u32;
+        let index = self.slab.insert(Slot { fetch, generation, hash }) as u32;
         self.by_key.insert_unique(hash.0, index, |at| self.slab[*at as usize].hash.0);
         (FetchId { index, generation }, &mut self.slab[index as usize].fetch)
     }

@@ -21,9 +21,9 @@ mod budget;
 pub mod cache;
 mod fetch;
 mod fetches;
-pub(crate) mod flights;
 pub mod outcome;
 pub(crate) mod outside;
+pub(crate) mod shared_questions;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -42,9 +42,9 @@ use self::budget::Budget;
 use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
 use self::fetches::{Fetches, KeyHash};
-use self::flights::Flights;
 use self::outcome::{Failure, Outcome};
 use self::outside::Outside;
+use self::shared_questions::SharedQuestions;
 use self::timers::{LEAST_DELAY, Timers};
 use self::ttl::STALE_AFTER;
 use self::upstreams::Upstreams;
@@ -70,7 +70,7 @@ fn stale_at(demand: Demand) -> Nanos {
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) cache: Arc<Cache>,
-    pub(crate) flights: Arc<Flights>,
+    pub(crate) shared_questions: Arc<SharedQuestions>,
     pub(crate) metrics: Metrics,
 }
 

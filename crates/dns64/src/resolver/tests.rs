@@ -130,7 +130,7 @@ fn settings(upstreams: u16, more: &str) -> Arc<Settings> {
 
 fn common(workers: usize) -> Common {
     let cache = Arc::new(Cache::new(1));
-    Common { cache, flights: Arc::new(Flights::new(workers)), metrics: Metrics::new(workers) }
+    Common { cache, shared_questions: Arc::new(SharedQuestions::new(workers)), metrics: Metrics::new(workers) }
 }
 
 /// Who is told.
@@ -560,8 +560,8 @@ fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
     for test in [&mut first, &mut second] {
         let key = key("defect-begin.test").to_key();
         assert!(test.resolver.is_idle());
-        assert!(test.resolver.common.flights.claim(&key, test.resolver.worker), "nobody asks it");
-        assert_eq!(test.resolver.common.flights.land(&key).count(), 0);
+        assert!(test.resolver.common.shared_questions.claim(&key, test.resolver.worker), "nobody asks it");
+        assert_eq!(test.resolver.common.shared_questions.land(&key).count(), 0);
     }
 }
 

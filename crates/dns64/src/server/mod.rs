@@ -39,7 +39,7 @@ use crate::ids::WorkerId;
 use crate::metrics::{self, Metrics};
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use crate::resolver::flights::Flights;
+use crate::resolver::shared_questions::SharedQuestions;
 use crate::transport::Transport;
 use mail::{Mail, Mailbox};
 use shared::Shared;
@@ -217,7 +217,7 @@ impl BoundServer {
         let shared = Arc::new(Shared {
             common: Common {
                 cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-                flights: Arc::new(Flights::new(workers)),
+                shared_questions: Arc::new(SharedQuestions::new(workers)),
                 metrics: Metrics::new(workers),
             },
             limiter: Limiter::new(),

@@ -18,7 +18,7 @@ use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::name::LowerName;
-use crate::resolver::answer::{Answer, Kind, MAX_ALIASES};
+use crate::resolver::answer::{Answer, AnswerKind, MAX_ALIASES};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::local::LocalAnswer;
 
@@ -228,7 +228,7 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
 
 /// Whether an upstream knows about the name, now that it need not validate. It has been asked after the failure.
 fn is_there(probed: &Outcome) -> bool {
-    probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != Kind::Failed)
+    probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
 
 /// The reply for what validation has rejected.
@@ -245,15 +245,15 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     };
     let pass = |strip| Reply::Pass { aliases: aaaa.way, last: kept, strip, withheld: None };
     match kept.answer.kind() {
-        Kind::NxDomain => Err(pass(false)),
-        Kind::Data => match excluded(policy, &kept.answer) {
+        AnswerKind::NxDomain => Err(pass(false)),
+        AnswerKind::Data => match excluded(policy, &kept.answer) {
             Excluded::None => Err(pass(false)),
             Excluded::Some => Err(pass(true)),
             Excluded::All => Ok(Reason::Excluded),
         },
-        Kind::NoData | Kind::Unfinished => Ok(Reason::NoData),
-        Kind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
-        Kind::Failed => Ok(Reason::Rcode),
+        AnswerKind::NoData | AnswerKind::Unfinished => Ok(Reason::NoData),
+        AnswerKind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
+        AnswerKind::Failed => Ok(Reason::Rcode),
     }
 }
 
@@ -270,7 +270,7 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
         _ => as_it_is(aaaa.way, aaaa.last),
     };
     match found.answer.kind() {
-        Kind::Data => {
+        AnswerKind::Data => {
             let denied = aaaa.last.kept();
             let signed = found.answer.is_signed() || denied.is_some_and(|kept| kept.answer.is_signed());
             if question.dnssec_ok && signed && !policy.break_dnssec {
@@ -283,8 +283,8 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
             let ttl_limit = soa.unwrap_or(TTL_WITHOUT_SOA);
             Reply::Synthesize { aliases: a.way, a: found, ttl_limit, reason }
         }
-        Kind::NoData | Kind::Unfinished => denial(None),
-        Kind::NxDomain | Kind::Failed => as_it_is(a.way, a.last),
+        AnswerKind::NoData | AnswerKind::Unfinished => denial(None),
+        AnswerKind::NxDomain | AnswerKind::Failed => as_it_is(a.way, a.last),
     }
 }
 
@@ -300,7 +300,7 @@ pub fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + 
 /// The reply for what is no loss of DNS64's: the answers, or the error.
 fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
-        Outcome::Answered(kept) if kept.answer.kind() == Kind::Failed => {
+        Outcome::Answered(kept) if kept.answer.kind() == AnswerKind::Failed => {
             let extended_error = kept.answer.extended_error();
             Reply::Error { rcode: kept.answer.rcode(), failure: None, extended_error }
         }
@@ -362,7 +362,7 @@ fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
             Some(kept) => kept.answer.target(),
             None => name,
         };
-        if last.kept().is_none_or(|kept| kept.answer.kind() != Kind::Unfinished) {
+        if last.kept().is_none_or(|kept| kept.answer.kind() != AnswerKind::Unfinished) {
             let way = Way { aaaa: &known[..i], a: &[] };
             return Followed::End(Chain { way, with_last: &known[..=i], last, end });
         }
