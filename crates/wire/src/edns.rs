@@ -24,8 +24,6 @@ pub mod option {
 
 /// Codes of extended errors (RFC 8914 §4 and its registry).
 pub mod ede {
-    /// An unsupported DNSKEY algorithm: not validated.
-    pub const UNSUPPORTED_DNSKEY_ALGORITHM: u16 = 1;
     /// An answer whose time is over.
     pub const STALE_ANSWER: u16 = 3;
     /// Validation has shown the answer to be false.

@@ -118,8 +118,9 @@ impl TranslationKeys {
 pub struct PrefixKeys {
     #[serde(rename = "prefix")]
     written: Prefix,
+    /// With the suffix.
     #[serde(skip)]
-    prefix: Option<Prefix>,
+    prefix: Prefix,
     suffix: std::net::Ipv6Addr,
     #[schemars(with = "Vec<String>")]
     ranges: Vec<Ipv4Net>,
@@ -156,24 +157,18 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
     fn try_from(raw: RawPrefixKeys) -> Result<PrefixKeys, Self::Error> {
         let prefix = raw.prefix.with_suffix(raw.suffix)?;
         let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global } = raw;
-        Ok(PrefixKeys { written, prefix: Some(prefix), suffix, ranges, allow_non_global })
+        Ok(PrefixKeys { written, prefix, suffix, ranges, allow_non_global })
     }
 }
 
 impl PrefixKeys {
     /// `prefix` for all IPv4 addresses.
     pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
-        PrefixKeys {
-            written: prefix,
-            prefix: Some(prefix),
-            suffix: no_suffix(),
-            ranges: all_of_ipv4(),
-            allow_non_global,
-        }
+        PrefixKeys { written: prefix, prefix, suffix: no_suffix(), ranges: all_of_ipv4(), allow_non_global }
     }
 
     pub(super) fn mapping(&self) -> Mapping {
-        Mapping::new(self.prefix.unwrap_or(self.written), self.ranges.clone(), self.allow_non_global)
+        Mapping::new(self.prefix, self.ranges.clone(), self.allow_non_global)
     }
 }
 
