@@ -118,7 +118,7 @@ impl FromStr for Key {
     type Err = KeyError;
 
     fn from_str(s: &str) -> Result<Key, KeyError> {
-        // The secret is nobody's business.
+        // The secret must not get into logs.
         let shown = s.rsplit_once(':').map_or(s, |(front, _)| front);
         let bad = |why: String| KeyError { given: format!("{shown}:…"), why };
         let parts: Vec<&str> = s.split(':').collect();
