@@ -4,11 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use dns64::client::cookies::Cookies;
 use dns64::config::Settings;
-use dns64::name::KeyBuf;
-use dns64::resolver::cache::Cache;
 use dns64::walk::Walk;
+use dns64::{Cache, Cookies, KeyBuf};
 use method::units::Nanos;
 use wire::edns::put_opt;
 use wire::rcode::Rcode;

@@ -37,7 +37,7 @@ thread_local! {
 
 /// A panic that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Panic {
+pub(crate) struct Panic {
     message: String,
     place: Option<String>,
 }
@@ -52,7 +52,7 @@ impl fmt::Display for Panic {
 }
 
 /// Tells the panic hook of the process whether a panic will be caught here, so that the hook need do nothing. Notes its place.
-pub fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
+pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     let guarded = GUARDED.get();
     if guarded {
         PLACE.set(panic.location().map(ToString::to_string));

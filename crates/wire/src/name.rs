@@ -17,7 +17,7 @@ pub const LABEL_LEN: usize = 15;
 
 /// The address block of the AAAA records that names have of their own: an address of it ends in the name's IPv4 address.
 /// From the documentation prefix (RFC 3849), so that no DNS64 prefix can be mistaken for it.
-pub const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
+const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
 /// The AAAA record that a name has of its own, if it is one of those that have one.
 pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {

@@ -42,7 +42,7 @@ impl Rcode {
 
     /// The eight bits in OPT (RFC 6891 §6.1.3); all are zero for what fits into the header.
     #[inline]
-    pub const fn in_opt(self) -> u8 {
+    pub(crate) const fn in_opt(self) -> u8 {
         (self.0 >> 4) as u8
     }
 }

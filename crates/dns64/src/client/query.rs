@@ -11,7 +11,7 @@ use crate::translation::decide::Question;
 
 /// A client's EDNS part.
 #[derive(Clone, Copy, Debug)]
-pub struct Edns {
+pub(crate) struct Edns {
     /// The largest UDP reply that the client takes, octets: 512 at least.
     pub size: usize,
     /// DO: the client wants signatures (RFC 3225 §3).
@@ -22,7 +22,7 @@ pub struct Edns {
 
 /// The cookies of a query.
 #[derive(Clone, Copy, Debug)]
-pub struct Cookie {
+pub(crate) struct Cookie {
     /// The client's own part, 8 octets, which the reply repeats.
     pub client: ClientCookie,
     /// Ours, that it got earlier, if it has the form of one.
@@ -31,14 +31,14 @@ pub struct Cookie {
 
 impl Cookie {
     /// Our part, as domain reads it.
-    pub fn server_cookie(&self) -> Option<ServerCookie> {
+    pub(crate) fn server_cookie(&self) -> Option<ServerCookie> {
         self.server.as_ref().map(|octets| ServerCookie::from_octets(octets))
     }
 }
 
 /// A query that can be answered.
 #[derive(Clone, Debug)]
-pub struct Query<'a> {
+pub(crate) struct Query<'a> {
     /// The message id that the client has chosen; the reply repeats it.
     pub id: u16,
     /// The question section, with the client's letter case.
@@ -60,7 +60,7 @@ pub struct Query<'a> {
 }
 
 /// The question of a client's message in words, for logs; empty if it has none.
-pub fn describe(bytes: &[u8]) -> String {
+pub(crate) fn describe(bytes: &[u8]) -> String {
     match Received::read(bytes) {
         Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
         Received::Error { .. } | Received::Ignored => String::new(),
@@ -69,7 +69,7 @@ pub fn describe(bytes: &[u8]) -> String {
 
 /// What a datagram is.
 #[derive(Clone, Debug)]
-pub enum Received<'a> {
+pub(crate) enum Received<'a> {
     /// A query that can be answered.
     Query(Query<'a>),
     /// Something that gets an error: the RCODE, with EDNS if it is above 15.
@@ -88,7 +88,7 @@ pub enum Received<'a> {
 impl<'a> Received<'a> {
     /// Reads a datagram, or a message from a TCP stream.
     #[inline]
-    pub fn read(bytes: &'a [u8]) -> Received<'a> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Received<'a> {
         // A response must not be answered: two servers would answer each other for ever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else { return Received::Ignored };
         if message.opcode() != 0 {
@@ -131,7 +131,7 @@ impl<'a> Received<'a> {
 
 impl Query<'_> {
     /// What it asks, as the decision of RFC 6147 sees it.
-    pub fn to_question(&self) -> Question {
+    pub(crate) fn to_question(&self) -> Question {
         Question {
             name: self.name.clone(),
             qtype: self.qtype,
@@ -143,7 +143,7 @@ impl Query<'_> {
     }
 
     /// Whether DO is set: the client wants signatures (RFC 3225 §3). Never without EDNS.
-    pub fn dnssec_ok(&self) -> bool {
+    pub(crate) fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }
 }

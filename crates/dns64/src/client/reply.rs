@@ -29,11 +29,11 @@ use crate::transport::Transport;
 const USUAL_OPTIONS: usize = 64;
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
-pub const COOKIE_LEN: usize = 24;
+pub(crate) const COOKIE_LEN: usize = 24;
 
 /// What every reply to a client has in common, whatever it says.
 #[derive(Clone, Debug)]
-pub struct ReplyFrame {
+pub(crate) struct ReplyFrame {
     /// The message id, which is the query's.
     pub id: u16,
     /// Its question section, in its letter case.
@@ -58,7 +58,7 @@ pub struct ReplyFrame {
 
 impl ReplyFrame {
     /// The frame for a reply to `query`, which came over `transport`.
-    pub fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
+    pub(crate) fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
         let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
@@ -76,7 +76,7 @@ impl ReplyFrame {
 
     /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name that the client's name is a
     /// CNAME of, by a decision of [`crate::translation::local::look`]. `stale`: the time of an answer that it leans on is over.
-    pub fn write(
+    pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
         reply: &Reply<'_>,
@@ -142,14 +142,14 @@ impl ReplyFrame {
     }
 
     /// Writes a reply that is only an error, with the extended error `ede`.
-    pub fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
+    pub(crate) fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
         let start = out.len();
         self.write_header(out, code, false);
         self.finish(out, start, ede.as_slice());
     }
 
     /// Writes a reply that only says that TCP has a better one.
-    pub fn write_truncated(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_truncated(&self, out: &mut Vec<u8>) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
         out[start + 2] |= TC;
@@ -332,7 +332,7 @@ pub(crate) fn write_servfail(out: &mut Vec<u8>, received: &[u8], transport: Tran
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
 /// for those that speak it.
-pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
+pub(crate) fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
     let start = out.len();
     out.extend(&received[..2]);
     // The opcode and RD of the query.

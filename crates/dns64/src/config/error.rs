@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Where the upstreams are taken from when none is configured.
-pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Why a configuration cannot be used. Each message names the file, and the line where it can.
 #[derive(Debug, thiserror::Error)]

@@ -32,12 +32,12 @@ use self::survey::Survey;
 use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
-pub use self::asked::{MAX_ALIASES, Unusable};
+pub(crate) use self::asked::{MAX_ALIASES, Unusable};
 pub(crate) use self::rebuild::{ReadRecord, readable};
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerKind {
+pub(crate) enum AnswerKind {
     /// Records of the type that was asked for.
     Data,
     /// The name (at the end of its aliases) has no records of the type.
@@ -52,7 +52,7 @@ pub enum AnswerKind {
 
 /// An answer of an upstream, ready to be kept.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The message, the name at the end of its aliases (if there are any; lower case), and the place of each TTL (two octets).
     octets: Box<[u8]>,
     /// Seconds that it may be kept, and how long its denial holds.
@@ -68,7 +68,7 @@ pub struct Answer {
 
 /// A record of an answer, its owner aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerRecord<'a> {
+pub(crate) struct AnswerRecord<'a> {
     /// The record's type.
     pub rtype: u16,
     /// Its TTL when the answer came, seconds.
@@ -82,7 +82,7 @@ impl Answer {
     ///
     /// # Errors
     /// If it is malformed, contradicts itself, answers another question, or its aliases form a loop.
-    pub fn parse(message: &[u8], question: &[u8], limits: &TtlLimits) -> Result<Answer, Unusable> {
+    pub(crate) fn parse(message: &[u8], question: &[u8], limits: &TtlLimits) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
         let asked = AskedQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
@@ -163,70 +163,70 @@ impl Answer {
     }
 
     /// What kind of answer it is, which decides how long it is kept and what is asked next.
-    pub fn kind(&self) -> AnswerKind {
+    pub(crate) fn kind(&self) -> AnswerKind {
         self.kind
     }
     /// The RCODE, its upper bits from the upstream's EDNS part.
-    pub fn rcode(&self) -> Rcode {
+    pub(crate) fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }
     /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's before others.
-    pub fn extended_error(&self) -> Option<u16> {
+    pub(crate) fn extended_error(&self) -> Option<u16> {
         self.extended_error
     }
     /// Whether the upstream has rejected what it found because of its signatures, or for the lack of them, and says so (RFC 8914).
-    pub fn is_rejected(&self) -> bool {
+    pub(crate) fn is_rejected(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL && self.extended_error.is_some_and(ede::is_validation_failure)
     }
     /// Whether the upstream has failed without saying why.
-    pub fn is_unexplained(&self) -> bool {
+    pub(crate) fn is_unexplained(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL && self.extended_error.is_none()
     }
     /// Whether it has signatures.
-    pub fn is_signed(&self) -> bool {
+    pub(crate) fn is_signed(&self) -> bool {
         self.signed
     }
     /// Whether the upstream has set AD: it says that it has validated the answer.
-    pub fn is_authentic(&self) -> bool {
+    pub(crate) fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
     }
     /// Whether aliases lead to its data.
-    pub fn has_aliases(&self) -> bool {
+    pub(crate) fn has_aliases(&self) -> bool {
         self.target_len > 0
     }
     /// Seconds that it may be kept.
-    pub fn ttl(&self) -> u32 {
+    pub(crate) fn ttl(&self) -> u32 {
         self.ttl
     }
     /// How long its denial holds, in seconds: the SOA's TTL or MINIMUM, whichever is less (RFC 2308 §5).
-    pub fn negative_ttl(&self) -> Option<u32> {
+    pub(crate) fn negative_ttl(&self) -> Option<u32> {
         self.negative_ttl
     }
     /// The message without EDNS, id 0, the question's name in lower case.
-    pub fn message(&self) -> &[u8] {
+    pub(crate) fn message(&self) -> &[u8] {
         &self.octets[..usize::from(self.message_len)]
     }
     /// Offset of the first record in the message.
-    pub fn records_at(&self) -> usize {
+    pub(crate) fn records_at(&self) -> usize {
         usize::from(self.records_at)
     }
     /// Octets of memory for it.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         size_of::<Answer>() + self.octets.len()
     }
     /// How many records are in the answer section.
-    pub fn answer_count(&self) -> usize {
+    pub(crate) fn answer_count(&self) -> usize {
         usize::from(u16::from_be_bytes([self.octets[6], self.octets[7]]))
     }
 
     /// Whether there are data of the name that was asked for and nothing else: no aliases, no other sections.
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
 
     /// The name at the end of the aliases, in wire format, lower case.
     #[inline]
-    pub fn target(&self) -> &[u8] {
+    pub(crate) fn target(&self) -> &[u8] {
         let message_len = usize::from(self.message_len);
         match usize::from(self.target_len) {
             0 => &self.octets[HEADER_LEN..self.records_at() - 4],
@@ -236,21 +236,21 @@ impl Answer {
 
     /// Where the TTLs of all records are in the message, in order.
     #[inline]
-    pub fn ttl_places(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn ttl_places(&self) -> impl Iterator<Item = usize> + '_ {
         let places = &self.octets[usize::from(self.message_len) + usize::from(self.target_len)..];
         places.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
     }
 
     /// The TTL at one of [`Answer::ttl_places`], seconds.
     #[inline]
-    pub fn ttl_at(&self, place: usize) -> u32 {
+    pub(crate) fn ttl_at(&self, place: usize) -> u32 {
         let ttl = &self.octets[place..place + 4];
         u32::from_be_bytes([ttl[0], ttl[1], ttl[2], ttl[3]])
     }
 
     /// The records of the answer section.
     #[inline]
-    pub fn answers(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
         self.ttl_places().take(self.answer_count()).map(|ttl_at| {
             // Type and class are before the TTL, length and data behind it (RFC 1035 §4.1.3).
             let field = |at: usize| u16::from_be_bytes([self.octets[at], self.octets[at + 1]]);

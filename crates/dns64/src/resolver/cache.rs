@@ -47,7 +47,7 @@ struct Entry {
 
 /// What the cache has for a question.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// An answer to use.
     Usable(Kept),
     /// That there was no answer a moment ago.
@@ -64,7 +64,7 @@ pub enum Found {
 impl Found {
     /// What became of the question, if that is no more than `max_age` seconds old.
     #[inline]
-    pub fn outcome(self, max_age: u32) -> Option<Outcome> {
+    pub(crate) fn outcome(self, max_age: u32) -> Option<Outcome> {
         match self {
             Found::Usable(kept) if kept.age <= max_age => Some(Outcome::Answered(kept)),
             Found::Failed { failure, age } if age <= max_age => Some(Outcome::Failed(failure)),
@@ -167,7 +167,7 @@ impl Cache {
 
     /// What is known of a question ([`crate::name::KeyBuf::octets`]).
     #[inline]
-    pub fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
+    pub(crate) fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
         let Some(entry) = self.entries.get(question) else { return Found::Missing };
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
@@ -182,7 +182,7 @@ impl Cache {
     }
 
     /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is kept as a failure is.
-    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
+    pub(crate) fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
             return;
         }
@@ -196,7 +196,7 @@ impl Cache {
     }
 
     /// Remembers for a while that there was no answer.
-    pub fn put_failure(&self, key: &Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
+    pub(crate) fn put_failure(&self, key: &Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
         if self.keeps {
             self.remember(key, Entry::new(Err(failure), second(now)), limits);
         }
@@ -221,7 +221,7 @@ impl Cache {
     }
 
     /// An upstream that was dead is back: what it did not answer may be asked again.
-    pub fn forgive_silence(&self, now: Nanos) {
+    pub(crate) fn forgive_silence(&self, now: Nanos) {
         self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
@@ -233,7 +233,7 @@ impl Cache {
     /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
     /// (RFC 8767). It will do for the next half minute. `failed`: what an upstream said in its stead, if anything; an answer that
     /// validation has rejected (RFC 8914) is not replaced.
-    pub fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits, failed: Option<&Answer>) -> Option<Kept> {
+    pub(crate) fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits, failed: Option<&Answer>) -> Option<Kept> {
         if failed.is_some_and(Answer::is_rejected) {
             return None;
         }
@@ -251,7 +251,7 @@ impl Cache {
     }
 
     /// Whether there is an answer that [`revive`](Cache::revive) would let do.
-    pub fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
+    pub(crate) fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
         self.entries.peek(question).is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
@@ -261,18 +261,13 @@ impl Cache {
         self.entries.clear();
     }
 
-    /// Answers that it holds.
-    pub fn len(&self) -> usize {
+    /// How many answers and failures it holds.
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Memory for them by its own account, octets.
-    pub fn weight(&self) -> u64 {
+    /// The memory that they take by its own account, octets.
+    pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
     }
 }

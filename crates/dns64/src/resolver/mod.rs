@@ -14,20 +14,20 @@
 //! A [`Resolver`] belongs to one worker. It has no sockets, which are [`Outside`], and no clock: it is told what time it is. Who
 //! waits is a [`Waiter`], of which it knows nothing.
 
-pub mod answer;
+pub(crate) mod answer;
 mod arriving;
 mod asking;
 mod budget;
-pub mod cache;
+pub(crate) mod cache;
 mod fetch;
 mod fetches;
-pub mod outcome;
+pub(crate) mod outcome;
 pub(crate) mod outside;
 pub(crate) mod shared_questions;
 #[cfg(test)]
 mod tests;
 mod timers;
-pub mod ttl;
+pub(crate) mod ttl;
 pub(crate) mod upstreams;
 pub(crate) mod waiter;
 

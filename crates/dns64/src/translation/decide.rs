@@ -26,7 +26,7 @@ use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
 /// What a client asks, as far as the decision needs it.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub(crate) struct Question {
     /// The name that is asked for.
     pub name: LowerName,
     /// The type that is asked for (QTYPE).
@@ -45,7 +45,7 @@ pub struct Question {
 ///
 /// Names are in wire format, lower case.
 #[derive(Clone, Debug)]
-pub enum Next<'a> {
+pub(crate) enum Next<'a> {
     /// Ask upstream for this name and type, as the client asks.
     Ask(&'a [u8], u16),
     /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation has rejected them.
@@ -56,7 +56,7 @@ pub enum Next<'a> {
 
 /// Why A records were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// The name has no AAAA records.
     NoData,
     /// An error of the upstream.
@@ -69,7 +69,7 @@ pub enum Reason {
 
 /// Why a AAAA query without AAAA records got no synthesized ones though it has A records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withheld {
+pub(crate) enum Withheld {
     /// No prefix carries the IPv4 addresses.
     Unmapped,
     /// The client asked for signatures and the answer has them.
@@ -78,31 +78,31 @@ pub enum Withheld {
 
 /// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures among them give nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Way<'a> {
+pub(crate) struct Way<'a> {
     aaaa: &'a [Outcome],
     a: &'a [Outcome],
 }
 
 impl<'a> Way<'a> {
     /// The answers, first those to the AAAA question.
-    pub fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
         self.aaaa.iter().chain(self.a).filter_map(Outcome::kept)
     }
 
     /// How many questions there were before the last one.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.aaaa.len() + self.a.len()
     }
 
     /// Whether the last question was the first one.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 /// A reply, made from answers that it borrows.
 #[derive(Clone, Debug)]
-pub enum Reply<'a> {
+pub(crate) enum Reply<'a> {
     /// The aliases, and the last answer whole.
     Pass {
         /// Answers whose aliases lead to the last one.
@@ -149,7 +149,7 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// The RCODE that the client sees.
-    pub fn rcode(&self) -> Rcode {
+    pub(crate) fn rcode(&self) -> Rcode {
         match self {
             Reply::Pass { last, .. } => last.answer.rcode(),
             Reply::Synthesize { .. } | Reply::Empty { .. } => Rcode::NOERROR,
@@ -159,7 +159,7 @@ impl Reply<'_> {
     }
 
     /// Why A records that were there have not been used.
-    pub fn withheld(&self) -> Option<Withheld> {
+    pub(crate) fn withheld(&self) -> Option<Withheld> {
         match self {
             Reply::Pass { withheld, .. } | Reply::Empty { withheld, .. } => *withheld,
             Reply::Synthesize { .. } | Reply::Error { .. } | Reply::Local(_) => None,
@@ -169,7 +169,7 @@ impl Reply<'_> {
 
 impl Question {
     /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
-    pub fn may_translate(&self, policy: &Policy) -> bool {
+    pub(crate) fn may_translate(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA
             && self.qclass == CLASS_IN
             && policy.translates()
@@ -180,7 +180,7 @@ impl Question {
 
 /// Decides what comes after the answers in `known`, which are in the order in which they were asked for. `mode`: when A records
 /// are asked for.
-pub fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
+pub(crate) fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
     if !question.may_translate(policy) {
         return match known.first() {
             None => Next::Ask(question.name.wire(), question.qtype),
@@ -289,7 +289,7 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
 }
 
 /// The IPv4 addresses that an answer to an A question gives.
-pub fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + '_ {
+pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + '_ {
     answer
         .answers()
         .filter(|record| record.rtype == rtype::A)

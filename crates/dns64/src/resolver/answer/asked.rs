@@ -3,12 +3,12 @@
 use wire::view::Malformed;
 
 /// Aliases in a row that are followed; more are taken for a loop (item 8).
-pub const MAX_ALIASES: usize = 16;
+pub(crate) const MAX_ALIASES: usize = 16;
 
 /// Why a message cannot be an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// It breaks the format, or contradicts itself.
     #[error("malformed")]
     Malformed,
