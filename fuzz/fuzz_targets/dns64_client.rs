@@ -1,7 +1,7 @@
 //! Whatever a client sends, dns64d's reply is well-formed and no longer than the client allows.
 #![no_main]
 
-use dns64::transport::Transport;
+use dns64::Transport;
 use dns64bench_fuzz::{CLIENT, Server, assert_well_formed};
 use libfuzzer_sys::fuzz_target;
 

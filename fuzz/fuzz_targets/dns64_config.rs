@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use dns64::Transport;
 use dns64::config::Settings;
-use dns64::transport::Transport;
 use dns64bench_fuzz::{CLIENT, assert_well_formed, without_cache};
 use libfuzzer_sys::fuzz_target;
 
@@ -17,7 +17,7 @@ fuzz_target!(|text: &str| {
     let written = settings.to_toml();
     let again = Settings::from_text(&written, Path::new("fuzz")).unwrap_or_else(|e| panic!("{written}\n{e}"));
     assert_eq!(written, again.to_toml());
-    let ask = |key: &dns64::name::KeyBuf| {
+    let ask = |key: &dns64::KeyBuf| {
         let mut message = b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0".to_vec();
         message.extend(key.question());
         message.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x08\x08\x08\x08");

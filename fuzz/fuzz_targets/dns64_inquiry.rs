@@ -3,8 +3,7 @@
 //! number of questions.
 #![no_main]
 
-use dns64::name::KeyBuf;
-use dns64::transport::Transport;
+use dns64::{KeyBuf, Transport};
 use dns64bench_fuzz::{CLIENT, Script, Server, assert_well_formed};
 use libfuzzer_sys::fuzz_target;
 

@@ -2,8 +2,7 @@
 //! from the cache. `dns64bench_fuzz::Said` has the format of the input.
 #![no_main]
 
-use dns64::name::KeyBuf;
-use dns64::transport::Transport;
+use dns64::{KeyBuf, Transport};
 use dns64bench_fuzz::{CLIENT, Said, Server, assert_well_formed};
 use libfuzzer_sys::fuzz_target;
 

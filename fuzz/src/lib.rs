@@ -4,11 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use dns64::client::cookies::Cookies;
 use dns64::config::Settings;
-use dns64::name::KeyBuf;
-use dns64::resolver::cache::Cache;
 use dns64::walk::Walk;
+use dns64::{Cache, Cookies, KeyBuf};
 use method::units::Nanos;
 use wire::edns::put_opt;
 use wire::rcode::Rcode;
@@ -137,7 +135,7 @@ pub struct Script<'a> {
 
 /// A query of a client.
 pub struct Query {
-    /// As a message.
+    /// The whole message in wire format.
     pub bytes: Vec<u8>,
     /// The UDP payload that it takes, octets, if it has EDNS.
     pub payload: Option<u16>,
@@ -166,7 +164,7 @@ impl<'a> Script<'a> {
         self.rest.is_empty()
     }
 
-    /// The next octet.
+    /// The next octet; 0 when the script is used up.
     pub fn octet(&mut self) -> u8 {
         let Some((first, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
@@ -177,7 +175,7 @@ impl<'a> Script<'a> {
         NAMES[usize::from(self.octet()) % NAMES.len()]
     }
 
-    /// The next query.
+    /// Reads the next query of the client.
     pub fn query(&mut self) -> Query {
         let flags = self.octet();
         let qtype = [28u16, 28, 28, 1, 12, 255, 5, 39][usize::from(flags & 7)];

@@ -11,9 +11,10 @@ mod settings;
 mod system;
 mod times;
 
-pub use self::error::{ConfigError, RESOLV_CONF};
+pub use self::error::ConfigError;
+pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{
     AccessKeys, CacheKeys, Config, ForwardKeys, ForwardingKeys, GroupKeys, LimitKeys, LogFormat, LogKeys, LogLevel,
     MetricsKeys, Overload, PrefixKeys, TranslationKeys, UpstreamKeys,
 };
-pub use self::settings::{MAX_THREADS, Route, Settings, Upstream};
+pub use self::settings::Settings;

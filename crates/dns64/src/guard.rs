@@ -29,15 +29,15 @@ const EACH: Nanos = Nanos(60 * Nanos::SECOND.0);
 const LONGEST: usize = 200;
 
 thread_local! {
-    /// Whether this thread's panics are caught.
+    /// Whether this thread runs within [`guard_thread`], so that its panics are caught.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
-    /// Where the last one was, as the hook saw it.
+    /// Where in the source the last panic was, as the hook saw it.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// A panic that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Panic {
+pub(crate) struct Panic {
     message: String,
     place: Option<String>,
 }
@@ -51,8 +51,8 @@ impl fmt::Display for Panic {
     }
 }
 
-/// For the panic hook of the process: whether the panic is caught, so that nobody else need care. Its place is noted.
-pub fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
+/// Tells the panic hook of the process whether a panic will be caught here, so that the hook need do nothing. Notes its place.
+pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     let guarded = GUARDED.get();
     if guarded {
         PLACE.set(panic.location().map(ToString::to_string));
@@ -60,8 +60,8 @@ pub fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     guarded
 }
 
-/// Runs a thread's work, in which panics are caught. One that nobody has caught is one of the thread's, which the process's
-/// panic hook sees.
+/// Runs a thread's work, in which panics may be caught by [`catch`]. One that is not caught there is passed on to the process's
+/// panic hook.
 ///
 /// # Panics
 /// If `work` does.
@@ -74,7 +74,10 @@ pub(crate) fn guard_thread(work: impl FnOnce()) {
     }
 }
 
-/// Does some work, of which a panic must not do more harm than that the work is not done.
+/// Does some work. A panic costs no more than that the work is not done.
+///
+/// # Errors
+/// The panic, if there is one.
 #[inline]
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
@@ -84,7 +87,10 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
-/// Does some work that waits now and then; `None` if it panics.
+/// Does some work of an event loop, as [`catch`] does.
+///
+/// # Errors
+/// The panic, if there is one.
 pub(crate) async fn catch_async<T>(work: impl Future<Output = T>) -> Result<T, Panic> {
     let mut work = pin!(work);
     std::future::poll_fn(|context| match catch(|| work.as_mut().poll(context)) {

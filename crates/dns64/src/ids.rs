@@ -2,27 +2,27 @@
 
 /// Names an upstream server, as one worker's resolver numbers them. It stays the same when the configuration is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerId(pub u16);
+pub(crate) struct ServerId(pub u16);
 
 /// Names a route of the settings in use. Other settings have other routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteId(pub usize);
+pub(crate) struct RouteId(pub usize);
 
 /// Names a worker, from 0 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkerId(pub usize);
+pub(crate) struct WorkerId(pub usize);
 
 /// Names a client query that waits for upstreams. A place that is used again has another serial number then, so that no
 /// query gets the answer of one that was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobId {
+pub(crate) struct JobId {
     pub(crate) place: usize,
     pub(crate) serial: u32,
 }
 
 /// Names a question in flight; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FetchId {
+pub(crate) struct FetchId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }

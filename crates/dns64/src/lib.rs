@@ -9,19 +9,28 @@
 //!
 //! This is a query's way. `translation` is pure: no sockets, no clock. `server` has a worker thread per core that shares nothing with
 //! the others but the cache and what they must agree on. Which room uses which is drawn in docs/ARCHITECTURE.md, and tested.
+//!
+//! Other crates see what a server is made with (`config`, `server`), its program (`process`), its counters (`metrics`), and the way of
+//! one query without sockets (`walk`); all else is this crate's own.
 #![forbid(unsafe_code)]
 
-pub mod client;
+mod client;
 pub mod config;
-pub mod guard;
-pub mod ids;
+mod guard;
+mod ids;
 pub mod metrics;
-pub mod name;
+mod name;
 pub mod process;
-pub mod resolver;
+mod resolver;
 pub mod server;
 #[cfg(test)]
 mod testing;
-pub mod translation;
-pub mod transport;
+mod translation;
+mod transport;
 pub mod walk;
+
+pub use client::cookies::Cookies;
+pub use name::KeyBuf;
+pub use resolver::cache::Cache;
+pub use translation::prefix::Prefix;
+pub use transport::Transport;

@@ -13,7 +13,7 @@ const USUAL_KEY: usize = 96;
 
 /// A name in wire format: uncompressed, lower case, with its root label.
 #[derive(PartialEq, Eq)]
-pub struct LowerName(SmallVec<[u8; USUAL_NAME]>);
+pub(crate) struct LowerName(SmallVec<[u8; USUAL_NAME]>);
 
 impl Clone for LowerName {
     #[inline]
@@ -26,21 +26,21 @@ impl Clone for LowerName {
 impl LowerName {
     /// The lower-case form of a name that is in wire format and has been checked.
     #[inline]
-    pub fn of_wire(wire: &[u8]) -> LowerName {
+    pub(crate) fn of_wire(wire: &[u8]) -> LowerName {
         let mut octets: SmallVec<[u8; USUAL_NAME]> = SmallVec::from_slice(wire);
         // Length octets are below 64, so this changes letters of labels only.
         octets.make_ascii_lowercase();
         LowerName(octets)
     }
 
-    /// The octets.
+    /// The name in wire format with its root label, 1 to 255 octets.
     #[inline]
-    pub fn wire(&self) -> &[u8] {
+    pub(crate) fn wire(&self) -> &[u8] {
         &self.0
     }
 
     /// Whether it is `ancestor` or below it.
-    pub fn ends_with(&self, ancestor: &[u8]) -> bool {
+    pub(crate) fn ends_with(&self, ancestor: &[u8]) -> bool {
         ancestors(self.wire()).any(|suffix| suffix == ancestor)
     }
 }
@@ -60,12 +60,12 @@ impl FromStr for LowerName {
 }
 
 /// The name in wire format as text, for logs.
-pub fn text(wire: &[u8]) -> String {
+pub(crate) fn text(wire: &[u8]) -> String {
     Name::from_slice(wire).map_or_else(|_| "?".into(), |name| format!("{name}."))
 }
 
 /// The name and all names above it, the root last.
-pub fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(wire);
     std::iter::from_fn(move || {
         let name = rest?;
@@ -78,19 +78,19 @@ pub fn ancestors(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether `name` is `ancestor` or below it, letter case aside.
-pub fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
+pub(crate) fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
     ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
 }
 
 /// Whether two question sections ask the same. Letter case matters in no name; type and class are numbers, and have no letters.
 #[inline]
-pub fn is_question(said: &[u8], asked: &[u8]) -> bool {
+pub(crate) fn is_question(said: &[u8], asked: &[u8]) -> bool {
     let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else { return false };
     said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
 }
 
 /// The labels of a name, without the root's.
-pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
     ancestors(wire)
         .filter_map(|name| name.split_first())
         .filter(|(len, _)| **len > 0)
@@ -101,13 +101,13 @@ pub fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// get signatures, those with CD unvalidated data, so neither may stand for the other. Nor may a probe, which is asked with CD as
 /// well, but only to learn what is behind a failure: its answer is of use for that failure alone.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Key(Box<[u8]>);
+pub(crate) struct Key(Box<[u8]>);
 
 /// A [`Key`] to look with, which for usual names is on the stack.
 #[derive(Clone)]
 pub struct KeyBuf(SmallVec<[u8; USUAL_KEY]>);
 
-/// Type, class, flags.
+/// Octets of a key behind its name: type (2), class (2), flags (1).
 const TAIL: usize = 5;
 const DO: u8 = 1;
 const CD: u8 = 2;
@@ -120,15 +120,16 @@ impl std::fmt::Debug for KeyBuf {
 }
 
 impl KeyBuf {
-    /// The key of a question; `dnssec_ok` and `checking_disabled` are the query's DO and CD bits.
-    #[inline]
-    pub fn new(name: &LowerName, qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
+    /// The key of a question, as tests write it.
+    #[cfg(test)]
+    pub(crate) fn new(name: &LowerName, qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
         KeyBuf::of_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
     }
 
-    /// As [`KeyBuf::new`], for a name that is in wire format and lower case.
+    /// The key of a question for `name`, which is in wire format and lower case; `dnssec_ok` and `checking_disabled` are the query's
+    /// DO and CD bits.
     #[inline]
-    pub fn of_wire(name: &[u8], qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
+    pub(crate) fn of_wire(name: &[u8], qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
         let ([t0, t1], [c0, c1]) = (qtype.to_be_bytes(), qclass.to_be_bytes());
         let flags = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
         let mut octets: SmallVec<[u8; USUAL_KEY]> = SmallVec::from_elem(0, name.len() + TAIL);
@@ -139,7 +140,7 @@ impl KeyBuf {
 
     /// The key of a probe: the question for the AAAA records of a name (wire format, lower case), with CD, that looks behind a
     /// failure.
-    pub fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
+    pub(crate) fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
         let mut key = KeyBuf::of_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
         if let Some(flags) = key.0.last_mut() {
             *flags |= PROBE;
@@ -149,19 +150,19 @@ impl KeyBuf {
 
     /// The octets, as [`Key`] borrows them.
     #[inline]
-    pub fn octets(&self) -> &[u8] {
+    pub(crate) fn octets(&self) -> &[u8] {
         &self.0
     }
 
     /// The name in wire format, lower case.
     #[inline]
-    pub fn name(&self) -> &[u8] {
+    pub(crate) fn name(&self) -> &[u8] {
         &self.0[..self.0.len() - TAIL]
     }
 
     /// Whether it is a probe.
     #[inline]
-    pub fn is_probe(&self) -> bool {
+    pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
 
@@ -172,44 +173,44 @@ impl KeyBuf {
     }
 
     /// The key to keep.
-    pub fn to_key(&self) -> Key {
+    pub(crate) fn to_key(&self) -> Key {
         Key(self.octets().into())
     }
 }
 
 impl Key {
     /// The octets, as [`KeyBuf::octets`].
-    pub fn octets(&self) -> &[u8] {
+    pub(crate) fn octets(&self) -> &[u8] {
         &self.0
     }
     /// The name in wire format, lower case.
-    pub fn name(&self) -> &[u8] {
+    pub(crate) fn name(&self) -> &[u8] {
         &self.0[..self.0.len() - TAIL]
     }
     /// Name, type and class as in a question section.
-    pub fn question(&self) -> &[u8] {
+    pub(crate) fn question(&self) -> &[u8] {
         &self.0[..self.0.len() - 1]
     }
-    /// The type.
-    pub fn qtype(&self) -> u16 {
+    /// The type that is asked for (QTYPE).
+    pub(crate) fn qtype(&self) -> u16 {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
-    /// DO.
-    pub fn dnssec_ok(&self) -> bool {
+    /// Whether it is asked with DO, for signatures.
+    pub(crate) fn dnssec_ok(&self) -> bool {
         self.0[self.0.len() - 1] & DO != 0
     }
-    /// CD.
-    pub fn checking_disabled(&self) -> bool {
+    /// Whether it is asked with CD, for data that nobody has validated.
+    pub(crate) fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
     /// Whether it is a probe.
     #[inline]
-    pub fn is_probe(&self) -> bool {
+    pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
     }
-    /// Octets of it.
-    pub fn size(&self) -> usize {
+    /// The memory that it takes on the heap, octets.
+    pub(crate) fn size(&self) -> usize {
         self.0.len()
     }
 }

@@ -29,7 +29,7 @@ pub struct Walk<'a> {
     pub settings: &'a Settings,
     /// Answers to earlier questions.
     pub cache: &'a Cache,
-    /// The server's cookies.
+    /// What makes and checks the cookies for clients (RFC 7873).
     pub cookies: &'a Cookies,
     /// The time, from any fixed beginning.
     pub now: Nanos,

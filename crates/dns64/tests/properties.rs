@@ -4,13 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dns64::client::cookies::Cookies;
 use dns64::config::Settings;
-use dns64::name::KeyBuf;
-use dns64::resolver::cache::Cache;
-use dns64::translation::prefix::Prefix;
-use dns64::transport::Transport;
 use dns64::walk::Walk;
+use dns64::{Cache, Cookies, KeyBuf, Prefix, Transport};
 use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, Ttl};
 use domain::rdata::{A, Aaaa, Cname};

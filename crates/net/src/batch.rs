@@ -12,7 +12,7 @@ use crate::socket::Endpoint;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
-/// Room for the largest datagram that a receive with offload can hold; an odd number of cache lines, so that the beginnings
+/// Octets that hold the largest datagram of a receive with offload; an odd number of cache lines, so that the beginnings
 /// of the slots, which is all that replies fill, do not compete for the same lines.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
 /// Room for ancillary data: a timestamp, a segment size and a destination address need 104 octets.
@@ -40,8 +40,8 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
-    /// So many headers are to be written before the next use: those that the kernel has filled, and the one that it may have begun
-    /// with; at first all.
+    /// How many headers must be written before the next receive: those that the kernel has filled, and one that it may have begun
+    /// to fill; at first all.
     used: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct ReceiveBatch {
 // to another thread.
 unsafe impl Send for ReceiveBatch {}
 
-/// A received datagram.
+/// A received datagram, or several that the kernel has joined, in the batch that holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// What was sent; with receive offload several datagrams laid end to end.
@@ -64,7 +64,7 @@ impl<'a> Datagram<'a> {
     /// The datagrams one by one.
     #[inline]
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // chunks() of an empty datagram would be none; it is one, and no DNS message.
+        // chunks() of an empty datagram would give nothing; the caller must see that there was one, though it is no DNS message.
         let (bytes, size) = (self.bytes, self.segment.unwrap_or(self.bytes.len()).max(1));
         let empty = bytes.is_empty().then_some(bytes);
         empty.into_iter().chain(bytes.chunks(size))
@@ -91,15 +91,15 @@ impl ReceiveBatch {
     /// Receives up to [`BATCH`] datagrams; returns how many.
     ///
     /// # Errors
-    /// As recvmmsg(2). Nothing there, or nothing in time, is not an error but 0. An ICMP error for an earlier datagram is
-    /// one, and is used up by reporting it.
+    /// As recvmmsg(2). If no datagram is there, or none comes in time, the result is 0 and no error. An ICMP error for an
+    /// earlier datagram is an error, which the kernel reports once.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
             Wait::Dont => libc::MSG_DONTWAIT,
         };
         self.count = 0;
-        // The kernel changes the headers that it fills and no others: after most calls that is one of them.
+        // The kernel changes only the headers that it fills. After most calls that is one, so the others are still right.
         for i in 0..std::mem::replace(&mut self.used, 1) {
             self.iovecs[i] =
                 iovec { iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(), iov_len: self.slot_len };
@@ -256,7 +256,7 @@ impl ReceiveBatch {
 /// The other end of a datagram, as a reply needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
-    /// Its address.
+    /// Address and port of the other end.
     pub address: SocketAddr,
     /// Our address that it sent to, where the socket is bound to a wildcard: the reply must come from there.
     pub local: Option<IpAddr>,
@@ -265,7 +265,7 @@ pub struct Peer {
 /// What one turn of a server did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Datagrams received.
+    /// How many datagrams have been received.
     pub received: usize,
     /// Replies that the kernel took.
     pub sent: usize,
@@ -368,7 +368,7 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The client's address.
+    /// Address and port of the client; `None` where the kernel gives none that is IP.
     pub fn address(&self) -> Option<SocketAddr> {
         self.batch.source(self.index)
     }

@@ -9,7 +9,7 @@ use crate::ethtool::driver;
 /// Counters of one network interface, since it exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// Packets received.
+    /// Packets that the interface has received.
     pub received: u64,
     /// Packets that arrived and were lost in this host: no room in the backlog, in the ring, in memory.
     pub receive_drops: u64,
@@ -26,7 +26,7 @@ pub fn interface_counters(interface: &str) -> io::Result<InterfaceCounters> {
     let mut counters = *table
         .get(interface)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface} in /proc/net/dev")))?;
-    // A veth counts under "send drops" what its peer could not take in: that is the other side's loss, not ours.
+    // A veth counts as "send drops" what its peer could not take in: those packets were lost on the other side, not here.
     if driver(interface).as_deref() == Some("veth") {
         counters.send_drops = 0;
     }

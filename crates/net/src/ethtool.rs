@@ -23,11 +23,11 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 /// A network interface that is up. What its driver does not tell is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface, for example `eth0`.
     pub name: String,
     /// Its IP addresses, those of its links left out.
     pub addresses: Vec<IpAddr>,
-    /// Its driver.
+    /// The driver, with its firmware and the place of the device.
     pub driver: Option<Driver>,
     /// Speed of its link in Mbit/s.
     pub speed: Option<u32>,
@@ -42,7 +42,7 @@ pub struct Interface {
 /// A driver (ETHTOOL_GDRVINFO).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
-    /// Its name.
+    /// Name of the driver, for example `virtio_net`.
     pub name: String,
     /// Version of the firmware; empty where there is none.
     pub firmware: String,

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Where packets for a server go first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// The interface's name.
+    /// Name of the interface through which packets leave, for example `eth0`.
     pub interface: String,
     /// The gateway's address, or the server's where it is on the link.
     pub address: IpAddr,
@@ -109,7 +109,8 @@ impl NextHop {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             if now >= ask_at {
-                // A refusal (the neighbour failed a moment ago) is no reason to give up: the state says when it is there.
+                // The kernel may refuse to send because the neighbour failed a moment ago. That is no reason to give up: the state of the
+                // entry says when the neighbour is there.
                 let _ = discard(server);
                 ask_at = now + AGAIN;
             }

@@ -65,7 +65,7 @@ impl Routing {
                 let length = NetlinkBuffer::new_checked(rest).map_err(|error| unreadable(&error))?.length() as usize;
                 let next = length.next_multiple_of(4).min(rest.len());
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..length]) {
-                    // What is left of an earlier question that ended with an error.
+                    // This message belongs to an earlier question that ended with an error.
                     Ok(answer) if answer.header.sequence_number != self.sequence => {}
                     Ok(answer) => match answer.payload {
                         NetlinkPayload::InnerMessage(answer) => answers.push(answer),

@@ -54,7 +54,7 @@ impl Poller {
     /// # Errors
     /// Whatever epoll_wait(2) reports otherwise.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
-        // Rounded up: a wait that ends before its time would be begun again, and again, without a pause.
+        // The time is rounded up: if a wait ended before its time, the caller would begin it again and again, without a pause.
         let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
@@ -82,13 +82,13 @@ impl Alarm {
 
     /// Wakes the thread that watches it.
     pub fn ring(&self) {
-        // It can only fail when it has been rung 2⁶⁴ − 1 times, and then it is ringing already.
+        // Writing fails only when the counter is full, after 2⁶⁴ − 1 rings, and then the alarm is ringing already.
         let _ = self.event.write(1);
     }
 
     /// Silences it, before looking at what it was rung for.
     pub fn reset(&self) {
-        // An error says that nobody rang.
+        // An error means that nobody has rung.
         let _ = self.event.read();
     }
 }

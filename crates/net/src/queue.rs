@@ -35,11 +35,11 @@ struct Queued {
 /// What became of the datagrams of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// The kernel took them.
+    /// How many datagrams the kernel took.
     pub sent: usize,
-    /// The kernel refused them.
+    /// How many datagrams the kernel refused.
     pub refused: usize,
-    /// It did so because an ICMP message, or the routing table, says that nobody is there.
+    /// Whether it refused one because an ICMP message, or the routing table, says that nobody is there.
     pub unreachable: bool,
 }
 
@@ -89,7 +89,7 @@ impl SendQueue {
         SendQueue { segments: false, ..SendQueue::new() }
     }
 
-    /// Whether nothing waits.
+    /// Whether no datagram waits for a flush.
     pub fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }
@@ -214,7 +214,7 @@ impl SendQueue {
         let q = self.queued[at];
         let bytes = &self.bytes[q.start..q.start + q.len];
         match q.peer {
-            // The source address of a reply from a wildcard is the kernel's choice here; it is the rare path of a rare path.
+            // The kernel chooses the source address here, even of a reply from a wildcard socket: this path is rare enough.
             Some(peer) => endpoint.send_to(bytes, peer.address).is_ok(),
             None => endpoint.send(bytes).is_ok(),
         }

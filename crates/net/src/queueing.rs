@@ -12,7 +12,7 @@ use crate::netlink::Routing;
 /// The root queueing discipline of an interface (tc(8)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queueing {
-    /// The interface's name.
+    /// Name of the interface, for example `eth0`.
     pub interface: String,
     /// What tc(8) calls its kind: `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,

@@ -30,7 +30,7 @@ pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 /// Connections that may wait to be accepted.
 const TCP_BACKLOG: i32 = 1024;
 
-/// A UDP socket.
+/// A UDP socket that is bound, its options set: for one peer (connected) or for all.
 pub struct Endpoint {
     socket: Socket,
     /// Whether received packets come with the address that they were sent to.

@@ -14,7 +14,7 @@ pub const OPT_LEN: usize = 11;
 /// The DO bit among the flags in the TTL field (RFC 3225 §3).
 const DO: u32 = 0x8000;
 
-/// Option codes.
+/// Codes of EDNS options that are used here (RFC 6891 §6.1.2 and its registry).
 pub mod option {
     /// Cookies (RFC 7873).
     pub const COOKIE: u16 = 10;
@@ -24,8 +24,6 @@ pub mod option {
 
 /// Codes of extended errors (RFC 8914 §4 and its registry).
 pub mod ede {
-    /// An unsupported DNSKEY algorithm: not validated.
-    pub const UNSUPPORTED_DNSKEY_ALGORITHM: u16 = 1;
     /// An answer whose time is over.
     pub const STALE_ANSWER: u16 = 3;
     /// Validation has shown the answer to be false.
@@ -36,7 +34,7 @@ pub mod ede {
     pub const PROHIBITED: u16 = 18;
     /// No authoritative server could be reached.
     pub const NO_REACHABLE_AUTHORITY: u16 = 22;
-    /// Nobody answers.
+    /// No server that was asked has answered.
     pub const NETWORK_ERROR: u16 = 23;
     /// An answer that was made of others.
     pub const SYNTHESIZED: u16 = 29;

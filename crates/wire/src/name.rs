@@ -12,12 +12,12 @@ use domain::base::name::ToName;
 use method::units::Share;
 use serde::{Deserialize, Serialize};
 
-/// Length of the label `AAA-BBB-CCC-DDD`.
+/// Octets of the label `AAA-BBB-CCC-DDD`, its length octet aside.
 pub const LABEL_LEN: usize = 15;
 
 /// The address block of the AAAA records that names have of their own: an address of it ends in the name's IPv4 address.
 /// From the documentation prefix (RFC 3849), so that no DNS64 prefix can be mistaken for it.
-pub const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
+const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
 /// The AAAA record that a name has of its own, if it is one of those that have one.
 pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {
@@ -63,7 +63,7 @@ pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
-/// "000" to "255".
+/// The text of each octet in three decimal digits, "000" to "255".
 const DIGITS: [[u8; 3]; 256] = {
     let mut table = [[0; 3]; 256];
     let mut n = 0;
@@ -175,7 +175,7 @@ impl NameRange {
         u64::from(u32::from(address) ^ self.network) < self.count()
     }
 
-    /// The first address.
+    /// The first address of the range; name 0 is made of it.
     pub fn first(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.network)
     }
@@ -220,18 +220,18 @@ impl From<NameRange> for String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// Not a usable domain.
+    /// The text is no domain that can be used.
     #[error("'{given}' is no usable domain: {why}")]
     Domain {
-        /// What was written.
+        /// The text as somebody wrote it.
         given: String,
         /// Why it cannot be used.
         why: String,
     },
-    /// Not a range.
+    /// The text is no range of addresses.
     #[error("'{given}' is no range of names: {why}; write for example 10.0.0.0/8")]
     Range {
-        /// What was written.
+        /// The text as somebody wrote it.
         given: String,
         /// Why it cannot be used.
         why: String,

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Rcode(u16);
 
 impl Rcode {
-    /// No error.
+    /// The query has been answered; there may be no data of the type.
     pub const NOERROR: Rcode = Rcode(0);
     /// The query could not be read.
     pub const FORMERR: Rcode = Rcode(1);
@@ -42,7 +42,7 @@ impl Rcode {
 
     /// The eight bits in OPT (RFC 6891 §6.1.3); all are zero for what fits into the header.
     #[inline]
-    pub const fn in_opt(self) -> u8 {
+    pub(crate) const fn in_opt(self) -> u8 {
         (self.0 >> 4) as u8
     }
 }

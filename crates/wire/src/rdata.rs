@@ -8,7 +8,7 @@ use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
 
 /// The form of the data of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form {
+struct DataForm {
     /// Octets before the first name.
     before: usize,
     /// Character strings before the first name (RFC 1035 §3.3).
@@ -20,7 +20,7 @@ struct Form {
 /// What follows the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
-    /// So many octets.
+    /// Exactly so many octets.
     Octets(usize),
     /// Any number of octets.
     Any,
@@ -30,8 +30,8 @@ enum After {
 
 /// The form of a type's data, as the RFC that defines it has it.
 #[inline]
-fn form(record: &Record<'_>) -> Form {
-    let form = |before, names, after| Form { before, strings: 0, names, after };
+fn form(record: &Record<'_>) -> DataForm {
+    let form = |before, names, after| DataForm { before, strings: 0, names, after };
     match record.rtype {
         rtype::A if record.class == CLASS_IN => form(4, 0, After::Octets(0)),
         rtype::AAAA if record.class == CLASS_IN => form(16, 0, After::Octets(0)),
@@ -39,8 +39,8 @@ fn form(record: &Record<'_>) -> Form {
         2..=5 | 7..=9 | rtype::PTR | rtype::DNAME => form(0, 1, After::Octets(0)),
         rtype::SOA => form(0, 2, After::Octets(20)),
         // HINFO, TXT (RFC 1035 §3.3), SPF (RFC 7208 §3.1).
-        13 => Form { before: 0, strings: 2, names: 0, after: After::Octets(0) },
-        16 | 99 => Form { before: 0, strings: 1, names: 0, after: After::Strings },
+        13 => DataForm { before: 0, strings: 2, names: 0, after: After::Octets(0) },
+        16 | 99 => DataForm { before: 0, strings: 1, names: 0, after: After::Strings },
         // MINFO (RFC 1035 §3.3.7), RP (RFC 1183 §2.2).
         14 | 17 => form(0, 2, After::Octets(0)),
         // MX (RFC 1035 §3.3.9), AFSDB, RT (RFC 1183 §1, §3.3), KX (RFC 2230 §3).
@@ -50,7 +50,7 @@ fn form(record: &Record<'_>) -> Form {
         // SRV (RFC 2782).
         33 => form(6, 1, After::Octets(0)),
         // NAPTR (RFC 3403 §4.1).
-        35 => Form { before: 4, strings: 3, names: 1, after: After::Octets(0) },
+        35 => DataForm { before: 4, strings: 3, names: 1, after: After::Octets(0) },
         // SIG (RFC 2931 §3), RRSIG (RFC 4034 §3.1).
         24 | rtype::RRSIG => form(18, 1, After::Any),
         // NXT (RFC 2535 §5.2), NSEC (RFC 4034 §4.1).

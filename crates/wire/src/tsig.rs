@@ -75,7 +75,7 @@ pub struct Mac {
 }
 
 impl Mac {
-    /// None at all.
+    /// A code of no octets, for a message that is not signed.
     pub const EMPTY: Mac = Mac { bytes: [0; 64], len: 0 };
 
     fn of(bytes: &[u8]) -> Mac {
@@ -118,7 +118,7 @@ impl FromStr for Key {
     type Err = KeyError;
 
     fn from_str(s: &str) -> Result<Key, KeyError> {
-        // The secret is nobody's business.
+        // The secret must not get into logs.
         let shown = s.rsplit_once(':').map_or(s, |(front, _)| front);
         let bad = |why: String| KeyError { given: format!("{shown}:…"), why };
         let parts: Vec<&str> = s.split(':').collect();

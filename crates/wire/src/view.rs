@@ -49,7 +49,7 @@ impl<'a> Message<'a> {
         u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// The message id.
+    /// The message id, by which a reply finds its query.
     #[inline]
     pub fn id(&self) -> u16 {
         self.field(0)
@@ -59,12 +59,12 @@ impl<'a> Message<'a> {
     pub fn is_response(&self) -> bool {
         self.bytes[2] & 0x80 != 0
     }
-    /// The opcode.
+    /// The opcode, 0 to 15; 0 is a query (RFC 1035 §4.1.1).
     #[inline]
     pub fn opcode(&self) -> u8 {
         self.bytes[2] >> 3 & 0xf
     }
-    /// TC.
+    /// TC: whether the message was cut to fit (RFC 1035 §4.1.1).
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.bytes[2] & 0x02 != 0
@@ -209,9 +209,9 @@ impl<'a> NameReader<'a> {
             let from = labels.at;
             let (end, is_end) = loop {
                 match labels.step()? {
-                    Step::Label(_) => {}
-                    Step::Pointer(octets) => break (octets.end, false),
-                    Step::Root(octets) => break (octets.end, true),
+                    NamePart::Label(_) => {}
+                    NamePart::Pointer(octets) => break (octets.end, false),
+                    NamePart::Root(octets) => break (octets.end, true),
                 }
             };
             lies &= places(&(from..end));
@@ -231,7 +231,7 @@ impl<'a> NameReader<'a> {
 pub struct Record<'a> {
     /// Offset of the owner name in the message.
     pub owner: usize,
-    /// Type.
+    /// The record's type ([`rtype`]).
     pub rtype: u16,
     /// Class; for OPT the sender's UDP payload size.
     pub class: u16,
@@ -239,7 +239,7 @@ pub struct Record<'a> {
     pub ttl: u32,
     /// Offset of the data in the message, for names in it.
     pub data_at: usize,
-    /// The data.
+    /// The data; names in it may be compressed.
     pub data: &'a [u8],
 }
 
@@ -347,27 +347,27 @@ impl<'a, 'h> Labels<'a, 'h> {
     fn next_label(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         loop {
             match self.step()? {
-                Step::Label(octets) => return Ok(self.bytes.get(octets.start + 1..octets.end)),
-                Step::Pointer(_) => {}
-                Step::Root(_) => return Ok(None),
+                NamePart::Label(octets) => return Ok(self.bytes.get(octets.start + 1..octets.end)),
+                NamePart::Pointer(_) => {}
+                NamePart::Root(_) => return Ok(None),
             }
         }
     }
 
     /// The next part of the name, with the octets that it is read from.
     #[inline]
-    fn step(&mut self) -> Result<Step, Malformed> {
+    fn step(&mut self) -> Result<NamePart, Malformed> {
         let at = self.at;
         let len = *self.bytes.get(at).ok_or(Malformed)?;
         match len {
-            0 => Ok(Step::Root(at..at + 1)),
+            0 => Ok(NamePart::Root(at..at + 1)),
             1..=63 => {
                 self.at = at + 1 + usize::from(len);
                 self.len += 1 + usize::from(len);
                 if self.len > 254 || self.at > self.bytes.len() {
                     return Err(Malformed);
                 }
-                Ok(Step::Label(at..self.at))
+                Ok(NamePart::Label(at..self.at))
             }
             0xc0..=0xff => {
                 let low = *self.bytes.get(at + 1).ok_or(Malformed)?;
@@ -377,7 +377,7 @@ impl<'a, 'h> Labels<'a, 'h> {
                 }
                 self.hops.set(self.hops.get().checked_sub(1).ok_or(Malformed)?);
                 (self.at, self.part) = (target, target);
-                Ok(Step::Pointer(at..at + 2))
+                Ok(NamePart::Pointer(at..at + 2))
             }
             _ => Err(Malformed),
         }
@@ -385,12 +385,12 @@ impl<'a, 'h> Labels<'a, 'h> {
 }
 
 /// A part of a name, and the octets that it is read from.
-enum Step {
+enum NamePart {
     /// A label with its length.
     Label(Range<usize>),
-    /// A compression pointer.
+    /// A compression pointer, two octets (RFC 1035 §4.1.4).
     Pointer(Range<usize>),
-    /// The end.
+    /// The root's label, at which every name ends.
     Root(Range<usize>),
 }
 

@@ -27,7 +27,7 @@ const USUAL_QUESTIONS: usize = 2;
 
 /// A query that has not been answered yet.
 #[derive(Clone, Debug)]
-pub struct Inquiry {
+pub(crate) struct Inquiry {
     client: IpAddr,
     frame: ReplyFrame,
     /// What is asked; for a name in the reverse tree of a prefix the question for the name that it is a CNAME of.
@@ -41,7 +41,7 @@ pub struct Inquiry {
 
 /// What comes next for a query.
 #[derive(Clone, Debug)]
-pub enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// The answer to this question is needed: [`Inquiry::learn`] takes it.
     Ask(KeyBuf),
     /// This is the reply: [`Inquiry::write`] writes it.
@@ -50,7 +50,7 @@ pub enum Step<'a> {
 
 impl Inquiry {
     /// Begins with a client's query. `cookie` is the cookie option for its reply.
-    pub fn begin(
+    pub(crate) fn begin(
         query: &Query<'_>,
         client: IpAddr,
         transport: Transport,
@@ -78,33 +78,33 @@ impl Inquiry {
         inquiry
     }
 
-    /// The client's address.
-    pub fn client(&self) -> IpAddr {
+    /// The address of the client that has asked, which decides about its policy.
+    pub(crate) fn client(&self) -> IpAddr {
         self.client
     }
 
     /// The name that upstreams are asked for first; it decides about the route.
-    pub fn name(&self) -> &LowerName {
+    pub(crate) fn name(&self) -> &LowerName {
         &self.question.name
     }
 
     /// Whether it needs no upstream.
-    pub fn is_local(&self) -> bool {
+    pub(crate) fn is_local(&self) -> bool {
         self.local.is_some()
     }
 
     /// Whether no question has been answered for it yet.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.known.is_empty()
     }
 
     /// Whether an answer that it leans on is served though its time is over (RFC 8767).
-    pub fn is_stale(&self) -> bool {
+    pub(crate) fn is_stale(&self) -> bool {
         self.known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
     }
 
     /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to do.
-    pub fn has_waited_in_vain(&self) -> bool {
+    pub(crate) fn has_waited_in_vain(&self) -> bool {
         let in_vain = |outcome: &Outcome| match outcome {
             Outcome::Answered(kept) => kept.stale,
             Outcome::Failed(failure) => *failure == Failure::Timeout,
@@ -114,7 +114,7 @@ impl Inquiry {
 
     /// What comes next, by all that is known.
     #[inline]
-    pub fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
+    pub(crate) fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
         if let Some(answer) = &self.local {
             return Step::Reply(Reply::Local(answer));
         }
@@ -127,7 +127,7 @@ impl Inquiry {
 
     /// The question that may be asked together with `asked`: A with the first one (RFC 6147 §5.1.8), if the policy wants that; and
     /// A with the one that looks behind an unexplained SERVFAIL, because both after each other take longer than a client waits.
-    pub fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
+    pub(crate) fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
         }
@@ -138,7 +138,7 @@ impl Inquiry {
     /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a probe finds must be no older than
     /// the failure behind which it looks: what a zone said before it went down does not make it bogus.
     #[inline]
-    pub fn max_age(&self, asked: &KeyBuf) -> u32 {
+    pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
             return u32::MAX;
         }
@@ -146,23 +146,23 @@ impl Inquiry {
     }
 
     /// Takes what became of the question that [`Inquiry::step`] gave last.
-    pub fn learn(&mut self, outcome: Outcome) {
+    pub(crate) fn learn(&mut self, outcome: Outcome) {
         self.known.push(outcome);
     }
 
     /// Ends it with a failure, whatever is known: nothing is made up for records that may exist.
-    pub fn give_up(&mut self, failure: Failure) {
+    pub(crate) fn give_up(&mut self, failure: Failure) {
         self.known = smallvec![Outcome::Failed(failure)];
     }
 
     /// Writes the reply that [`Inquiry::step`] gave.
-    pub fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
         let alias = self.alias.then_some(&self.question.name);
         self.frame.write(out, reply, rules, alias, self.is_stale());
     }
 
     /// Writes a reply that only says that TCP has a better one.
-    pub fn write_truncated(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_truncated(&self, out: &mut Vec<u8>) {
         self.frame.write_truncated(out);
     }
 

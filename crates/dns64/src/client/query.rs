@@ -11,10 +11,10 @@ use crate::translation::decide::Question;
 
 /// A client's EDNS part.
 #[derive(Clone, Copy, Debug)]
-pub struct Edns {
-    /// The largest UDP reply it takes, 512 at least.
+pub(crate) struct Edns {
+    /// The largest UDP reply that the client takes, octets: 512 at least.
     pub size: usize,
-    /// DO.
+    /// DO: the client wants signatures (RFC 3225 §3).
     pub dnssec_ok: bool,
     /// Its cookie (RFC 7873).
     pub cookie: Option<Cookie>,
@@ -22,8 +22,8 @@ pub struct Edns {
 
 /// The cookies of a query.
 #[derive(Clone, Copy, Debug)]
-pub struct Cookie {
-    /// The client's own.
+pub(crate) struct Cookie {
+    /// The client's own part, 8 octets, which the reply repeats.
     pub client: ClientCookie,
     /// Ours, that it got earlier, if it has the form of one.
     pub server: Option<[u8; 16]>,
@@ -31,27 +31,27 @@ pub struct Cookie {
 
 impl Cookie {
     /// Our part, as domain reads it.
-    pub fn server_cookie(&self) -> Option<ServerCookie> {
+    pub(crate) fn server_cookie(&self) -> Option<ServerCookie> {
         self.server.as_ref().map(|octets| ServerCookie::from_octets(octets))
     }
 }
 
 /// A query that can be answered.
 #[derive(Clone, Debug)]
-pub struct Query<'a> {
-    /// The client's id.
+pub(crate) struct Query<'a> {
+    /// The message id that the client has chosen; the reply repeats it.
     pub id: u16,
     /// The question section, with the client's letter case.
     pub question: &'a [u8],
     /// The name, lower case.
     pub name: LowerName,
-    /// Type.
+    /// The type that is asked for (QTYPE): no meta type but ANY.
     pub qtype: u16,
-    /// Class.
+    /// The class that is asked for (QCLASS), 1 to 253.
     pub qclass: u16,
-    /// RD.
+    /// RD: the client wants recursion (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// CD.
+    /// CD: the client validates for itself (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
     /// AD: the client wants to know whether the answer is authentic, without its signatures (RFC 6840 §5.7).
     pub authentic_data: bool,
@@ -60,7 +60,7 @@ pub struct Query<'a> {
 }
 
 /// The question of a client's message in words, for logs; empty if it has none.
-pub fn describe(bytes: &[u8]) -> String {
+pub(crate) fn describe(bytes: &[u8]) -> String {
     match Received::read(bytes) {
         Received::Query(query) => format!("{} of type {}", text(query.name.wire()), query.qtype),
         Received::Error { .. } | Received::Ignored => String::new(),
@@ -69,12 +69,12 @@ pub fn describe(bytes: &[u8]) -> String {
 
 /// What a datagram is.
 #[derive(Clone, Debug)]
-pub enum Received<'a> {
-    /// A query.
+pub(crate) enum Received<'a> {
+    /// A query that can be answered.
     Query(Query<'a>),
     /// Something that gets an error: the RCODE, with EDNS if it is above 15.
     Error {
-        /// The RCODE.
+        /// The RCODE of the reply.
         rcode: Rcode,
         /// The question, where it could be read and must be repeated.
         question: &'a [u8],
@@ -88,8 +88,8 @@ pub enum Received<'a> {
 impl<'a> Received<'a> {
     /// Reads a datagram, or a message from a TCP stream.
     #[inline]
-    pub fn read(bytes: &'a [u8]) -> Received<'a> {
-        // A response to a response would go on for ever.
+    pub(crate) fn read(bytes: &'a [u8]) -> Received<'a> {
+        // A response must not be answered: two servers would answer each other for ever.
         let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else { return Received::Ignored };
         if message.opcode() != 0 {
             return Received::error(Rcode::NOTIMP);
@@ -131,7 +131,7 @@ impl<'a> Received<'a> {
 
 impl Query<'_> {
     /// What it asks, as the decision of RFC 6147 sees it.
-    pub fn to_question(&self) -> Question {
+    pub(crate) fn to_question(&self) -> Question {
         Question {
             name: self.name.clone(),
             qtype: self.qtype,
@@ -142,8 +142,8 @@ impl Query<'_> {
         }
     }
 
-    /// DO.
-    pub fn dnssec_ok(&self) -> bool {
+    /// Whether DO is set: the client wants signatures (RFC 3225 §3). Never without EDNS.
+    pub(crate) fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
     }
 }

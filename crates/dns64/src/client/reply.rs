@@ -29,20 +29,20 @@ use crate::transport::Transport;
 const USUAL_OPTIONS: usize = 64;
 
 /// Length of the cookie option's data: the client's 8 octets and our 16.
-pub const COOKIE_LEN: usize = 24;
+pub(crate) const COOKIE_LEN: usize = 24;
 
 /// What every reply to a client has in common, whatever it says.
 #[derive(Clone, Debug)]
-pub struct ReplyFrame {
-    /// Its id.
+pub(crate) struct ReplyFrame {
+    /// The message id, which is the query's.
     pub id: u16,
     /// Its question section, in its letter case.
     pub question: SmallVec<[u8; USUAL_NAME]>,
-    /// RD and CD are repeated.
+    /// RD, which the reply repeats (RFC 1035 §4.1.1).
     pub recursion_desired: bool,
-    /// CD.
+    /// CD, which the reply repeats (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// DO.
+    /// DO, which the reply's EDNS part repeats (RFC 3225 §3).
     pub dnssec_ok: bool,
     /// Whether AD means something to the client: it has set DO or AD (RFC 6840 §5.7, §5.8).
     pub wants_authentic: bool,
@@ -50,7 +50,7 @@ pub struct ReplyFrame {
     pub transport: Transport,
     /// Whether it speaks EDNS; only then the reply may.
     pub edns: bool,
-    /// The most octets that it takes.
+    /// The most octets that the reply may have: over UDP what the query's EDNS allows, 512 to 1232.
     pub limit: usize,
     /// The cookie option to send.
     pub cookie: Option<[u8; COOKIE_LEN]>,
@@ -58,7 +58,7 @@ pub struct ReplyFrame {
 
 impl ReplyFrame {
     /// The frame for a reply to `query`, which came over `transport`.
-    pub fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
+    pub(crate) fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
         let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
@@ -76,7 +76,7 @@ impl ReplyFrame {
 
     /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name that the client's name is a
     /// CNAME of, by a decision of [`crate::translation::local::look`]. `stale`: the time of an answer that it leans on is over.
-    pub fn write(
+    pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
         reply: &Reply<'_>,
@@ -142,14 +142,14 @@ impl ReplyFrame {
     }
 
     /// Writes a reply that is only an error, with the extended error `ede`.
-    pub fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
+    pub(crate) fn write_error(&self, out: &mut Vec<u8>, code: Rcode, ede: Option<u16>) {
         let start = out.len();
         self.write_header(out, code, false);
         self.finish(out, start, ede.as_slice());
     }
 
     /// Writes a reply that only says that TCP has a better one.
-    pub fn write_truncated(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_truncated(&self, out: &mut Vec<u8>) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
         out[start + 2] |= TC;
@@ -253,7 +253,7 @@ impl ReplyFrame {
         let start = out.len();
         out.extend(composed.into_target());
         out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
-        // Compression may have given the question another form only if it were longer than the client's.
+        // The builder writes the first name uncompressed, so the question has the client's length.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;
         question.copy_from_slice(&self.question);
         Some(())
@@ -273,7 +273,7 @@ impl ReplyFrame {
             }
         }
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
-            // The answer is worth more than what explains it.
+            // If there is no room for both, the answer stays and the extended errors go.
             options.clear();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
@@ -295,7 +295,7 @@ impl ReplyFrame {
         let ends = view.and_then(|view| section_ends(&view, records_at));
         let (end, counts) = match ends {
             Some((_, authority)) if authority <= room => (authority, ARCOUNT),
-            // Who validates may need signatures from there; who got no data needs the SOA.
+            // A client that validates may need signatures of the authority section; one that gets no data needs its SOA.
             Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
             // A negative answer over TCP is of use without its SOA too.
             Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
@@ -332,7 +332,7 @@ pub(crate) fn write_servfail(out: &mut Vec<u8>, received: &[u8], transport: Tran
 
 /// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
 /// for those that speak it.
-pub fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
+pub(crate) fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
     let start = out.len();
     out.extend(&received[..2]);
     // The opcode and RD of the query.
@@ -434,7 +434,7 @@ fn push_stripped(answer: &mut AnswerBuilder<Compressed>, kept: &Kept, policy: &P
     for record in section(kept, Section::Answer)? {
         let hidden = match record.data() {
             AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
-            // Signed as a whole, it is no longer whole.
+            // The signatures cover the whole set of records, of which some are left out: they would not fit any more.
             AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
             _ => false,
         };

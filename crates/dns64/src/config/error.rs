@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Where the upstreams are taken from when none is configured.
-pub const RESOLV_CONF: &str = "/etc/resolv.conf";
+pub(crate) const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// Why a configuration cannot be used. Each message names the file, and the line where it can.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {file}: {source}")]
     Read {
-        /// Its path.
+        /// Path of the configuration file.
         file: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -21,15 +21,15 @@ pub enum ConfigError {
     /// Not TOML, an unknown key, or a value that makes no sense; the parser's message shows the place.
     #[error("{file}: {source}")]
     Parse {
-        /// Its path.
+        /// Path of the configuration file.
         file: PathBuf,
-        /// What and where.
+        /// What is wrong, with line and column.
         source: Box<toml::de::Error>,
     },
     /// Values that make no sense together.
     #[error("{file}:{line}: {reason}")]
     Invalid {
-        /// Its path.
+        /// Path of the configuration file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
@@ -43,7 +43,7 @@ pub enum ConfigError {
         NamedBySystem(.own)
     )]
     NoUpstream {
-        /// Its path.
+        /// Path of the configuration file.
         file: PathBuf,
         /// What resolv.conf names: addresses of this server itself.
         own: Vec<SocketAddr>,

@@ -26,21 +26,21 @@ pub struct Config {
     /// The user to become after start, when started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Translation.
+    /// `[dns64]`: prefixes, and which answers are translated.
     pub dns64: TranslationKeys,
-    /// Who is answered.
+    /// `[access]`: which clients are answered.
     pub access: AccessKeys,
-    /// The cache.
+    /// `[cache]`: how much is kept, and for how long.
     pub cache: CacheKeys,
     /// What bounds work and memory.
     pub limits: LimitKeys,
     /// How upstreams are asked.
     pub forwarding: ForwardingKeys,
-    /// The Prometheus listener.
+    /// `[metrics]`: where Prometheus fetches the counters.
     pub metrics: MetricsKeys,
-    /// Logs.
+    /// `[log]`: which lines are logged, and in which form.
     pub log: LogKeys,
-    /// Servers to ask.
+    /// `[[upstream]]`: the resolvers that are asked; none: those of /etc/resolv.conf.
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamKeys>,
     /// Domains with upstreams of their own.
@@ -118,8 +118,9 @@ impl TranslationKeys {
 pub struct PrefixKeys {
     #[serde(rename = "prefix")]
     written: Prefix,
+    /// With the suffix.
     #[serde(skip)]
-    prefix: Option<Prefix>,
+    prefix: Prefix,
     suffix: std::net::Ipv6Addr,
     #[schemars(with = "Vec<String>")]
     ranges: Vec<Ipv4Net>,
@@ -156,28 +157,22 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
     fn try_from(raw: RawPrefixKeys) -> Result<PrefixKeys, Self::Error> {
         let prefix = raw.prefix.with_suffix(raw.suffix)?;
         let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global } = raw;
-        Ok(PrefixKeys { written, prefix: Some(prefix), suffix, ranges, allow_non_global })
+        Ok(PrefixKeys { written, prefix, suffix, ranges, allow_non_global })
     }
 }
 
 impl PrefixKeys {
     /// `prefix` for all IPv4 addresses.
     pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
-        PrefixKeys {
-            written: prefix,
-            prefix: Some(prefix),
-            suffix: no_suffix(),
-            ranges: all_of_ipv4(),
-            allow_non_global,
-        }
+        PrefixKeys { written: prefix, prefix, suffix: no_suffix(), ranges: all_of_ipv4(), allow_non_global }
     }
 
     pub(super) fn mapping(&self) -> Mapping {
-        Mapping::new(self.prefix.unwrap_or(self.written), self.ranges.clone(), self.allow_non_global)
+        Mapping::new(self.prefix, self.ranges.clone(), self.allow_non_global)
     }
 }
 
-/// `[[group]]`.
+/// `[[group]]`: clients with a translation of their own.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupKeys {
@@ -190,7 +185,7 @@ pub struct GroupKeys {
     pub dns64: TranslationKeys,
 }
 
-/// `[access]`.
+/// `[access]`: which clients are answered.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AccessKeys {
@@ -219,17 +214,17 @@ impl Default for AccessKeys {
     }
 }
 
-/// `[cache]`.
+/// `[cache]`: how much is kept, and for how long.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct CacheKeys {
     /// Memory for answers, in MiB; 0 keeps nothing; 1 TiB at the most.
     pub mebibytes: u64,
-    /// TTL limits, seconds.
+    /// The least TTL of positive answers, seconds; 0 to `max-ttl`.
     pub min_ttl: u32,
-    /// See `min_ttl`.
+    /// The largest TTL of answers, seconds.
     pub max_ttl: u32,
-    /// TTL limit of negative answers, seconds.
+    /// The largest TTL of negative answers, seconds (RFC 2308 §5).
     pub negative_max_ttl: u32,
     /// How long a failure is remembered at first, 1 to 300 seconds.
     pub failure_ttl: u32,
@@ -260,20 +255,20 @@ impl Default for CacheKeys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overload {
-    /// They get SERVFAIL.
+    /// Their clients get SERVFAIL.
     #[default]
     Servfail,
-    /// They get nothing.
+    /// Their clients get no reply over UDP, and SERVFAIL over TCP.
     Drop,
 }
 
-/// `[limits]`.
+/// `[limits]`: what bounds work and memory.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LimitKeys {
     /// Client queries that may wait for upstreams, per worker; 1 to 16 777 216. About 1 KiB each.
     pub in_flight: usize,
-    /// What becomes of others.
+    /// What the clients of further queries get.
     pub overload: Overload,
     /// Queries per second of a client (IPv4 address or IPv6 /64); 0 is no limit.
     pub client_rate: u32,
@@ -313,7 +308,7 @@ impl Default for LimitKeys {
     }
 }
 
-/// `[forwarding]`.
+/// `[forwarding]`: how upstreams are asked.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
@@ -340,7 +335,7 @@ impl Default for ForwardingKeys {
     }
 }
 
-/// `[metrics]`.
+/// `[metrics]`: where Prometheus fetches the counters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct MetricsKeys {
@@ -353,7 +348,7 @@ pub struct MetricsKeys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// For people.
+    /// One line of text for people.
     #[default]
     Text,
     /// One JSON object per line.
@@ -371,25 +366,25 @@ pub enum LogLevel {
     /// Start, reload, stop, upstreams that fail and return.
     #[default]
     Info,
-    /// More.
+    /// What developers look for, beside all that.
     Debug,
 }
 
-/// `[log]`.
+/// `[log]`: which lines are logged, and in which form.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LogKeys {
-    /// Form.
+    /// The form of each line.
     pub format: LogFormat,
-    /// Least severity.
+    /// The least severity that is logged.
     pub level: LogLevel,
 }
 
-/// `[[upstream]]`.
+/// `[[upstream]]`: a resolver that is asked.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct UpstreamKeys {
-    /// Its address.
+    /// The IP address of the resolver.
     pub address: IpAddr,
     /// Its port, UDP and TCP.
     #[serde(default = "dns_port")]
@@ -424,7 +419,7 @@ impl UpstreamKeys {
     }
 }
 
-/// `[[forward]]`.
+/// `[[forward]]`: a domain with upstreams, or a mode, of its own.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ForwardKeys {

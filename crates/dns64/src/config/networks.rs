@@ -9,35 +9,35 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 /// A kind of network, with the addresses that it is made of.
-pub(super) trait Network: FromStr + From<Self::Address> {
-    /// Its addresses.
+pub(super) trait IpNetwork: FromStr + From<Self::Address> {
+    /// The kind of address that a network of this kind has.
     type Address: FromStr;
 }
 
-impl Network for IpNet {
+impl IpNetwork for IpNet {
     type Address = IpAddr;
 }
-impl Network for Ipv4Net {
+impl IpNetwork for Ipv4Net {
     type Address = Ipv4Addr;
 }
-impl Network for Ipv6Net {
+impl IpNetwork for Ipv6Net {
     type Address = Ipv6Addr;
 }
 
 /// Reads a list of networks.
-pub(super) fn all<'de, N: Network, D: Deserializer<'de>>(from: D) -> Result<Vec<N>, D::Error> {
+pub(super) fn all<'de, N: IpNetwork, D: Deserializer<'de>>(from: D) -> Result<Vec<N>, D::Error> {
     Ok(Vec::<Written<N>>::deserialize(from)?.into_iter().map(|written| written.0).collect())
 }
 
 /// Reads a list of networks that is there.
-pub(super) fn optional<'de, N: Network, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<N>>, D::Error> {
+pub(super) fn optional<'de, N: IpNetwork, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<N>>, D::Error> {
     all(from).map(Some)
 }
 
 /// One network; an error is that of its own line.
 struct Written<N>(N);
 
-impl<'de, N: Network> Deserialize<'de> for Written<N> {
+impl<'de, N: IpNetwork> Deserialize<'de> for Written<N> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Written<N>, D::Error> {
         from.deserialize_str(Text(PhantomData))
     }
@@ -45,7 +45,7 @@ impl<'de, N: Network> Deserialize<'de> for Written<N> {
 
 struct Text<N>(PhantomData<N>);
 
-impl<N: Network> Visitor<'_> for Text<N> {
+impl<N: IpNetwork> Visitor<'_> for Text<N> {
     type Value = Written<N>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,23 +15,23 @@ use super::error::{ConfigError, RESOLV_CONF};
 use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
 use super::system::{NameServers, is_own};
 use crate::ids::RouteId;
-use crate::name::{LowerName, ancestors};
+use crate::name::{LowerName, is_at_or_below};
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
 /// A server to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Upstream {
-    /// Where it is.
+pub(crate) struct Upstream {
+    /// Address and port, the same for UDP and TCP.
     pub address: SocketAddr,
-    /// Its share.
+    /// Its share of the questions among upstreams of like speed, 1 to 1 000 000.
     pub weight: u32,
 }
 
 /// Which upstreams are asked for a domain.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub(crate) struct Route {
     /// The domain, wire format, lower case.
     pub domain: LowerName,
     /// Numbers of the upstreams, at least one.
@@ -48,16 +48,16 @@ pub struct Settings {
     /// The default policy first, then one per group.
     policies: Vec<Policy>,
     groups: Vec<(Vec<IpNet>, usize)>,
-    /// All upstreams.
-    pub upstreams: Vec<Upstream>,
+    /// All upstreams, at least one; routes name them by their places here.
+    pub(crate) upstreams: Vec<Upstream>,
     /// Whether they are those of the system's resolv.conf.
-    pub follows_system: bool,
+    pub(crate) follows_system: bool,
     /// What resolv.conf names beside them: addresses of this server itself, which are not asked.
-    pub left_out: Vec<SocketAddr>,
+    pub(crate) left_out: Vec<SocketAddr>,
     /// Routes, the longest domain first; the last one is for the root.
-    pub routes: Vec<Route>,
-    /// TTL limits.
-    pub ttl: TtlLimits,
+    pub(crate) routes: Vec<Route>,
+    /// For how long answers and failures are kept and served.
+    pub(crate) ttl: TtlLimits,
     /// Connections to upstreams over TCP at once.
     pub upstream_connections: usize,
 }
@@ -71,7 +71,7 @@ impl Settings {
     ///
     /// # Errors
     /// If the file cannot be read or its content cannot be used.
-    pub fn load(file: Option<&Path>, passed: &[SocketAddr]) -> Result<Settings, ConfigError> {
+    pub(crate) fn load(file: Option<&Path>, passed: &[SocketAddr]) -> Result<Settings, ConfigError> {
         let (text, file) = match file {
             Some(file) => (read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?, file),
             None => (String::new(), Path::new("the default configuration")),
@@ -116,7 +116,7 @@ impl Settings {
     }
 
     /// Which upstreams are asked, and who named them, for people.
-    pub fn upstreams_in_words(&self) -> String {
+    pub(crate) fn upstreams_in_words(&self) -> String {
         let list = |addresses: &mut dyn Iterator<Item = SocketAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
         };
@@ -133,7 +133,7 @@ impl Settings {
 
     /// The policy for a client.
     #[inline]
-    pub fn policy(&self, client: IpAddr) -> &Policy {
+    pub(crate) fn policy(&self, client: IpAddr) -> &Policy {
         let of_group = |(clients, policy): &(Vec<IpNet>, usize)| {
             clients.iter().any(|net| net.contains(&client)).then_some(&self.policies[*policy])
         };
@@ -142,27 +142,27 @@ impl Settings {
 
     /// Whether a client is answered.
     #[inline]
-    pub fn allows(&self, client: IpAddr) -> bool {
+    pub(crate) fn allows(&self, client: IpAddr) -> bool {
         self.config.access.allow.iter().any(|net| net.contains(&client))
     }
 
     /// The number of the route for a name, which is in wire format, lower case.
     #[inline]
-    pub fn route(&self, name: &[u8]) -> RouteId {
+    pub(crate) fn route(&self, name: &[u8]) -> RouteId {
         let last = self.routes.len() - 1;
-        let covers = |route: &Route| ancestors(name).any(|suffix| suffix == route.domain.wire());
+        let covers = |route: &Route| is_at_or_below(name, route.domain.wire());
         RouteId(self.routes[..last].iter().position(covers).unwrap_or(last))
     }
 
     /// What applies to a query for `name` of a client with this policy.
     #[inline]
-    pub fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
+    pub(crate) fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
         let mode = self.routes[self.route(name.wire()).0].mode.unwrap_or(policy.mode);
         Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
     }
 
     /// The prefixes of all policies, each once, the default policy's first.
-    pub fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
         let all: Vec<&Prefix> = self.policies.iter().flat_map(|policy| &policy.mappings).map(Mapping::prefix).collect();
         let is_first = |(i, prefix): &(usize, &Prefix)| !all[..*i].contains(prefix);
         let once: Vec<&Prefix> = all.iter().copied().enumerate().filter(is_first).map(|(_, prefix)| prefix).collect();
@@ -170,7 +170,7 @@ impl Settings {
     }
 
     /// What somebody who runs a server with these settings should know.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.config.listen.is_empty() {
             warnings.push("listen names no address: only sockets that systemd passes are served".to_owned());
@@ -192,7 +192,7 @@ impl Settings {
 
     /// How long a question to upstreams may take, all attempts together: with stale answers at hand no longer than a client should
     /// wait for one (RFC 8767 §5: 1.8 s).
-    pub fn timeout(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
         if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
     }
@@ -351,7 +351,7 @@ impl Checker<'_> {
 const MOST_FAILURE_TTL: u128 = 300;
 
 /// More than any machine of today needs; a bit of a word each.
-pub const MAX_THREADS: usize = 64;
+pub(crate) const MAX_THREADS: usize = 64;
 
 /// Gives every policy the prefixes of all, and the well-known one: pointers below them are answered whoever asks.
 fn answer_for_all_prefixes(policies: &mut [Policy]) {

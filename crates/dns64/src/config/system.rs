@@ -13,7 +13,7 @@ const DNS_PORT: u16 = 53;
 pub(super) struct NameServers {
     /// To be asked, each once, in their order.
     pub(super) others: Vec<SocketAddr>,
-    /// Left out.
+    /// Addresses of this server itself, which are not asked.
     pub(super) own: Vec<SocketAddr>,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Row {
 /// mistaken for that of another counter.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
-        /// What is counted.
+        /// An event that is counted, each in a counter of its own per thread.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Count {
             $($(
@@ -140,7 +140,7 @@ pub(super) const RTT_BOUNDS: [f64; 12] =
 
 /// Counters of one worker, or of the thread for TCP: written by it alone, read by anybody.
 #[derive(Debug)]
-pub struct WorkerMetrics {
+pub(crate) struct WorkerMetrics {
     counts: [AtomicU64; COUNTS],
     pub(super) rtt_buckets: [AtomicU64; RTT_BOUNDS.len()],
     pub(super) rtt_nanos: AtomicU64,
@@ -160,20 +160,20 @@ impl Default for WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// Counts one.
+    /// Counts one event.
     #[inline]
-    pub fn count(&self, what: Count) {
+    pub(crate) fn count(&self, what: Count) {
         self.add(what, 1);
     }
 
-    /// Counts `n`.
+    /// Counts `n` events at once.
     #[inline]
-    pub fn add(&self, what: Count, n: u64) {
+    pub(crate) fn add(&self, what: Count, n: u64) {
         add(&self.counts[what as usize], n);
     }
 
     /// Counts a client query by transport and type.
-    pub fn count_query(&self, transport: Transport, qtype: u16) {
+    pub(crate) fn count_query(&self, transport: Transport, qtype: u16) {
         self.count(match (transport, qtype) {
             (Transport::Udp, rtype::A) => Count::UdpA,
             (Transport::Udp, rtype::AAAA) => Count::UdpAaaa,
@@ -187,7 +187,7 @@ impl WorkerMetrics {
     }
 
     /// Counts a reply to a client by RCODE.
-    pub fn count_rcode(&self, code: Rcode) {
+    pub(crate) fn count_rcode(&self, code: Rcode) {
         self.count(match code {
             Rcode::NOERROR => Count::Noerror,
             Rcode::FORMERR => Count::Formerr,
@@ -200,28 +200,28 @@ impl WorkerMetrics {
     }
 
     /// Takes over a counter that somebody else keeps.
-    pub fn set(&self, what: Count, total: u64) {
+    pub(crate) fn set(&self, what: Count, total: u64) {
         self.counts[what as usize].store(total, Ordering::Relaxed);
     }
 
     /// Notes how long an upstream took.
     #[inline]
-    pub fn rtt(&self, rtt: Nanos) {
+    pub(crate) fn rtt(&self, rtt: Nanos) {
         let seconds = rtt.as_secs_f64();
         let bucket = RTT_BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(RTT_BOUNDS.len() - 1);
         add(&self.rtt_buckets[bucket], 1);
         add(&self.rtt_nanos, rtt.0);
     }
 
-    /// Reads a counter.
-    pub fn get(&self, what: Count) -> u64 {
+    /// How many of these events this thread has counted since the start.
+    pub(crate) fn get(&self, what: Count) -> u64 {
         self.counts[what as usize].load(Ordering::Relaxed)
     }
 }
 
 /// What one worker knows of one upstream: written by it alone, read by anybody.
 #[derive(Debug)]
-pub struct UpstreamMetrics {
+pub(crate) struct UpstreamMetrics {
     address: SocketAddr,
     asked: AtomicU64,
     answered: AtomicU64,
@@ -233,32 +233,32 @@ pub struct UpstreamMetrics {
 
 impl UpstreamMetrics {
     /// Nothing is known of it yet.
-    pub fn new(address: SocketAddr) -> UpstreamMetrics {
+    pub(crate) fn new(address: SocketAddr) -> UpstreamMetrics {
         let [asked, answered, rtt_nanos, failures] = [const { AtomicU64::new(0) }; 4];
         UpstreamMetrics { address, asked, answered, rtt_nanos, failures, down: AtomicBool::new(false) }
     }
 
     /// Counts a query over UDP.
     #[inline]
-    pub fn asked(&self) {
+    pub(crate) fn asked(&self) {
         add(&self.asked, 1);
     }
 
     /// Counts an answer over UDP, be it an error, that came after `rtt`.
     #[inline]
-    pub fn answered(&self, rtt: Nanos) {
+    pub(crate) fn answered(&self, rtt: Nanos) {
         add(&self.answered, 1);
         add(&self.rtt_nanos, rtt.0);
     }
 
     /// Counts that it did not answer in time, or could not be reached.
-    pub fn failed(&self) {
+    pub(crate) fn failed(&self) {
         add(&self.failures, 1);
     }
 
     /// Notes whether it has failed so often that it is taken for dead.
     #[inline]
-    pub fn set_down(&self, down: bool) {
+    pub(crate) fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::Relaxed);
     }
 }
@@ -300,13 +300,13 @@ pub struct Metrics {
 
 impl Metrics {
     /// Counters for so many workers, and for TCP.
-    pub fn new(workers: usize) -> Metrics {
+    pub(crate) fn new(workers: usize) -> Metrics {
         let workers = (0..=workers).map(|_| WorkerMetrics::default()).collect();
         Metrics { workers, upstreams: Arc::default() }
     }
 
     /// A worker's own counters of an upstream that is new to it.
-    pub fn add_upstream(&self, address: SocketAddr) -> Arc<UpstreamMetrics> {
+    pub(crate) fn add_upstream(&self, address: SocketAddr) -> Arc<UpstreamMetrics> {
         let metrics = Arc::new(UpstreamMetrics::new(address));
         self.upstreams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&metrics));
         metrics
@@ -323,12 +323,12 @@ impl Metrics {
 
     /// Those of one worker.
     #[inline]
-    pub fn worker(&self, id: WorkerId) -> &WorkerMetrics {
+    pub(crate) fn worker(&self, id: WorkerId) -> &WorkerMetrics {
         &self.workers[id.0]
     }
 
     /// Those of the thread for TCP.
-    pub fn tcp(&self) -> &WorkerMetrics {
+    pub(crate) fn tcp(&self) -> &WorkerMetrics {
         &self.workers[self.workers.len() - 1]
     }
 

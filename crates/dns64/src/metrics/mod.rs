@@ -8,5 +8,6 @@ mod counters;
 pub mod http;
 mod prometheus;
 
-pub use counters::{Count, Metrics, UpstreamMetrics, WorkerMetrics};
-pub use prometheus::to_text;
+pub use counters::{Count, Metrics};
+pub(crate) use counters::{UpstreamMetrics, WorkerMetrics};
+pub(crate) use prometheus::to_text;

@@ -15,7 +15,7 @@ use super::counters::{Count, Metrics, RTT_BOUNDS, Row, UpstreamSum, WorkerMetric
 use crate::resolver::cache::Cache;
 
 /// All counters, and what the cache holds, in the OpenMetrics text format.
-pub fn to_text(metrics: &Metrics, cache: &Arc<Cache>) -> String {
+pub(crate) fn to_text(metrics: &Metrics, cache: &Arc<Cache>) -> String {
     let mut registry = Registry::with_prefix("dns64d");
     registry.register_collector(Box::new(Snapshot { metrics: metrics.clone(), cache: Arc::clone(cache) }));
     let mut text = String::new();

@@ -14,14 +14,14 @@ use crate::config::RESOLV_CONF;
 /// Why the server did not lock itself in.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum HardenError {
+pub(super) enum HardenError {
     /// The user of the configuration does not exist.
     #[error("there is no user '{0}'; make it, or change `user`")]
     NoUser(String),
     /// The kernel refused the change of user.
     #[error("cannot become user '{user}': {source}")]
     Become {
-        /// The user.
+        /// The name of the user, as the configuration has it.
         user: String,
         /// What the system says.
         source: nix::Error,
@@ -45,7 +45,7 @@ pub enum HardenError {
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
-pub fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
+pub(super) fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
     let (true, Some(name)) = (Uid::effective().is_root(), user) else {
         drop_capabilities()?;
         return Ok(Uid::effective().is_root());
@@ -71,7 +71,7 @@ fn drop_capabilities() -> Result<(), HardenError> {
 
 /// How much of the confinement the kernel could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Confined {
+pub(super) struct Confined {
     /// Files can be read only where the configuration is, and resolv.conf if it is needed; none can be written (landlock).
     pub files: bool,
     /// System calls that start programs, change the system or look into other processes fail (seccomp).
@@ -83,7 +83,7 @@ pub struct Confined {
 ///
 /// # Errors
 /// If the kernel has the means and refuses them.
-pub fn confine(config: Option<&Path>, follows_system: bool) -> Result<Confined, HardenError> {
+pub(super) fn confine(config: Option<&Path>, follows_system: bool) -> Result<Confined, HardenError> {
     let files = confine_files(config, follows_system)?;
     let calls = confine_calls();
     Ok(Confined { files, calls: calls? })

@@ -15,8 +15,8 @@ const PER_WORKER: u64 = 2;
 
 /// What the system allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowed {
-    /// File descriptors.
+pub(super) struct Allowed {
+    /// How many file descriptors the process may have open (RLIMIT_NOFILE).
     pub descriptors: u64,
     /// Address space, octets; `None` is no limit.
     pub memory: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Allowed {
 
 impl Allowed {
     /// Raises the limit of file descriptors as far as it may be, and reads the limits.
-    pub fn of_process() -> Allowed {
+    pub(super) fn of_process() -> Allowed {
         // A source port each for every upstream and worker is more than the 1024 that a shell gives.
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(now, most)| {
             if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }
@@ -35,7 +35,7 @@ impl Allowed {
 
     /// Makes the settings with which the server starts, with these sockets for `addresses`, fit. Returns what stays until the next
     /// start, and in words what has been changed.
-    pub fn fit(self, settings: &mut Settings, addresses: usize) -> (Fixed, Vec<String>) {
+    pub(super) fn fit(self, settings: &mut Settings, addresses: usize) -> (Fixed, Vec<String>) {
         let mut fixed =
             Fixed { workers: settings.config.threads as u64, addresses: addresses as u64, upstream_tcp: None };
         let memory = self.memory.and_then(|memory| fit_memory(settings, memory));
@@ -46,14 +46,14 @@ impl Allowed {
 
     /// Makes the settings that are read again while the server runs fit: what they say of threads, addresses and the cache waits for
     /// the next start. Returns in words what has been changed.
-    pub fn refit(self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
+    pub(super) fn refit(self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
         fit_descriptors(settings, self.descriptors, fixed)
     }
 }
 
 /// What stays as it is until the next start, and takes descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixed {
+pub(super) struct Fixed {
     workers: u64,
     /// Addresses that are served.
     addresses: u64,

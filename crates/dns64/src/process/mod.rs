@@ -2,6 +2,6 @@
 //! allows it (`limits`), and what shells and `man` know of it (`pages`).
 
 pub mod daemon;
-pub mod harden;
-pub mod limits;
+mod harden;
+mod limits;
 pub mod pages;

@@ -27,17 +27,17 @@ use wire::template::HEADER_LEN;
 use wire::view::Message;
 
 use self::aliases::Aliases;
-use self::asked::{Asked, sane};
+use self::asked::{AskedQuestion, sane};
 use self::survey::Survey;
 use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
-pub use self::asked::{MAX_ALIASES, Unusable};
+pub(crate) use self::asked::{MAX_ALIASES, Unusable};
 pub(crate) use self::rebuild::{ReadRecord, readable};
 
 /// What an answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum AnswerKind {
     /// Records of the type that was asked for.
     Data,
     /// The name (at the end of its aliases) has no records of the type.
@@ -52,7 +52,7 @@ pub enum Kind {
 
 /// An answer of an upstream, ready to be kept.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The message, the name at the end of its aliases (if there are any; lower case), and the place of each TTL (two octets).
     octets: Box<[u8]>,
     /// Seconds that it may be kept, and how long its denial holds.
@@ -62,14 +62,14 @@ pub struct Answer {
     records_at: u16,
     extended_error: Option<u16>,
     target_len: u8,
-    kind: Kind,
+    kind: AnswerKind,
     signed: bool,
 }
 
 /// A record of an answer, its owner aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerRecord<'a> {
-    /// Its type.
+pub(crate) struct AnswerRecord<'a> {
+    /// The record's type.
     pub rtype: u16,
     /// Its TTL when the answer came, seconds.
     pub ttl: u32,
@@ -82,9 +82,9 @@ impl Answer {
     ///
     /// # Errors
     /// If it is malformed, contradicts itself, answers another question, or its aliases form a loop.
-    pub fn parse(message: &[u8], question: &[u8], limits: &TtlLimits) -> Result<Answer, Unusable> {
+    pub(crate) fn parse(message: &[u8], question: &[u8], limits: &TtlLimits) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
-        let asked = Asked::of(question).ok_or(Unusable::OtherQuestion)?;
+        let asked = AskedQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
         if view.qdcount() != 1 || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question)) {
             return Err(Unusable::OtherQuestion);
@@ -129,23 +129,23 @@ impl Answer {
         let has_aliases = target_len > 0;
         let negative_ttl = survey.negative_ttl(target.unwrap_or(survey.question_name()));
         let kind = match rcode {
-            Rcode::NOERROR if facts.has_data => Kind::Data,
-            Rcode::NOERROR if has_aliases && negative_ttl.is_none() => Kind::Unfinished,
-            Rcode::NOERROR => Kind::NoData,
-            Rcode::NXDOMAIN => Kind::NxDomain,
-            _ => Kind::Failed,
+            Rcode::NOERROR if facts.has_data => AnswerKind::Data,
+            Rcode::NOERROR if has_aliases && negative_ttl.is_none() => AnswerKind::Unfinished,
+            Rcode::NOERROR => AnswerKind::NoData,
+            Rcode::NXDOMAIN => AnswerKind::NxDomain,
+            _ => AnswerKind::Failed,
         };
         limit_ttls(&mut octets, &survey.ttls, kind, limits);
         let ttl = match kind {
-            Kind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
-            Kind::NoData | Kind::NxDomain => {
+            AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
+            AnswerKind::NoData | AnswerKind::NxDomain => {
                 // Without SOA nothing says how long (RFC 2308 §5).
                 let denial = negative_ttl.unwrap_or(0).min(limits.negative_max);
                 denial.min(facts.min_ttl).min(limits.max)
             }
-            Kind::Unfinished => facts.min_ttl.min(limits.max),
+            AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
             // The first time; the cache knows how often it has failed before.
-            Kind::Failed => limits.failure,
+            AnswerKind::Failed => limits.failure,
         };
         octets.extend(target.unwrap_or_default());
         octets.extend(survey.ttls.as_flattened());
@@ -162,71 +162,71 @@ impl Answer {
         }
     }
 
-    /// What it says.
-    pub fn kind(&self) -> Kind {
+    /// What kind of answer it is, which decides how long it is kept and what is asked next.
+    pub(crate) fn kind(&self) -> AnswerKind {
         self.kind
     }
-    /// The RCODE.
-    pub fn rcode(&self) -> Rcode {
+    /// The RCODE, its upper bits from the upstream's EDNS part.
+    pub(crate) fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }
     /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's before others.
-    pub fn extended_error(&self) -> Option<u16> {
+    pub(crate) fn extended_error(&self) -> Option<u16> {
         self.extended_error
     }
     /// Whether the upstream has rejected what it found because of its signatures, or for the lack of them, and says so (RFC 8914).
-    pub fn is_rejected(&self) -> bool {
+    pub(crate) fn is_rejected(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL && self.extended_error.is_some_and(ede::is_validation_failure)
     }
     /// Whether the upstream has failed without saying why.
-    pub fn is_unexplained(&self) -> bool {
+    pub(crate) fn is_unexplained(&self) -> bool {
         self.rcode() == Rcode::SERVFAIL && self.extended_error.is_none()
     }
     /// Whether it has signatures.
-    pub fn is_signed(&self) -> bool {
+    pub(crate) fn is_signed(&self) -> bool {
         self.signed
     }
-    /// The upstream's AD.
-    pub fn is_authentic(&self) -> bool {
+    /// Whether the upstream has set AD: it says that it has validated the answer.
+    pub(crate) fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
     }
     /// Whether aliases lead to its data.
-    pub fn has_aliases(&self) -> bool {
+    pub(crate) fn has_aliases(&self) -> bool {
         self.target_len > 0
     }
     /// Seconds that it may be kept.
-    pub fn ttl(&self) -> u32 {
+    pub(crate) fn ttl(&self) -> u32 {
         self.ttl
     }
     /// How long its denial holds, in seconds: the SOA's TTL or MINIMUM, whichever is less (RFC 2308 §5).
-    pub fn negative_ttl(&self) -> Option<u32> {
+    pub(crate) fn negative_ttl(&self) -> Option<u32> {
         self.negative_ttl
     }
     /// The message without EDNS, id 0, the question's name in lower case.
-    pub fn message(&self) -> &[u8] {
+    pub(crate) fn message(&self) -> &[u8] {
         &self.octets[..usize::from(self.message_len)]
     }
     /// Offset of the first record in the message.
-    pub fn records_at(&self) -> usize {
+    pub(crate) fn records_at(&self) -> usize {
         usize::from(self.records_at)
     }
     /// Octets of memory for it.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         size_of::<Answer>() + self.octets.len()
     }
     /// How many records are in the answer section.
-    pub fn answer_count(&self) -> usize {
+    pub(crate) fn answer_count(&self) -> usize {
         usize::from(u16::from_be_bytes([self.octets[6], self.octets[7]]))
     }
 
     /// Whether there are data of the name that was asked for and nothing else: no aliases, no other sections.
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
 
     /// The name at the end of the aliases, in wire format, lower case.
     #[inline]
-    pub fn target(&self) -> &[u8] {
+    pub(crate) fn target(&self) -> &[u8] {
         let message_len = usize::from(self.message_len);
         match usize::from(self.target_len) {
             0 => &self.octets[HEADER_LEN..self.records_at() - 4],
@@ -236,21 +236,21 @@ impl Answer {
 
     /// Where the TTLs of all records are in the message, in order.
     #[inline]
-    pub fn ttl_places(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn ttl_places(&self) -> impl Iterator<Item = usize> + '_ {
         let places = &self.octets[usize::from(self.message_len) + usize::from(self.target_len)..];
         places.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
     }
 
     /// The TTL at one of [`Answer::ttl_places`], seconds.
     #[inline]
-    pub fn ttl_at(&self, place: usize) -> u32 {
+    pub(crate) fn ttl_at(&self, place: usize) -> u32 {
         let ttl = &self.octets[place..place + 4];
         u32::from_be_bytes([ttl[0], ttl[1], ttl[2], ttl[3]])
     }
 
     /// The records of the answer section.
     #[inline]
-    pub fn answers(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
         self.ttl_places().take(self.answer_count()).map(|ttl_at| {
             // Type and class are before the TTL, length and data behind it (RFC 1035 §4.1.3).
             let field = |at: usize| u16::from_be_bytes([self.octets[at], self.octets[at + 1]]);
@@ -262,8 +262,8 @@ impl Answer {
 }
 
 /// Brings the TTLs that clients will see within the limits.
-fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: Kind, limits: &TtlLimits) {
-    let least = if kind == Kind::Data { limits.min } else { 0 };
+fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
+    let least = if kind == AnswerKind::Data { limits.min } else { 0 };
     for &at in places {
         let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else { continue };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();

@@ -7,7 +7,7 @@ use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, Kind, Unusable};
+use super::answer::{Answer, AnswerKind, Unusable};
 use super::asking::weightier;
 use super::fetch::State;
 use super::outcome::{Failure, Outcome};
@@ -33,7 +33,7 @@ impl<O: Outside> Resolver<O> {
         let same = question.is_some_and(|question| fetch.query.has_sent(question));
         let code = message.rcode();
         let disliked = matches!(code, Rcode::FORMERR | Rcode::NOTIMP);
-        // Servers that cannot read a query may leave its question out.
+        // A server that cannot read a query may leave the question out of its reply.
         let unread = message.qdcount() == 0 && disliked;
         if !(message.qdcount() == 1 && same || unread) {
             return self.metrics().count(Count::UpstreamStray);
@@ -59,11 +59,11 @@ impl<O: Outside> Resolver<O> {
             return self.ask_over_tcp(id, port.server);
         }
         if disliked && had_edns && plain {
-            // It has been asked without EDNS as well, and that answer decides.
+            // The server has been asked without EDNS as well; the answer to that query decides.
             return;
         }
         if disliked && had_edns && !speaks_edns(&message) {
-            // It may be older than EDNS (RFC 6891 §6.2.2), or dislike the question: without EDNS it will show.
+            // The server may be older than EDNS (RFC 6891 §6.2.2), or dislike the question; its answer without EDNS decides which.
             udp.ask_without_edns(port.server);
             return self.attempt_at(id, port.server);
         }
@@ -71,7 +71,7 @@ impl<O: Outside> Resolver<O> {
             self.metrics().count(Count::UpstreamMalformed);
         }
         if unread || !self.on_answer(id, bytes) {
-            // Another upstream decides, or the timer: the right answer may still come.
+            // The right answer may still come: until the timer ends the question, other upstreams may be asked.
             self.attempt_elsewhere(id);
         }
     }
@@ -84,7 +84,7 @@ impl<O: Outside> Resolver<O> {
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
             Err(TcpFailure::NoRoom) => {
-                // It has answered over UDP; that it was not asked further is no silence of its.
+                // The server has answered over UDP. For want of room here it was not asked over TCP, so it has not been silent.
                 failure = Failure::Overload;
                 false
             }
@@ -98,15 +98,15 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Another worker tells what came of a question that this one waits for. One that has waited too long may have begun to ask
-    /// for itself, and goes on.
+    /// Another worker tells what came of a question. If this worker no longer waits for it, because its deadline was over and
+    /// it has begun to ask for itself, that goes on.
     pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
         let hash = self.fetches.hash(key.octets());
         let Some(id) = self.fetches.find(key.octets(), hash) else { return };
         let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
-        if waits && let Some(fetch) = self.fetches.remove(id) {
-            self.release(fetch.waiters, outcome);
-            self.budget.leave(fetch.charge);
+        if waits {
+            self.take_out(id);
+            self.conclude(outcome);
         }
     }
 
@@ -120,7 +120,7 @@ impl<O: Outside> Resolver<O> {
             Ok(answer) => {
                 metrics.count(Count::UpstreamAnswer);
                 let answer = Arc::new(answer);
-                let is_final = answer.kind() != Kind::Failed || answer.is_rejected();
+                let is_final = answer.kind() != AnswerKind::Failed || answer.is_rejected();
                 if is_final || !self.does_somebody_better(id, &answer) {
                     self.land(id, Some(answer), Failure::Timeout);
                 }

@@ -8,7 +8,7 @@ use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, Kind};
+use super::answer::{Answer, AnswerKind};
 use super::budget::Charge;
 use super::cache::Found;
 use super::fetch::{Attempt, Fetch, State, Udp};
@@ -29,6 +29,9 @@ const GRACE: Nanos = Nanos::from_millis(100);
 impl<O: Outside> Resolver<O> {
     /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, and it is
     /// no older than `max_age` seconds, it is there at once. `hash` is the question's.
+    ///
+    /// The question is in flight here before it is claimed: whatever goes wrong after that, [`abandon`](Resolver::abandon) finds the
+    /// claim, and gives it up.
     pub(super) fn begin(
         &mut self,
         question: &KeyBuf,
@@ -38,34 +41,36 @@ impl<O: Outside> Resolver<O> {
     ) -> Result<FetchId, Kept> {
         let forwarding = self.settings.config.forwarding;
         let timeout = Nanos::from(self.settings.timeout());
-        let key = question.to_key();
-        let route = self.settings.route(key.name());
-        let mine = self.common.flights.claim(&key, self.worker);
-        if mine
-            && self.common.flights.are_shared()
+        let route = self.settings.route(question.name());
+        let random_case = forwarding.randomize_case.then_some(&mut self.rng);
+        let deadline = self.now + timeout + GRACE;
+        let fetch = Fetch::new(question.to_key(), route, charge, deadline, State::Elsewhere, random_case);
+        let (id, fetch) = self.fetches.insert(fetch, hash);
+        self.budget.enter(charge);
+        self.current = Some(id);
+        if !self.common.shared_questions.claim(fetch.query.key(), self.worker) {
+            self.wait_until_deadline(id);
+            return Ok(id);
+        }
+        fetch.state = State::Udp(Udp::default());
+        fetch.deadline = self.now + timeout;
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-begin", question.name());
+        if self.common.shared_questions.are_shared()
             && let Found::Usable(kept) = self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
             && kept.age <= max_age
         {
-            self.tell_others(&key, &Outcome::Answered(kept.clone()));
+            self.take_out(id);
+            self.conclude(Outcome::Answered(kept.clone()));
             return Err(kept);
         }
-        let random_case = forwarding.randomize_case.then_some(&mut self.rng);
-        let deadline = self.now + timeout + if mine { Nanos(0) } else { GRACE };
-        let state = if mine { State::Udp(Udp::default()) } else { State::Elsewhere };
-        let id = self.fetches.insert(Fetch::new(key, route, charge, deadline, state, random_case), hash);
-        self.budget.enter(charge);
-        self.current = Some(id);
-        if mine {
-            self.attempt(id);
-        } else {
-            self.wait_until_deadline(id);
-        }
+        self.attempt(id);
         Ok(id)
     }
 
     /// Tells the workers that wait for this one's question.
     fn tell_others(&mut self, key: &Key, outcome: &Outcome) {
-        for worker in self.common.flights.land(key) {
+        for worker in self.common.shared_questions.land(key) {
             self.outside.tell(worker, key.clone(), outcome.clone());
         }
     }
@@ -212,33 +217,37 @@ impl<O: Outside> Resolver<O> {
 
     /// A question is over: its answer is kept, other workers are told, and those who waited will be.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
-        let Some(Fetch { query, charge, waiters, state, .. }) = self.fetches.remove(id) else { return };
-        let key = query.into_key();
-        let elsewhere = matches!(state, State::Elsewhere);
-        let told = (!elsewhere && self.common.flights.are_shared()).then(|| key.clone());
-        // Whatever goes wrong from here on: those who wait are found here.
-        self.landing = Some(Landing { waiters, told });
-        #[cfg(test)]
-        crate::guard::panic_if_named("defect-land", key.name());
-        self.budget.leave(charge);
+        let Some((key, state)) = self.take_out(id) else { return };
         for attempt in state.attempts() {
             self.outside.forget(attempt.at);
         }
+        let elsewhere = matches!(state, State::Elsewhere);
         let answer = weightier(answer, state.into_fallback());
         self.note(&key, answer.as_deref());
         let outcome = self.outcome(key, answer, failure, elsewhere);
         self.conclude(outcome);
     }
 
-    /// Tells all who wait for the question that is being landed what came of it.
+    /// Takes out a question that is in flight no more, to be [`concluded`](Resolver::conclude). Whatever goes wrong until then,
+    /// those who wait for it are found in `landing`.
+    pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
+        let Fetch { query, charge, waiters, state, .. } = self.fetches.remove(id)?;
+        let key = query.into_key();
+        let claimed = !matches!(state, State::Elsewhere) && self.common.shared_questions.are_shared();
+        self.landing = Some(Landing { waiters, told: claimed.then(|| key.clone()) });
+        #[cfg(test)]
+        crate::guard::panic_if_named("defect-land", key.name());
+        self.budget.leave(charge);
+        Some((key, state))
+    }
+
+    /// Tells all who wait for the question that is being landed what came of it: other workers first, which gives up the claim.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
-        let Some(Landing { waiters, told }) = self.landing.take() else { return };
-        match told {
-            None => self.release(waiters, outcome),
-            Some(key) => {
-                self.release(waiters, outcome.clone());
-                self.tell_others(&key, &outcome);
-            }
+        if let Some(key) = self.landing.as_mut().and_then(|landing| landing.told.take()) {
+            self.tell_others(&key, &outcome);
+        }
+        if let Some(Landing { waiters, .. }) = self.landing.take() {
+            self.release(waiters, outcome);
         }
     }
 
@@ -246,7 +255,7 @@ impl<O: Outside> Resolver<O> {
     /// another one, which need not be well for that.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
-            Some(answer) if answer.kind() != Kind::Failed => {
+            Some(answer) if answer.kind() != AnswerKind::Failed => {
                 if self.budget.has_failures(self.now) {
                     let by_parent = !answer.has_aliases() && is_from_above(answer);
                     self.budget.answered(key.name(), by_parent, self.now);
@@ -259,7 +268,7 @@ impl<O: Outside> Resolver<O> {
     /// What becomes of an answer or of its absence, the cache considered.
     fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
         let cache = &self.common.cache;
-        let failed = answer.as_ref().is_none_or(|answer| answer.kind() == Kind::Failed);
+        let failed = answer.as_ref().is_none_or(|answer| answer.kind() == AnswerKind::Failed);
         // What a probe found out about another failure is of no use.
         if failed
             && !key.is_probe()
@@ -285,7 +294,7 @@ impl<O: Outside> Resolver<O> {
 pub(super) fn weightier(later: Option<Arc<Answer>>, before: Option<Arc<Answer>>) -> Option<Arc<Answer>> {
     match (later, before) {
         (Some(later), Some(before))
-            if later.kind() == Kind::Failed && !later.is_rejected() && before.is_unexplained() =>
+            if later.kind() == AnswerKind::Failed && !later.is_rejected() && before.is_unexplained() =>
         {
             Some(before)
         }

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use method::units::Nanos;
 use quick_cache::Weighter;
-use quick_cache::sync::{Cache as Shared, EntryAction, EntryResult};
+use quick_cache::sync::{Cache as QuickCache, EntryAction, EntryResult};
 
 use crate::name::Key;
-use crate::resolver::answer::{Answer, Kind};
+use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
@@ -47,24 +47,24 @@ struct Entry {
 
 /// What the cache has for a question.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub(crate) enum Found {
     /// An answer to use.
     Usable(Kept),
     /// That there was no answer a moment ago.
     Failed {
-        /// Why.
+        /// Why there was none.
         failure: Failure,
         /// How long ago, seconds.
         age: u32,
     },
-    /// Nothing.
+    /// Nothing that may be used: the question must be asked.
     Missing,
 }
 
 impl Found {
     /// What became of the question, if that is no more than `max_age` seconds old.
     #[inline]
-    pub fn outcome(self, max_age: u32) -> Option<Outcome> {
+    pub(crate) fn outcome(self, max_age: u32) -> Option<Outcome> {
         match self {
             Found::Usable(kept) if kept.age <= max_age => Some(Outcome::Answered(kept)),
             Found::Failed { failure, age } if age <= max_age => Some(Outcome::Failed(failure)),
@@ -80,14 +80,14 @@ impl Entry {
 
     /// Whether it says something of the name, be it that there is none.
     fn is_good(&self) -> bool {
-        self.answer.as_ref().is_ok_and(|answer| answer.kind() != Kind::Failed)
+        self.answer.as_ref().is_ok_and(|answer| answer.kind() != AnswerKind::Failed)
     }
 
     /// How long it is used, seconds.
     #[inline]
     fn ttl(&self, limits: &TtlLimits) -> u32 {
         match &self.answer {
-            Ok(answer) if answer.kind() != Kind::Failed => answer.ttl(),
+            Ok(answer) if answer.kind() != AnswerKind::Failed => answer.ttl(),
             _ => limits.failure_after(self.repeats),
         }
     }
@@ -98,7 +98,7 @@ impl Entry {
         let over = self.stored.saturating_add(self.ttl(limits));
         match second.checked_sub(over) {
             _ if self.is_good() => 0,
-            // It was asked again before its time: two workers at once, for example.
+            // It failed again while the failure was still remembered: two workers asked at once, for example.
             None => self.repeats,
             Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
             Some(_) => 0,
@@ -107,7 +107,7 @@ impl Entry {
 
     /// The answer, if it may be served though its time is over for less than `stale`, or if its time is not over.
     fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
-        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != Kind::Failed)?;
+        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != AnswerKind::Failed)?;
         let stale = u32::try_from(stale.as_secs()).unwrap_or(u32::MAX);
         let over = second.saturating_sub(self.stored).saturating_sub(answer.ttl());
         (over < stale).then_some(answer)
@@ -120,7 +120,7 @@ impl Entry {
         if age < answer.ttl() {
             return Some(Kept { age, ..Kept::fresh(answer) });
         }
-        // Silence says nothing about what was doubtful before.
+        // Without an answer nothing new is known: what was doubtful stays so.
         self.doubted = match failed {
             Some(answer) if answer.is_unexplained() => second,
             Some(_) => NEVER,
@@ -147,7 +147,7 @@ impl Weighter<Key, Entry> for BySize {
 
 /// Answers, the least useful ones thrown out when memory runs out.
 pub struct Cache {
-    entries: Shared<Key, Entry, BySize>,
+    entries: QuickCache<Key, Entry, BySize>,
     keeps: bool,
     /// Second before which silence is forgotten.
     forgiven: AtomicU32,
@@ -158,16 +158,16 @@ impl Cache {
     pub fn new(mebibytes: u64) -> Cache {
         let weight = mebibytes << 20;
         let items = usize::try_from(weight / TYPICAL).unwrap_or(usize::MAX).max(16);
-        let entries = Shared::with_weighter(items, weight.max(1), BySize);
-        // Tables that grow are moved as a whole, and whoever asks meanwhile waits: 60 ms of stalls on the way from 300 000
-        // answers to 500 000. Memory is taken when it is used.
+        let entries = QuickCache::with_weighter(items, weight.max(1), BySize);
+        // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for 60 ms in all while the cache
+        // grew from 300 000 answers to 500 000. Reserved memory is only taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
         Cache { entries, keeps: mebibytes > 0, forgiven: AtomicU32::new(0) }
     }
 
     /// What is known of a question ([`crate::name::KeyBuf::octets`]).
     #[inline]
-    pub fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
+    pub(crate) fn get(&self, question: &[u8], now: Nanos, limits: &TtlLimits) -> Found {
         let Some(entry) = self.entries.get(question) else { return Found::Missing };
         let second = second(now);
         let age = second.saturating_sub(entry.stored);
@@ -182,11 +182,11 @@ impl Cache {
     }
 
     /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is kept as a failure is.
-    pub fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
+    pub(crate) fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
             return;
         }
-        if answer.kind() == Kind::Failed {
+        if answer.kind() == AnswerKind::Failed {
             self.remember(&key, Entry::new(Ok(answer), second(now)), limits);
         } else if answer.ttl() > 0 {
             self.entries.insert(key, Entry::new(Ok(answer), second(now)));
@@ -196,7 +196,7 @@ impl Cache {
     }
 
     /// Remembers for a while that there was no answer.
-    pub fn put_failure(&self, key: &Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
+    pub(crate) fn put_failure(&self, key: &Key, failure: Failure, now: Nanos, limits: &TtlLimits) {
         if self.keeps {
             self.remember(key, Entry::new(Err(failure), second(now)), limits);
         }
@@ -215,13 +215,13 @@ impl Cache {
             EntryAction::Retain(())
         });
         if let EntryResult::Vacant(place) = remembered {
-            // It fails where somebody else has put something there in between, which will do.
+            // Inserting fails if another worker has stored something in between, which is as good.
             let _ = place.insert(failed);
         }
     }
 
     /// An upstream that was dead is back: what it did not answer may be asked again.
-    pub fn forgive_silence(&self, now: Nanos) {
+    pub(crate) fn forgive_silence(&self, now: Nanos) {
         self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
@@ -233,25 +233,25 @@ impl Cache {
     /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
     /// (RFC 8767). It will do for the next half minute. `failed`: what an upstream said in its stead, if anything; an answer that
     /// validation has rejected (RFC 8914) is not replaced.
-    pub fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits, failed: Option<&Answer>) -> Option<Kept> {
+    pub(crate) fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits, failed: Option<&Answer>) -> Option<Kept> {
         if failed.is_some_and(Answer::is_rejected) {
             return None;
         }
         let stale = limits.stale?;
         let second = second(now);
-        // Read and written at once: what another worker puts there meanwhile is newer, and stays.
+        // The entry is read and written in one step, so that an answer that another worker stores meanwhile stays: it is newer.
         let revived = self
             .entries
             .entry(key, Some(Duration::ZERO), |_, entry| EntryAction::Retain(entry.revive(second, stale, failed)));
         match revived {
             EntryResult::Retained(kept) => kept,
-            // There is nothing, or a failure is just being put there.
+            // There is no entry, or another worker is just storing one.
             _ => None,
         }
     }
 
     /// Whether there is an answer that [`revive`](Cache::revive) would let do.
-    pub fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
+    pub(crate) fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
         self.entries.peek(question).is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
@@ -261,18 +261,13 @@ impl Cache {
         self.entries.clear();
     }
 
-    /// Answers that it holds.
-    pub fn len(&self) -> usize {
+    /// How many answers and failures it holds.
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Memory for them by its own account, octets.
-    pub fn weight(&self) -> u64 {
+    /// The memory that they take by its own account, octets.
+    pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
     }
 }
@@ -336,7 +331,7 @@ mod tests {
     fn is_remembered(cache: &Cache, second: u64, limits: &TtlLimits) -> bool {
         match cache.get(key("a.test").octets(), at(second), limits) {
             Found::Failed { .. } => true,
-            Found::Usable(kept) => kept.answer.kind() == Kind::Failed,
+            Found::Usable(kept) => kept.answer.kind() == AnswerKind::Failed,
             Found::Missing => false,
         }
     }

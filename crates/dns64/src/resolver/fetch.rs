@@ -50,7 +50,7 @@ pub(super) struct Fetch {
     pub(super) state: State,
 }
 
-/// Where a question in flight is on its way.
+/// How far a question in flight has come.
 pub(super) enum State {
     /// Another worker asks; this one only waits for its word.
     Elsewhere,
@@ -87,7 +87,7 @@ pub(super) struct Tcp {
 pub(super) struct Attempt {
     pub(super) at: Expected,
     pub(super) sent: Nanos,
-    /// Whether with EDNS.
+    /// Whether the query had an EDNS part.
     pub(super) edns: bool,
     /// It was not answered in time.
     pub(super) expired: bool,
@@ -209,12 +209,12 @@ impl UpstreamQuery {
         UpstreamQuery { key, random_case }
     }
 
-    /// What is asked.
+    /// The key of the question that it asks.
     pub(super) fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What was asked.
+    /// The key of the question that it asked, without a copy.
     pub(super) fn into_key(self) -> Key {
         self.key
     }

@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::ids::FetchId;
 
 /// A question, and by what it is found.
-struct Entry {
+struct Slot {
     fetch: Fetch,
     generation: u32,
     hash: KeyHash,
@@ -23,7 +23,7 @@ pub(super) struct KeyHash(u64);
 /// The questions in flight of a resolver.
 #[derive(Default)]
 pub(super) struct Fetches {
-    slab: Slab<Entry>,
+    slab: Slab<Slot>,
     /// Where they are in `slab`, by their keys.
     by_key: HashTable<u32>,
     /// Clients choose the keys: the hash must be one that they cannot foresee.
@@ -38,15 +38,15 @@ impl Fetches {
         KeyHash(self.hasher.hash_one(question))
     }
 
-    /// Adds a question that is not in flight yet, with the hash of its key.
-    pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> FetchId {
+    /// Adds a question that is not in flight yet, with the hash of its key. Returns its number, and where it is now.
+    pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> (FetchId, &mut Fetch) {
         debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "the hash of something else");
         debug_assert!(self.find(fetch.query.key().octets(), hash).is_none(), "it is in flight already");
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
-        let index = self.slab.insert(Entry { fetch, generation, hash }) as u32;
+        let index = self.slab.insert(Slot { fetch, generation, hash }) as u32;
         self.by_key.insert_unique(hash.0, index, |at| self.slab[*at as usize].hash.0);
-        FetchId { index, generation }
+        (FetchId { index, generation }, &mut self.slab[index as usize].fetch)
     }
 
     /// The one that asks this, whose hash is at hand.
@@ -111,7 +111,7 @@ mod tests {
         };
         let insert = |fetches: &mut Fetches, name: &str| {
             let hash = fetches.hash(key(name).octets());
-            fetches.insert(new(name), hash)
+            fetches.insert(new(name), hash).0
         };
         let find = |fetches: &Fetches, name: &str| {
             let key = key(name);

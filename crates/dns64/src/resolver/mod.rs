@@ -14,20 +14,20 @@
 //! A [`Resolver`] belongs to one worker. It has no sockets, which are [`Outside`], and no clock: it is told what time it is. Who
 //! waits is a [`Waiter`], of which it knows nothing.
 
-pub mod answer;
+pub(crate) mod answer;
 mod arriving;
 mod asking;
 mod budget;
-pub mod cache;
+pub(crate) mod cache;
 mod fetch;
 mod fetches;
-pub(crate) mod flights;
-pub mod outcome;
+pub(crate) mod outcome;
 pub(crate) mod outside;
+pub(crate) mod shared_questions;
 #[cfg(test)]
 mod tests;
 mod timers;
-pub mod ttl;
+pub(crate) mod ttl;
 pub(crate) mod upstreams;
 pub(crate) mod waiter;
 
@@ -42,9 +42,9 @@ use self::budget::Budget;
 use self::budget::shares::Counters;
 use self::cache::{Cache, Found};
 use self::fetches::{Fetches, KeyHash};
-use self::flights::Flights;
 use self::outcome::{Failure, Outcome};
 use self::outside::Outside;
+use self::shared_questions::SharedQuestions;
 use self::timers::{LEAST_DELAY, Timers};
 use self::ttl::STALE_AFTER;
 use self::upstreams::Upstreams;
@@ -70,11 +70,11 @@ fn stale_at(demand: Demand) -> Nanos {
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) cache: Arc<Cache>,
-    pub(crate) flights: Arc<Flights>,
+    pub(crate) shared_questions: Arc<SharedQuestions>,
     pub(crate) metrics: Metrics,
 }
 
-/// One worker's resolver.
+/// The resolver of one worker: its questions in flight, and what it knows of the upstreams.
 pub(crate) struct Resolver<O> {
     worker: WorkerId,
     settings: Arc<Settings>,

@@ -6,7 +6,7 @@ use crate::resolver::answer::Answer;
 
 /// Why there is no answer to a question of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// No upstream answered in time.
     Timeout,
     /// An answer had an alias loop, or aliases without end.
@@ -17,17 +17,17 @@ pub enum Failure {
 
 /// What became of a question.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// An answer, be it an error of the upstream.
     Answered(Kept),
-    /// None.
+    /// No answer, for this reason.
     Failed(Failure),
 }
 
 impl Outcome {
     /// The answer, if there is one.
     #[inline]
-    pub fn kept(&self) -> Option<&Kept> {
+    pub(crate) fn kept(&self) -> Option<&Kept> {
         match self {
             Outcome::Answered(kept) => Some(kept),
             Outcome::Failed(_) => None,
@@ -37,10 +37,10 @@ impl Outcome {
 
 /// An answer and when it came.
 #[derive(Clone, Debug)]
-pub struct Kept {
-    /// The answer.
+pub(crate) struct Kept {
+    /// The upstream's answer, its TTLs as they were when it came.
     pub answer: Arc<Answer>,
-    /// Its age in seconds.
+    /// Seconds since the answer came.
     pub age: u32,
     /// Whether its time is over (RFC 8767).
     pub stale: bool,
@@ -49,23 +49,23 @@ pub struct Kept {
     pub doubted: Option<u32>,
 }
 
-/// TTL of records that are served though their time is over (RFC 8767 §4).
-pub const STALE_TTL: u32 = 30;
+/// TTL of records that are served though their time is over, seconds (RFC 8767 §4).
+pub(crate) const STALE_TTL: u32 = 30;
 
 impl Kept {
     /// An answer that has just come.
-    pub fn fresh(answer: Arc<Answer>) -> Kept {
+    pub(crate) fn fresh(answer: Arc<Answer>) -> Kept {
         Kept { answer, age: 0, stale: false, doubted: None }
     }
 
     /// Of an error, or a stale answer that is doubtful: seconds since the upstream failed.
-    pub fn since_failure(&self) -> u32 {
+    pub(crate) fn since_failure(&self) -> u32 {
         if self.stale { self.doubted.unwrap_or(0) } else { self.age }
     }
 
     /// What is left of a TTL.
     #[inline]
-    pub fn left(&self, ttl: u32) -> u32 {
+    pub(crate) fn left(&self, ttl: u32) -> u32 {
         if self.stale { STALE_TTL } else { ttl.saturating_sub(self.age) }
     }
 }

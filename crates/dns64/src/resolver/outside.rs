@@ -18,10 +18,10 @@ use crate::name::Key;
 /// A question that an upstream is to be asked over TCP.
 #[derive(Debug)]
 pub(crate) struct TcpQuestion {
-    /// Who gets the answer.
+    /// The worker that gets the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
-    /// Where to ask.
+    /// Address and port of the upstream.
     pub(crate) address: SocketAddr,
     /// The query, without the two octets of its length.
     pub(crate) query: Vec<u8>,

@@ -130,7 +130,7 @@ fn settings(upstreams: u16, more: &str) -> Arc<Settings> {
 
 fn common(workers: usize) -> Common {
     let cache = Arc::new(Cache::new(1));
-    Common { cache, flights: Arc::new(Flights::new(workers)), metrics: Metrics::new(workers) }
+    Common { cache, shared_questions: Arc::new(SharedQuestions::new(workers)), metrics: Metrics::new(workers) }
 }
 
 /// Who is told.
@@ -543,6 +543,26 @@ fn elsewhere_one_worker_asks_and_tells_the_other() {
     // Who waits no more is not disturbed.
     waits.resolver.on_elsewhere(&told, landed.outcome);
     assert_eq!(waits.outcome(), None);
+}
+
+#[test]
+fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
+    let common = common(2);
+    let mut first = Test::with(1, "", WorkerId(0), common.clone());
+    let mut second = Test::with(1, "", WorkerId(1), common);
+    first.resolver.begin_work();
+    assert!(crate::guard::catch(|| first.ask("defect-begin.test")).is_err());
+    first.resolver.abandon();
+    // It panics for this one as well: it asks for itself, and waits for nobody.
+    second.resolver.begin_work();
+    assert!(crate::guard::catch(|| second.ask("defect-begin.test")).is_err());
+    second.resolver.abandon();
+    for test in [&mut first, &mut second] {
+        let key = key("defect-begin.test").to_key();
+        assert!(test.resolver.is_idle());
+        assert!(test.resolver.common.shared_questions.claim(&key, test.resolver.worker), "nobody asks it");
+        assert_eq!(test.resolver.common.shared_questions.land(&key).count(), 0);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use method::units::Nanos;
 
 use crate::ids::FetchId;
 
-/// The shortest delay.
+/// The shortest delay that a timer has; a shorter one is rounded up to it.
 pub(super) const LEAST_DELAY: Nanos = DELAYS[0];
 
 /// The delays that there are.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// How long a client waits for a question to be answered before it gets an answer whose time is over, where there is one: leaves 50 ms
 /// of the 1.8 s of RFC 8767 §5 for timers and threads.
-pub const STALE_AFTER: Duration = Duration::from_millis(1_750);
+pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 
 /// Bounds of the time for which answers are kept and served.
 #[derive(Clone, Copy, Debug)]
-pub struct TtlLimits {
+pub(crate) struct TtlLimits {
     /// At least this, seconds.
     pub min: u32,
     /// At most this, seconds.
@@ -33,7 +33,7 @@ impl TtlLimits {
     /// How long a failure is remembered, seconds, before which the question has failed `repeats` times in a row: twice as long each
     /// time (RFC 9520 §3.2).
     #[inline]
-    pub fn failure_after(&self, repeats: u8) -> u32 {
+    pub(crate) fn failure_after(&self, repeats: u8) -> u32 {
         let doubled = u64::from(self.failure) << repeats.min(32);
         u32::try_from(doubled).unwrap_or(u32::MAX).min(self.failure_max.max(self.failure))
     }

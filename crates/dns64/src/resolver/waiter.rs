@@ -12,14 +12,14 @@ use crate::name::{Key, text};
 /// back as it got them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A client query.
+    /// A client query that is not answered yet (`server::jobs`).
     Job(JobId),
 }
 
 /// One who waits for a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    /// Who.
+    /// Whom to tell.
     pub(crate) waiter: Waiter,
     /// The client, which has a share of the places to wait in.
     pub(super) client: Counters,
@@ -36,7 +36,7 @@ pub(crate) type Waiters = SmallVec<[Waiting; 1]>;
 /// Who asks, and how urgent it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
-    /// Who is told.
+    /// Whom to tell what comes of the question.
     pub(crate) waiter: Waiter,
     /// The client for whose query this is asked: an IPv4 address or an IPv6 /64
     /// ([`network`](crate::client::limiter::network)).
@@ -59,7 +59,7 @@ pub(crate) struct Demand {
 /// The reply to a demand.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// It is known, or known to be unknown: nobody waits.
+    /// The outcome is known at once, be it a failure that is remembered: nobody waits.
     Known(Outcome),
     /// The waiter will be told.
     Waiting,

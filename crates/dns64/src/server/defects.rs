@@ -47,7 +47,7 @@ pub(super) fn answer_to(question: &str) -> String {
     format!("one query its answer; the question was {question}")
 }
 
-/// Too many panics.
+/// A thread has had more panics than are survived; the last one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("too many defects, of which the last one was: {0}")]
 pub(super) struct TooMany(Panic);
@@ -129,6 +129,7 @@ mod tests {
         let mut panics = 0;
         for (name, over_tcp) in [
             ("defect-query", false),
+            ("defect-begin", false),
             ("defect-answer", false),
             ("defect-timer", false),
             ("defect-reply", false),

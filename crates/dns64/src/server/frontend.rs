@@ -203,14 +203,15 @@ impl Frontend {
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
                 Asked::Waiting => {
-                    // Behind a probe it is asked only where there would be no time for it afterwards.
+                    // Beside a probe the companion is asked only where there is no time to ask it after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
                     let companion = job.inquiry.companion(&key, rules.policy).filter(|_| wanted);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
                     return companion.into_iter().for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }
                 Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
-                // No timeout: nobody has been asked, and nothing may be made up for records that may exist.
+                // The failure is `Overload` and not `Timeout`: no upstream has been asked, the records may exist, and nothing may be
+                // synthesized in their place.
                 Asked::Denied(_) => job.inquiry.give_up(Failure::Overload),
             }
         }

@@ -46,7 +46,7 @@ impl Jobs {
         Some(self.slab.remove(id.place).1)
     }
 
-    /// How many wait.
+    /// How many client queries wait.
     pub(super) fn len(&self) -> usize {
         self.slab.len()
     }

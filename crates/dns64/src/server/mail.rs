@@ -1,4 +1,4 @@
-//! What workers are told by the thread for TCP and by each other.
+//! Messages to workers, from the thread for TCP and from each other.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -11,7 +11,7 @@ use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::TcpFailure;
 use crate::transport::client::Client;
 
-/// What a worker is told by others.
+/// A message to a worker.
 pub(super) enum Mail {
     /// A query that came over a connection.
     Query { bytes: Vec<u8>, client: Client },
@@ -21,16 +21,16 @@ pub(super) enum Mail {
     Landed(Key, Outcome),
 }
 
-/// Where a worker is told.
+/// The inbox of a worker, as others see it.
 pub(super) struct Mailbox {
     pub(super) sender: Sender<Mail>,
     pub(super) alarm: Arc<Alarm>,
 }
 
 impl Mailbox {
-    /// Tells the worker, and wakes it.
+    /// Puts a message into the inbox, and wakes the worker.
     pub(super) fn post(&self, mail: Mail) {
-        // The worker has ended: so does everything.
+        // Sending fails only when the worker has ended, and then the process is about to end.
         if self.sender.send(mail).is_ok() {
             self.alarm.ring();
         }

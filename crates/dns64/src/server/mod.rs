@@ -39,7 +39,7 @@ use crate::ids::WorkerId;
 use crate::metrics::{self, Metrics};
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use crate::resolver::flights::Flights;
+use crate::resolver::shared_questions::SharedQuestions;
 use crate::transport::Transport;
 use mail::{Mail, Mailbox};
 use shared::Shared;
@@ -56,7 +56,7 @@ pub enum ServerError {
     /// An address cannot be used.
     #[error("cannot serve {address} over {transport}: {source}")]
     Listen {
-        /// The address.
+        /// Address and port that cannot be used.
         address: SocketAddr,
         /// Over which clients were to be served.
         transport: Transport,
@@ -66,7 +66,7 @@ pub enum ServerError {
     /// The address of the metrics cannot be used.
     #[error("cannot serve metrics at {address}: {source}")]
     ListenMetrics {
-        /// The address.
+        /// Address and port that cannot be used.
         address: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -77,7 +77,7 @@ pub enum ServerError {
     /// A thread, or what it needs, could not be made.
     #[error("cannot start {what}: {source}")]
     Start {
-        /// Which.
+        /// What could not be started, in words for the message.
         what: &'static str,
         /// What the system says.
         source: io::Error,
@@ -100,9 +100,9 @@ pub struct BoundServer {
 /// Sockets that systemd has bound for us.
 #[derive(Debug, Default)]
 pub struct Activated {
-    /// Datagram sockets.
+    /// Bound UDP sockets.
     pub udp: Vec<UdpSocket>,
-    /// Listening stream sockets.
+    /// Listening TCP sockets.
     pub tcp: Vec<TcpListener>,
 }
 
@@ -217,7 +217,7 @@ impl BoundServer {
         let shared = Arc::new(Shared {
             common: Common {
                 cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-                flights: Arc::new(Flights::new(workers)),
+                shared_questions: Arc::new(SharedQuestions::new(workers)),
                 metrics: Metrics::new(workers),
             },
             limiter: Limiter::new(),
@@ -278,12 +278,12 @@ impl RunningServer {
         &self.addresses
     }
 
-    /// Where its metrics are.
+    /// Address and port at which Prometheus fetches its metrics, port filled in; `None` without such a listener.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// Its counters.
+    /// The counters of all its threads.
     pub fn metrics(&self) -> &Metrics {
         self.shared.metrics()
     }

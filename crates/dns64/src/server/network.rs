@@ -78,7 +78,7 @@ impl Outside for Network {
     }
 
     fn ask_over_tcp(&mut self, question: TcpQuestion) {
-        // The thread for TCP has ended only if the process is about to.
+        // Sending fails only when the thread for TCP has ended, and then the process is about to end.
         let _ = self.shared.tcp_questions.send(question);
     }
 

@@ -23,15 +23,15 @@ pub(super) struct Replies {
 const DROPS_EACH: Nanos = Nanos::from_millis(100);
 
 impl Replies {
-    /// Nothing waits on these sockets, one per address served. `counts_drops`: no other worker of lower number has the same
-    /// ones.
+    /// Nothing waits on these sockets, one per address served. `counts_drops`: what the kernel drops on them
+    /// is counted here, and not by another worker that shares them.
     pub(super) fn new(endpoints: Vec<Endpoint>, counts_drops: bool) -> Replies {
         let queues = endpoints.iter().map(|_| SendQueue::new()).collect();
         let drops_before = counts_drops.then(|| drops(&endpoints));
         Replies { endpoints, queues, drops_before, drops_due: Nanos(0) }
     }
 
-    /// The sockets.
+    /// The worker's sockets towards clients, one per address served.
     pub(super) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }

@@ -60,8 +60,8 @@ pub(super) fn run(
             let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
             let (connections, stopping) = (Rc::clone(&connections), stopping.clone());
             tasks.clone().keep("a connection", move || {
-                let server = Server { shared: Arc::clone(&shared), tasks: tasks.clone() };
-                accept(server, Rc::clone(&listener), Rc::clone(&connections), stopping.clone())
+                let service = TcpService { shared: Arc::clone(&shared), tasks: tasks.clone() };
+                accept(service, Rc::clone(&listener), Rc::clone(&connections), stopping.clone())
             });
         }
         if let Some(listener) = metrics_listener {
@@ -82,7 +82,7 @@ pub(super) fn run(
             }
         }
         let _ = stop.send(true);
-        // The workers have answered everything; it is on its way.
+        // The workers have answered everything; the replies are still being written.
         let written = async {
             while !connections.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -122,33 +122,34 @@ fn ask_upstreams(tasks: &Tasks, shared: &Arc<Shared>, questions: UnboundedReceiv
 
 /// What serves clients over TCP.
 #[derive(Clone)]
-struct Server {
+struct TcpService {
     shared: Arc<Shared>,
     tasks: Tasks,
 }
 
 /// Accepts connections of clients, and hands their queries to the workers in turn.
 async fn accept(
-    server: Server,
+    service: TcpService,
     listener: Rc<TcpListener>,
     connections: Rc<Connections>,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let Server { shared, tasks } = &server;
+    let TcpService { shared, tasks } = &service;
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         let Ok((stream, peer)) = accepted else {
-            // Out of file descriptors, most likely; a moment later there may be one.
+            // Most likely no file descriptor is left; there may be one a moment later.
             shared.metrics().tcp().count(Count::TcpAcceptFailed);
             tokio::time::sleep(STOP_CHECK).await;
             continue;
         };
         let settings = shared.settings.load();
         let limits = settings.config.limits;
-        // Others are closed at once: better than a connection on which nothing happens.
+        // Connections of clients that are not allowed, and those beyond a limit, are closed at once, so that these clients need not
+        // wait for a reply in vain.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
             shared.metrics().tcp().count(Count::TcpRefusedAcl);
@@ -162,12 +163,12 @@ async fn accept(
         // has gone.
         let _ = stream.set_nodelay(true);
         let bounds = Bounds { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
-        let (server, stopping) = (server.clone(), stopping.clone());
+        let (service, stopping) = (service.clone(), stopping.clone());
         tasks.spawn(move || format!("{ip} a connection"), async move {
-            let mut worker = rand::random_range(0..server.shared.mailboxes.len());
+            let mut worker = rand::random_range(0..service.shared.mailboxes.len());
             let hand_on = |bytes, reply: ToStream| {
-                worker = (worker + 1) % server.shared.mailboxes.len();
-                server.hand_on(WorkerId(worker), ip, bytes, &reply);
+                worker = (worker + 1) % service.shared.mailboxes.len();
+                service.hand_on(WorkerId(worker), ip, bytes, &reply);
             };
             stream::serve(stream, bounds, stopping, hand_on).await;
             drop(place);
@@ -175,7 +176,7 @@ async fn accept(
     }
 }
 
-impl Server {
+impl TcpService {
     /// Hands a client's message on to a worker. A panic costs that message a SERVFAIL.
     fn hand_on(&self, worker: WorkerId, ip: IpAddr, bytes: Vec<u8>, reply: &ToStream) {
         let mut held = Some(bytes);

@@ -48,7 +48,8 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A worker on its own sockets, one per address. `counts_drops`: no other worker of lower number has the same ones.
+    /// A worker on its own sockets, one per address. `counts_drops`: this worker counts what the kernel drops on
+    /// them; of workers that share sockets only the one with the lowest number does.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -83,16 +84,16 @@ impl Worker {
         loop {
             if !stopping && self.shared.stopping.load(Ordering::Relaxed) {
                 stopping = true;
-                // What has not been read stays where it is: systemd's sockets are served by the next process.
+                // Queries that have not been read stay in the sockets: those of systemd are served by the next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
             }
             if stopping {
-                // What came over TCP before may still be there.
+                // Queries that came over TCP before may still be in the inbox.
                 self.read_inbox();
                 self.flush();
-                // A question that nobody of this worker waits for may be one that another worker does.
+                // Another worker may wait for a question for which no query of this one waits.
                 if self.frontend.waiting() == 0 && self.resolver.is_idle() {
                     break;
                 }

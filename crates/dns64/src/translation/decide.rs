@@ -18,7 +18,7 @@ use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::name::LowerName;
-use crate::resolver::answer::{Answer, Kind, MAX_ALIASES};
+use crate::resolver::answer::{Answer, AnswerKind, MAX_ALIASES};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::local::LocalAnswer;
 
@@ -26,18 +26,18 @@ use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
 
 /// What a client asks, as far as the decision needs it.
 #[derive(Clone, Debug)]
-pub struct Question {
-    /// Name.
+pub(crate) struct Question {
+    /// The name that is asked for.
     pub name: LowerName,
-    /// Type.
+    /// The type that is asked for (QTYPE).
     pub qtype: u16,
-    /// Class.
+    /// The class that is asked for (QCLASS).
     pub qclass: u16,
     /// DO: the client wants signatures.
     pub dnssec_ok: bool,
     /// CD: the client validates for itself.
     pub checking_disabled: bool,
-    /// RD.
+    /// RD: the client wants recursion.
     pub recursion_desired: bool,
 }
 
@@ -45,19 +45,19 @@ pub struct Question {
 ///
 /// Names are in wire format, lower case.
 #[derive(Clone, Debug)]
-pub enum Next<'a> {
+pub(crate) enum Next<'a> {
     /// Ask upstream for this name and type, as the client asks.
     Ask(&'a [u8], u16),
     /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation has rejected them.
     Probe(&'a [u8]),
-    /// Reply.
+    /// Nothing more is needed: this is the reply.
     Reply(Reply<'a>),
 }
 
 /// Why A records were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// No AAAA records.
+pub(crate) enum Reason {
+    /// The name has no AAAA records.
     NoData,
     /// An error of the upstream.
     Rcode,
@@ -69,7 +69,7 @@ pub enum Reason {
 
 /// Why a AAAA query without AAAA records got no synthesized ones though it has A records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withheld {
+pub(crate) enum Withheld {
     /// No prefix carries the IPv4 addresses.
     Unmapped,
     /// The client asked for signatures and the answer has them.
@@ -78,31 +78,31 @@ pub enum Withheld {
 
 /// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures among them give nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Way<'a> {
+pub(crate) struct Way<'a> {
     aaaa: &'a [Outcome],
     a: &'a [Outcome],
 }
 
 impl<'a> Way<'a> {
     /// The answers, first those to the AAAA question.
-    pub fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = &'a Kept> + use<'a> {
         self.aaaa.iter().chain(self.a).filter_map(Outcome::kept)
     }
 
     /// How many questions there were before the last one.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.aaaa.len() + self.a.len()
     }
 
     /// Whether the last question was the first one.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 /// A reply, made from answers that it borrows.
 #[derive(Clone, Debug)]
-pub enum Reply<'a> {
+pub(crate) enum Reply<'a> {
     /// The aliases, and the last answer whole.
     Pass {
         /// Answers whose aliases lead to the last one.
@@ -136,7 +136,7 @@ pub enum Reply<'a> {
     },
     /// Nothing but an RCODE.
     Error {
-        /// The RCODE.
+        /// The RCODE of the reply.
         rcode: Rcode,
         /// Why, if it is not an upstream's own.
         failure: Option<Failure>,
@@ -149,7 +149,7 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// The RCODE that the client sees.
-    pub fn rcode(&self) -> Rcode {
+    pub(crate) fn rcode(&self) -> Rcode {
         match self {
             Reply::Pass { last, .. } => last.answer.rcode(),
             Reply::Synthesize { .. } | Reply::Empty { .. } => Rcode::NOERROR,
@@ -159,7 +159,7 @@ impl Reply<'_> {
     }
 
     /// Why A records that were there have not been used.
-    pub fn withheld(&self) -> Option<Withheld> {
+    pub(crate) fn withheld(&self) -> Option<Withheld> {
         match self {
             Reply::Pass { withheld, .. } | Reply::Empty { withheld, .. } => *withheld,
             Reply::Synthesize { .. } | Reply::Error { .. } | Reply::Local(_) => None,
@@ -169,7 +169,7 @@ impl Reply<'_> {
 
 impl Question {
     /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
-    pub fn may_translate(&self, policy: &Policy) -> bool {
+    pub(crate) fn may_translate(&self, policy: &Policy) -> bool {
         self.qtype == rtype::AAAA
             && self.qclass == CLASS_IN
             && policy.translates()
@@ -180,7 +180,7 @@ impl Question {
 
 /// Decides what comes after the answers in `known`, which are in the order in which they were asked for. `mode`: when A records
 /// are asked for.
-pub fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
+pub(crate) fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
     if !question.may_translate(policy) {
         return match known.first() {
             None => Next::Ask(question.name.wire(), question.qtype),
@@ -228,7 +228,7 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
 
 /// Whether an upstream knows about the name, now that it need not validate. It has been asked after the failure.
 fn is_there(probed: &Outcome) -> bool {
-    probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != Kind::Failed)
+    probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
 
 /// The reply for what validation has rejected.
@@ -245,15 +245,15 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     };
     let pass = |strip| Reply::Pass { aliases: aaaa.way, last: kept, strip, withheld: None };
     match kept.answer.kind() {
-        Kind::NxDomain => Err(pass(false)),
-        Kind::Data => match excluded(policy, &kept.answer) {
+        AnswerKind::NxDomain => Err(pass(false)),
+        AnswerKind::Data => match excluded(policy, &kept.answer) {
             Excluded::None => Err(pass(false)),
             Excluded::Some => Err(pass(true)),
             Excluded::All => Ok(Reason::Excluded),
         },
-        Kind::NoData | Kind::Unfinished => Ok(Reason::NoData),
-        Kind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
-        Kind::Failed => Ok(Reason::Rcode),
+        AnswerKind::NoData | AnswerKind::Unfinished => Ok(Reason::NoData),
+        AnswerKind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
+        AnswerKind::Failed => Ok(Reason::Rcode),
     }
 }
 
@@ -270,7 +270,7 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
         _ => as_it_is(aaaa.way, aaaa.last),
     };
     match found.answer.kind() {
-        Kind::Data => {
+        AnswerKind::Data => {
             let denied = aaaa.last.kept();
             let signed = found.answer.is_signed() || denied.is_some_and(|kept| kept.answer.is_signed());
             if question.dnssec_ok && signed && !policy.break_dnssec {
@@ -283,13 +283,13 @@ fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Cha
             let ttl_limit = soa.unwrap_or(TTL_WITHOUT_SOA);
             Reply::Synthesize { aliases: a.way, a: found, ttl_limit, reason }
         }
-        Kind::NoData | Kind::Unfinished => denial(None),
-        Kind::NxDomain | Kind::Failed => as_it_is(a.way, a.last),
+        AnswerKind::NoData | AnswerKind::Unfinished => denial(None),
+        AnswerKind::NxDomain | AnswerKind::Failed => as_it_is(a.way, a.last),
     }
 }
 
 /// The IPv4 addresses that an answer to an A question gives.
-pub fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + '_ {
+pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + '_ {
     answer
         .answers()
         .filter(|record| record.rtype == rtype::A)
@@ -300,7 +300,7 @@ pub fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + 
 /// The reply for what is no loss of DNS64's: the answers, or the error.
 fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
-        Outcome::Answered(kept) if kept.answer.kind() == Kind::Failed => {
+        Outcome::Answered(kept) if kept.answer.kind() == AnswerKind::Failed => {
             let extended_error = kept.answer.extended_error();
             Reply::Error { rcode: kept.answer.rcode(), failure: None, extended_error }
         }
@@ -362,7 +362,7 @@ fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
             Some(kept) => kept.answer.target(),
             None => name,
         };
-        if last.kept().is_none_or(|kept| kept.answer.kind() != Kind::Unfinished) {
+        if last.kept().is_none_or(|kept| kept.answer.kind() != AnswerKind::Unfinished) {
             let way = Way { aaaa: &known[..i], a: &[] };
             return Followed::End(Chain { way, with_last: &known[..=i], last, end });
         }

@@ -8,7 +8,7 @@ use wire::view::rtype;
 use crate::name::{LowerName, labels};
 use crate::translation::policy::{IPV4ONLY, Mapping, Policy};
 
-/// `ipv4only.arpa`.
+/// The name `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// All that is answered here is below it.
@@ -22,19 +22,19 @@ const IPV4ONLY_TTL: u32 = 86_400;
 
 /// A record of a local answer; its data is uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalRecord {
-    /// Type.
+pub(crate) struct LocalRecord {
+    /// The record's type; its class is IN.
     pub rtype: u16,
-    /// TTL in seconds.
+    /// The record's TTL, seconds.
     pub ttl: u32,
-    /// Data.
+    /// The record's data in wire format, uncompressed.
     pub data: Vec<u8>,
 }
 
 /// An answer that needs no upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalAnswer {
-    /// The RCODE.
+pub(crate) struct LocalAnswer {
+    /// The RCODE of the reply: NOERROR or NXDOMAIN.
     pub rcode: Rcode,
     /// Records of the name that was asked for.
     pub records: Vec<LocalRecord>,
@@ -44,17 +44,17 @@ pub struct LocalAnswer {
 
 /// What is to be done with a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Local {
-    /// Ask upstream.
+pub(crate) enum Local {
+    /// It is not answered here: ask upstream.
     No,
-    /// Answer this.
+    /// It is answered here, with this.
     Answer(LocalAnswer),
     /// The name is an alias (CNAME) of this one; ask upstream for it.
     Alias(LowerName),
 }
 
 /// Decides whether a question of class IN is answered here.
-pub fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+pub(crate) fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     if !name.ends_with(ARPA) {
         return Local::No;
     }
@@ -180,7 +180,7 @@ fn apex_records(qtype: u16) -> Vec<LocalRecord> {
 }
 
 /// TTL of the CNAME in an answer for [`Local::Alias`], seconds.
-pub const ALIAS_TTL: u32 = TTL;
+pub(crate) const ALIAS_TTL: u32 = TTL;
 
 /// `d.c.b.a.in-addr.arpa`.
 fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
@@ -208,7 +208,7 @@ fn ip6_arpa(address: Ipv6Addr, nibbles: u32) -> Vec<u8> {
 }
 
 /// Data of the SOA of negative answers made here, uncompressed.
-pub fn soa_data() -> Vec<u8> {
+pub(crate) fn soa_data() -> Vec<u8> {
     let mut data = [NAME_SERVER, b"\x06nobody\x07invalid\0"].concat();
     for number in [1, 3_600, 1_200, 604_800, TTL] {
         data.extend(u32::to_be_bytes(number));
@@ -217,7 +217,7 @@ pub fn soa_data() -> Vec<u8> {
 }
 
 /// TTL of that SOA, seconds.
-pub const SOA_TTL: u32 = TTL;
+pub(crate) const SOA_TTL: u32 = TTL;
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,10 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::translation::prefix::Prefix;
 
 /// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
-pub const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+pub(crate) const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// TTL limit of synthesized records where the AAAA answer had no SOA (RFC 6147 §5.1.7).
-pub const TTL_WITHOUT_SOA: u32 = 600;
+/// The largest TTL of synthesized records where the AAAA answer had no SOA, seconds (RFC 6147 §5.1.7).
+pub(crate) const TTL_WITHOUT_SOA: u32 = 600;
 
 /// When the A records are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -26,7 +26,7 @@ pub enum Mode {
 
 /// A prefix and the IPv4 addresses that it carries.
 #[derive(Clone, Debug)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     prefix: Prefix,
     ranges: Vec<Ipv4Net>,
     /// The well-known prefix, kept to global addresses.
@@ -36,24 +36,24 @@ pub struct Mapping {
 impl Mapping {
     /// `prefix` for the addresses in `ranges`. The well-known prefix must not carry addresses that are not global (RFC 6052
     /// §3.1) unless `allow_non_global` says so.
-    pub fn new(prefix: Prefix, ranges: Vec<Ipv4Net>, allow_non_global: bool) -> Mapping {
+    pub(crate) fn new(prefix: Prefix, ranges: Vec<Ipv4Net>, allow_non_global: bool) -> Mapping {
         let global_only = prefix == Prefix::WELL_KNOWN && !allow_non_global;
         Mapping { prefix, ranges, global_only }
     }
 
     /// The well-known prefix for all global addresses.
-    pub fn well_known() -> Mapping {
+    pub(crate) fn well_known() -> Mapping {
         Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)
     }
 
-    /// The prefix.
-    pub fn prefix(&self) -> &Prefix {
+    /// The prefix into which the addresses are embedded.
+    pub(crate) fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 
     /// Whether it carries `address`. The addresses of `ipv4only.arpa` always are (RFC 7050).
     #[inline]
-    pub fn carries(&self, address: Ipv4Addr) -> bool {
+    pub(crate) fn carries(&self, address: Ipv4Addr) -> bool {
         if IPV4ONLY.contains(&address) {
             return true;
         }
@@ -65,7 +65,7 @@ impl Mapping {
 
 /// How AAAA queries of a client group are answered.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub(crate) struct Policy {
     /// Prefixes, in the order of their records in answers. None: DNS64 is off.
     pub mappings: Vec<Mapping>,
     /// The prefixes of all groups and the well-known one: names below them are answered whoever asks (RFC 6147 §5.3.1). None if no
@@ -85,7 +85,7 @@ pub struct Policy {
 
 /// What applies to one query of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub(crate) struct Rules<'a> {
     /// What the client's group gets.
     pub policy: &'a Policy,
     /// When A records are asked for: as the name's forward rule says, or else the policy.
@@ -97,19 +97,19 @@ pub struct Rules<'a> {
 impl Policy {
     /// Whether this group gets synthesized records at all.
     #[inline]
-    pub fn translates(&self) -> bool {
+    pub(crate) fn translates(&self) -> bool {
         !self.mappings.is_empty()
     }
 
     /// Whether a AAAA record counts as none.
     #[inline]
-    pub fn excludes(&self, address: Ipv6Addr) -> bool {
+    pub(crate) fn excludes(&self, address: Ipv6Addr) -> bool {
         self.exclude.iter().any(|range| range.contains(&address))
     }
 
     /// The IPv6 addresses that stand for `address`, one per prefix that carries it.
     #[inline]
-    pub fn embed(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> + '_ {
+    pub(crate) fn embed(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> + '_ {
         self.mappings.iter().filter(move |m| m.carries(address)).map(move |m| m.prefix.embed(address))
     }
 }
@@ -131,7 +131,7 @@ impl Default for Policy {
 }
 
 /// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its updates).
-pub fn is_global(address: Ipv4Addr) -> bool {
+pub(crate) fn is_global(address: Ipv4Addr) -> bool {
     let o = address.octets();
     !(address.is_private()
         || address.is_loopback()

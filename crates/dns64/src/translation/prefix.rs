@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Octet 8 of an address, which RFC 6052 §2.2 reserves ("u").
 const U_OCTET: u128 = 0xff << 56;
 
-/// A translation prefix.
+/// A prefix for IPv4-embedded IPv6 addresses (RFC 6052 §2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -55,7 +55,7 @@ impl Prefix {
         Ok(Prefix { suffix, ..self })
     }
 
-    /// Length in bits.
+    /// Its length in bits: 32, 40, 48, 56, 64 or 96.
     pub fn len(&self) -> u8 {
         self.len
     }

@@ -28,7 +28,7 @@ impl Client {
         }
     }
 
-    /// How it asks.
+    /// The transport over which its query came.
     #[inline]
     pub(crate) fn transport(&self) -> Transport {
         match self {

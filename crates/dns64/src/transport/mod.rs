@@ -28,7 +28,7 @@ pub enum Transport {
 impl Transport {
     /// The longest reply, octets, to a client that takes UDP payloads of up to `payload`; `None` if it has no EDNS.
     #[inline]
-    pub fn limit(self, payload: Option<usize>) -> usize {
+    pub(crate) fn limit(self, payload: Option<usize>) -> usize {
         match self {
             Transport::Udp => payload.map_or(LEAST_PAYLOAD, |payload| payload.clamp(LEAST_PAYLOAD, UDP_PAYLOAD)),
             Transport::Tcp => usize::from(u16::MAX),
@@ -37,7 +37,7 @@ impl Transport {
 
     /// Whether a message is sure to come from its source address.
     #[inline]
-    pub fn is_proven(self) -> bool {
+    pub(crate) fn is_proven(self) -> bool {
         match self {
             Transport::Udp => false,
             Transport::Tcp => true,
@@ -46,7 +46,7 @@ impl Transport {
 
     /// Whether a reply that is too long says so with TC, because there is a way that has room for it (RFC 7766 §5).
     #[inline]
-    pub fn truncates(self) -> bool {
+    pub(crate) fn truncates(self) -> bool {
         match self {
             Transport::Udp => true,
             Transport::Tcp => false,
@@ -54,7 +54,7 @@ impl Transport {
     }
 
     /// Its name, for people.
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
             Transport::Tcp => "TCP",

@@ -58,12 +58,12 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
         permit.forget();
         hand_on(bytes, reply.clone());
     }
-    // What has been asked is still answered: the writer ends with the last sender.
+    // Queries that have been handed on are still answered: the writer ends when the last reply's sender is dropped.
     drop(reply);
     if let Err(ended) = writing.await
         && ended.is_panic()
     {
-        // Who serves this connection has to hear of it.
+        // The task that serves this connection must end with the panic, so that it is reported.
         std::panic::resume_unwind(ended.into_panic());
     }
 }

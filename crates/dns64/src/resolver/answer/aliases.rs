@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
-use super::asked::{Asked, MAX_ALIASES, Unusable};
+use super::asked::{AskedQuestion, MAX_ALIASES, Unusable};
 use super::survey::{Facts, Survey, is_of_transport, lower};
 use crate::name::is_at_or_below;
 
@@ -32,7 +32,7 @@ pub(super) struct Cname {
 /// The way of an answer, from alias to alias.
 pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
-    /// The owners' names.
+    /// The owners' names, one behind the other: `Listed::owner` are places in it.
     arena: Vec<u8>,
     /// What belongs there, in order: each alias once, with what belongs to it, and the data at the end.
     pub(super) items: Vec<Item>,
@@ -52,8 +52,8 @@ struct Listed<'a> {
     taken: bool,
 }
 
-/// Where a name leads.
-struct Found {
+/// What the records of one name say: whether it is an alias, and of what, or has data.
+struct NextAlias {
     alias: Option<Vec<u8>>,
     /// Set if the alias is by a DNAME alone, with its TTL.
     made_of: Option<u32>,
@@ -65,7 +65,11 @@ impl<'a> Aliases<'a> {
     ///
     /// # Errors
     /// If they lead in a circle or too far, or contradict each other or the data.
-    pub(super) fn follow(view: &Message<'a>, survey: &Survey<'a>, asked: Asked<'_>) -> Result<Aliases<'a>, Unusable> {
+    pub(super) fn follow(
+        view: &Message<'a>,
+        survey: &Survey<'a>,
+        asked: AskedQuestion<'_>,
+    ) -> Result<Aliases<'a>, Unusable> {
         let name = &asked.question[..asked.question.len() - 4];
         let mut aliases = Aliases {
             records: Vec::with_capacity(usize::from(view.ancount()).min(survey.ttls.len())),
@@ -84,7 +88,7 @@ impl<'a> Aliases<'a> {
             let found = aliases.look_at_end(&survey.names, asked)?;
             let Some(target) = found.alias else { break };
             if found.has_data {
-                // Data beside an alias at one name: which one is true?
+                // A name has data beside an alias (RFC 1034 §3.6.2): nobody can say which one is true.
                 return Err(Unusable::Malformed);
             }
             if let Some(ttl) = found.made_of {
@@ -128,8 +132,8 @@ impl<'a> Aliases<'a> {
     }
 
     /// Takes what the name at the end of the aliases owns, and the DNAMEs above it.
-    fn look_at_end(&mut self, names: &NameReader<'_>, asked: Asked<'_>) -> Result<Found, Unusable> {
-        let Asked { qtype, qclass, .. } = asked;
+    fn look_at_end(&mut self, names: &NameReader<'_>, asked: AskedQuestion<'_>) -> Result<NextAlias, Unusable> {
+        let AskedQuestion { qtype, qclass, .. } = asked;
         let is_followed = qtype != rtype::CNAME && qtype != rtype::ANY;
         let mut cname: Option<Vec<u8>> = None;
         // Where the DNAME leads, and its TTL.
@@ -167,9 +171,9 @@ impl<'a> Aliases<'a> {
         match (cname, dname) {
             // RFC 6672 §3.1: the CNAME beside a DNAME is what the DNAME makes of the name.
             (Some(cname), Some((target, _))) if cname != target => Err(Unusable::Malformed),
-            (Some(cname), _) => Ok(Found { alias: Some(cname), made_of: None, has_data }),
-            (None, Some((target, ttl))) => Ok(Found { alias: Some(target), made_of: Some(ttl), has_data }),
-            (None, None) => Ok(Found { alias: None, made_of: None, has_data }),
+            (Some(cname), _) => Ok(NextAlias { alias: Some(cname), made_of: None, has_data }),
+            (None, Some((target, ttl))) => Ok(NextAlias { alias: Some(target), made_of: Some(ttl), has_data }),
+            (None, None) => Ok(NextAlias { alias: None, made_of: None, has_data }),
         }
     }
 
@@ -219,7 +223,7 @@ fn is_first<T>(known: &mut Option<T>, new: T, same: impl Fn(&T, &T) -> bool) -> 
             Ok(true)
         }
         Some(old) if same(old, &new) => Ok(false),
-        // Two aliases of one name: which one is true?
+        // A name has two different aliases: nobody can say which one is true.
         Some(_) => Err(Unusable::Malformed),
     }
 }

@@ -1,14 +1,14 @@
-//! What an answer is wanted to, and what makes a message none.
+//! The question that an answer must answer, and why a message cannot be its answer.
 
 use wire::view::Malformed;
 
 /// Aliases in a row that are followed; more are taken for a loop (item 8).
-pub const MAX_ALIASES: usize = 16;
+pub(crate) const MAX_ALIASES: usize = 16;
 
 /// Why a message cannot be an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// It breaks the format, or contradicts itself.
     #[error("malformed")]
     Malformed,
@@ -28,18 +28,18 @@ impl From<Malformed> for Unusable {
 
 /// The question to which an answer is wanted.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct AskedQuestion<'a> {
     /// Name in lower case, type and class.
     pub(super) question: &'a [u8],
     pub(super) qtype: u16,
     pub(super) qclass: u16,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AskedQuestion<'a> {
     /// The question of a section; `None` if that is too short.
-    pub(super) fn of(question: &'a [u8]) -> Option<Asked<'a>> {
+    pub(super) fn of(question: &'a [u8]) -> Option<AskedQuestion<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
-        Some(Asked { question, qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) })
+        Some(AskedQuestion { question, qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) })
     }
 }
 

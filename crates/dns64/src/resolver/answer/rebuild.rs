@@ -27,7 +27,7 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
         out.push(asked.ok()?).ok()?;
     }
 
-    // Only what is kept is read: what is left out may be anything.
+    // Only records that are kept are read; those that are left out may be malformed.
     let mut out = out.answer();
     let mut records: Vec<_> = all(answer)?.into_iter().map(Some).collect();
     for item in &aliases.items {

@@ -7,7 +7,7 @@ use wire::edns::{OPT_LEN, Opt, ede, option};
 use wire::template::HEADER_LEN;
 use wire::view::{Malformed, Message, NameReader, Record, rtype};
 
-use super::asked::{Asked, Unusable, sane};
+use super::asked::{AskedQuestion, Unusable, sane};
 use crate::name::{LowerName, is_at_or_below};
 
 /// What the answer records say together.
@@ -15,7 +15,7 @@ use crate::name::{LowerName, is_at_or_below};
 pub(super) struct Facts {
     /// There are records of the type that was asked for.
     pub(super) has_data: bool,
-    /// There are signatures.
+    /// Whether there are RRSIG records among them.
     pub(super) signed: bool,
     /// The least TTL, seconds.
     pub(super) min_ttl: u32,
@@ -25,7 +25,7 @@ impl Facts {
     pub(super) const NONE: Facts = Facts { has_data: false, signed: false, min_ttl: u32::MAX };
 
     #[inline]
-    pub(super) fn note(&mut self, rtype: u16, ttl: u32, asked: Asked<'_>) {
+    pub(super) fn note(&mut self, rtype: u16, ttl: u32, asked: AskedQuestion<'_>) {
         self.has_data |= rtype == asked.qtype || asked.qtype == rtype::ANY;
         self.signed |= rtype == rtype::RRSIG;
         self.min_ttl = self.min_ttl.min(sane(ttl));
@@ -68,7 +68,7 @@ impl<'a> Survey<'a> {
         view: &Message<'a>,
         message: &'a [u8],
         records_at: usize,
-        asked: Asked<'_>,
+        asked: AskedQuestion<'_>,
     ) -> Result<Survey<'a>, Unusable> {
         if message.len() > usize::from(u16::MAX) {
             return Err(Unusable::Malformed);
@@ -121,7 +121,7 @@ impl<'a> Survey<'a> {
         self.denials.iter().find(|(soa, _)| is_above(*soa)).map(|(_, ttl)| *ttl)
     }
 
-    fn walk_answers(&mut self, view: &Message<'a>, asked: Asked<'_>) -> Result<usize, Unusable> {
+    fn walk_answers(&mut self, view: &Message<'a>, asked: AskedQuestion<'_>) -> Result<usize, Unusable> {
         let mut records = view.records(self.records_at, view.ancount());
         for record in records.by_ref() {
             let record = record?;
@@ -139,7 +139,7 @@ impl<'a> Survey<'a> {
         Ok(self.end)
     }
 
-    fn walk_authority(&mut self, view: &Message<'a>, at: usize, asked: Asked<'_>) -> Result<usize, Unusable> {
+    fn walk_authority(&mut self, view: &Message<'a>, at: usize, asked: AskedQuestion<'_>) -> Result<usize, Unusable> {
         let mut records = view.records(at, view.nscount());
         for record in records.by_ref() {
             let record = record?;
@@ -176,7 +176,8 @@ impl<'a> Survey<'a> {
                 Some(_) => opts = 2,
                 None if is_of_transport(record.rtype) => self.must_rebuild = true,
                 None => {
-                    // What stands behind OPT would move when OPT is cut out. What unrelated names own is found out later.
+                    // Records behind OPT would move when OPT is cut out, so that pointers to them would be wrong. Whether the owner
+                    // has to do with the question is looked at when the message is rebuilt.
                     self.must_rebuild |= opts > 0;
                     self.plain = false;
                     self.arcount += 1;

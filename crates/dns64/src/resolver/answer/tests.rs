@@ -109,16 +109,16 @@ fn kinds_of_answers() {
     let question = || said("a.test", rtype::AAAA);
     let alias = || question().cname("a.test", 60, "b.test");
     for (name, answer, kind) in [
-        ("data", question().aaaa("a.test", 60, "2001:db8::1"), Kind::Data),
-        ("data behind an alias", alias().aaaa("b.test", 60, "2001:db8::1"), Kind::Data),
-        ("nothing", question(), Kind::NoData),
-        ("nothing, with SOA", question().nodata(60), Kind::NoData),
-        ("an alias", alias(), Kind::Unfinished),
-        ("an alias, with SOA", alias().nodata(60), Kind::NoData),
-        ("an alias, with the SOA of another zone", alias().soa("other", 60, 60), Kind::Unfinished),
-        ("NXDOMAIN", question().nodata(60).rcode(3), Kind::NxDomain),
-        ("SERVFAIL", question().rcode(2), Kind::Failed),
-        ("other data", question().aaaa("c.test", 60, "2001:db8::1"), Kind::NoData),
+        ("data", question().aaaa("a.test", 60, "2001:db8::1"), AnswerKind::Data),
+        ("data behind an alias", alias().aaaa("b.test", 60, "2001:db8::1"), AnswerKind::Data),
+        ("nothing", question(), AnswerKind::NoData),
+        ("nothing, with SOA", question().nodata(60), AnswerKind::NoData),
+        ("an alias", alias(), AnswerKind::Unfinished),
+        ("an alias, with SOA", alias().nodata(60), AnswerKind::NoData),
+        ("an alias, with the SOA of another zone", alias().soa("other", 60, 60), AnswerKind::Unfinished),
+        ("NXDOMAIN", question().nodata(60).rcode(3), AnswerKind::NxDomain),
+        ("SERVFAIL", question().rcode(2), AnswerKind::Failed),
+        ("other data", question().aaaa("c.test", 60, "2001:db8::1"), AnswerKind::NoData),
     ] {
         assert_eq!(answer.parse().unwrap().kind(), kind, "{name}");
     }
@@ -158,10 +158,10 @@ fn records_are_put_in_order_and_strangers_left_out() {
 fn a_dname_without_its_cname_is_followed() {
     let dname = |target| said("www.a.test", rtype::AAAA).answer("a.test", rtype::DNAME, 60, &wire(target));
     let answer = dname("b.test").aaaa("www.b.test", 60, "2001:db8::1").parse().unwrap();
-    assert_eq!((answer.kind(), types(&answer)), (Kind::Data, vec![rtype::DNAME, rtype::CNAME, rtype::AAAA]));
+    assert_eq!((answer.kind(), types(&answer)), (AnswerKind::Data, vec![rtype::DNAME, rtype::CNAME, rtype::AAAA]));
     assert_eq!(answer.target(), wire("www.b.test"));
     let unfinished = dname("b.test").parse().unwrap();
-    assert_eq!((unfinished.kind(), unfinished.target()), (Kind::Unfinished, &*wire("www.b.test")));
+    assert_eq!((unfinished.kind(), unfinished.target()), (AnswerKind::Unfinished, &*wire("www.b.test")));
     let with_cname = dname("b.test").cname("www.a.test", 60, "www.b.test").parse().unwrap();
     assert_eq!(types(&with_cname), [rtype::DNAME, rtype::CNAME]);
     let back = dname("a.test").parse();
@@ -246,7 +246,7 @@ fn extended_errors_of_validation_come_first() {
     assert_eq!(answer.parse().unwrap().extended_error(), Some(7));
     assert_eq!(servfail.parse().unwrap().extended_error(), None);
     let badvers = servfail.rcode(0).with(Section::Additional, record(&[0], rtype::OPT, 1 << 24, &[]));
-    assert_eq!(badvers.parse().unwrap().kind(), Kind::Failed, "RCODE 16");
+    assert_eq!(badvers.parse().unwrap().kind(), AnswerKind::Failed, "RCODE 16");
 }
 
 /// Names that lead to each other through thousands of pointers, and aliases to be looked for among their owners: the work is bounded

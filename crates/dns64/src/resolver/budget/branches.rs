@@ -127,7 +127,7 @@ impl Branches {
     }
 }
 
-/// The name above.
+/// The name above `name`, both in wire format; the root's is the root.
 pub(super) fn parent(name: &[u8]) -> &[u8] {
     ancestors(name).nth(1).unwrap_or(name)
 }

@@ -22,7 +22,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// With new factors.
+    /// Draws factors, which no client can foresee.
     pub(super) fn new(rng: &mut impl Rng) -> Clients {
         Clients { factors: [(); 2].map(|()| rng.next_u64() | 1) }
     }

@@ -4,8 +4,8 @@
 //! by weight that are no more than 20 ms slower than the fastest. One question in 64 goes to any of them by weight alone, so
 //! that one that has become fast again is noticed. One that has never been asked counts as the fastest.
 //!
-//! Where none is left of these, any that has not been asked this question is, the one first that has been left alone longest.
-//! Where all have been asked, one is asked again: one that is not left alone and may be asked again before others.
+//! If all of these have been asked this question, one that is left alone is asked, the one first that has been left alone
+//! longest. If every upstream has been asked, one is asked again; those that are not left alone and have retries left come first.
 
 use method::units::Nanos;
 use rand::rngs::StdRng;

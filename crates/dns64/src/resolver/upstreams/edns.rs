@@ -13,12 +13,13 @@ pub(super) struct EdnsMemory {
 }
 
 impl EdnsMemory {
-    /// Whether it is to be asked with EDNS.
+    /// Whether the upstream is to be asked with EDNS.
     pub(super) fn is_used(&self, now: Nanos) -> bool {
         now >= self.plain_until
     }
 
-    /// It has answered without EDNS what it did not answer with EDNS.
+    /// The upstream has answered a question without EDNS that it rejected with EDNS: it is asked without until ten minutes
+    /// from `now`.
     pub(super) fn found_plain(&mut self, now: Nanos) {
         self.plain_until = now + PLAIN;
     }

@@ -40,7 +40,7 @@ pub(super) struct Health {
     failures: u32,
     backoff: Nanos,
     down_until: Nanos,
-    /// It was down, and one question is under way that finds out whether it still is.
+    /// Whether it was dead, and a question is in flight that finds out whether it still is.
     probed: bool,
     /// When the log last said that it is left alone, and whether it has said since that it is back.
     told: Option<Nanos>,
@@ -83,7 +83,8 @@ impl Health {
         Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
     }
 
-    /// It is about to be asked. If it was down, others keep away until it is known whether it is back.
+    /// The upstream is about to be asked. If it was dead, this question is the probe: no other is asked there until its outcome
+    /// is known, or a second is over.
     pub(super) fn chosen(&mut self, now: Nanos) {
         if self.is_down() {
             self.down_until = now + PROBE;
@@ -91,7 +92,8 @@ impl Health {
         }
     }
 
-    /// It answered after `rtt`, be it an error, which is no reason to prefer it.
+    /// The upstream answered after `rtt`. An error (`is_error`) counts as no faster than 400 ms, as an upstream that is quick to
+    /// fail should not be preferred.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<News> {
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.smoothed {
@@ -104,7 +106,7 @@ impl Health {
         news
     }
 
-    /// It did not answer, or could not be reached.
+    /// The upstream did not answer, or could not be reached.
     pub(super) fn failed(&mut self, now: Nanos) -> Option<News> {
         self.failures = self.failures.saturating_add(1);
         let counts = self.down_until <= now || std::mem::take(&mut self.probed);

@@ -61,7 +61,7 @@ impl PortId {
     }
 }
 
-/// A source port.
+/// A socket on a source port of its own, connected to one server.
 struct Port {
     endpoint: Endpoint,
     /// The questions that it waits for.
@@ -220,7 +220,8 @@ impl ServerPorts {
         };
         self.turn = Some(number);
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // Half of the ids are free: `draw` sees to it, and the end of this function.
+        // At least half of the port's ids are free, because a port that has fewer is not used for the next question (`draw`, and
+        // the end of this function). So a free one is found by guessing.
         let id = loop {
             let id = rng.next_u32() as u16;
             if !port.ids.contains_key(&id) {
@@ -254,7 +255,7 @@ impl ServerPorts {
         if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
             match self.open(PortId { server, number: number as u16 }, poller, now) {
                 Ok(()) => return Ok(number),
-                // Out of file descriptors, perhaps: one that is open will do.
+                // Perhaps no file descriptor is left. Then a port that is open is used, whatever its age.
                 Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
                 Err(_) => {}
             }

@@ -1,8 +1,8 @@
 //! How many questions an upstream may be asked once more: a thousand at once, then a hundred a second, and one more for
 //! every eight answers.
 //!
-//! Where most questions time out, asking everything twice only makes it worse, and would go on when the reason is gone. An
-//! upstream that loses a packet now and then answers nearly everything, and so earns what it needs.
+//! If most questions time out, asking each of them twice makes the overload worse, and keeps it up when its cause is gone. An
+//! upstream that loses a packet now and then answers nearly every question, and so earns the retries that it needs.
 
 use method::units::Nanos;
 
@@ -16,7 +16,7 @@ const ANSWERS_FOR_ONE: u64 = 8;
 /// The budget of one upstream, as a generic cell rate algorithm (ITU-T I.371): a single moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retries {
-    /// When it will be whole again.
+    /// When all retries will be there again.
     whole_at: Nanos,
 }
 
@@ -39,7 +39,7 @@ impl Retries {
         self.whole_at = Nanos(self.whole_at.0.saturating_sub(EACH.0 / ANSWERS_FOR_ONE));
     }
 
-    /// When it will be whole again after one more has been taken; `None` if none is left.
+    /// When all retries will be there again after one more has been taken; `None` if none is left.
     fn after_one(&self, now: Nanos) -> Option<Nanos> {
         let next = self.whole_at.max(now) + EACH;
         (next <= now + Nanos(AT_ONCE * EACH.0)).then_some(next)

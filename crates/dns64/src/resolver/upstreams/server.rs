@@ -10,7 +10,7 @@ use super::health::{Health, News};
 use super::retries::Retries;
 use crate::metrics::UpstreamMetrics;
 
-/// An upstream.
+/// What one worker knows of an upstream server.
 pub(crate) struct Server {
     address: SocketAddr,
     /// Whether the configuration still has it; one that it has not is asked no more.
@@ -28,7 +28,7 @@ impl Server {
         Server { address, configured: true, health, retries, edns, metrics }
     }
 
-    /// Where it is.
+    /// Address and port, the same for UDP and TCP.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -57,12 +57,12 @@ impl Server {
         self.health.patience()
     }
 
-    /// It is the one that is asked next.
+    /// The server is about to be asked.
     pub(super) fn chosen(&mut self, now: Nanos) {
         self.health.chosen(now);
     }
 
-    /// Whether it has been asked as much again as it may.
+    /// Whether one more question may be asked again, as far as its retries go.
     pub(super) fn may_be_asked_again(&self, now: Nanos) -> bool {
         self.retries.are_left(now)
     }
@@ -77,18 +77,19 @@ impl Server {
         self.edns.is_used(now)
     }
 
-    /// It has answered without EDNS what it did not answer with EDNS.
+    /// The server has answered a question without EDNS that it rejected with EDNS: it is asked without for a while.
     pub(crate) fn found_plain(&mut self, now: Nanos) {
         self.edns.found_plain(now);
     }
 
-    /// It was asked a question over UDP.
+    /// The server was asked a question over UDP, which is counted.
     #[inline]
     pub(crate) fn asked(&self) {
         self.metrics.asked();
     }
 
-    /// It answered after `rtt`, be it an error, which is no reason to prefer it. Returns whether it was taken for dead.
+    /// The server answered after `rtt`; `is_error`: with an error, which does not make it count as fast. Returns whether it was
+    /// taken for dead before.
     pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) -> bool {
         let was_down = self.health.is_down();
         self.retries.answered();
@@ -100,7 +101,7 @@ impl Server {
         was_down
     }
 
-    /// It did not answer, or could not be reached.
+    /// The server did not answer, or could not be reached; the log says `why`.
     pub(crate) fn failed(&mut self, now: Nanos, why: &str) {
         self.metrics.failed();
         if self.health.failed(now) == Some(News::LeftAlone) {

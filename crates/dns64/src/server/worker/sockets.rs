@@ -20,7 +20,7 @@ impl Worker {
             let received = batch.receive(&self.frontend.replies().endpoints()[number], Wait::Dont).unwrap_or(0);
             self.look_at_the_clock();
             for i in 0..received {
-                // Nobody has port 0: what comes from there is forged, and the kernel would refuse to send there.
+                // No host sends from port 0: such a datagram is forged, and the kernel would refuse to send the reply.
                 let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else { continue };
                 for datagram in batch.get(i).segments() {
                     self.on_query(&Client::Udp(number, peer), datagram);
@@ -70,7 +70,7 @@ impl Worker {
             for port in refused {
                 self.resolve(|resolver| resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into()));
             }
-            // What others are asked instead; should they refuse as well, the timers will see to it.
+            // This sends the questions that other servers are asked instead. If these refuse as well, timers find that out.
             self.resolver.outside().ports.flush();
         }
         self.frontend.flush();

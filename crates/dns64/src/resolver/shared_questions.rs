@@ -10,17 +10,17 @@ use crate::name::Key;
 const SHARDS: usize = 64;
 
 /// The questions in flight, each with the workers that wait for it beside the one that asks (a bit per worker).
-pub(crate) struct Flights {
+pub(crate) struct SharedQuestions {
     shards: Vec<Mutex<HashMap<Key, u64>>>,
     hasher: RandomState,
     /// With a single worker there is nobody to share with.
     shared: bool,
 }
 
-impl Flights {
-    pub(crate) fn new(workers: usize) -> Flights {
+impl SharedQuestions {
+    pub(crate) fn new(workers: usize) -> SharedQuestions {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Flights { shards, hasher: RandomState::new(), shared: workers > 1 }
+        SharedQuestions { shards, hasher: RandomState::new(), shared: workers > 1 }
     }
 
     /// Whether there are several workers.
@@ -67,14 +67,16 @@ mod tests {
 
     #[test]
     fn one_worker_asks_and_the_others_are_told() {
-        let flights = Flights::new(3);
+        let questions = SharedQuestions::new(3);
         let key = KeyBuf::new(&"a.test".parse().unwrap(), 28, 1, false, false).to_key();
-        assert!(flights.claim(&key, WorkerId(1)));
+        assert!(questions.claim(&key, WorkerId(1)));
         assert!(
-            !flights.claim(&key, WorkerId(0)) && !flights.claim(&key, WorkerId(2)) && !flights.claim(&key, WorkerId(0))
+            !questions.claim(&key, WorkerId(0))
+                && !questions.claim(&key, WorkerId(2))
+                && !questions.claim(&key, WorkerId(0))
         );
-        assert_eq!(flights.land(&key).collect::<Vec<_>>(), [WorkerId(0), WorkerId(2)]);
-        assert!(flights.claim(&key, WorkerId(0)));
-        assert_eq!(flights.land(&key).count(), 0);
+        assert_eq!(questions.land(&key).collect::<Vec<_>>(), [WorkerId(0), WorkerId(2)]);
+        assert!(questions.claim(&key, WorkerId(0)));
+        assert_eq!(questions.land(&key).count(), 0);
     }
 }
