@@ -3,7 +3,7 @@
 //! A check is a command. All of them run, whatever becomes of the others, and a table at the end says how each ended and how long
 //! it took. What could not run is listed with the reason and is never counted as passed.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -115,29 +115,40 @@ fn cargo(words: &str) -> Result<Ended> {
 
 /// `cargo xtask WORDS`, in a process of its own: what it pins or mounts ends with it.
 fn xtask(words: &str) -> Result<Ended> {
-    let program = std::env::current_exe().context("where is xtask?")?;
-    run(Command::new(program).args(words.split(' ')), words)
+    run(&mut ourselves(words)?, words)
 }
 
 /// `cargo xtask WORDS`, a measurement: status 3 says that this machine spoiled it, which is neither a pass nor a failure.
 fn measured(words: &str) -> Result<Ended> {
-    let program = std::env::current_exe().context("where is xtask?")?;
-    spoilable(Command::new(program).args(words.split(' ')), words)
+    spoilable(&mut ourselves(words)?, words)
 }
 
+/// This program with other words.
+fn ourselves(words: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("where is xtask?")?);
+    command.args(words.split(' '));
+    Ok(command)
+}
+
+/// Runs a measurement; see [`measured`].
 fn spoilable(command: &mut Command, words: &str) -> Result<Ended> {
-    let status = command.current_dir(root()).stdin(Stdio::null()).status();
-    let status = status.with_context(|| format!("cannot run {words}"))?;
-    if status.code() == Some(3) {
-        return Ok(Ended::NotRun("this machine spoiled the measurement".into()));
+    match status_of(command, words)? {
+        status if status.code() == Some(3) => Ok(Ended::NotRun("this machine spoiled the measurement".into())),
+        status => passed(status, words),
     }
-    ensure!(status.success(), "{words}: {status}");
-    Ok(Ended::Passed)
 }
 
+/// Runs a check that is passed with status 0 only.
 fn run(command: &mut Command, words: &str) -> Result<Ended> {
+    passed(status_of(command, words)?, words)
+}
+
+fn status_of(command: &mut Command, words: &str) -> Result<ExitStatus> {
     let status = command.current_dir(root()).stdin(Stdio::null()).status();
-    let status = status.with_context(|| format!("cannot run {words}"))?;
+    status.with_context(|| format!("cannot run {words}"))
+}
+
+fn passed(status: ExitStatus, words: &str) -> Result<Ended> {
     ensure!(status.success(), "{words}: {status}");
     Ok(Ended::Passed)
 }

@@ -65,7 +65,6 @@ pub(crate) struct Fuzz {
 
 /// How a target ended.
 struct Row {
-    target: String,
     /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per second.
     runs: u64,
     reached: u64,
@@ -136,7 +135,7 @@ impl Fuzz {
         if self.keep && status.success() {
             corpus::keep(&programs.join(target), target, &found)?;
         }
-        Ok(Row { target: target.into(), runs, reached, per_second, is_good: status.success() })
+        Ok(Row { runs, reached, per_second, is_good: status.success() })
     }
 }
 
@@ -146,9 +145,9 @@ fn conclude(mut rows: Vec<(String, Result<Row>)>) -> Result<ExitCode> {
     println!("{:<16} {:>12} {:>8} {:>8}", "target", "runs", "runs/s", "reached");
     let mut is_good = true;
     for (target, row) in rows {
-        let row = row.with_context(|| target)?;
+        let row = row.with_context(|| target.clone())?;
         let verdict = if row.is_good { "" } else { "  FAILED" };
-        println!("{:<16} {:>12} {:>8} {:>8}{verdict}", row.target, row.runs, row.per_second, row.reached);
+        println!("{:<16} {:>12} {:>8} {:>8}{verdict}", target, row.runs, row.per_second, row.reached);
         is_good &= row.is_good;
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -167,7 +166,7 @@ fn targets() -> Result<Vec<String>> {
 
 /// Builds all targets and returns the folder of their programs.
 fn build() -> Result<PathBuf> {
-    let (triple, folder) = (host()?, process::target().join("fuzz"));
+    let (triple, folder) = (process::host()?, process::target().join("fuzz"));
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--locked", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
     // With a target named, build scripts and procedural macros are built without the flags.
@@ -176,15 +175,6 @@ fn build() -> Result<PathBuf> {
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "the fuzz targets cannot be built");
     Ok(folder.join(triple).join("debug"))
-}
-
-/// The compiler's own platform.
-fn host() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let told = Command::new(rustc).arg("-vV").output().context("cannot run rustc")?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
 }
 
 /// libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.

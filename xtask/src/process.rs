@@ -42,6 +42,14 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
+/// The target that the compiler builds for unless it is told another one, such as `x86_64-unknown-linux-gnu`.
+pub(crate) fn host() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let said = output(rustc, &["-vV"], Duration::from_secs(60))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
+}
+
 /// A program's standard output and status.
 pub(crate) struct Ran {
     pub(crate) stdout: String,
