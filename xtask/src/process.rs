@@ -139,6 +139,16 @@ impl Drop for Server {
     }
 }
 
+/// Waits until `is_so`, looking every 20 ms for `limit` at the most; `never` is the error if it is not so by then.
+pub(crate) fn wait_until(never: &str, limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let give_up = Instant::now() + limit;
+    while !is_so()? {
+        ensure!(Instant::now() < give_up, "{never}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// Resident memory in MiB.
 pub(crate) fn memory(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;

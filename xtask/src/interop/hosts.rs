@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::places::{agree, watched};
 use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
-use crate::process::{self, Server, find, output};
+use crate::process::{self, Server, find, output, wait_until};
 
 pub(super) const TESTS: [Test; 8] = [
     (
@@ -196,12 +196,9 @@ fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
 
 /// Waits until a run folder's journal has so many lines.
 fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
-    let give_up = Instant::now() + Duration::from_secs(60);
-    while fs::read_to_string(format!("{run}/journal.jsonl")).map_or(0, |text| text.lines().count()) < lines {
-        ensure!(Instant::now() < give_up, "the journal does not grow");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    let journal = format!("{run}/journal.jsonl");
+    let has_them = || Ok(fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= lines));
+    wait_until("the journal does not grow", Duration::from_secs(60), has_them)
 }
 
 fn lost_connections(bench: &Bench) -> Result<()> {
@@ -221,11 +218,8 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     ensure!(status(child, Duration::from_secs(30))? == Some(4), "a lost connection is not an unusable environment");
     // The other ends notice, and end what they had started: nobody listens there any more.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
-    let give_up = Instant::now() + Duration::from_secs(20);
-    while !output(bench.program(), &args, LIMIT)?.trim().is_empty() {
-        ensure!(Instant::now() < give_up, "the DUT outlives its connection");
-        thread::sleep(Duration::from_millis(100));
-    }
+    let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
+    wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
     let resumed = ["lab", "exec", "tester", "--", bench.program(), "campaign", "resume", &run, "--quiet"];
     output(bench.program(), &resumed, LIMIT)?;
     results(&run).map(drop)
