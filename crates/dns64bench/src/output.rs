@@ -126,6 +126,13 @@ pub(crate) struct Versioned<T> {
     object: T,
 }
 
+impl<T> Versioned<T> {
+    /// An object of the version that this program prints.
+    pub(crate) fn new(object: T) -> Versioned<T> {
+        Versioned { schema_version: SCHEMA_VERSION, object }
+    }
+}
+
 /// A result with the machine that it was found on.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WithEnvironment<T> {
@@ -142,8 +149,7 @@ pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
 
 /// Prints exactly one JSON object on standard output.
 pub(crate) fn print_versioned<T: Serialize>(object: &T) -> Result<(), Failure> {
-    let object = Versioned { schema_version: SCHEMA_VERSION, object };
-    let text = serde_json::to_string_pretty(&object).map_err(Failure::environment)?;
+    let text = serde_json::to_string_pretty(&Versioned::new(object)).map_err(Failure::environment)?;
     println!("{text}");
     Ok(())
 }

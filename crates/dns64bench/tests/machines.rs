@@ -81,7 +81,11 @@ fn what_is_printed_is_as_its_schema_says() {
     let (ip, port) = dut.address.rsplit_once(':').unwrap();
     printed("dns64perf2", &["closed-loop", "--dns64perf2", "0", "1", "2", "1", ip, port, "--json", "--quiet"]);
     printed("check", &["check", "--json"]);
-    holds("auth", &auth.end());
+    for (schema, object) in [("auth", auth.end()), ("reference-dut", dut.end())] {
+        holds(schema, &object);
+        assert_eq!(object["schema_version"], 2, "{schema}");
+    }
+    printed("send-cost", &["send-cost"]);
     let names = run(&["schema"]);
     for name in String::from_utf8(names.stdout).unwrap().lines() {
         let output = run(&["schema", name]);

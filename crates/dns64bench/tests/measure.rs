@@ -17,7 +17,7 @@ use tester::measurer::burst::SendCost;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
 use tester::measurer::result::TrialResult;
 
-use common::{PROGRAM, Server, count, measure, run, show};
+use common::{PROGRAM, Server, count, holds, measure, run, show};
 
 #[test]
 fn every_name_of_authdns_is_valid_and_counted() {
@@ -187,6 +187,7 @@ fn authdns_shows_its_counters_while_it_runs() {
     let mut line = String::new();
     BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
     let counters: Value = serde_json::from_str(&line).unwrap();
+    holds("auth", &counters);
     assert_eq!(count(&counters, "/queries/aaaa") % count(&trial, "/sent"), 0);
 }
 
