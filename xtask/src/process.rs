@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) use campaign::servers::find;
 
-/// The workspace's folder.
+/// The folder of the workspace, in which its Cargo.toml is.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
 }

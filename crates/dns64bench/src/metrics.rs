@@ -65,7 +65,7 @@ enum Counters {
 }
 
 impl Counters {
-    /// Sent, valid, decided.
+    /// Queries that were sent, valid replies, and queries whose outcome is known.
     fn read(&self) -> Option<[u64; 3]> {
         match self {
             Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),

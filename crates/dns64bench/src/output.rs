@@ -138,7 +138,7 @@ impl<T> Versioned<T> {
 pub(crate) struct WithEnvironment<T> {
     #[serde(flatten)]
     result: T,
-    /// The machine.
+    /// The machine, and what on it may spoil measurements.
     environment: Environment,
 }
 

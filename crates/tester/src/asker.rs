@@ -17,7 +17,7 @@ const UNREAD: usize = 4096;
 /// How a reference DUT asks AuthDNS.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// AuthDNS.
+    /// Address and port of AuthDNS.
     pub upstream: SocketAddr,
     /// How many times each question is asked; 2 is a DUT that retries at once.
     pub times: u8,

@@ -11,7 +11,7 @@ use crate::tools;
 
 /// The program that builds packages, as the list of tools has it.
 const CARGO_DEB: &str = "cargo-deb";
-/// Crates with packages.
+/// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
 
 /// Builds both packages from the release build into `to`; returns their names.

@@ -69,7 +69,7 @@ impl Builder {
         Ok(Some(Builder { program, storage }))
     }
 
-    /// The program.
+    /// Where buildah is.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }

@@ -202,7 +202,7 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A and AAAA.
+/// Record types (IANA).
 const A: u8 = 1;
 const AAAA: u8 = 28;
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use campaign::cpu_list::cpu_list;
 use serde_json::Value;
 
-/// Between two looks.
+/// How long after a look at all processes the next one follows.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Knows a server's processes by the words of their command lines.

@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 const WINDOW_LIMIT: f64 = 5.0;
 /// A host that is too busy for a rate is so the next time too.
 const INVALID_RETRIES: u32 = 1;
-/// That of dns64d.
+/// The DNS64 prefix that dns64d is started with.
 const PREFIX: &str = "64:ff9b::/96";
 
 /// One of the things that are measured.

@@ -121,7 +121,7 @@ fn statistics(args: &Resperf, result: &RampResult) -> String {
     text
 }
 
-/// What -v adds.
+/// The figures that resperf adds with -v.
 fn details(result: &RampResult) -> String {
     let t = &result.tally;
     let us = |ns: u64| ns as f64 / 1e3;

@@ -21,7 +21,7 @@ pub const MAX_REPLY: usize = 1024;
 
 /// The label of the zone's name server.
 const NS_LABEL: &[u8] = b"\x02ns";
-/// Its mailbox.
+/// The label of the mailbox in the SOA record.
 const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 
 /// Over what a query came.
@@ -29,7 +29,7 @@ const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 pub enum Transport {
     /// UDP: the reply must fit.
     Udp,
-    /// TCP.
+    /// TCP: the reply may be as long as a message can be.
     Tcp,
 }
 

@@ -26,14 +26,14 @@ const QUERY_LEN: usize = 1500;
 /// How often an idle worker looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// How AuthDNS runs.
+/// What AuthDNS serves, where, and on which CPUs.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
     /// Addresses to serve, UDP and TCP.
     pub listen: Vec<SocketAddr>,
-    /// What to answer.
+    /// The zone that it answers for.
     pub zone: Zone,
-    /// Workers per address.
+    /// Worker threads for UDP of each address; 1 or more.
     pub threads: usize,
     /// CPUs for the workers, round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
@@ -52,9 +52,9 @@ pub enum AuthError {
     /// An address cannot be used.
     #[error("cannot serve {address} over {transport}: {source}")]
     Listen {
-        /// The address.
+        /// The address that it was to listen on.
         address: SocketAddr,
-        /// "UDP" or "TCP".
+        /// The transport in words: "UDP" or "TCP".
         transport: &'static str,
         /// What the system says.
         source: io::Error,
@@ -62,7 +62,7 @@ pub enum AuthError {
     /// Delayed replies are sent outside the batch that knows the query's destination.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
     WildcardDelay {
-        /// The address.
+        /// The wildcard address that it was to listen on.
         address: SocketAddr,
     },
 }

@@ -50,11 +50,11 @@ pub enum ClosedLoopError {
          query, and a port has {MOST_PER_PORT} at the most"
     )]
     Shares {
-        /// As given.
+        /// Queries in flight over all threads (`--outstanding`).
         outstanding: usize,
-        /// As given.
+        /// Threads (`--threads`).
         threads: usize,
-        /// As given.
+        /// Source ports over all threads (`--source-ports`).
         ports: usize,
     },
     /// Fewer questions than threads.
@@ -62,7 +62,7 @@ pub enum ClosedLoopError {
     Questions {
         /// How many there are.
         count: u64,
-        /// As given.
+        /// Threads (`--threads`).
         threads: usize,
     },
     /// No socket towards the server, or it failed.
@@ -75,7 +75,7 @@ pub enum ClosedLoopError {
 pub struct ClosedLoopResult {
     /// The server that was asked.
     pub server: String,
-    /// Queries in flight.
+    /// Queries that were kept in flight, over all threads.
     pub outstanding: usize,
     /// Length in seconds: from the first query to the last answer or the last query, and at least the wanted duration.
     #[serde(rename = "duration_s", alias = "seconds")]
@@ -102,7 +102,7 @@ pub struct ClosedLoopResult {
     pub retried: u64,
     /// Round-trip times of the valid answers in microseconds, by the kernel's clock where it says; absent if there was none.
     pub rtt_us: Option<Rtt>,
-    /// TCP connections.
+    /// What became of TCP connections; all 0 over UDP.
     pub connections: Connections,
     /// How long connecting took, in microseconds; absent without connections.
     pub connecting_us: Option<Rtt>,

@@ -8,7 +8,7 @@ use wire::edns::{put_opt, put_option_header};
 use wire::rcode::Rcode;
 use wire::tsig::{Key, Mac};
 
-/// Option codes (IANA).
+/// Codes of EDNS options in the registry of IANA.
 const NSID: u16 = 3;
 const CLIENT_SUBNET: u16 = 8;
 
@@ -19,11 +19,11 @@ pub struct Edns {
     pub size: u16,
     /// Whether DNSSEC records are wanted (DO).
     pub dnssec_ok: bool,
-    /// Options.
+    /// Options of the OPT record, in the order in which they are sent.
     pub options: Vec<EdnsOption>,
 }
 
-/// An EDNS option.
+/// An EDNS option: its code and the octets of its value (RFC 6891 §6.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdnsOption {
     code: u16,
@@ -75,7 +75,7 @@ impl FromStr for EdnsOption {
 /// What goes with each question.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
-    /// The OPT record.
+    /// The OPT record in wire format; empty without EDNS.
     opt: Vec<u8>,
     key: Option<Key>,
     /// Seconds by which signatures are off the clock.

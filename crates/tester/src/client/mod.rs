@@ -36,7 +36,7 @@ pub use tally::{Connections, Tally};
 
 use crate::measurer::expect::Expectation;
 
-/// How questions travel.
+/// The transport of questions, and what becomes of truncated answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Datagrams; truncated answers are answers.
@@ -63,9 +63,9 @@ pub struct Setup {
     pub server: SocketAddr,
     /// Address and first port to ask from; none: whatever the kernel takes.
     pub local: Option<SocketAddr>,
-    /// How they travel.
+    /// The transport of the questions.
     pub transport: Transport,
-    /// What is asked.
+    /// Where the questions come from.
     pub source: Source,
     /// What goes with each question.
     pub form: Form,
@@ -85,7 +85,7 @@ pub struct Setup {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot ask {server}: {source}")]
 pub struct SocketError {
-    /// The server.
+    /// The server that was to be asked.
     pub server: SocketAddr,
     /// What the system says.
     pub source: io::Error,

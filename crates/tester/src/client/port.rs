@@ -67,7 +67,7 @@ impl Flights {
         self.free.push_front(id);
     }
 
-    /// Enters a query.
+    /// Enters a query that is about to be sent.
     #[inline]
     pub(super) fn enter(&mut self, id: u16, flight: Flight, mac: Mac) {
         self.by_id[usize::from(id)] = Some(flight);
@@ -131,7 +131,7 @@ impl Flights {
     }
 }
 
-/// A source port.
+/// A source port with its socket or connection, and the queries in flight on it.
 pub(super) struct Port {
     pub(super) flights: Flights,
     /// How many queries may be in flight.

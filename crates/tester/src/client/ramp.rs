@@ -21,11 +21,11 @@ use crate::intervals::{Interval, Intervals, histogram};
 pub struct RampPlan {
     /// What is asked, and how. Its interval is the width of the buckets and must be given.
     pub setup: Setup,
-    /// The schedule.
+    /// How the rate grows, and for how long.
     pub ramp: Ramp,
     /// Source ports, or TCP connections.
     pub clients: usize,
-    /// Threads.
+    /// Threads, which share the ports; 1 or more.
     pub threads: usize,
     /// CPUs of the threads, round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
@@ -48,7 +48,7 @@ pub struct Bucket {
     pub target_qps: f64,
     /// Queries that were sent.
     pub actual_qps: f64,
-    /// Answers to those.
+    /// Answers to the queries that were sent in this interval, whenever they came.
     pub responses_per_sec: f64,
     /// Of these with an rcode other than NOERROR and NXDOMAIN.
     pub failures_per_sec: f64,
@@ -78,7 +78,7 @@ pub struct RampResult {
     pub sending: Nanos,
     /// From the first query until all was answered or given up.
     pub total: Nanos,
-    /// The buckets.
+    /// The buckets, from the first interval on.
     pub buckets: Vec<Bucket>,
     /// How much later than due the queries left, in ns.
     pub lateness: Histogram<u64>,

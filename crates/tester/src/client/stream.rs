@@ -17,7 +17,7 @@ const READS: u32 = 16;
 /// How much is read at once.
 const READ: usize = 64 << 10;
 
-/// A connection.
+/// A TCP connection, with what is still to be written to it and what was read of an answer so far.
 pub(super) struct Stream {
     socket: TcpStream,
     begun: Nanos,
