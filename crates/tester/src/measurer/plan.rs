@@ -166,7 +166,7 @@ impl TrialPlan {
     }
 
     /// Which name each query asks for.
-    pub fn name_sequence(&self) -> NameSequence {
+    pub(crate) fn name_sequence(&self) -> NameSequence {
         NameSequence::new(self.names, self.first_name, self.cached_share, self.rate, self.timeout)
     }
 
