@@ -64,7 +64,7 @@ pub(crate) struct Fuzz {
 }
 
 /// How a target ended.
-struct Row {
+struct TargetResult {
     /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per second.
     runs: u64,
     reached: u64,
@@ -107,7 +107,7 @@ impl Fuzz {
     }
 
     /// Runs one target from the corpus of the repository and what earlier runs have found.
-    fn one(&self, programs: &Path, target: &str) -> Result<Row> {
+    fn one(&self, programs: &Path, target: &str) -> Result<TargetResult> {
         let found = process::target().join("fuzz/corpus").join(target);
         let artifacts = root().join("fuzz/artifacts").join(target);
         for folder in [&found, &artifacts] {
@@ -135,12 +135,12 @@ impl Fuzz {
         if self.keep && status.success() {
             corpus::keep(&programs.join(target), target, &found)?;
         }
-        Ok(Row { runs, reached, per_second, is_good: status.success() })
+        Ok(TargetResult { runs, reached, per_second, is_good: status.success() })
     }
 }
 
 /// Prints what each target did; one that failed makes the status 1.
-fn conclude(mut rows: Vec<(String, Result<Row>)>) -> Result<ExitCode> {
+fn conclude(mut rows: Vec<(String, Result<TargetResult>)>) -> Result<ExitCode> {
     rows.sort_by(|(one, _), (other, _)| one.cmp(other));
     println!("{:<16} {:>12} {:>8} {:>8}", "target", "runs", "runs/s", "reached");
     let mut is_good = true;

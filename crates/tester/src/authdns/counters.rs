@@ -46,14 +46,14 @@ const TYPES: usize = 3;
 
 /// Sums of one worker over one batch, before they are made visible.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct BatchCounts {
     kinds: [u64; KINDS],
     types: [u64; TYPES],
     aaaa_present: u64,
     pub(crate) lost: u64,
 }
 
-impl Tally {
+impl BatchCounts {
     #[inline]
     pub(crate) fn add(&mut self, answered: &Answered) {
         let Answered { kind, qtype, .. } = *answered;
@@ -94,11 +94,11 @@ pub(crate) struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    pub(crate) fn publish(&self, tally: &Tally, send_refused: usize) {
-        let pairs = self.kinds.iter().zip(&tally.kinds).chain(self.types.iter().zip(&tally.types));
+    pub(crate) fn publish(&self, counts: &BatchCounts, send_refused: usize) {
+        let pairs = self.kinds.iter().zip(&counts.kinds).chain(self.types.iter().zip(&counts.types));
         let others = [
-            (&self.aaaa_present, &tally.aaaa_present),
-            (&self.lost, &tally.lost),
+            (&self.aaaa_present, &counts.aaaa_present),
+            (&self.lost, &counts.lost),
             (&self.send_refused, &(send_refused as u64)),
         ];
         for (sum, &n) in pairs.chain(others) {
