@@ -260,7 +260,7 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
 const TRIES: u32 = 5;
 
 /// The highest of the rates up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`] tries; this machine is noisy, and
-/// who passes once in five does not do that rate.
+/// a rate that passes once in five tries is not sustained.
 fn highest(mut passes: impl FnMut(u64) -> Result<bool>) -> Result<u64> {
     let (mut low, mut high) = (0, 600_000_u64);
     while high - low > (low / 20).max(2_000) {

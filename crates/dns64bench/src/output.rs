@@ -73,7 +73,7 @@ impl Failure {
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        // Servers and hosts have a part in it.
+        // The text may quote what a server or a host has said.
         let text = plain(&told_once(&self.error), ERROR);
         // A log on a full disk takes nothing; the status says enough then.
         let _ = writeln!(std::io::stderr(), "dns64bench: {text}");

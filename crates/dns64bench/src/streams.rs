@@ -1,8 +1,8 @@
 //! Standard output and standard error where nobody reads them any more, or there is no room for them.
 //!
 //! The standard library's `println!` panics there. Ours (in `main.rs`) end the program instead, in order, so that servers that it
-//! has started end and temporary files go: quietly when the reader has gone, with a sentence when a disk is full. What is told on
-//! standard error is progress; who does not read it misses nothing, and the program goes on.
+//! has started end and temporary files go: quietly when the reader has gone, with a sentence when a disk is full. Standard
+//! error shows progress; the program goes on where it cannot be written, because no result is lost.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -11,7 +11,7 @@ use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;
 use wire::view::rtype;
 
-/// Answers that nobody reads may take so much memory.
+/// Octets of the socket's receive buffer: answers of AuthDNS are not read, and wait there until they are dropped.
 const UNREAD: usize = 4096;
 
 /// How a reference DUT asks AuthDNS.

@@ -351,7 +351,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     let program = bench.file("like-mtd64-ng", &script)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let before = running("like-mtd64-ng.toml")?;
-    // Who only starts it is named by other words.
+    // The programs that start the server have other words in their command lines.
     let is_it =
         |words: &[&str]| words.contains(&"dns64d") && words.iter().any(|word| word.ends_with("like-mtd64-ng.toml"));
     let run = || one_driver(bench, "lab", &format!("driver = 'mtd64-ng'\nprogram = '{program}'"));
@@ -361,7 +361,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// No package has it; who has built it says where it is.
+/// No package has mtd64-ng: the variable `MTD64_NG` names a program that somebody has built.
 fn mtd64_ng(bench: &Bench) -> Result<()> {
     let Some(program) = std::env::var_os("MTD64_NG") else {
         return Err(Skipped("MTD64_NG does not name the program, which is built from its repository".into()).into());

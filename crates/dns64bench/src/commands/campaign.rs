@@ -133,7 +133,7 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     let recorded = Recorded::new(&plan, &entries);
     let (made, cannot): (Vec<Point>, Vec<Point>) =
         plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
-    // That this host has not what they take is what was found.
+    // A point that cannot be made here has its result: why it cannot.
     for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
         let _ = writeln!(std::io::stderr(), "dns64bench: cannot be made here: {point}: {why}");
     }
@@ -265,11 +265,11 @@ impl CampaignTerminal<'_> {
     }
 
     fn line(&self, text: &str) {
-        // Hosts and servers have a part in it.
+        // The text may quote what a host or a server has said.
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// As [`CampaignTerminal::line`], of a text that has nothing of anybody else's in it.
+    /// As [`CampaignTerminal::line`], of a text that quotes no host and no server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}

@@ -113,7 +113,7 @@ impl WorkerCounters {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;
         }
-        // Only who asks for the counters ever has the lock besides, for microseconds.
+        // Besides this worker only a reader of the counters takes the lock, for microseconds.
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         for received in batch.received.drain(..) {
             times.own.add(sent.since(received));

@@ -305,11 +305,11 @@ impl<'a> Lane<'a> {
             ending = Some(Ending::Time);
         }
         if ending.is_none() && passed >= due.ramp.length() + Nanos::SECOND {
-            // There is no way for the rest.
+            // A second after the end of the ramp the lane still has queries to send: it could not keep up.
             ending = Some(Ending::Behind { queries: left * due.of, rate: due.ramp.rate(passed) });
         }
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
-            // Who comes second ends because somebody else did.
+            // All lanes end together: the first one knows the reason, the others end because it did.
             let first = !due.over.swap(true, Ordering::Relaxed);
             due.ending = Some(if first { ending.unwrap_or(Ending::Time) } else { Ending::Other });
             if first {

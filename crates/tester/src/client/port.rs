@@ -1,4 +1,4 @@
-//! A source port with its queries in flight: which id is whose, and who has waited too long.
+//! A source port with its queries in flight: which query an id belongs to, and which queries have waited too long.
 
 use std::collections::VecDeque;
 use std::io;

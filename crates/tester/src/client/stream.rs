@@ -36,7 +36,7 @@ pub(super) struct News {
     pub(super) connected: Option<Nanos>,
     /// Whether it is over.
     pub(super) closed: bool,
-    /// Whether there may be more to read; nobody will be told of that.
+    /// Whether there may be more to read: the poller tells that octets have come only once, so this has to be remembered.
     pub(super) more: bool,
 }
 

@@ -200,7 +200,7 @@ impl TrialPlan {
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
-            // Who has hosts of their own has CPUs of their own.
+            // A server on another host shares no CPU with the tester.
             shares_cpus: match shares_host {
                 Fact::Yes => Fact::NotKnown,
                 other => other,
