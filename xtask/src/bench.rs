@@ -4,7 +4,6 @@ mod against;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -200,9 +199,7 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
         let ours = counters["replies"]["noerror"].as_u64().unwrap_or(0);
         let reflector = lab.serve(&[&lab.ours, "reflect", &address, "1"])?;
         load()?;
-        thread::sleep(Duration::from_secs(1));
-        let printed = reflector.end()?;
-        let null: u64 = printed.lines().last().and_then(|l| l.parse().ok()).context("the reflector printed nothing")?;
+        let null: u64 = reflector.end()?.trim().parse().context("the reflector printed no number")?;
         let ratio = ours as f64 / null as f64;
         println!("{client:<9} AuthDNS {ours:>9}, reflector {null:>9}: {:.1} %", ratio * 100.0);
         claims.hold(&what, Wanted::AtLeast(0.9), Ok(ratio));
@@ -263,7 +260,7 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
 const TRIES: u32 = 5;
 
 /// The highest of the rates up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`] tries; this machine is noisy, and
-/// who passes once in five does not do that rate.
+/// a rate that passes once in five tries is not sustained.
 fn highest(mut passes: impl FnMut(u64) -> Result<bool>) -> Result<u64> {
     let (mut low, mut high) = (0, 600_000_u64);
     while high - low > (low / 20).max(2_000) {

@@ -52,7 +52,7 @@ const DUTS: [Dut; 4] = [
     Dut { kind: servers::Dut::Powerdns, for_memory: false },
 ];
 
-/// Rounds: every server has its turn in each, so that a change of the machine's mood meets all.
+/// Rounds: every server has its turn in each, so that a slow phase of this machine meets all of them.
 const ROUNDS: usize = 3;
 const LATENCY_ROUNDS: usize = 8;
 
@@ -84,7 +84,7 @@ struct Figures<'a> {
 /// The 99th percentile of the round-trip time in µs at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Latency {
-    /// It is known.
+    /// Microseconds, of a trial in which one in a thousand queries at the most had no valid reply.
     Of(f64),
     /// The server does not answer all.
     Overloaded,
@@ -100,7 +100,7 @@ impl Latency {
 }
 
 impl Figures<'_> {
-    /// All that was measured, for who wants to compute with it.
+    /// All that was measured, as the raw data that is kept.
     fn raw(&self) -> Value {
         let loads = |set: &[Load; CLIENTS.len()]| {
             let load = |(client, load): (&&str, &Load)| json!({ "client": client, "answers_per_s": load.rate, "cpu": load.cpu });
@@ -494,7 +494,7 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     if sound.len() * 2 < LATENCY_ROUNDS {
         return Err(format!("the tester spoiled all but {} of {LATENCY_ROUNDS} rounds", sound.len()));
     }
-    // Who does not answer all has no p99: ours is as bad as can be then, and theirs is not one to be proud of.
+    // A server that does not answer all queries has no p99. If it is ours, the claim is missed; if it is only theirs, it is kept.
     let ratios = sound.iter().map(|(ours, theirs)| match (ours.us(), theirs.us()) {
         (Some(ours), Some(theirs)) => ours / theirs,
         (None, _) => f64::INFINITY,

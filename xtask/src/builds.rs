@@ -91,7 +91,7 @@ pub(crate) fn compare<const N: usize>(
         for (i, ratios) in all.iter_mut().enumerate() {
             ratios.by_round.push(ours[i] / theirs[i]);
         }
-        // Who ends it early has what there is until then.
+        // The ratios so far are shown after each round, so that nothing is lost if the user ends it early.
         let so_far = all.iter().map(|ratios| format!("{} {:.3}", ratios.figure, ratios.by_round[round]));
         eprintln!("round {}: {}", round + 1, so_far.collect::<Vec<_>>().join(", "));
         if all.iter().all(Ratios::is_known) {

@@ -3,7 +3,7 @@
 //! A check is a command. All of them run, whatever becomes of the others, and a table at the end says how each ended and how long
 //! it took. What could not run is listed with the reason and is never counted as passed.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -59,31 +59,32 @@ pub(crate) struct Ci {
 impl Ci {
     pub(crate) fn run(&self, install: bool) -> ExitCode {
         let is_wanted = |check: &&Check| self.names.is_empty() || self.names.iter().any(|name| name == check.name);
-        let rows: Vec<Row> = CHECKS.iter().filter(is_wanted).map(|check| Row::of(check, install)).collect();
-        conclude(&rows)
+        let results: Vec<CheckResult> =
+            CHECKS.iter().filter(is_wanted).map(|check| CheckResult::of(check, install)).collect();
+        conclude(&results)
     }
 }
 
 /// What became of a check.
-struct Row {
+struct CheckResult {
     name: &'static str,
     outcome: Result<Ended>,
     took: Duration,
 }
 
-impl Row {
+impl CheckResult {
     /// Carries the check out.
-    fn of(check: &Check, install: bool) -> Row {
+    fn of(check: &Check, install: bool) -> CheckResult {
         println!("\n=== {}", check.name);
         let start = Instant::now();
         let outcome = (check.run)(install);
-        let row = Row { name: check.name, outcome, took: start.elapsed() };
-        println!("=== {row}");
-        row
+        let result = CheckResult { name: check.name, outcome, took: start.elapsed() };
+        println!("=== {result}");
+        result
     }
 }
 
-impl std::fmt::Display for Row {
+impl std::fmt::Display for CheckResult {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, seconds) = (self.name, self.took.as_secs());
         write!(f, "{name:<14} {:>3} min {:>2} s  ", seconds / 60, seconds % 60)?;
@@ -96,15 +97,15 @@ impl std::fmt::Display for Row {
 }
 
 /// Prints the table; a check that failed makes the status 1.
-fn conclude(rows: &[Row]) -> ExitCode {
+fn conclude(results: &[CheckResult]) -> ExitCode {
     println!("\n=== All checks");
-    rows.iter().for_each(|row| println!("{row}"));
-    let seconds = rows.iter().map(|row| row.took).sum::<Duration>().as_secs();
+    results.iter().for_each(|result| println!("{result}"));
+    let seconds = results.iter().map(|result| result.took).sum::<Duration>().as_secs();
     println!("{:<14} {:>3} min {:>2} s", "all", seconds / 60, seconds % 60);
-    let count = |is: fn(&Row) -> bool| rows.iter().filter(|row| is(row)).count();
-    let failed = count(|row| row.outcome.is_err());
-    let passed = count(|row| matches!(row.outcome, Ok(Ended::Passed)));
-    println!("{passed} passed, {failed} failed, {} skipped", rows.len() - passed - failed);
+    let count = |is: fn(&CheckResult) -> bool| results.iter().filter(|result| is(result)).count();
+    let failed = count(|result| result.outcome.is_err());
+    let passed = count(|result| matches!(result.outcome, Ok(Ended::Passed)));
+    println!("{passed} passed, {failed} failed, {} skipped", results.len() - passed - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -115,29 +116,40 @@ fn cargo(words: &str) -> Result<Ended> {
 
 /// `cargo xtask WORDS`, in a process of its own: what it pins or mounts ends with it.
 fn xtask(words: &str) -> Result<Ended> {
-    let program = std::env::current_exe().context("where is xtask?")?;
-    run(Command::new(program).args(words.split(' ')), words)
+    run(&mut ourselves(words)?, words)
 }
 
 /// `cargo xtask WORDS`, a measurement: status 3 says that this machine spoiled it, which is neither a pass nor a failure.
 fn measured(words: &str) -> Result<Ended> {
-    let program = std::env::current_exe().context("where is xtask?")?;
-    spoilable(Command::new(program).args(words.split(' ')), words)
+    spoilable(&mut ourselves(words)?, words)
 }
 
+/// This program with other words.
+fn ourselves(words: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("where is xtask?")?);
+    command.args(words.split(' '));
+    Ok(command)
+}
+
+/// Runs a measurement; see [`measured`].
 fn spoilable(command: &mut Command, words: &str) -> Result<Ended> {
-    let status = command.current_dir(root()).stdin(Stdio::null()).status();
-    let status = status.with_context(|| format!("cannot run {words}"))?;
-    if status.code() == Some(3) {
-        return Ok(Ended::NotRun("this machine spoiled the measurement".into()));
+    match status_of(command, words)? {
+        status if status.code() == Some(3) => Ok(Ended::NotRun("this machine spoiled the measurement".into())),
+        status => passed(status, words),
     }
-    ensure!(status.success(), "{words}: {status}");
-    Ok(Ended::Passed)
 }
 
+/// Runs a check that is passed with status 0 only.
 fn run(command: &mut Command, words: &str) -> Result<Ended> {
+    passed(status_of(command, words)?, words)
+}
+
+fn status_of(command: &mut Command, words: &str) -> Result<ExitStatus> {
     let status = command.current_dir(root()).stdin(Stdio::null()).status();
-    let status = status.with_context(|| format!("cannot run {words}"))?;
+    status.with_context(|| format!("cannot run {words}"))
+}
+
+fn passed(status: ExitStatus, words: &str) -> Result<Ended> {
     ensure!(status.success(), "{words}: {status}");
     Ok(Ended::Passed)
 }
@@ -186,17 +198,18 @@ fn advisories() -> Result<Ended> {
 mod tests {
     use super::*;
 
-    fn row(outcome: Result<Ended>) -> Row {
-        Row { name: "x", outcome, took: Duration::from_secs(61) }
+    fn result(outcome: Result<Ended>) -> CheckResult {
+        CheckResult { name: "x", outcome, took: Duration::from_secs(61) }
     }
 
     #[test]
     fn a_check_that_failed_fails_all_and_one_that_did_not_run_says_why() {
-        let is_success = |rows: &[Row]| format!("{:?}", conclude(rows)) == format!("{:?}", ExitCode::SUCCESS);
-        assert!(is_success(&[row(Ok(Ended::Passed)), row(Ok(Ended::NotRun("no network".into())))]));
-        assert!(!is_success(&[row(Ok(Ended::Passed)), row(Err(anyhow::anyhow!("wrong")))]));
+        let is_success =
+            |results: &[CheckResult]| format!("{:?}", conclude(results)) == format!("{:?}", ExitCode::SUCCESS);
+        assert!(is_success(&[result(Ok(Ended::Passed)), result(Ok(Ended::NotRun("no network".into())))]));
+        assert!(!is_success(&[result(Ok(Ended::Passed)), result(Err(anyhow::anyhow!("wrong")))]));
         assert_eq!(
-            row(Ok(Ended::NotRun("no network".into()))).to_string(),
+            result(Ok(Ended::NotRun("no network".into()))).to_string(),
             "x                1 min  1 s  NOT RUN: no network"
         );
     }

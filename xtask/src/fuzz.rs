@@ -64,8 +64,7 @@ pub(crate) struct Fuzz {
 }
 
 /// How a target ended.
-struct Row {
-    target: String,
+struct TargetResult {
     /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per second.
     runs: u64,
     reached: u64,
@@ -108,7 +107,7 @@ impl Fuzz {
     }
 
     /// Runs one target from the corpus of the repository and what earlier runs have found.
-    fn one(&self, programs: &Path, target: &str) -> Result<Row> {
+    fn one(&self, programs: &Path, target: &str) -> Result<TargetResult> {
         let found = process::target().join("fuzz/corpus").join(target);
         let artifacts = root().join("fuzz/artifacts").join(target);
         for folder in [&found, &artifacts] {
@@ -136,19 +135,19 @@ impl Fuzz {
         if self.keep && status.success() {
             corpus::keep(&programs.join(target), target, &found)?;
         }
-        Ok(Row { target: target.into(), runs, reached, per_second, is_good: status.success() })
+        Ok(TargetResult { runs, reached, per_second, is_good: status.success() })
     }
 }
 
 /// Prints what each target did; one that failed makes the status 1.
-fn conclude(mut rows: Vec<(String, Result<Row>)>) -> Result<ExitCode> {
+fn conclude(mut rows: Vec<(String, Result<TargetResult>)>) -> Result<ExitCode> {
     rows.sort_by(|(one, _), (other, _)| one.cmp(other));
     println!("{:<16} {:>12} {:>8} {:>8}", "target", "runs", "runs/s", "reached");
     let mut is_good = true;
     for (target, row) in rows {
-        let row = row.with_context(|| target)?;
+        let row = row.with_context(|| target.clone())?;
         let verdict = if row.is_good { "" } else { "  FAILED" };
-        println!("{:<16} {:>12} {:>8} {:>8}{verdict}", row.target, row.runs, row.per_second, row.reached);
+        println!("{:<16} {:>12} {:>8} {:>8}{verdict}", target, row.runs, row.per_second, row.reached);
         is_good &= row.is_good;
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -167,7 +166,7 @@ fn targets() -> Result<Vec<String>> {
 
 /// Builds all targets and returns the folder of their programs.
 fn build() -> Result<PathBuf> {
-    let (triple, folder) = (host()?, process::target().join("fuzz"));
+    let (triple, folder) = (process::host()?, process::target().join("fuzz"));
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--locked", "--bins", "--manifest-path", "fuzz/Cargo.toml"]);
     // With a target named, build scripts and procedural macros are built without the flags.
@@ -176,15 +175,6 @@ fn build() -> Result<PathBuf> {
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "the fuzz targets cannot be built");
     Ok(folder.join(triple).join("debug"))
-}
-
-/// The compiler's own platform.
-fn host() -> Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let told = Command::new(rustc).arg("-vV").output().context("cannot run rustc")?;
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc -vV names no host")
 }
 
 /// libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) use campaign::servers::find;
 
-/// The workspace's folder.
+/// The folder of the workspace, in which its Cargo.toml is.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| ".".into(), Path::to_path_buf)
 }
@@ -40,6 +40,14 @@ pub(crate) fn dns64bench() -> Result<PathBuf> {
 /// Where cargo puts what it builds.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The target that the compiler builds for unless it is told another one, such as `x86_64-unknown-linux-gnu`.
+pub(crate) fn host() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let said = output(rustc, &["-vV"], Duration::from_secs(60))?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc -vV names no host")
 }
 
 /// A program's standard output and status.
@@ -129,6 +137,16 @@ impl Drop for Server {
         let _ = child.kill();
         let _ = child.wait();
     }
+}
+
+/// Waits until `is_so`, looking every 20 ms for `limit` at the most; `never` is the error if it is not so by then.
+pub(crate) fn wait_until(never: &str, limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let give_up = Instant::now() + limit;
+    while !is_so()? {
+        ensure!(Instant::now() < give_up, "{never}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// Resident memory in MiB.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,17 +14,19 @@ use method::units::CpuId;
 use net::affinity::pin_to;
 use net::batch::{ServerBatch, Wait};
 use net::socket::Endpoint;
+use signal_hook::consts::SIGTERM;
 
-/// A null reflector: sends every datagram back as a response, `recvmmsg` and `sendmmsg` and nothing else, on one CPU. Prints
-/// how many it sent back each second until it is ended.
+/// A null reflector: sends every datagram back as a response, `recvmmsg` and `sendmmsg` and nothing else, on one CPU, until SIGTERM.
+/// Then it prints how many it sent back.
 pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     pin_to(CpuId(cpu))?;
     let endpoint = Endpoint::listen(address, 1)?.remove(0);
     endpoint.set_receive_timeout(Duration::from_millis(100))?;
     let mut batch = ServerBatch::new(1500, 1500);
+    let ended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTERM, Arc::clone(&ended))?;
     let mut sent = 0;
-    let mut shown = Instant::now();
-    loop {
+    while !ended.load(Ordering::Relaxed) {
         let turn = batch.turn(&endpoint, Wait::ForOne, |query, _, out| {
             let len = query.bytes.len();
             out[..len].copy_from_slice(query.bytes);
@@ -33,11 +36,9 @@ pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
             len
         })?;
         sent += turn.sent as u64;
-        if shown.elapsed() > Duration::from_millis(500) {
-            println!("{sent}");
-            shown = Instant::now();
-        }
     }
+    println!("{sent}");
+    Ok(())
 }
 
 /// How a sender of one `send` per query decides when to send the next one, in nanoseconds after the start.

@@ -11,7 +11,7 @@ use campaign::servers::{Auth, Driver, Dut, Operator, Serve, Setting, Task, Trans
 use method::units::Share;
 use serde_json::Value;
 
-use crate::process::{find, output, run};
+use crate::process::{find, output, run, wait_until};
 
 /// The DUT's address in the lab, as the Measurer asks it.
 pub(crate) const DUT: &str = "[2001:2::1]:53";
@@ -89,15 +89,9 @@ pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) 
 /// Waits until somebody listens on a UDP port; nobody is asked anything. `within` are the words that lead into a host of the
 /// lab, none for this one.
 pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
-    let give_up = Instant::now() + PATIENCE;
     let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
-    while !listens(&output(words[0], &words[1..], PATIENCE)?, port) {
-        if Instant::now() > give_up {
-            bail!("nobody listens on UDP port {port}");
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    let is_there = || Ok(listens(&output(words[0], &words[1..], PATIENCE)?, port));
+    wait_until(&format!("nobody listens on UDP port {port}"), PATIENCE, is_there)
 }
 
 /// Whether a table of the kernel's UDP sockets has one that is bound to a port and is not connected.

@@ -22,6 +22,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use net::affinity::{allowed_cpus, pin_to};
 use net::cpu_time::CpuTimes;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::bench::{is_spoiled, reasons};
@@ -288,21 +290,17 @@ fn regularly(per_second: u64, done: &Done, mut act: impl FnMut(u64)) {
 /// Queries with an octet changed, cut off, or nothing but noise.
 fn malformed(address: SocketAddr, done: &Done) {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return };
-    // A linear congruential generator is noise enough, and the same in every run.
-    let mut state = 1u64;
-    let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize
-    };
+    // The same noise in every run.
+    let mut noise = StdRng::seed_from_u64(1);
     regularly(MALFORMED, done, |n| {
         let mut bytes = QUERY.to_vec();
         match n % 3 {
             0 => {
-                let at = random() % bytes.len();
-                bytes[at] = random() as u8;
+                let at = noise.random_range(..bytes.len());
+                bytes[at] = noise.random();
             }
-            1 => bytes.truncate(random() % bytes.len()),
-            _ => bytes.iter_mut().for_each(|octet| *octet = random() as u8),
+            1 => bytes.truncate(noise.random_range(..bytes.len())),
+            _ => noise.fill(&mut bytes[..]),
         }
         let _ = socket.send_to(&bytes, address);
         done.malformed.fetch_add(1, Ordering::Relaxed);

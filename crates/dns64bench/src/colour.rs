@@ -20,11 +20,11 @@ fn allowed(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
 /// What a text means, as a terminal shows it (ECMA-48 §8.3.117, select graphic rendition).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Green.
+    /// As it should be: green.
     Good,
-    /// Red.
+    /// Not as it should be: red.
     Bad,
-    /// Yellow.
+    /// Of no use, or a cause for concern: yellow.
     Doubtful,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Painted<'a> {
     meaning: Option<Meaning>,
 }
 
-/// `text` for `stream`.
+/// The text in the colour of its meaning, if `stream` is a terminal whose user does not object.
 pub(crate) fn painted<'a>(text: &'a str, meaning: Meaning, stream: &impl IsTerminal) -> Painted<'a> {
     Painted { text, meaning: may_colour(stream).then_some(meaning) }
 }

@@ -13,7 +13,7 @@ use signal_hook::flag as on_signal;
 
 use crate::output::{Failure, INTERRUPTED};
 
-/// Between two looks.
+/// How often a sleeper looks whether the user wants to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();

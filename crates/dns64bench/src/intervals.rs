@@ -64,7 +64,7 @@ pub(crate) fn rcodes(counts: &[u64; 16]) -> impl Iterator<Item = (&'static str, 
 }
 
 /// What files of intervals are about.
-pub(crate) struct Run<'a> {
+pub(crate) struct Load<'a> {
     pub(crate) generator: &'a str,
     pub(crate) timeout: Nanos,
     pub(crate) began: Nanos,
@@ -95,9 +95,9 @@ impl Files {
     ///
     /// # Errors
     /// If one cannot be written.
-    pub(crate) fn write(self, run: &Run<'_>) -> Result<(), Failure> {
-        let hdr_log = self.hdr_log.map_or(Ok(()), |file| finished(file, |out| run.write_hdr_log(out)));
-        let json_lines = self.json_lines.map_or(Ok(()), |file| finished(file, |out| run.write_lines(out)));
+    pub(crate) fn write(self, load: &Load<'_>) -> Result<(), Failure> {
+        let hdr_log = self.hdr_log.map_or(Ok(()), |file| finished(file, |out| load.write_hdr_log(out)));
+        let json_lines = self.json_lines.map_or(Ok(()), |file| finished(file, |out| load.write_lines(out)));
         hdr_log.and(json_lines).map_err(Failure::environment)
     }
 }
@@ -109,7 +109,7 @@ fn finished(mut file: NewFile, write: impl FnOnce(&mut NewFile) -> anyhow::Resul
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-impl Run<'_> {
+impl Load<'_> {
     fn write_lines(&self, out: &mut NewFile) -> anyhow::Result<()> {
         let lines: String = self.objects().iter().map(|object| format!("{object}\n")).collect();
         Ok(out.write_all(lines.as_bytes())?)

@@ -34,19 +34,19 @@ static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 /// What can be seen of the measurement. Locked by the command between trials, and by a scrape; never by a thread that sends.
 #[derive(Default)]
 struct Board {
-    shown: Mutex<Shown>,
+    shown: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Shown {
+struct State {
     command: &'static str,
     running: Option<Running>,
     /// Trials by verdict: passed, failed, invalid.
     trials: [u64; 3],
     /// Queries of trials that ended, by outcome: valid, late, lost, wrong.
     queries: [u64; 4],
-    search: Option<Search>,
-    campaign: Option<Campaign>,
+    search: Option<SearchState>,
+    campaign: Option<CampaignState>,
 }
 
 /// What is being sent.
@@ -65,7 +65,7 @@ enum Counters {
 }
 
 impl Counters {
-    /// Sent, valid, decided.
+    /// Queries that were sent, valid replies, and queries whose outcome is known.
     fn read(&self) -> Option<[u64; 3]> {
         match self {
             Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),
@@ -77,7 +77,7 @@ impl Counters {
 
 /// Where a search stands.
 #[derive(Clone, Copy)]
-pub(crate) struct Search {
+pub(crate) struct SearchState {
     /// Which search, from 1.
     pub(crate) number: u32,
     /// The highest rate that passed in it.
@@ -88,7 +88,7 @@ pub(crate) struct Search {
 
 /// Where a campaign stands.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Campaign {
+pub(crate) struct CampaignState {
     pub(crate) points: usize,
     pub(crate) complete: usize,
     /// About how many seconds are left.
@@ -160,16 +160,16 @@ pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
 }
 
 /// Shows where a search stands.
-pub(crate) fn search(search: Search) {
+pub(crate) fn search(search: SearchState) {
     on_board(|shown| shown.search = Some(search));
 }
 
 /// Shows where a campaign stands.
-pub(crate) fn campaign(change: impl FnOnce(&mut Campaign)) {
+pub(crate) fn campaign(change: impl FnOnce(&mut CampaignState)) {
     on_board(|shown| change(shown.campaign.get_or_insert_default()));
 }
 
-fn on_board(change: impl FnOnce(&mut Shown)) {
+fn on_board(change: impl FnOnce(&mut State)) {
     if let Some(board) = BOARD.get() {
         board.lock(change);
     }
@@ -180,7 +180,7 @@ const VERDICTS: [(Verdict, &str); 3] =
 const OUTCOMES: [&str; 4] = ["valid", "late", "lost", "wrong"];
 
 impl Board {
-    fn lock<T>(&self, with: impl FnOnce(&mut Shown) -> T) -> T {
+    fn lock<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
         with(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -209,7 +209,7 @@ impl Collector for Snapshot {
     }
 }
 
-impl Shown {
+impl State {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut described =
             encoder.encode_descriptor("info", "Command and version of this program", None, MetricType::Gauge)?;
@@ -288,8 +288,8 @@ mod tests {
             shown.queries = [10, 0, 1, 2];
             let counters = Counters::Trial(Progress::new(&plan));
             shown.running = Some(Running { rate: Some(Qps(1_000)), planned: Some(60_000), counters });
-            shown.search = Some(Search { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
-            shown.campaign = Some(Campaign { points: 9, complete: 3, left_s: 12.5, mishaps: 1 });
+            shown.search = Some(SearchState { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
+            shown.campaign = Some(CampaignState { points: 9, complete: 3, left_s: 12.5, mishaps: 1 });
         });
         board
     }

@@ -73,7 +73,7 @@ impl Failure {
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        // Servers and hosts have a part in it.
+        // The text may quote what a server or a host has said.
         let text = plain(&told_once(&self.error), ERROR);
         // A log on a full disk takes nothing; the status says enough then.
         let _ = writeln!(std::io::stderr(), "dns64bench: {text}");
@@ -126,12 +126,19 @@ pub(crate) struct Versioned<T> {
     object: T,
 }
 
+impl<T> Versioned<T> {
+    /// An object of the version that this program prints.
+    pub(crate) fn new(object: T) -> Versioned<T> {
+        Versioned { schema_version: SCHEMA_VERSION, object }
+    }
+}
+
 /// A result with the machine that it was found on.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct WithEnvironment<T> {
     #[serde(flatten)]
     result: T,
-    /// The machine.
+    /// The machine, and what on it may spoil measurements.
     environment: Environment,
 }
 
@@ -142,8 +149,7 @@ pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
 
 /// Prints exactly one JSON object on standard output.
 pub(crate) fn print_versioned<T: Serialize>(object: &T) -> Result<(), Failure> {
-    let object = Versioned { schema_version: SCHEMA_VERSION, object };
-    let text = serde_json::to_string_pretty(&object).map_err(Failure::environment)?;
+    let text = serde_json::to_string_pretty(&Versioned::new(object)).map_err(Failure::environment)?;
     println!("{text}");
     Ok(())
 }

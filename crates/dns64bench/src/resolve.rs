@@ -17,7 +17,7 @@ use net::affinity::allowed_cpus;
 use tester::authdns::answer;
 use tester::client::closed_loop::ClosedLoopPlan;
 use tester::client::ramp::{Ramp, RampPlan};
-use tester::client::{self, Check, Edns, EdnsOption, Form, Names, QueryFile, Setup, Source};
+use tester::client::{self, Additional, Check, ClientSettings, Edns, EdnsOption, Names, QueryFile, Source};
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
@@ -361,7 +361,7 @@ impl ClosedLoop {
         };
         let server = self.server.as_ref().expect("clap asks for it").resolve()?;
         Ok(ClosedLoopPlan {
-            setup: self.setup(server, source, check, self.timeout)?,
+            settings: self.client_settings(server, source, check, self.timeout)?,
             outstanding: self.outstanding,
             threads: self.threads,
             source_ports: self.source_ports.unwrap_or(self.threads),
@@ -378,7 +378,7 @@ impl ClosedLoop {
         let first = (u64::from(e.space) << 24) + number * 256;
         let source = self.source(NameRange::ALL, first, 256)?;
         Ok(ClosedLoopPlan {
-            setup: self.setup(e.server, source, self.check(), e.timeout)?,
+            settings: self.client_settings(e.server, source, self.check(), e.timeout)?,
             outstanding: e.threads,
             threads: e.threads,
             source_ports: e.threads,
@@ -402,14 +402,20 @@ impl ClosedLoop {
         })
     }
 
-    fn setup(&self, server: SocketAddr, source: Source, check: Check, timeout: Duration) -> Result<Setup, Failure> {
+    fn client_settings(
+        &self,
+        server: SocketAddr,
+        source: Source,
+        check: Check,
+        timeout: Duration,
+    ) -> Result<ClientSettings, Failure> {
         let q = &self.questions;
-        Ok(Setup {
+        Ok(ClientSettings {
             server,
             local: None,
             transport: q.transport.resolve(),
             source,
-            form: Form::new(q.edns().as_ref(), q.tsig.clone(), q.tsig_skew),
+            additional: Additional::new(q.edns().as_ref(), q.tsig.clone(), q.tsig_skew),
             check,
             timeout: timeout.into(),
             offload: self.offload,
@@ -442,12 +448,12 @@ impl Resperf {
             return Err(Failure::usage(anyhow::anyhow!("-x {port}: there are no {clients} ports (-C) from there on")));
         }
         Ok(RampPlan {
-            setup: Setup {
+            settings: ClientSettings {
                 server,
                 local: self.local(server),
                 transport: self.mode.resolve(),
                 source,
-                form: Form::new(edns.as_ref(), self.tsig.clone(), 0),
+                additional: Additional::new(edns.as_ref(), self.tsig.clone(), 0),
                 check,
                 timeout: self.timeout.into(),
                 // Datagrams go as the original sends them: each by itself.

@@ -1,18 +1,24 @@
 //! Standard output and standard error where nobody reads them any more, or there is no room for them.
 //!
 //! The standard library's `println!` panics there. Ours (in `main.rs`) end the program instead, in order, so that servers that it
-//! has started end and temporary files go: quietly when the reader has gone, with a sentence when a disk is full. What is told on
-//! standard error is progress; who does not read it misses nothing, and the program goes on.
+//! has started end and temporary files go: quietly when the reader has gone, with a sentence when a disk is full. Standard
+//! error shows progress; the program goes on where it cannot be written, because no result is lost.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::thread::{self, ThreadId};
 
-use crate::output::Failure;
+use anyhow::Context;
+use campaign::new_file::NewFile;
 
+use crate::output::{Failure, Outcome};
+
+/// Octets that are collected before they are written.
+const BUFFER: usize = 1 << 20;
 /// As a shell tells of a program that SIGPIPE ended.
 const BROKEN_PIPE: u8 = 128 + 13;
 
@@ -52,6 +58,28 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     if let Err(error) = written {
         give_up(error);
     }
+}
+
+/// Writes the file `path` whole or not at all, or standard output if there is no path.
+///
+/// # Errors
+/// If the file cannot be written. The program ends if standard output cannot be.
+pub(crate) fn write_to(path: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
+    if let Some(path) = path {
+        let to_file = || -> io::Result<()> {
+            let mut out = BufWriter::with_capacity(BUFFER, NewFile::open(path)?);
+            write(&mut out)?;
+            out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
+        };
+        let written = to_file().with_context(|| format!("cannot write {}", path.display()));
+        return written.map(|()| ExitCode::SUCCESS).map_err(Failure::environment);
+    }
+    let mut out = BufWriter::with_capacity(BUFFER, io::stdout());
+    let written = write(&mut out).and_then(|()| out.flush());
+    // What is left over is written nowhere.
+    drop(out.into_parts());
+    written.map_or_else(give_up, |()| {});
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes to standard error, if anybody reads it.

@@ -235,18 +235,17 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
     let greeting = folder.path().join("greeting");
     fs::write(&greeting, &agent.stdout).unwrap();
     for (ssh, signals) in [
-        ("exec sleep 1000".to_owned(), &["-INT"][..]),
-        (format!("cat {}; exec sleep 1000", greeting.display()), &["-TERM", "-INT"]),
+        ("touch silent; exec sleep 1000".to_owned(), &["-INT"][..]),
+        (format!("cat {}; touch silent; exec sleep 1000", greeting.display()), &["-TERM", "-INT"]),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let mut command = with_ssh(folder, &ssh, &["campaign", "run", "plan.toml", "--dir", "my-run"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for("ssh is not called", &|| folder.join("called").exists());
-        thread::sleep(Duration::from_millis(300));
+        wait_for("the host is not silent yet", &|| folder.join("silent").exists());
+        // Each of two signals of different names counts, however close they follow each other.
         for name in signals {
             signal(&child, name);
-            thread::sleep(Duration::from_millis(100));
         }
         let (output, took) = end_of(child);
         let text = told(&output);
@@ -256,10 +255,14 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
     }
 }
 
-/// A server that never answers and, asked to end, does not.
+/// A server that never answers and, asked to end, does no more than make the file `asked`.
 fn stubborn(folder: &Path) -> PathBuf {
     let pid = folder.join("pid");
-    let text = format!("trap '' TERM INT\necho $$ > {}\nwhile :; do sleep 0.2; done", pid.display());
+    let text = format!(
+        "trap '' INT\ntrap 'touch {}' TERM\necho $$ > {}\nwhile :; do sleep 0.2; done",
+        folder.join("asked").display(),
+        pid.display()
+    );
     let path = script(&folder.join("stubborn"), &text);
     let rest =
         format!("[[dut]]\ndriver = 'custom'\nname = 'stubborn'\ncustom = {{ start = ['{}'] }}\n", path.display());
@@ -276,9 +279,10 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
         let child = started(folder, &["campaign", "run", "plan.toml"]);
         let text = || fs::read_to_string(&pid).unwrap_or_default();
         wait_for("the server does not start", &|| text().ends_with('\n'));
-        for name in signals {
+        for (number, name) in signals.iter().enumerate() {
+            // What the first one does is over when the second comes, for two at once may count as one.
+            wait_for("the server is not asked to end", &|| number == 0 || folder.join("asked").exists());
             signal(&child, name);
-            thread::sleep(Duration::from_millis(100));
         }
         let (output, took) = end_of(child);
         assert_eq!(output.status.code(), Some(130), "{signals:?}: {}", told(&output));

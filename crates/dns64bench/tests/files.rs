@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{PROGRAM, Server, show};
+use common::{LENIENT, PROGRAM, Server, show};
 use serde_json::Value;
 
 /// The program in `folder`, begun by a shell that does `before` first.
@@ -28,7 +28,7 @@ fn names(folder: &Path) -> Vec<String> {
 /// A trial in which the lateness of this machine counts for nothing.
 fn trial<'a>(server: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let args = ["measure", "--server", server, "--rate", "1000", "--duration", "2s", "--timeout", "1s", "--json", "-q"];
-    [&args[..], &["--window-limit", "100", "--lateness-limit", "1s"], more].concat()
+    [&args[..], &LENIENT, more].concat()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PROGRAM, Server, show};
+use common::{LENIENT, PROGRAM, Server, show};
 use serde_json::Value;
 
 /// The program with a standard output that nobody reads.
@@ -112,29 +112,9 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
 fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let folder = tempfile::tempdir().unwrap();
-    let args = [
-        "search",
-        "--server",
-        &dut.address,
-        "--min",
-        "100",
-        "--max",
-        "9000",
-        "--duration",
-        "1s",
-        "--timeout",
-        "200ms",
-        "--pause",
-        "60s",
-        "--invalid-retries",
-        "0",
-        "--journal",
-        "j",
-        "--window-limit",
-        "100",
-        "--lateness-limit",
-        "1s",
-    ];
+    let range = ["search", "--server", &dut.address, "--min", "100", "--max", "9000", "--journal", "j"];
+    let trials = ["--duration", "1s", "--timeout", "200ms", "--pause", "60s", "--invalid-retries", "0"];
+    let args = [&range[..], &trials, &LENIENT].concat();
     // After the first trial's verdict it pauses for a minute, and says so.
     let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);
     let text = show(&args, &output);

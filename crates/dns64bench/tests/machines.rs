@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{PROGRAM, Server, dns64bench, holds, run, run_in, show, told};
+use common::{LENIENT, PROGRAM, Server, dns64bench, holds, run, run_in, show, told};
 
 /// How often a comparison is tried, should others need the machine in the middle of it.
 const ATTEMPTS: usize = 2;
@@ -57,18 +57,7 @@ fn what_is_printed_is_as_its_schema_says() {
     let journal = journal.to_str().unwrap();
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let auth = Server::start(&["auth", "--aaaa-share", "1"]);
-    let short = [
-        "--duration",
-        "300ms",
-        "--timeout",
-        "200ms",
-        "--window-limit",
-        "50",
-        "--lateness-limit",
-        "200ms",
-        "--json",
-        "--quiet",
-    ];
+    let short = [&["--duration", "300ms", "--timeout", "200ms", "--json", "--quiet"][..], &LENIENT].concat();
     let with = |args: &[&'static str], server: &str| -> Vec<String> {
         let all = args.iter().chain(&short).map(|word| (*word).to_owned());
         all.chain(["--server".to_owned(), server.to_owned()]).collect()
@@ -92,7 +81,11 @@ fn what_is_printed_is_as_its_schema_says() {
     let (ip, port) = dut.address.rsplit_once(':').unwrap();
     printed("dns64perf2", &["closed-loop", "--dns64perf2", "0", "1", "2", "1", ip, port, "--json", "--quiet"]);
     printed("check", &["check", "--json"]);
-    holds("auth", &auth.end());
+    for (schema, object) in [("auth", auth.end()), ("reference-dut", dut.end())] {
+        holds(schema, &object);
+        assert_eq!(object["schema_version"], 2, "{schema}");
+    }
+    printed("send-cost", &["send-cost"]);
     let names = run(&["schema"]);
     for name in String::from_utf8(names.stdout).unwrap().lines() {
         let output = run(&["schema", name]);
@@ -257,31 +250,10 @@ fn a_search_is_seen_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("j.jsonl");
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
-    let shown = Shown::start(&[
-        "search",
-        "--server",
-        &dut.address,
-        "--min",
-        "100",
-        "--max",
-        "400",
-        "--resolution",
-        "100",
-        "--repeat",
-        "3",
-        "--duration",
-        "500ms",
-        "--timeout",
-        "400ms",
-        "--pause",
-        "200ms",
-        "--journal",
-        journal.to_str().unwrap(),
-        "--window-limit",
-        "50",
-        "--lateness-limit",
-        "200ms",
-    ]);
+    let range = ["search", "--server", &dut.address, "--min", "100", "--max", "400", "--resolution", "100"];
+    let trials = ["--repeat", "3", "--duration", "500ms", "--timeout", "400ms", "--pause", "200ms"];
+    let journal = ["--journal", journal.to_str().unwrap()];
+    let shown = Shown::start(&[&range[..], &trials, &journal, &LENIENT].concat());
     let text = shown.wait_for("dns64bench_trials_total{verdict=\"passed\"}");
     assert!(Shown::value(&text, "dns64bench_search_number").is_some_and(|n| n >= 1.0), "{text}");
     assert!(Shown::value(&text, "dns64bench_queries_total{outcome=\"valid\"}").is_some_and(|n| n >= 50.0), "{text}");

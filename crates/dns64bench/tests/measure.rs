@@ -17,7 +17,7 @@ use tester::measurer::burst::SendCost;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
 use tester::measurer::result::TrialResult;
 
-use common::{PROGRAM, Server, count, measure, run, show};
+use common::{PROGRAM, Server, count, holds, measure, run, show};
 
 #[test]
 fn every_name_of_authdns_is_valid_and_counted() {
@@ -187,6 +187,7 @@ fn authdns_shows_its_counters_while_it_runs() {
     let mut line = String::new();
     BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
     let counters: Value = serde_json::from_str(&line).unwrap();
+    holds("auth", &counters);
     assert_eq!(count(&counters, "/queries/aaaa") % count(&trial, "/sent"), 0);
 }
 
@@ -279,56 +280,51 @@ fn bad_usage_says_what_would_be_right() {
     }
 }
 
-#[test]
-fn a_search_killed_in_the_middle_is_resumed() {
-    let dut = Server::start(&["reference-dut", "--capacity", "3000"]);
+/// A search that is killed when `trials` of its trials are in the journal, and then resumed.
+struct Resumed {
+    /// The journal's lines of all trials that finished.
+    finished: Vec<String>,
+    /// What it found, and all that it said.
+    found: Value,
+    text: String,
+}
+
+/// Carries out the search of `args`, to which the server and the journal are added.
+fn killed_and_resumed(trials: usize, server: &str, args: &[&str]) -> Resumed {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let journal = journal.to_str().unwrap();
-    let args = [
-        "search",
-        "--server",
-        &dut.address,
-        "--min",
-        "500",
-        "--max",
-        "20000",
-        "--resolution",
-        "100",
-        "--repeat",
-        "1",
-        "--pause",
-        "150ms",
-        "--duration",
-        "600ms",
-        "--timeout",
-        "100ms",
-        "--invalid-retries",
-        "20",
-        "--journal",
-        journal,
-    ];
+    let args = [&["search", "--server", server, "--journal", journal], args].concat();
     let mut killed = Command::new(PROGRAM).args(args).stderr(Stdio::null()).spawn().unwrap();
     let finished = || {
         let text = std::fs::read_to_string(journal).unwrap_or_default();
         text.lines().filter(|l| l.starts_with("{\"finished\"")).map(str::to_owned).collect::<Vec<_>>()
     };
     let give_up = Instant::now() + Duration::from_secs(30);
-    while finished().len() < 3 && Instant::now() < give_up {
+    while finished().len() < trials && Instant::now() < give_up {
         thread::sleep(Duration::from_millis(5));
     }
     killed.kill().unwrap();
     killed.wait().unwrap();
     let before = finished();
-    assert!(before.len() >= 3);
+    assert!(before.len() >= trials);
     let args = ["search", "--resume", journal, "--json", "--quiet"];
     let output = run(&args);
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let after = finished();
     assert_eq!(after[..before.len()], before[..], "finished trials stay as they are");
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found["trials"].as_array().unwrap().len(), after.len());
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    Resumed { finished: after, found, text }
+}
+
+#[test]
+fn a_search_killed_in_the_middle_is_resumed() {
+    let dut = Server::start(&["reference-dut", "--capacity", "3000"]);
+    let range = ["--min", "500", "--max", "20000", "--resolution", "100", "--repeat", "1", "--pause", "150ms"];
+    let trials = ["--duration", "600ms", "--timeout", "100ms", "--invalid-retries", "20"];
+    let Resumed { finished, found, .. } = killed_and_resumed(3, &dut.address, &[&range[..], &trials].concat());
+    assert_eq!(found["trials"].as_array().unwrap().len(), finished.len());
     let decided: Vec<u64> = found["trials"]
         .as_array()
         .unwrap()
@@ -347,46 +343,10 @@ fn a_search_killed_in_the_middle_is_resumed() {
 #[test]
 fn an_mlrsearch_finds_each_goal_and_is_resumed() {
     let dut = Server::start(&["reference-dut", "--capacity", "3000"]);
-    let folder = tempfile::tempdir().unwrap();
-    let journal = folder.path().join("journal.jsonl");
-    let journal = journal.to_str().unwrap();
-    let args = [
-        ["search", "--method", "mlrsearch", "--goal", "20%,final=200ms", "--server", &dut.address].as_slice(),
-        &[
-            "--min",
-            "500",
-            "--max",
-            "20000",
-            "--width",
-            "5%",
-            "--repeat",
-            "1",
-            "--pause",
-            "150ms",
-            "--duration",
-            "1200ms",
-        ],
-        &["--timeout", "100ms", "--invalid-retries", "20", "--journal", journal],
-    ]
-    .concat();
-    let mut killed = Command::new(PROGRAM).args(&args).stderr(Stdio::null()).spawn().unwrap();
-    let finished = || {
-        let text = std::fs::read_to_string(journal).unwrap_or_default();
-        text.lines().filter(|l| l.starts_with("{\"finished\"")).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let give_up = Instant::now() + Duration::from_secs(30);
-    while finished().len() < 2 && Instant::now() < give_up {
-        thread::sleep(Duration::from_millis(5));
-    }
-    killed.kill().unwrap();
-    killed.wait().unwrap();
-    let before = finished();
-    let args = ["search", "--resume", journal, "--json", "--quiet"];
-    let output = run(&args);
-    let text = show(&args, &output);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-    assert_eq!(finished()[..before.len()], before[..], "finished trials stay as they are");
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let goals = ["--method", "mlrsearch", "--goal", "20%,final=200ms", "--width", "5%"];
+    let range = ["--min", "500", "--max", "20000", "--repeat", "1", "--pause", "150ms"];
+    let trials = ["--duration", "1200ms", "--timeout", "100ms", "--invalid-retries", "20"];
+    let Resumed { found, text, .. } = killed_and_resumed(2, &dut.address, &[&goals[..], &range, &trials].concat());
     let goals = found["goals"].as_array().unwrap();
     assert_eq!(goals.len(), 2, "that of RFC 8219 and the other: {text}");
     let strict = &found["repeats"][0];

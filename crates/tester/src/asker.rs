@@ -11,13 +11,13 @@ use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;
 use wire::view::rtype;
 
-/// Answers that nobody reads may take so much memory.
+/// Octets of the socket's receive buffer: answers of AuthDNS are not read, and wait there until they are dropped.
 const UNREAD: usize = 4096;
 
 /// How a reference DUT asks AuthDNS.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking {
-    /// AuthDNS.
+    /// Address and port of AuthDNS.
     pub upstream: SocketAddr,
     /// How many times each question is asked; 2 is a DUT that retries at once.
     pub times: u8,

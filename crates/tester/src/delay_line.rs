@@ -16,7 +16,7 @@ const CAPACITY: usize = 1 << 20;
 /// How long replies are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The shortest.
+    /// The shortest delay.
     pub min: Nanos,
     /// The longest; delays are uniform between the two.
     pub max: Nanos,

@@ -6,7 +6,7 @@ use method::units::Nanos;
 /// What left in one interval, and what became of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// Queries that left.
+    /// Queries that left in this interval.
     pub sent: u64,
     /// Of these, those that were answered, in whatever way, by rcode.
     pub rcodes: [u64; 16],
@@ -35,14 +35,14 @@ impl Interval {
         self.answered() - self.rcodes[0] - self.rcodes[3]
     }
 
-    /// Books an answer.
+    /// Counts an answer to a query that left in this interval.
     #[inline]
     pub fn answer(&mut self, rtt: Nanos, rcode: u8) {
         self.rcodes[usize::from(rcode & 0xf)] += 1;
         note(&mut self.rtt, rtt);
     }
 
-    /// Adds another one.
+    /// Adds what another thread counted in the same interval.
     pub fn merge(&mut self, other: &Interval) {
         self.sent += other.sent;
         for (sum, n) in self.rcodes.iter_mut().zip(&other.rcodes) {
@@ -64,7 +64,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// None yet.
+    /// No interval yet; `width` is above 0.
     pub fn new(width: Nanos) -> Intervals {
         Intervals { width, list: Vec::new() }
     }

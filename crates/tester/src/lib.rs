@@ -7,7 +7,7 @@
 //!                            it right?    outcome    counts                              delay_line
 //! ```
 //!
-//! One sender and one receiver thread per shard, which share nothing but a [`measurer::ledger`]; no allocation and no lock
+//! One sender and one receiver thread per shard, which share nothing but a ledger (`measurer::ledger`); no allocation and no lock
 //! while a trial runs.
 #![forbid(unsafe_code)]
 
@@ -18,4 +18,4 @@ pub mod delay_line;
 pub mod intervals;
 pub mod measurer;
 pub mod reference_dut;
-pub mod tcp;
+mod tcp;

@@ -61,7 +61,7 @@ pub struct ReferenceConfig {
 /// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReferenceCounters {
-    /// Packets received.
+    /// Datagrams that it has read.
     pub received: u64,
     /// Replies made, late and wrong ones included.
     pub answered: u64,

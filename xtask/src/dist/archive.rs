@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{EXAMPLE, LIMIT, PROGRAMS, Stage, VERSION, host};
-use crate::process::{output, root};
+use super::{EXAMPLE, LIMIT, PROGRAMS, Stage, VERSION};
+use crate::process::{host, output, root};
 
 /// Files of the stage and of the repository, and where they are in an archive.
 const CONTENTS: [(&str, &str); 7] = [

@@ -6,11 +6,12 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Stage;
-use crate::process::{find, root};
+use crate::process::root;
+use crate::tools;
 
-/// The version of cargo-deb that was tried.
-const CARGO_DEB: &str = "3.8.0";
-/// Crates with packages.
+/// The program that builds packages, as the list of tools has it.
+const CARGO_DEB: &str = "cargo-deb";
+/// Crates that have a Debian package.
 const CRATES: [&str; 2] = ["dns64bench", "dns64"];
 
 /// Builds both packages from the release build into `to`; returns their names.
@@ -40,36 +41,12 @@ pub(super) fn maintainer() -> String {
     format!("{name} <{}>", variable("DEBEMAIL", "maintainers@dns64bench.invalid"))
 }
 
-/// The folder of tools outside `target`.
-fn tools() -> Result<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let tools = variable("DNS64BENCH_TOOLS").or_else(|| Some(cache()?.join("dns64bench/tools")));
-    tools.context("neither DNS64BENCH_TOOLS, XDG_CACHE_HOME nor HOME is set")
-}
-
-/// cargo-deb where it is there already: in the folder of tools, or on the path.
-fn installed() -> Option<PathBuf> {
-    let ours = tools().ok().map(|tools| tools.join("bin/cargo-deb")).filter(|program| program.is_file());
-    ours.or_else(|| find("cargo-deb"))
-}
-
 /// Whether [`Stage::debs`] needs to install nothing.
 pub(crate) fn cargo_deb_is_installed() -> bool {
-    installed().is_some()
+    tools::locate(CARGO_DEB).is_some()
 }
 
 /// cargo-deb, which is installed if it is missing.
 fn cargo_deb() -> Result<PathBuf> {
-    if let Some(there) = installed() {
-        return Ok(there);
-    }
-    let tools = tools()?;
-    println!("Installing cargo-deb {CARGO_DEB} into {}", tools.display());
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["install", "--quiet", "--locked", "cargo-deb", "--version", CARGO_DEB, "--root"]).arg(&tools);
-    // The speed of compiling counts more than its own.
-    command.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1").env("CARGO_PROFILE_RELEASE_LTO", "off").current_dir(root());
-    ensure!(command.status().context("cannot run cargo")?.success(), "cargo install cargo-deb failed");
-    Ok(tools.join("bin/cargo-deb"))
+    tools::locate(CARGO_DEB).map_or_else(|| tools::get(CARGO_DEB), Ok)
 }

@@ -6,12 +6,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
-use super::{EXAMPLE, LIMIT, PROGRAMS, host, strip};
-use crate::process::{find, output, root};
+use super::{EXAMPLE, LIMIT, PROGRAMS, strip};
+use crate::process::{self, find, host, output, root};
 
 /// Where the static programs are, below the workspace.
 pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
@@ -20,11 +19,9 @@ pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
 pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     let (target, flags) = target()?;
     println!("Static programs for {target}");
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "--target", &target]);
-    command.env("RUSTFLAGS", flags).current_dir(root());
-    ensure!(command.status().context("cannot run cargo")?.success(), "the static build failed");
-    let built = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let build = ["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "--target", &target];
+    process::cargo_with(&build, &[("RUSTFLAGS", flags.to_owned())])?;
+    let built = process::target();
     let context = root().join(STATIC_PROGRAMS);
     for program in PROGRAMS {
         strip(&built.join(&target).join("release").join(program), &context.join(program))?;
@@ -72,7 +69,7 @@ impl Builder {
         Ok(Some(Builder { program, storage }))
     }
 
-    /// The program.
+    /// Where buildah is.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }

@@ -141,13 +141,6 @@ fn epoch() -> Result<u64> {
     text.trim().parse().with_context(|| format!("'{}' is no number of seconds since 1970", text.trim()))
 }
 
-/// The compiler's name for the kind of this machine.
-fn host() -> Result<String> {
-    let said = output("rustc", &["-vV"], LIMIT)?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
-    Ok(host.to_owned())
-}
-
 /// Copies a program without its symbols.
 fn strip(program: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("it is in the stage")?)?;

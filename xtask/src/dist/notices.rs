@@ -9,8 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::host;
-use crate::process::root;
+use crate::process::{host, root};
 
 /// The file `copyright` of a Debian package, below the head that cargo-deb writes.
 pub(super) fn copyright() -> Result<String> {

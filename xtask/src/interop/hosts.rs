@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::places::{agree, watched};
 use super::tally::Skipped;
 use super::{Bench, LIMIT, Lab, ROOT, Test};
-use crate::process::{self, Server, find, output};
+use crate::process::{self, Server, find, output, wait_until};
 
 pub(super) const TESTS: [Test; 8] = [
     (
@@ -196,12 +196,9 @@ fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
 
 /// Waits until a run folder's journal has so many lines.
 fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
-    let give_up = Instant::now() + Duration::from_secs(60);
-    while fs::read_to_string(format!("{run}/journal.jsonl")).map_or(0, |text| text.lines().count()) < lines {
-        ensure!(Instant::now() < give_up, "the journal does not grow");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    let journal = format!("{run}/journal.jsonl");
+    let has_them = || Ok(fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= lines));
+    wait_until("the journal does not grow", Duration::from_secs(60), has_them)
 }
 
 fn lost_connections(bench: &Bench) -> Result<()> {
@@ -221,11 +218,8 @@ fn lost_connections(bench: &Bench) -> Result<()> {
     ensure!(status(child, Duration::from_secs(30))? == Some(4), "a lost connection is not an unusable environment");
     // The other ends notice, and end what they had started: nobody listens there any more.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
-    let give_up = Instant::now() + Duration::from_secs(20);
-    while !output(bench.program(), &args, LIMIT)?.trim().is_empty() {
-        ensure!(Instant::now() < give_up, "the DUT outlives its connection");
-        thread::sleep(Duration::from_millis(100));
-    }
+    let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
+    wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
     let resumed = ["lab", "exec", "tester", "--", bench.program(), "campaign", "resume", &run, "--quiet"];
     output(bench.program(), &resumed, LIMIT)?;
     results(&run).map(drop)
@@ -357,7 +351,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     let program = bench.file("like-mtd64-ng", &script)?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let before = running("like-mtd64-ng.toml")?;
-    // Who only starts it is named by other words.
+    // The programs that start the server have other words in their command lines.
     let is_it =
         |words: &[&str]| words.contains(&"dns64d") && words.iter().any(|word| word.ends_with("like-mtd64-ng.toml"));
     let run = || one_driver(bench, "lab", &format!("driver = 'mtd64-ng'\nprogram = '{program}'"));
@@ -367,7 +361,7 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// No package has it; who has built it says where it is.
+/// No package has mtd64-ng: the variable `MTD64_NG` names a program that somebody has built.
 fn mtd64_ng(bench: &Bench) -> Result<()> {
     let Some(program) = std::env::var_os("MTD64_NG") else {
         return Err(Skipped("MTD64_NG does not name the program, which is built from its repository".into()).into());

@@ -13,6 +13,8 @@ use method::mlr::tally::{Class, Trial, classify};
 use method::records::Counts;
 use method::units::{Nanos, Qps};
 use method::verdict::Verdict;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use super::tally::Skipped;
@@ -27,19 +29,6 @@ const SCRIPT: &str = include_str!("mlrsearch.py");
 const SERVERS: u64 = 1_000;
 const LIMITS: Limits = Limits { min: Qps(100), max: Qps(131_072), invalid_retries: 0 };
 
-/// Small pseudo-random numbers (xorshift64*): each run sees the same servers.
-struct Chance(u64);
-
-impl Chance {
-    /// From 0 to below 1.
-    fn next(&mut self) -> f64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
 /// A server that loses what is above its capacity, and from some rate on a share whatever comes.
 struct Simulated {
     capacity: f64,
@@ -48,9 +37,10 @@ struct Simulated {
 }
 
 impl Simulated {
-    fn any(chance: &mut Chance) -> Simulated {
-        let capacity = 150.0 * 800f64.powf(chance.next());
-        Simulated { capacity, floor_from: capacity * (0.3 + chance.next()), floor: 0.01 * chance.next() }
+    fn any(chance: &mut StdRng) -> Simulated {
+        let [capacity, floor_from, floor]: [f64; 3] = chance.random();
+        let capacity = 150.0 * 800f64.powf(capacity);
+        Simulated { capacity, floor_from: capacity * (0.3 + floor_from), floor: 0.01 * floor }
     }
 
     fn loses(&self, rate: f64) -> f64 {
@@ -69,13 +59,13 @@ fn goals() -> [Goal; 3] {
 }
 
 /// Our search of a server; every twentieth trial loses more than it should, so that classes are not all clear.
-fn searched(server: &Simulated, chance: &mut Chance) -> Result<(MlrSearch, Vec<Value>)> {
+fn searched(server: &Simulated, chance: &mut StdRng) -> Result<(MlrSearch, Vec<Value>)> {
     let mut search = MlrSearch::new(LIMITS, &goals())?;
     let mut trials = Vec::new();
     while let Some(due) = search.due() {
         ensure!(trials.len() < 5_000, "the search does not end");
         let sent = (due.rate.0 as f64 * due.duration.as_secs_f64()).round() as u64;
-        let flaky = if chance.next() < 0.05 { 0.02 } else { 0.0 };
+        let flaky = if chance.random_bool(0.05) { 0.02 } else { 0.0 };
         let missing = (server.loses(due.rate.0 as f64).max(flaky) * sent as f64).ceil() as u64;
         trials.push(json!([due.rate.0, due.duration.as_secs_f64(), missing, sent]));
         search.report(Verdict::Passed, &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() });
@@ -90,7 +80,8 @@ fn mlrsearch(bench: &Bench) -> Result<()> {
     if process::output("python3", &install, LIMIT).is_err() {
         return Err(Skipped(format!("pip cannot install {PACKAGE}")).into());
     }
-    let mut chance = Chance(9971);
+    // Each run sees the same servers.
+    let mut chance = StdRng::seed_from_u64(9971);
     let mut ours = Vec::new();
     let mut servers = Vec::new();
     for _ in 0..SERVERS {

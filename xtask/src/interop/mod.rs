@@ -156,7 +156,7 @@ fn missing(needs: &[&str]) -> Option<String> {
     if needs.contains(&ROOT) && !is_root() {
         why.push("needs root".into());
     }
-    // Who uses ip makes a lab with it.
+    // Tests that need ip make a lab, which takes root or user namespaces.
     if needs.contains(&"ip")
         && !is_root()
         && process::run("unshare", &["-U", "-n", "true"], LIMIT).is_ok_and(|ran| ran.status != Some(0))
@@ -202,7 +202,7 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A and AAAA.
+/// Record types (IANA).
 const A: u8 = 1;
 const AAAA: u8 = 28;
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use campaign::cpu_list::cpu_list;
 use serde_json::Value;
 
-/// Between two looks.
+/// How long after a look at all processes the next one follows.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Knows a server's processes by the words of their command lines.
@@ -22,11 +22,15 @@ pub(super) fn watched<T>(is_it: &IsIt<'_>, run: impl FnOnce() -> Result<T>) -> R
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut seen = BTreeSet::new();
-            while !over.load(Ordering::Relaxed) {
+            loop {
+                // The last look is one after the end of `run`, so that what it left behind is seen for certain.
+                let is_last = over.load(Ordering::Relaxed);
                 look(is_it, &mut seen);
+                if is_last {
+                    return seen;
+                }
                 thread::sleep(LOOK);
             }
-            seen
         });
         let done = run();
         over.store(true, Ordering::Relaxed);
@@ -64,17 +68,21 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::process::wait_until;
 
     #[test]
     fn threads_are_seen_where_they_may_run_and_other_claims_are_refused() {
         let one = net::affinity::allowed_cpus()[0].0;
         let sleep = "7.314";
-        let run = || {
-            let status = Command::new("taskset").args(["-c", &one.to_string(), "sleep", sleep]).spawn()?;
-            thread::sleep(Duration::from_millis(300));
-            Ok(status)
-        };
         let is_it = |words: &[&str]| words.first() == Some(&"sleep") && words.get(1) == Some(&sleep);
+        let run = || {
+            let child = Command::new("taskset").args(["-c", &one.to_string(), "sleep", sleep]).spawn()?;
+            // taskset becomes the program that it starts.
+            let command_line = format!("/proc/{}/cmdline", child.id());
+            let is_there = || Ok(fs::read_to_string(&command_line)?.starts_with("sleep\0"));
+            wait_until("taskset starts nothing", Duration::from_secs(10), is_there)?;
+            Ok(child)
+        };
         let (mut child, seen) = watched(&is_it, run).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -3,15 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
 use super::dns64d::NAME;
 use super::{A, AAAA, Bench, LIMIT, ROOT, Test, wait_for};
-use crate::process::{self, Server, free_port, output, root};
+use crate::process::{self, Server, free_port, output, root, wait_until};
 
 pub(super) const TESTS: [Test; 2] = [
     ("systemd's socket activation", &["systemd-socket-activate"], socket_activation),
@@ -52,15 +50,20 @@ fn made_calls(bench: &Bench) -> Result<BTreeSet<String>> {
     let config = bench.file("dns64d-pinned.toml", &pinned)?;
     let program = bench.dns64d_program();
     let args = ["-f", "-qq", "-o", &trace, &program, "--config", &config];
-    let server = Server::start("strace", &args)?;
-    wait_for(&format!("127.0.0.1:{port}"), NAME, AAAA)?;
+    let (address, log) = (format!("127.0.0.1:{port}"), bench.path("strace.log"));
+    let server = Server::start_logged("strace", &args, Path::new(&log))?;
+    wait_for(&address, NAME, AAAA)?;
     // strace's child is the server.
     let children = format!("/proc/{0}/task/{0}/children", server.pid()?);
     let child = fs::read_to_string(children)?.trim().to_owned();
-    for signal in ["-HUP", "-TERM"] {
-        Command::new("kill").args([signal, &child]).status()?;
-        thread::sleep(Duration::from_millis(500));
-    }
+    output("kill", &["-HUP", &child], LIMIT)?;
+    let is_replaced = || Ok(fs::read_to_string(&log)?.contains("the configuration has been replaced"));
+    wait_until("dns64d does not read its configuration again", LIMIT, is_replaced)?;
+    // Who answers now has the new configuration.
+    wait_for(&address, NAME, AAAA)?;
+    output("kill", &["-TERM", &child], LIMIT)?;
+    let is_gone = || Ok(!Path::new("/proc").join(&child).exists());
+    wait_until("dns64d does not end", LIMIT, is_gone)?;
     server.end()?;
     let text = fs::read_to_string(&trace)?;
     // "1234 epoll_wait(3, …": the rest of calls that were interrupted begins with "<...", signals and ends with "---" and "+++".

@@ -6,14 +6,14 @@ use std::fmt::Write;
 use campaign::report::chart::{Dot, Figure, Panel, Series, Shape, number};
 use method::stats::Summary;
 
-/// Who sends.
+/// A sender whose timing is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// dns64perf++ as it was.
     Original,
     /// dns64perf++ as the paper corrected it.
     Corrected,
-    /// This project's.
+    /// The sender of this project.
     Measurer,
 }
 

@@ -11,16 +11,32 @@ const NODE: &str = "/sys/devices/system/node";
 
 /// All findings about CPUs; `usable` is how many a process may use.
 pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
-    let mut all = vec![cores(usable), smt(tree)];
+    let mut all = vec![cores(usable)];
+    all.extend(autogroup(tree, usable));
+    all.push(smt(tree));
     all.extend(nodes(tree));
     all.extend(governors(tree));
     all.extend(turbo(tree));
     all
 }
 
+/// Measurer, DUT and AuthDNS cannot have CPUs of their own with fewer than so many, of which the Measurer takes two.
+const ENOUGH: usize = 4;
+
 fn cores(n: usize) -> Finding {
     let why = "Measurer, DUT and AuthDNS share CPUs: results are those of the crowd, not of the DUT";
-    finding("CPUs for this process", n.to_string()).concern_if(n < 4, why, None)
+    finding("CPUs for this process", n.to_string()).concern_if(n < ENOUGH, why, None)
+}
+
+/// Whether the kernel schedules sessions as groups, so that nice values count only within one (sched(7), "The autogroup feature");
+/// nothing of a kernel that cannot.
+fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
+    let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
+    let bad = enabled == "1" && usable < ENOUGH;
+    let why =
+        "on shared CPUs the tester takes its turns by nice values, which count only within a session then (sched(7))";
+    let mend = Some("sysctl -w kernel.sched_autogroup_enabled=0");
+    Some(finding("kernel.sched_autogroup_enabled", enabled).concern_if(bad, why, mend))
 }
 
 fn smt(tree: &Tree) -> Finding {
@@ -73,6 +89,19 @@ fn turbo(tree: &Tree) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::environment::tree::tests::{of_lines, recorded};
+
+    #[test]
+    fn sessions_as_groups_are_a_concern_where_cpus_are_shared() {
+        let found = |enabled, usable| {
+            autogroup(&recorded(&[("/proc/sys/kernel/sched_autogroup_enabled", enabled)]), usable).unwrap()
+        };
+        let concern = found("1\n", 3).concern.unwrap();
+        assert!(concern.why.contains("nice values") && concern.mend.unwrap().ends_with("sched_autogroup_enabled=0"));
+        assert_eq!((found("1\n", 4).concern, found("0\n", 1).concern), (None, None));
+        assert_eq!(autogroup(&recorded(&[]), 1), None);
+        let all = findings(&of_lines("/proc/sys/kernel/sched_autogroup_enabled:1"), 2);
+        assert!(all.iter().any(|f| f.subject == "kernel.sched_autogroup_enabled" && f.concern.is_some()), "{all:?}");
+    }
 
     fn with_nodes(lists: &[&str]) -> Finding {
         let paths: Vec<String> = (0..lists.len()).map(|n| format!("{NODE}/node{n}/cpulist")).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The files that are looked at, as patterns of a shell; [`Tree::printed`] holds no others. A link is read as where it leads to.
 const FILES: &str = "/proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
-    /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog \
+    /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/kernel/sched_autogroup_enabled \
     /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/irq/*/smp_affinity_list \
     /sys/devices/system/cpu/smt/active /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor \
     /sys/devices/system/cpu/intel_pstate/no_turbo /sys/devices/system/cpu/cpufreq/boost \

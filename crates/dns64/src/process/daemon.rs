@@ -123,7 +123,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => serve(file).map(done),
         Some(Command::Check) => check(file),
         Some(Command::Completions { shell }) => {
-            print(&pages::completions(Arguments::command(), shell)).map(done).map_err(anyhow::Error::from)
+            print(&pages::completions(&Arguments::command(), shell)).map(done).map_err(anyhow::Error::from)
         }
         Some(Command::Manual { folder, date }) => {
             let written = pages::write_manual(Arguments::command(), &folder, &date, sections);

@@ -46,12 +46,34 @@ pub fn below_help(sections: &[Section]) -> String {
     text
 }
 
-/// The completions of a program for a shell.
-pub fn completions(mut command: Command, shell: Shell) -> Vec<u8> {
+/// The completions of a program for a shell. They offer what `--help` shows; hidden subcommands are no part of them.
+pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
+    let mut command = without_hidden(command);
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, name, &mut script);
     script
+}
+
+/// The same command without its hidden subcommands, as far as completions are made from it: clap_complete offers hidden ones too,
+/// and clap cannot take a subcommand away from a command.
+fn without_hidden(command: &Command) -> Command {
+    let mut shown = Command::new(command.get_name().to_owned())
+        .propagate_version(command.is_propagate_version_set())
+        .disable_help_flag(command.is_disable_help_flag_set())
+        .disable_version_flag(command.is_disable_version_flag_set())
+        .disable_help_subcommand(command.is_disable_help_subcommand_set())
+        .visible_aliases(command.get_visible_aliases().map(str::to_owned))
+        .args(command.get_arguments().cloned())
+        .groups(command.get_groups().cloned())
+        .subcommands(visible(command).map(without_hidden));
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        shown = shown.version(version.to_owned());
+    }
+    shown
 }
 
 /// Writes the manual pages of a program into a folder, which is made if it is missing: one for itself and one for each subcommand.
@@ -161,6 +183,20 @@ mod tests {
         }
         let page = fs::read_to_string(folder.path().join("program.1")).unwrap();
         assert!(page.contains("program\\-one(1)") && !page.contains("hidden"), "{page}");
+    }
+
+    #[test]
+    fn completions_offer_what_help_shows() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = String::from_utf8(completions(&program(), shell)).unwrap();
+            assert!(!script.contains("hidden"), "{shell}: {script}");
+            for offered in ["one", "rate", "help", "version"] {
+                assert!(script.contains(offered), "{shell}: no {offered}: {script}");
+            }
+        }
+        let nested = Command::new("outer").subcommand(program());
+        let script = String::from_utf8(completions(&nested, Shell::Bash)).unwrap();
+        assert!(script.contains("one") && !script.contains("hidden"), "{script}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub(crate) struct DelayRange {
 }
 
 pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
-    // A number alone would be seconds, which nobody means who writes a delay.
+    // A number alone would be read as seconds, but a delay without a unit is meant in milliseconds.
     let time = |s: &str| humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"));
     let (min, max) = text.split_once('-').unwrap_or((text, text));
     let range = DelayRange { min: time(min)?, max: time(max)? };

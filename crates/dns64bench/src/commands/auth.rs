@@ -9,7 +9,7 @@ use tester::authdns::{AuthConfig, start, status};
 
 use super::wait_for_end;
 use crate::args::Auth;
-use crate::output::{Failure, Outcome, grouped};
+use crate::output::{Failure, Outcome, Versioned, grouped, print_versioned};
 
 pub(crate) fn run(args: &Auth) -> Outcome {
     let config = AuthConfig {
@@ -24,7 +24,9 @@ pub(crate) fn run(args: &Auth) -> Outcome {
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
         let left_over = || format!("cannot make the status socket {}; remove it if it is left over", path.display());
-        status::serve(path, running.counter_reader()).with_context(left_over).map_err(Failure::environment)?;
+        let counters = running.counter_reader();
+        let serving = status::serve(path, move || Versioned::new(counters()));
+        serving.with_context(left_over).map_err(Failure::environment)?;
     }
     for address in running.addresses() {
         eprintln!("AuthDNS serves {} on {address}", config.zone.domain());
@@ -42,8 +44,7 @@ pub(crate) fn run(args: &Auth) -> Outcome {
 
 fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
     if json {
-        println!("{}", serde_json::to_string(counters).map_err(Failure::environment)?);
-        return Ok(());
+        return print_versioned(counters);
     }
     let (q, r) = (&counters.queries, &counters.replies);
     let [all, aaaa, a, other] = [q.total(), q.aaaa, q.a, q.other].map(grouped);

@@ -117,7 +117,7 @@ fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Resul
 fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Outcome {
     let interruption = heed_signals()?;
     let folder = archive.folder().to_owned();
-    let mut terminal = Terminal::new(plan, &done, quiet);
+    let mut terminal = CampaignTerminal::new(plan, &done, quiet);
     let ended = runner::run(plan, archive, done, &interruption, &mut terminal);
     terminal.bar.finish_and_clear();
     ended.map_err(|error| failure(error, &folder))?;
@@ -133,7 +133,7 @@ fn carry_out(plan: &Plan, archive: Archive, done: Vec<Entry>, quiet: bool) -> Ou
     let recorded = Recorded::new(&plan, &entries);
     let (made, cannot): (Vec<Point>, Vec<Point>) =
         plan.points().into_iter().partition(|point| recorded.cannot(point).is_none());
-    // That this host has not what they take is what was found.
+    // A point that cannot be made here has its result: why it cannot.
     for (point, why) in cannot.iter().filter_map(|point| Some((point, recorded.cannot(point)?))) {
         let _ = writeln!(std::io::stderr(), "dns64bench: cannot be made here: {point}: {why}");
     }
@@ -229,7 +229,7 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
 }
 
 /// Shows a campaign on a terminal, or a line per trial on a plain log.
-struct Terminal<'a> {
+struct CampaignTerminal<'a> {
     plan: &'a Plan,
     quiet: bool,
     plain: bool,
@@ -238,8 +238,8 @@ struct Terminal<'a> {
     open: Vec<Point>,
 }
 
-impl Terminal<'_> {
-    fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> Terminal<'a> {
+impl CampaignTerminal<'_> {
+    fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> CampaignTerminal<'a> {
         let plain = !std::io::stderr().is_terminal();
         let points = plan.points();
         let open = points.iter().filter(|p| !Recorded::new(plan, done).is_complete(p)).cloned().collect();
@@ -248,7 +248,7 @@ impl Terminal<'_> {
         {
             bar.set_style(style);
         }
-        let terminal = Terminal { plan, quiet, plain, bar, open };
+        let terminal = CampaignTerminal { plan, quiet, plain, bar, open };
         terminal.show();
         terminal
     }
@@ -265,11 +265,11 @@ impl Terminal<'_> {
     }
 
     fn line(&self, text: &str) {
-        // Hosts and servers have a part in it.
+        // The text may quote what a host or a server has said.
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// As [`Terminal::line`], of a text that has nothing of anybody else's in it.
+    /// As [`CampaignTerminal::line`], of a text that quotes no host and no server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}
@@ -281,10 +281,10 @@ impl Terminal<'_> {
     }
 }
 
-impl Watcher for Terminal<'_> {
+impl Watcher for CampaignTerminal<'_> {
     fn begins(&mut self, step: &Step, (passed, failed): (Option<Qps>, Option<Qps>)) {
         metrics::trial_begins_elsewhere(step.rate);
-        metrics::search(metrics::Search { number: step.repeat + 1, passed, failed });
+        metrics::search(metrics::SearchState { number: step.repeat + 1, passed, failed });
         let bracket = |rate: Option<Qps>| rate.map_or("…".into(), |rate| grouped(rate.0));
         let (low, high) = (bracket(passed), bracket(failed));
         let left = rounded(self.open.iter().map(|point| self.plan.effort(point).1).sum());

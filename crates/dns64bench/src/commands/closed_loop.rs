@@ -17,7 +17,7 @@ use tester::measurer::liveness;
 use wire::name::Domain;
 
 use crate::args::{ClosedLoop, Experiments};
-use crate::intervals::{Run, rcode_name};
+use crate::intervals::{Load, rcode_name};
 use crate::output::{
     DUT_FAILED, Failure, INTERRUPTED, Outcome, counted, grouped, print_json, print_rtt, print_wrong, rounded,
 };
@@ -48,14 +48,14 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     if let Some(tally) = &result.tally
         && let Some(intervals) = &tally.intervals
     {
-        files.write(&Run {
+        files.write(&Load {
             generator: "dns64bench closed-loop",
-            timeout: plan.setup.timeout,
+            timeout: plan.settings.timeout,
             began: result.began,
             ended: result.began + Nanos((result.elapsed * 1e9) as u64),
             counts: &tally.counts,
             intervals,
-            connections: tally.tcp(plan.setup.transport),
+            connections: tally.tcp(plan.settings.transport),
         })?;
     }
     if result.counts.valid == 0 {
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &ClosedLoop) -> Outcome {
 /// Sees whether anybody is there; over TCP the connections show it.
 fn require_somebody(args: &ClosedLoop, plan: &ClosedLoopPlan) -> Result<(), Failure> {
     plan.check().map_err(Failure::usage)?;
-    if args.asking.liveness && plan.setup.transport != Transport::Tcp {
-        liveness::require(plan.setup.server, &Domain::dns64perf())?;
+    if args.asking.liveness && plan.settings.transport != Transport::Tcp {
+        liveness::require(plan.settings.server, &Domain::dns64perf())?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use method::units::Nanos;
 use tester::measurer::liveness;
 
 use crate::args::Measure;
-use crate::intervals::Run;
+use crate::intervals::Load;
 use crate::output::{Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json, print_trial, status_of};
 use crate::progress::run_trial;
 use crate::resolve::passed_self_test;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     }
     if let Some(intervals) = &trial.intervals {
         let began = Nanos((trial.started_unix_s * 1e9) as u64);
-        files.write(&Run {
+        files.write(&Load {
             generator: "dns64bench measure",
             timeout: plan.timeout,
             began,

@@ -11,7 +11,7 @@ use crate::args::{Arguments, Manual, help};
 use crate::output::{Failure, Outcome};
 
 pub(crate) fn completions(shell: Shell) -> Outcome {
-    print!("{}", String::from_utf8_lossy(&pages::completions(Arguments::command(), shell)));
+    print!("{}", String::from_utf8_lossy(&pages::completions(&Arguments::command(), shell)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 const WINDOW_LIMIT: f64 = 5.0;
 /// A host that is too busy for a rate is so the next time too.
 const INVALID_RETRIES: u32 = 1;
-/// That of dns64d.
+/// The DNS64 prefix that dns64d is started with.
 const PREFIX: &str = "64:ff9b::/96";
 
 /// One of the things that are measured.
@@ -188,16 +188,16 @@ fn status_in(folder: &Path, name: &str) -> String {
     folder.join(format!("{name}.status")).to_string_lossy().into_owned()
 }
 
-fn auth(aaaa_share: Share, status: &str) -> Result<(Server, SocketAddr), Failure> {
+fn auth(aaaa_share: Share, status: &str) -> Result<(ServerProcess, SocketAddr), Failure> {
     let address = free_port()?;
     let listen = address.to_string();
     let share = aaaa_share.to_string();
     let typed = ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1", "--status", status];
-    Ok((Server::start(&typed, address)?, address))
+    Ok((ServerProcess::start(&typed, address)?, address))
 }
 
 /// dns64d from inside this program, so that there is one to measure wherever dns64bench is.
-fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(Server, SocketAddr), Failure> {
+fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketAddr), Failure> {
     let address = free_port()?;
     // The names of the tester stand for 10.0.0.0/8, which the well-known prefix carries only if told.
     let config = format!(
@@ -210,7 +210,7 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(Server, SocketAddr), F
     let file = folder.join("dns64d.toml");
     std::fs::write(&file, config).with_context(|| file.display().to_string()).map_err(Failure::environment)?;
     let file = file.to_string_lossy();
-    Ok((Server::start(&["dns64d", "--config", &file], address)?, address))
+    Ok((ServerProcess::start(&["dns64d", "--config", &file], address)?, address))
 }
 
 fn print(result: &QuickstartResult) {
@@ -241,16 +241,16 @@ fn print(result: &QuickstartResult) {
 }
 
 /// A server that was started from this same program, and ends with this value.
-struct Server {
+struct ServerProcess {
     child: Child,
 }
 
-impl Server {
-    fn start(typed: &[&str], address: SocketAddr) -> Result<Server, Failure> {
+impl ServerProcess {
+    fn start(typed: &[&str], address: SocketAddr) -> Result<ServerProcess, Failure> {
         let program = std::env::current_exe().context("cannot find this program").map_err(Failure::environment)?;
         let started = Command::new(program).args(typed).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = started.with_context(|| format!("cannot start {}", typed[0])).map_err(Failure::environment)?;
-        let mut server = Server { child };
+        let mut server = ServerProcess { child };
         server
             .wait_until_ready(address)
             .with_context(|| format!("{} does not serve", typed[0]))
@@ -274,7 +274,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

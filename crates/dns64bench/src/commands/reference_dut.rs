@@ -8,7 +8,7 @@ use tester::reference_dut::{ReferenceConfig, start};
 
 use super::wait_for_end;
 use crate::args::ReferenceDut;
-use crate::output::{Failure, Outcome, grouped};
+use crate::output::{Failure, Outcome, grouped, print_versioned};
 
 pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     let shares = [args.loss, args.late_share, args.wrong_share].map(|s| u32::from(s.per_hundred()));
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
     wait_for_end(None)?;
     let c = running.counters();
     if args.json {
-        println!("{}", serde_json::to_string(&c).map_err(Failure::environment)?);
+        print_versioned(&c)?;
     } else {
         let [received, answered, over, lost, ignored, dropped] =
             [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops].map(grouped);

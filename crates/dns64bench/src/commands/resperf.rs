@@ -13,7 +13,7 @@ use method::units::Nanos;
 use tester::client::ramp::{self, Bucket, Ending, RampPlan, RampResult, Status};
 
 use crate::args::Resperf;
-use crate::intervals::{Files, Run, arguments, rcodes};
+use crate::intervals::{Files, Load, arguments, rcodes};
 use crate::output::{Failure, Outcome, wrong_line};
 
 /// Sending that is off by more than this in an interval is told.
@@ -121,7 +121,7 @@ fn statistics(args: &Resperf, result: &RampResult) -> String {
     text
 }
 
-/// What -v adds.
+/// The figures that resperf adds with -v.
 fn details(result: &RampResult) -> String {
     let t = &result.tally;
     let us = |ns: u64| ns as f64 / 1e3;
@@ -220,14 +220,14 @@ fn plot(buckets: &[Bucket]) -> String {
 
 fn write_intervals(files: Files, plan: &RampPlan, result: &RampResult) -> Result<(), Failure> {
     let Some(intervals) = &result.tally.intervals else { return Ok(()) };
-    let run = Run {
+    let run = Load {
         generator: "dns64bench resperf",
-        timeout: plan.setup.timeout,
+        timeout: plan.settings.timeout,
         began: result.began,
         ended: result.began + result.total,
         counts: &result.tally.counts,
         intervals,
-        connections: result.tally.tcp(plan.setup.transport),
+        connections: result.tally.tcp(plan.settings.transport),
     };
     files.write(&run)
 }

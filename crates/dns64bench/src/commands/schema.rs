@@ -13,8 +13,10 @@ use schemars::{JsonSchema, Schema as Made};
 use tester::authdns::counters::AuthCounters;
 use tester::client::closed_loop::ClosedLoopResult;
 use tester::client::experiments::Experiments;
+use tester::measurer::burst::SendCost;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
+use tester::reference_dut::ReferenceCounters;
 
 use super::quickstart::QuickstartResult;
 use super::self_test::SelfTestResult;
@@ -28,7 +30,7 @@ type Printed<T> = Versioned<WithEnvironment<T>>;
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. A journal's is that of each of its lines.
-const ALL: [Entry; 15] = [
+const ALL: [Entry; 17] = [
     ("trial", SCHEMA_VERSION, written::<Printed<TrialResult>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
     ("self-test", SCHEMA_VERSION, written::<Printed<SelfTestResult>>),
@@ -36,7 +38,9 @@ const ALL: [Entry; 15] = [
     ("dns64perf2", SCHEMA_VERSION, written::<Printed<Experiments>>),
     ("quickstart", SCHEMA_VERSION, written::<Printed<QuickstartResult>>),
     ("check", SCHEMA_VERSION, written::<Versioned<Environment>>),
-    ("auth", SCHEMA_VERSION, written::<AuthCounters>),
+    ("auth", SCHEMA_VERSION, written::<Versioned<AuthCounters>>),
+    ("reference-dut", SCHEMA_VERSION, written::<Versioned<ReferenceCounters>>),
+    ("send-cost", SCHEMA_VERSION, written::<Versioned<SendCost>>),
     ("comparison", campaign::comparison::VERSION, written::<Comparison>),
     ("results", campaign::archive::VERSION, written::<Results>),
     ("journal", campaign::archive::VERSION, written::<campaign::archive::Entry>),

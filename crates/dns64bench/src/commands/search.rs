@@ -126,7 +126,7 @@ impl Runner for Terminal {
         if interruption::is_asked() {
             return Err(TrialError::Interrupted);
         }
-        metrics::search(metrics::Search {
+        metrics::search(metrics::SearchState {
             number: standing.repeat + 1,
             passed: standing.bracket.0,
             failed: standing.bracket.1,

@@ -31,7 +31,7 @@ pub(crate) struct SelfTestResult {
     pub(crate) aaaa_share: Share,
     /// The cached share (β) of those tests.
     pub(crate) cached_share: Share,
-    /// The reserve δ.
+    /// The reserve δ of RFC 8219 §9.2.1, as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
     /// The rate at which the self-test must pass for that.
     pub(crate) required_rate: Qps,
@@ -49,7 +49,7 @@ pub(crate) struct SelfTestResult {
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub(crate) noncompliance: Vec<Noncompliance>,
-    /// All trials.
+    /// All trials in the order in which they were carried out.
     pub(crate) trials: Vec<TrialResult>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct SelfTestPlan {
     pub(crate) aaaa_share: Share,
     /// The cached share (β) of those tests.
     pub(crate) cached_share: Share,
-    /// The reserve δ.
+    /// The reserve δ of RFC 8219 §9.2.1, as a share: 0.1 is 10 %.
     pub(crate) delta: f64,
     /// How often it must pass; 1 or more.
     pub(crate) repeat: u32,

@@ -6,10 +6,10 @@ use method::units::CpuId;
 use tester::measurer::burst::SendCost;
 
 use crate::args::SendCostArguments;
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, print_versioned};
 
 pub(crate) fn run(args: &SendCostArguments) -> Outcome {
     let cost = SendCost::measure(args.cpu.map(CpuId)).map_err(Failure::environment)?;
-    println!("{}", serde_json::to_string(&cost).map_err(Failure::environment)?);
+    print_versioned(&cost)?;
     Ok(ExitCode::SUCCESS)
 }

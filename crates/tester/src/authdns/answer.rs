@@ -21,7 +21,7 @@ pub const MAX_REPLY: usize = 1024;
 
 /// The label of the zone's name server.
 const NS_LABEL: &[u8] = b"\x02ns";
-/// Its mailbox.
+/// The label of the mailbox in the SOA record.
 const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 
 /// Over what a query came.
@@ -29,7 +29,7 @@ const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 pub enum Transport {
     /// UDP: the reply must fit.
     Udp,
-    /// TCP.
+    /// TCP: the reply may be as long as a message can be.
     Tcp,
 }
 
@@ -108,7 +108,7 @@ fn pointer(offset: usize) -> [u8; 2] {
 
 /// The client's EDNS (RFC 6891), reduced to what matters here.
 #[derive(Clone, Copy)]
-struct Edns {
+struct QueryEdns {
     size: usize,
     version: u8,
     dnssec_ok: bool,
@@ -193,7 +193,7 @@ impl Zone {
         let question_end = reply.len;
         let opt_len = if edns.is_some() { OPT_LEN } else { 0 };
         let (kind, name) = match edns {
-            Some(Edns { version: 1.., .. }) => (Kind::BadVers, None),
+            Some(QueryEdns { version: 1.., .. }) => (Kind::BadVers, None),
             _ => self.answer_question(&question, &mut reply),
         };
         if reply.len + opt_len > limit {
@@ -351,7 +351,7 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
 /// section, owned by the root).
 #[inline]
 #[expect(clippy::option_option, reason = "format error and absence are different things here")]
-fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<Edns>> {
+fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<QueryEdns>> {
     if message.ancount() == 0 && message.nscount() == 0 && message.arcount() == 0 {
         return Some(None);
     }
@@ -367,7 +367,7 @@ fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<Edns>> {
         if edns.is_some() || !is_root {
             return None;
         }
-        edns = Some(Edns { size: opt.payload.into(), version: opt.version, dnssec_ok: opt.dnssec_ok });
+        edns = Some(QueryEdns { size: opt.payload.into(), version: opt.version, dnssec_ok: opt.dnssec_ok });
     }
     Some(edns)
 }

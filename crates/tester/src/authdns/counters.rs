@@ -14,13 +14,13 @@ use super::times::Times;
 pub enum Kind {
     /// NOERROR with a record.
     Answer,
-    /// NOERROR without one.
+    /// NOERROR without a record: the name exists, and has none of this type.
     NoData,
-    /// NXDOMAIN.
+    /// NXDOMAIN: our zone has no such name.
     NxDomain,
     /// REFUSED: not our zone.
     Refused,
-    /// FORMERR.
+    /// FORMERR: a query that cannot be parsed.
     FormErr,
     /// NOTIMP: not a query.
     NotImp,
@@ -33,9 +33,9 @@ pub enum Kind {
 /// Types of queries that a DNS64 server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryType {
-    /// A.
+    /// A, from whose records a DNS64 server makes AAAA records.
     A,
-    /// AAAA.
+    /// AAAA, which a DNS64 server asks for to see whether there is one.
     Aaaa,
     /// Any other type, and what had no readable question.
     Other,
@@ -46,14 +46,14 @@ const TYPES: usize = 3;
 
 /// Sums of one worker over one batch, before they are made visible.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct BatchCounts {
     kinds: [u64; KINDS],
     types: [u64; TYPES],
     aaaa_present: u64,
     pub(crate) lost: u64,
 }
 
-impl Tally {
+impl BatchCounts {
     #[inline]
     pub(crate) fn add(&mut self, answered: &Answered) {
         let Answered { kind, qtype, .. } = *answered;
@@ -94,11 +94,11 @@ pub(crate) struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    pub(crate) fn publish(&self, tally: &Tally, send_refused: usize) {
-        let pairs = self.kinds.iter().zip(&tally.kinds).chain(self.types.iter().zip(&tally.types));
+    pub(crate) fn publish(&self, counts: &BatchCounts, send_refused: usize) {
+        let pairs = self.kinds.iter().zip(&counts.kinds).chain(self.types.iter().zip(&counts.types));
         let others = [
-            (&self.aaaa_present, &tally.aaaa_present),
-            (&self.lost, &tally.lost),
+            (&self.aaaa_present, &counts.aaaa_present),
+            (&self.lost, &counts.lost),
             (&self.send_refused, &(send_refused as u64)),
         ];
         for (sum, &n) in pairs.chain(others) {
@@ -113,7 +113,7 @@ impl WorkerCounters {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;
         }
-        // Only who asks for the counters ever has the lock besides, for microseconds.
+        // Besides this worker only a reader of the counters takes the lock, for microseconds.
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         for received in batch.received.drain(..) {
             times.own.add(sent.since(received));
@@ -130,7 +130,7 @@ impl WorkerCounters {
 /// The sums over all workers since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
-    /// Queries by type.
+    /// Queries that got a reply, or one that was withheld, by type.
     pub queries: QueryCounters,
     /// Replies by what they said.
     pub replies: ReplyCounters,
@@ -154,25 +154,25 @@ pub struct AuthCounters {
 /// How long before a repeated question had come the last time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Repeats {
-    /// A questions.
+    /// Of A questions, in nanoseconds.
     pub a: Times,
-    /// AAAA questions.
+    /// Of AAAA questions, in nanoseconds.
     pub aaaa: Times,
 }
 
-/// Queries by type.
+/// How many queries of each type AuthDNS has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct QueryCounters {
-    /// A.
+    /// Queries for A records.
     pub a: u64,
-    /// AAAA.
+    /// Queries for AAAA records.
     pub aaaa: u64,
-    /// All others.
+    /// Queries of any other type, and those whose question could not be read.
     pub other: u64,
 }
 
 impl QueryCounters {
-    /// All of them.
+    /// The sum over all types.
     pub fn total(&self) -> u64 {
         self.a + self.aaaa + self.other
     }
@@ -185,15 +185,15 @@ pub struct ReplyCounters {
     pub noerror: u64,
     /// NOERROR without a record.
     pub nodata: u64,
-    /// NXDOMAIN.
+    /// NXDOMAIN: names below the domain that the zone does not have.
     pub nxdomain: u64,
-    /// REFUSED.
+    /// REFUSED: names outside of the domain, and classes other than IN.
     pub refused: u64,
-    /// FORMERR.
+    /// FORMERR: queries that could not be parsed.
     pub formerr: u64,
-    /// NOTIMP.
+    /// NOTIMP: messages of another opcode than QUERY.
     pub notimp: u64,
-    /// BADVERS.
+    /// BADVERS: an EDNS version above 0 (RFC 6891 §6.1.3).
     pub badvers: u64,
 }
 

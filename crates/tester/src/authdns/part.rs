@@ -28,13 +28,13 @@ pub struct AuthPart {
 /// Percentiles of AuthDNS's own time in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OwnTime {
-    /// Median.
+    /// The median: half of the replies took no longer.
     pub p50: f64,
-    /// 99th percentile.
+    /// The 99th percentile: 99 of 100 took no longer.
     pub p99: f64,
     /// 99.9th percentile, which the limit is for.
     pub p999: f64,
-    /// Largest.
+    /// The longest of all.
     pub max: f64,
 }
 

@@ -16,7 +16,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::answer::{MAX_REPLY, Transport, Zone};
-use super::counters::{AuthCounters, BatchTimes, Tally, WorkerCounters};
+use super::counters::{AuthCounters, BatchCounts, BatchTimes, WorkerCounters};
 use super::recent::Recent;
 use crate::delay_line::{Delay, DelayLine};
 use crate::tcp;
@@ -26,14 +26,14 @@ const QUERY_LEN: usize = 1500;
 /// How often an idle worker looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// How AuthDNS runs.
+/// What AuthDNS serves, where, and on which CPUs.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
     /// Addresses to serve, UDP and TCP.
     pub listen: Vec<SocketAddr>,
-    /// What to answer.
+    /// The zone that it answers for.
     pub zone: Zone,
-    /// Workers per address.
+    /// Worker threads for UDP of each address; 1 or more.
     pub threads: usize,
     /// CPUs for the workers, round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
@@ -52,9 +52,9 @@ pub enum AuthError {
     /// An address cannot be used.
     #[error("cannot serve {address} over {transport}: {source}")]
     Listen {
-        /// The address.
+        /// The address that it was to listen on.
         address: SocketAddr,
-        /// "UDP" or "TCP".
+        /// The transport in words: "UDP" or "TCP".
         transport: &'static str,
         /// What the system says.
         source: io::Error,
@@ -62,7 +62,7 @@ pub enum AuthError {
     /// Delayed replies are sent outside the batch that knows the query's destination.
     #[error("--delay needs addresses of this host to listen on, not the wildcard {address}")]
     WildcardDelay {
-        /// The address.
+        /// The wildcard address that it was to listen on.
         address: SocketAddr,
     },
 }
@@ -123,10 +123,10 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
         let bound = endpoints[0].local_address().map_err(at("UDP"))?;
         let (tcp_zone, tcp_counters) = (Arc::clone(&zone), Arc::clone(&running.counters));
         let answer = move |query: &[u8], out: &mut [u8]| {
-            let mut tally = Tally::default();
+            let mut counts = BatchCounts::default();
             let answered = tcp_zone.answer(query, Transport::Tcp, out);
-            tally.add(&answered);
-            tcp_counters[workers].publish(&tally, 0);
+            counts.add(&answered);
+            tcp_counters[workers].publish(&counts, 0);
             answered.len
         };
         running.threads.push(tcp::serve(bound, answer, Arc::clone(&running.stop)).map_err(at("TCP"))?);
@@ -181,11 +181,11 @@ impl Worker {
         let mut batch = ServerBatch::new(QUERY_LEN, MAX_REPLY);
         let counters = Arc::clone(&self.counters);
         while !self.stop.load(Ordering::Relaxed) {
-            let mut tally = Tally::default();
+            let mut counts = BatchCounts::default();
             let turn = batch.turn(&self.endpoint, Wait::ForOne, |query, source, out| {
                 let answered = self.zone.answer(query.bytes, Transport::Udp, out);
                 let len = answered.len;
-                tally.add(&answered);
+                counts.add(&answered);
                 times.received.extend(query.received.filter(|_| len > 0));
                 if let (Some(name), Some(received)) = (answered.name, query.received)
                     && let Some(age) = self.recent.note(name, answered.qtype, received)
@@ -193,7 +193,7 @@ impl Worker {
                     times.repeats.push((answered.qtype, age));
                 }
                 if len > 0 && self.loss > 0.0 && self.rng.random_bool(self.loss) {
-                    tally.lost += 1;
+                    counts.lost += 1;
                     return 0;
                 }
                 if let (1.., Some(line), Some(to)) = (len, &line, source.address()) {
@@ -204,7 +204,7 @@ impl Worker {
             });
             // A receive error is an ICMP error of a client that has gone; there is nothing to do about it.
             let turn = turn.unwrap_or_default();
-            counters[self.number].publish(&tally, turn.refused);
+            counters[self.number].publish(&counts, turn.refused);
             counters[self.number].publish_times(&mut times, clock::wall());
             counters[self.number].socket_drops.store(self.endpoint.drops(), Ordering::Relaxed);
         }

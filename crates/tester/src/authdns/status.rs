@@ -5,16 +5,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::counters::AuthCounters;
 
 /// How long the other side may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Serves the counters on a new socket `path`, until the process ends.
+/// Serves the counters on a new socket `path`, until the process ends: an object that has at least the keys of [`AuthCounters`].
 ///
 /// # Errors
 /// If the socket cannot be made, for instance because it is left over from a server that was killed.
-pub fn serve(path: &Path, read: impl Fn() -> AuthCounters + Send + 'static) -> io::Result<()> {
+pub fn serve<T: Serialize>(path: &Path, read: impl Fn() -> T + Send + 'static) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
     std::thread::Builder::new().name("status".into()).spawn(move || {
         for mut stream in listener.incoming().flatten() {

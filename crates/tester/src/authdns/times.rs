@@ -18,7 +18,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Counts a time.
+    /// Counts a time in the bin that it falls into.
     #[inline]
     pub fn add(&mut self, time: Nanos) {
         self.0.saturating_record(time.0.max(1));

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::lane::{Drive, Lane, share};
 use super::progress::Progress;
 use super::tally::Tally;
-use super::{Connections, Setup, SocketError};
+use super::{ClientSettings, Connections, SocketError};
 use crate::measurer::result::Rtt;
 
 /// Queries in flight per port at the most: its ids, less room for late replies to be told from new ones.
@@ -27,7 +27,7 @@ const MOST_PER_PORT: usize = 32_768;
 #[derive(Clone, Debug)]
 pub struct ClosedLoopPlan {
     /// What is asked, and how.
-    pub setup: Setup,
+    pub settings: ClientSettings,
     /// Queries in flight, over all threads.
     pub outstanding: usize,
     /// Threads, each with its share of the ports and questions.
@@ -50,11 +50,11 @@ pub enum ClosedLoopError {
          query, and a port has {MOST_PER_PORT} at the most"
     )]
     Shares {
-        /// As given.
+        /// Queries in flight over all threads (`--outstanding`).
         outstanding: usize,
-        /// As given.
+        /// Threads (`--threads`).
         threads: usize,
-        /// As given.
+        /// Source ports over all threads (`--source-ports`).
         ports: usize,
     },
     /// Fewer questions than threads.
@@ -62,7 +62,7 @@ pub enum ClosedLoopError {
     Questions {
         /// How many there are.
         count: u64,
-        /// As given.
+        /// Threads (`--threads`).
         threads: usize,
     },
     /// No socket towards the server, or it failed.
@@ -75,7 +75,7 @@ pub enum ClosedLoopError {
 pub struct ClosedLoopResult {
     /// The server that was asked.
     pub server: String,
-    /// Queries in flight.
+    /// Queries that were kept in flight, over all threads.
     pub outstanding: usize,
     /// Length in seconds: from the first query to the last answer or the last query, and at least the wanted duration.
     #[serde(rename = "duration_s", alias = "seconds")]
@@ -102,7 +102,7 @@ pub struct ClosedLoopResult {
     pub retried: u64,
     /// Round-trip times of the valid answers in microseconds, by the kernel's clock where it says; absent if there was none.
     pub rtt_us: Option<Rtt>,
-    /// TCP connections.
+    /// What became of TCP connections; all 0 over UDP.
     pub connections: Connections,
     /// How long connecting took, in microseconds; absent without connections.
     pub connecting_us: Option<Rtt>,
@@ -124,7 +124,7 @@ impl ClosedLoopPlan {
         if threads == 0 || ports < threads || outstanding < ports || outstanding.div_ceil(ports) > MOST_PER_PORT {
             return Err(ClosedLoopError::Shares { outstanding, threads, ports });
         }
-        let count = self.setup.source.count();
+        let count = self.settings.source.count();
         if count < threads as u64 {
             return Err(ClosedLoopError::Questions { count, threads });
         }
@@ -151,14 +151,14 @@ pub fn run_until(
     progress: &Progress,
 ) -> Result<ClosedLoopResult, ClosedLoopError> {
     plan.check()?;
-    let failed = |source| SocketError { server: plan.setup.server, source };
+    let failed = |source| SocketError { server: plan.settings.server, source };
     let (mut lanes, mut first_port) = (Vec::new(), 0);
     for thread in 0..plan.threads {
         let ports = share(plan.source_ports, thread, plan.threads);
         let room = share(plan.outstanding, thread, plan.threads).max(ports);
-        let cursor = plan.setup.source.cursor(thread, plan.threads, plan.duration.is_some());
+        let cursor = plan.settings.source.cursor(thread, plan.threads, plan.duration.is_some());
         let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
-        lanes.push(Lane::new(&plan.setup, cpu, first_port, ports, room, cursor).map_err(failed)?);
+        lanes.push(Lane::new(&plan.settings, cpu, first_port, ports, room, cursor).map_err(failed)?);
         first_port += ports;
     }
     let (start, began) = (clock::now(), clock::wall());
@@ -174,7 +174,7 @@ pub fn run_until(
             .collect();
         running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
     });
-    let mut tally = Tally::new(plan.setup.interval);
+    let mut tally = Tally::new(plan.settings.interval);
     tally.last_answer = start;
     for lane in ended {
         tally.merge(&lane.map_err(failed)?.tally);
@@ -198,7 +198,7 @@ fn result(
     let end = tally.last_answer.max(tally.last_sent).max(wanted);
     let seconds = end.since(start).as_secs_f64();
     ClosedLoopResult {
-        server: plan.setup.server.to_string(),
+        server: plan.settings.server.to_string(),
         outstanding: plan.outstanding,
         seconds,
         elapsed: elapsed.as_secs_f64(),
@@ -220,7 +220,7 @@ fn result(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::{Check, Form, Names, Source, Transport};
+    use crate::client::{Additional, Check, Names, Source, Transport};
     use crate::delay_line::Delay;
     use crate::measurer::expect::Expectation;
     use crate::reference_dut::{ReferenceConfig, start};
@@ -238,19 +238,19 @@ mod tests {
             check_own_aaaa: true,
             prefixes: vec!["64:ff9b::/96".parse().unwrap()],
         });
-        let setup = Setup {
+        let settings = ClientSettings {
             server,
             local: None,
             transport: Transport::Udp,
             source: names(2_000),
-            form: Form::default(),
+            additional: Additional::default(),
             check,
             timeout: Nanos::from_millis(300),
             offload: true,
             buffer: None,
             interval: None,
         };
-        ClosedLoopPlan { setup, outstanding: 30, threads: 2, source_ports: 3, cpus: Vec::new(), duration: None }
+        ClosedLoopPlan { settings, outstanding: 30, threads: 2, source_ports: 3, cpus: Vec::new(), duration: None }
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         .unwrap();
         for offload in [true, false] {
             let mut plan = plan(dut.address());
-            plan.setup.offload = offload;
+            plan.settings.offload = offload;
             let result = run(&plan).unwrap();
             let c = &result.counts;
             assert!(c.is_balanced(), "{c:?}");
@@ -286,7 +286,7 @@ mod tests {
     fn a_dead_server_ends_the_loop_in_its_time() {
         let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut plan = plan(nobody.local_addr().unwrap());
-        plan.setup.source = names(40);
+        plan.settings.source = names(40);
         let result = run(&plan).unwrap();
         assert_eq!((result.counts.sent, result.counts.lost, result.qps), (40, 40, 0.0));
     }
@@ -299,7 +299,7 @@ mod tests {
             ClosedLoopPlan { threads: 4, ..good.clone() },
             ClosedLoopPlan { outstanding: 2, ..good.clone() },
             ClosedLoopPlan { outstanding: 1_000_000, ..good.clone() },
-            ClosedLoopPlan { setup: Setup { source: names(1), ..good.setup.clone() }, ..good.clone() },
+            ClosedLoopPlan { settings: ClientSettings { source: names(1), ..good.settings.clone() }, ..good.clone() },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

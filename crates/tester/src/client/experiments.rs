@@ -21,9 +21,9 @@ pub struct Experiments {
     pub started_unix_s: f64,
     /// Milliseconds for each experiment of 256 names.
     pub experiments_ms: Vec<f64>,
-    /// Their mean.
+    /// The mean of the experiments, in milliseconds.
     pub average_ms: f64,
-    /// Their standard deviation.
+    /// The standard deviation of the experiments, in milliseconds.
     pub standard_deviation_ms: f64,
     /// 256 ÷ the mean: answered queries per second.
     pub qps: f64,

@@ -19,7 +19,7 @@ use super::schedule::{Ending, Ramp, Status};
 use super::source::Cursor;
 use super::stream::Stream;
 use super::tally::Tally;
-use super::{Check, Setup, Transport, progress};
+use super::{Check, ClientSettings, Transport, progress};
 use crate::intervals::note;
 
 /// How long a lane that waits for answers only sleeps at the most.
@@ -36,7 +36,7 @@ const BURST: u64 = 256;
 /// When questions may be asked.
 pub(super) enum Drive<'a> {
     /// As many as there is room for, until a moment or once through the questions, or until somebody sets `stop`.
-    Closed { end: Option<Nanos>, stop: &'a AtomicBool, progress: Option<&'a progress::Lane> },
+    Closed { end: Option<Nanos>, stop: &'a AtomicBool, progress: Option<&'a progress::ThreadSums> },
     /// When they are due.
     Ramp(Box<Due<'a>>),
 }
@@ -107,7 +107,7 @@ enum Reply {
 
 /// What one thread does.
 pub(super) struct Lane<'a> {
-    setup: &'a Setup,
+    settings: &'a ClientSettings,
     cpu: Option<CpuId>,
     poller: Poller,
     ports: Vec<Port>,
@@ -122,7 +122,7 @@ pub(super) struct Lane<'a> {
 impl<'a> Lane<'a> {
     /// A lane with `ports` ports, of which the first is number `first_port` of all, and `room` queries in flight.
     pub(super) fn new(
-        setup: &'a Setup,
+        settings: &'a ClientSettings,
         cpu: Option<CpuId>,
         first_port: usize,
         ports: usize,
@@ -130,10 +130,10 @@ impl<'a> Lane<'a> {
         cursor: Cursor,
     ) -> io::Result<Lane<'a>> {
         let poller = Poller::new(ports * 2)?;
-        let port = |i: usize| Port::new(setup, first_port + i, i, share(room, i, ports), &poller);
+        let port = |i: usize| Port::new(settings, first_port + i, i, share(room, i, ports), &poller);
         let ports = (0..ports).map(port).collect::<io::Result<_>>()?;
-        let tally = Tally::new(setup.interval);
-        Ok(Lane { setup, cpu, poller, ports, next_port: 0, cursor, start: Nanos(0), is_filled: true, tally })
+        let tally = Tally::new(settings.interval);
+        Ok(Lane { settings, cpu, poller, ports, next_port: 0, cursor, start: Nanos(0), is_filled: true, tally })
     }
 
     /// Asks as `drive` allows, from `start` on, until all is answered or given up.
@@ -188,11 +188,11 @@ impl<'a> Lane<'a> {
 
     /// Why no connection could be made, if none could for as long as a query may take.
     fn is_unreachable(&mut self, now: Nanos) -> Option<io::Error> {
-        if self.setup.transport != Transport::Tcp || self.tally.connections.made > 0 {
+        if self.settings.transport != Transport::Tcp || self.tally.connections.made > 0 {
             return None;
         }
         let first = self.ports.iter().filter_map(|port| port.first_try).min()?;
-        if now.since(first) < self.setup.timeout.max(Nanos::SECOND) {
+        if now.since(first) < self.settings.timeout.max(Nanos::SECOND) {
             return None;
         }
         let refused = self.ports.iter_mut().find_map(|port| port.refused.1.take());
@@ -305,11 +305,11 @@ impl<'a> Lane<'a> {
             ending = Some(Ending::Time);
         }
         if ending.is_none() && passed >= due.ramp.length() + Nanos::SECOND {
-            // There is no way for the rest.
+            // A second after the end of the ramp the lane still has queries to send: it could not keep up.
             ending = Some(Ending::Behind { queries: left * due.of, rate: due.ramp.rate(passed) });
         }
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
-            // Who comes second ends because somebody else did.
+            // All lanes end together: the first one knows the reason, the others end because it did.
             let first = !due.over.swap(true, Ordering::Relaxed);
             due.ending = Some(if first { ending.unwrap_or(Ending::Time) } else { Ending::Other });
             if first {
@@ -333,31 +333,31 @@ impl<'a> Lane<'a> {
             }
         }
         // Connections that are being made leave a backlog, which has its own limit.
-        let connecting = self.setup.transport == Transport::Tcp
+        let connecting = self.settings.transport == Transport::Tcp
             && self.ports.iter().any(|port| port.stream.as_ref().is_none_or(|stream| !stream.is_open()));
         if connecting { Step::Waits } else { Step::Ends(Ending::Outstanding { queries: self.in_flight() }) }
     }
 
     #[inline]
     fn ask(&mut self, at: usize, now: Nanos, unix: u64) -> Ask {
-        let Lane { setup, poller, ports, cursor, tally, start, .. } = self;
+        let Lane { settings, poller, ports, cursor, tally, start, .. } = self;
         let port = &mut ports[at];
         if port.flights.in_flight >= port.most
-            || setup.transport == Transport::Tcp
-                && !port.stream(setup, poller, now).is_some_and(|stream| stream.is_open())
+            || settings.transport == Transport::Tcp
+                && !port.stream(settings, poller, now).is_some_and(|stream| stream.is_open())
         {
             return Ask::NoRoom;
         }
         let Some(id) = port.flights.take_id() else { return Ask::NoRoom };
-        let Some(asked) = cursor.next(&setup.source) else {
+        let Some(asked) = cursor.next(&settings.source) else {
             port.flights.return_id(id);
             return Ask::NoMore;
         };
         let mut octets = 0;
         let mut write = |out: &mut Vec<u8>| {
             let from = out.len();
-            setup.source.write(asked, out);
-            let mac = setup.form.complete(out, from, id, unix);
+            settings.source.write(asked, out);
+            let mac = settings.additional.complete(out, from, id, unix);
             octets = out.len() - from;
             mac
         };
@@ -412,7 +412,7 @@ impl<'a> Lane<'a> {
 
     /// Reads what is there on a UDP port.
     fn drain(&mut self, at: usize, batch: &mut ReceiveBatch) {
-        let Lane { setup, poller, ports, tally, start, .. } = self;
+        let Lane { settings, poller, ports, tally, start, .. } = self;
         let port = &mut ports[at];
         for _ in 0..16 {
             let Some((endpoint, _)) = &port.udp else { return };
@@ -422,11 +422,11 @@ impl<'a> Lane<'a> {
             for datagram in batch.iter() {
                 let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
                 for bytes in datagram.segments() {
-                    let news = Arrival { setup, start: *start, bytes, arrived, over_tcp: false };
+                    let news = Arrival { settings, start: *start, bytes, arrived, over_tcp: false };
                     match news.book(&mut port.flights, tally) {
                         Reply::Booked => {}
                         Reply::Stray => tally.counts.stray += 1,
-                        Reply::Truncated(id) => ask_over_tcp(setup, poller, port, tally, id, arrived),
+                        Reply::Truncated(id) => ask_over_tcp(settings, poller, port, tally, id, arrived),
                     }
                 }
             }
@@ -439,13 +439,13 @@ impl<'a> Lane<'a> {
 
     /// Goes on with a port's connection.
     fn work(&mut self, at: usize) {
-        let Lane { setup, ports, tally, start, .. } = self;
+        let Lane { settings, ports, tally, start, .. } = self;
         let port = &mut ports[at];
         let Some(mut stream) = port.stream.take() else { return };
         let flights = &mut port.flights;
         let was_open = stream.is_open();
         let news = stream.work(|bytes| {
-            let arrival = Arrival { setup, start: *start, bytes, arrived: clock::now(), over_tcp: true };
+            let arrival = Arrival { settings, start: *start, bytes, arrived: clock::now(), over_tcp: true };
             if matches!(arrival.book(flights, tally), Reply::Stray) {
                 tally.counts.stray += 1;
             }
@@ -473,7 +473,7 @@ impl<'a> Lane<'a> {
 
     /// Gives up the queries that have waited for the timeout.
     fn give_up(&mut self, now: Nanos) {
-        let Some(moment) = now.0.checked_sub(self.setup.timeout.0) else { return };
+        let Some(moment) = now.0.checked_sub(self.settings.timeout.0) else { return };
         // Where there is more to read, the answer may be in it.
         for port in self.ports.iter_mut().filter(|port| !port.has_more) {
             while port.flights.give_up(Nanos(moment)).is_some() {
@@ -484,16 +484,16 @@ impl<'a> Lane<'a> {
 }
 
 /// Asks a question again over the port's connection, because its answer came truncated.
-fn ask_over_tcp(setup: &Setup, poller: &Poller, port: &mut Port, tally: &mut Tally, id: u16, now: Nanos) {
+fn ask_over_tcp(settings: &ClientSettings, poller: &Poller, port: &mut Port, tally: &mut Tally, id: u16, now: Nanos) {
     let Some(flight) = port.flights.get(id) else { return };
     let unix = unix_seconds();
     let write = |out: &mut Vec<u8>| {
         let from = out.len();
-        setup.source.write(flight.asked, out);
-        setup.form.complete(out, from, id, unix)
+        settings.source.write(flight.asked, out);
+        settings.additional.complete(out, from, id, unix)
     };
     // Without a connection it waits for its timeout, as any resolver's question does.
-    let mac = port.stream(setup, poller, now).map(|stream: &mut Stream| {
+    let mac = port.stream(settings, poller, now).map(|stream: &mut Stream| {
         tally.retried += 1;
         let mac = stream.push(write);
         let _ = stream.write();
@@ -504,7 +504,7 @@ fn ask_over_tcp(setup: &Setup, poller: &Poller, port: &mut Port, tally: &mut Tal
 
 /// A message that has come.
 struct Arrival<'a> {
-    setup: &'a Setup,
+    settings: &'a ClientSettings,
     start: Nanos,
     bytes: &'a [u8],
     arrived: Nanos,
@@ -515,31 +515,31 @@ impl Arrival<'_> {
     /// Books it as the answer that it is, if it is one.
     #[inline]
     fn book(&self, flights: &mut Flights, tally: &mut Tally) -> Reply {
-        let Arrival { setup, start, bytes, arrived, over_tcp } = *self;
+        let Arrival { settings, start, bytes, arrived, over_tcp } = *self;
         let Some(message) = Message::new(bytes).filter(Message::is_response) else { return Reply::Stray };
         let id = message.id();
         let Some(flight) = flights.get(id).filter(|flight| flight.over_tcp == over_tcp) else { return Reply::Stray };
-        let Some(answers_at) = setup.source.answers_at(&message, bytes, flight.asked) else { return Reply::Stray };
+        let Some(answers_at) = settings.source.answers_at(&message, bytes, flight.asked) else { return Reply::Stray };
         if message.is_truncated() && !over_tcp {
             tally.truncated += 1;
-            if setup.transport == Transport::UdpThenTcp {
+            if settings.transport == Transport::UdpThenTcp {
                 return Reply::Truncated(id);
             }
         }
         let rtt = arrived.since(flight.sent);
-        let judged = match &setup.check {
+        let judged = match &settings.check {
             Check::Address(expectation) => expectation.judge(&message, answers_at, flight.asked.address()),
             Check::Rcode => match message.rcode() {
                 Rcode::NOERROR | Rcode::NXDOMAIN => Ok(()),
                 other => Err(Wrong::Rcode(other.in_header())),
             },
         };
-        let signed = |()| match setup.form.key() {
+        let signed = |()| match settings.additional.key() {
             Some(key) => key.verify(bytes, &flights.mac(id), unix_seconds()).map_err(|_| Wrong::Signature),
             None => Ok(()),
         };
         let outcome = match judged.and_then(signed) {
-            _ if rtt >= setup.timeout => Outcome::Late,
+            _ if rtt >= settings.timeout => Outcome::Late,
             Ok(()) => Outcome::Valid,
             Err(wrong) => Outcome::Wrong(wrong),
         };

@@ -1,18 +1,18 @@
 //! Clients that wait for answers before they ask on: the closed loop (dnsperf, dns64perf2) and the ramp (resperf).
 //!
 //! ```text
-//!          drive: how many may be asked now
-//!                     │
-//! source ─► form ─► port ─► UDP socket or TCP stream ─► server
-//! (name    (EDNS,   (id, in flight)                       │
-//!  or file) TSIG)     ▲                                   │
-//!                     └── is it the answer? is it right? ◄┘        tally: sums, histograms, intervals
+//!                  drive: how many may be asked now
+//!                          │
+//! source ─► additional ─► port ─► UDP socket or TCP stream ─► server
+//! (name     (EDNS,        (id, in flight)                       │
+//!   or file)  TSIG)        ▲                                    │
+//!                          └── is it the answer? is it right? ◄─┘        tally: sums, histograms, intervals
 //! ```
 //!
 //! Each lane is one thread with ports, names and a tally of its own. Neither finds the rate of RFC 8219, which wants every
 //! query of a constant rate answered; that is the Measurer's.
 
-mod form;
+mod additional;
 mod lane;
 mod port;
 pub mod progress;
@@ -30,13 +30,13 @@ use std::net::SocketAddr;
 
 use method::units::Nanos;
 
-pub use form::{Edns, EdnsOption, Form, OptionError};
+pub use additional::{Additional, Edns, EdnsOption, OptionError};
 pub use source::{FileError, Names, QueryFile, Source};
 pub use tally::{Connections, Tally};
 
 use crate::measurer::expect::Expectation;
 
-/// How questions travel.
+/// The transport of questions, and what becomes of truncated answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Datagrams; truncated answers are answers.
@@ -58,17 +58,17 @@ pub enum Check {
 
 /// What all lanes of a client have in common.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct ClientSettings {
     /// Where the questions go.
     pub server: SocketAddr,
     /// Address and first port to ask from; none: whatever the kernel takes.
     pub local: Option<SocketAddr>,
-    /// How they travel.
+    /// The transport of the questions.
     pub transport: Transport,
-    /// What is asked.
+    /// Where the questions come from.
     pub source: Source,
-    /// What goes with each question.
-    pub form: Form,
+    /// What stands in the additional section of each question.
+    pub additional: Additional,
     /// What makes an answer a valid one.
     pub check: Check,
     /// A query without an answer by then is given up.
@@ -85,7 +85,7 @@ pub struct Setup {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot ask {server}: {source}")]
 pub struct SocketError {
-    /// The server.
+    /// The server that was to be asked.
     pub server: SocketAddr,
     /// What the system says.
     pub source: io::Error,

@@ -1,4 +1,4 @@
-//! A source port with its queries in flight: which id is whose, and who has waited too long.
+//! A source port with its queries in flight: which query an id belongs to, and which queries have waited too long.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +13,7 @@ use wire::tsig::Mac;
 
 use super::source::{Asked, Source};
 use super::stream::Stream;
-use super::{Setup, Transport};
+use super::{ClientSettings, Transport};
 
 /// After a connection that could not be made, none is tried for so long.
 const RECONNECT: Nanos = Nanos::from_millis(100);
@@ -67,7 +67,7 @@ impl Flights {
         self.free.push_front(id);
     }
 
-    /// Enters a query.
+    /// Enters a query that is about to be sent.
     #[inline]
     pub(super) fn enter(&mut self, id: u16, flight: Flight, mac: Mac) {
         self.by_id[usize::from(id)] = Some(flight);
@@ -131,7 +131,7 @@ impl Flights {
     }
 }
 
-/// A source port.
+/// A source port with its socket or connection, and the queries in flight on it.
 pub(super) struct Port {
     pub(super) flights: Flights,
     /// How many queries may be in flight.
@@ -157,27 +157,37 @@ pub(super) fn port_of(token: usize) -> (usize, bool) {
 
 impl Port {
     /// The `number`-th port of all lanes, number `at` of its own.
-    pub(super) fn new(setup: &Setup, number: usize, at: usize, most: usize, poller: &Poller) -> io::Result<Port> {
-        let local = setup.local.map(|mut local| {
+    pub(super) fn new(
+        settings: &ClientSettings,
+        number: usize,
+        at: usize,
+        most: usize,
+        poller: &Poller,
+    ) -> io::Result<Port> {
+        let local = settings.local.map(|mut local| {
             if local.port() != 0 {
                 local.set_port(local.port().wrapping_add(number as u16));
             }
             local
         });
-        let udp = (setup.transport != Transport::Tcp).then(|| -> io::Result<_> {
-            let endpoint = Endpoint::connect_from(local, setup.server)?;
-            if let Some(octets) = setup.buffer {
+        let udp = (settings.transport != Transport::Tcp).then(|| -> io::Result<_> {
+            let endpoint = Endpoint::connect_from(local, settings.server)?;
+            if let Some(octets) = settings.buffer {
                 endpoint.limit_buffers(octets)?;
             }
             endpoint.use_kernel_timestamps()?;
-            if setup.offload {
+            if settings.offload {
                 endpoint.use_receive_offload();
             }
             poller.add(&endpoint, at * 2)?;
-            Ok((endpoint, if setup.offload { SendQueue::new() } else { SendQueue::without_offload() }))
+            Ok((endpoint, if settings.offload { SendQueue::new() } else { SendQueue::without_offload() }))
         });
         Ok(Port {
-            flights: Flights::new(most, setup.form.key().is_some(), matches!(setup.source, Source::File(_))),
+            flights: Flights::new(
+                most,
+                settings.additional.key().is_some(),
+                matches!(settings.source, Source::File(_)),
+            ),
             most,
             udp: udp.transpose()?,
             stream: None,
@@ -186,16 +196,16 @@ impl Port {
             refused: (0, None),
             has_more: false,
             // The companion of a UDP port takes whatever port there is.
-            local: local.filter(|_| setup.transport == Transport::Tcp),
+            local: local.filter(|_| settings.transport == Transport::Tcp),
             token: at * 2 + 1,
         })
     }
 
     /// The connection, begun if there is none; `None` while there can be none.
-    pub(super) fn stream(&mut self, setup: &Setup, poller: &Poller, now: Nanos) -> Option<&mut Stream> {
+    pub(super) fn stream(&mut self, settings: &ClientSettings, poller: &Poller, now: Nanos) -> Option<&mut Stream> {
         if self.stream.is_none() && now >= self.not_before {
             self.first_try.get_or_insert(now);
-            match Stream::begin(setup.server, self.local, setup.buffer, poller, self.token) {
+            match Stream::begin(settings.server, self.local, settings.buffer, poller, self.token) {
                 Ok(stream) => self.stream = Some(stream),
                 Err(error) => {
                     self.not_before = now + RECONNECT;

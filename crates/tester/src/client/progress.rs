@@ -7,13 +7,13 @@ use method::records::Counts;
 /// The sums of all threads so far, some milliseconds behind at most.
 #[derive(Debug, Default)]
 pub struct Progress {
-    threads: Vec<Lane>,
+    threads: Vec<ThreadSums>,
 }
 
 /// The sums of one thread, which alone writes them. On a cache line of its own, so that no other thread waits for it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Lane {
+pub(super) struct ThreadSums {
     sent: AtomicU64,
     valid: AtomicU64,
     decided: AtomicU64,
@@ -22,7 +22,7 @@ pub(super) struct Lane {
 impl Progress {
     /// For so many threads.
     pub fn new(threads: usize) -> Progress {
-        Progress { threads: (0..threads).map(|_| Lane::default()).collect() }
+        Progress { threads: (0..threads).map(|_| ThreadSums::default()).collect() }
     }
 
     /// Queries sent so far.
@@ -40,17 +40,17 @@ impl Progress {
         self.sum(|lane| &lane.decided)
     }
 
-    fn sum(&self, of: fn(&Lane) -> &AtomicU64) -> u64 {
+    fn sum(&self, of: fn(&ThreadSums) -> &AtomicU64) -> u64 {
         self.threads.iter().map(|lane| of(lane).load(Ordering::Relaxed)).sum()
     }
 
     /// Where a thread tells its sums; none for a thread that it was not made for.
-    pub(super) fn of(&self, thread: usize) -> Option<&Lane> {
+    pub(super) fn of(&self, thread: usize) -> Option<&ThreadSums> {
         self.threads.get(thread)
     }
 }
 
-impl Lane {
+impl ThreadSums {
     /// Takes over the sums of the thread.
     pub(super) fn set(&self, counts: &Counts) {
         self.sent.store(counts.sent, Ordering::Relaxed);

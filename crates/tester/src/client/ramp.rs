@@ -13,19 +13,19 @@ use serde::Serialize;
 use super::lane::{Drive, Due, Lane, share};
 pub use super::schedule::{Ending, Ramp, Status};
 use super::tally::Tally;
-use super::{Setup, SocketError};
+use super::{ClientSettings, SocketError};
 use crate::intervals::{Interval, Intervals, histogram};
 
 /// A ramp and its limits.
 #[derive(Clone, Debug)]
 pub struct RampPlan {
     /// What is asked, and how. Its interval is the width of the buckets and must be given.
-    pub setup: Setup,
-    /// The schedule.
+    pub settings: ClientSettings,
+    /// How the rate grows, and for how long.
     pub ramp: Ramp,
     /// Source ports, or TCP connections.
     pub clients: usize,
-    /// Threads.
+    /// Threads, which share the ports; 1 or more.
     pub threads: usize,
     /// CPUs of the threads, round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
@@ -48,7 +48,7 @@ pub struct Bucket {
     pub target_qps: f64,
     /// Queries that were sent.
     pub actual_qps: f64,
-    /// Answers to those.
+    /// Answers to the queries that were sent in this interval, whenever they came.
     pub responses_per_sec: f64,
     /// Of these with an rcode other than NOERROR and NXDOMAIN.
     pub failures_per_sec: f64,
@@ -78,7 +78,7 @@ pub struct RampResult {
     pub sending: Nanos,
     /// From the first query until all was answered or given up.
     pub total: Nanos,
-    /// The buckets.
+    /// The buckets, from the first interval on.
     pub buckets: Vec<Bucket>,
     /// How much later than due the queries left, in ns.
     pub lateness: Histogram<u64>,
@@ -111,15 +111,15 @@ impl RampResult {
 /// # Errors
 /// If there is no socket towards the server.
 pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResult, SocketError> {
-    let failed = |source| SocketError { server: plan.setup.server, source };
-    let threads = plan.threads.clamp(1, plan.clients.max(1)).min(plan.setup.source.count().max(1) as usize);
+    let failed = |source| SocketError { server: plan.settings.server, source };
+    let threads = plan.threads.clamp(1, plan.clients.max(1)).min(plan.settings.source.count().max(1) as usize);
     let over = AtomicBool::new(false);
     let (mut lanes, mut first_port) = (Vec::new(), 0);
     for thread in 0..threads {
         let ports = share(plan.clients.max(1), thread, threads);
-        let cursor = plan.setup.source.cursor(thread, threads, plan.repeat);
+        let cursor = plan.settings.source.cursor(thread, threads, plan.repeat);
         let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
-        let lane = Lane::new(&plan.setup, cpu, first_port, ports, 65_536 * ports, cursor).map_err(failed)?;
+        let lane = Lane::new(&plan.settings, cpu, first_port, ports, 65_536 * ports, cursor).map_err(failed)?;
         first_port += ports;
         lanes.push((lane, due(plan, thread, threads, &over, watch)));
     }
@@ -139,7 +139,7 @@ pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResul
         running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
     });
     let total = clock::now().since(start);
-    let mut tally = Tally::new(plan.setup.interval);
+    let mut tally = Tally::new(plan.settings.interval);
     let (mut ending, mut sending, mut lateness) = (Ending::Time, Nanos(0), histogram());
     for lane in ended {
         let (lane, due) = lane.map_err(failed)?;

@@ -11,10 +11,10 @@
 use method::units::{Nanos, Qps};
 use serde::Serialize;
 
-/// The schedule.
+/// A rate that grows from 0 in proportion to the time, and then stays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
-    /// The highest rate.
+    /// The highest rate, at the end of the growing.
     pub max: Qps,
     /// How long the rate grows.
     pub growing: Nanos,
@@ -63,7 +63,7 @@ pub enum Ending {
     Time,
     /// Too many queries in flight.
     Outstanding {
-        /// How many.
+        /// How many queries were in flight.
         queries: usize,
     },
     /// The tester could not keep up.

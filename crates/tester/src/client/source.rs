@@ -20,7 +20,7 @@ use wire::view::Message;
 /// Type and class after a question's name.
 const FIXED: usize = 4;
 
-/// What is asked.
+/// Where the questions of a client come from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// AAAA records of our names.
@@ -29,7 +29,7 @@ pub enum Source {
     File(Arc<QueryFile>),
 }
 
-/// Names of ours.
+/// AAAA questions for names that AuthDNS serves, one after the other.
 #[derive(Clone, Debug)]
 pub struct Names {
     template: QueryTemplate,
@@ -57,10 +57,10 @@ pub struct QueryFile {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The system refused.
+    /// The file does not exist, or may not be read.
     #[error("cannot read the query file {path}: {source}")]
     Io {
-        /// The file.
+        /// The query file; `-` is the standard input.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -68,17 +68,17 @@ pub enum FileError {
     /// A line is no question.
     #[error("{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A")]
     Line {
-        /// The file.
+        /// The query file; `-` is the standard input.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What is wrong.
+        /// What is wrong with the line, in words.
         why: String,
     },
     /// There is no question at all.
     #[error("{path} holds no question")]
     Empty {
-        /// The file.
+        /// The query file; `-` is the standard input.
         path: PathBuf,
     },
 }

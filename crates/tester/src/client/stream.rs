@@ -17,7 +17,7 @@ const READS: u32 = 16;
 /// How much is read at once.
 const READ: usize = 64 << 10;
 
-/// A connection.
+/// A TCP connection, with what is still to be written to it and what was read of an answer so far.
 pub(super) struct Stream {
     socket: TcpStream,
     begun: Nanos,
@@ -36,7 +36,7 @@ pub(super) struct News {
     pub(super) connected: Option<Nanos>,
     /// Whether it is over.
     pub(super) closed: bool,
-    /// Whether there may be more to read; nobody will be told of that.
+    /// Whether there may be more to read: the poller tells that octets have come only once, so this has to be remembered.
     pub(super) more: bool,
 }
 

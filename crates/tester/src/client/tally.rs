@@ -26,9 +26,9 @@ pub struct Connections {
 pub struct Tally {
     /// What became of the queries.
     pub counts: Counts,
-    /// Answers by rcode.
+    /// Answers by rcode, the one of the header: 0 to 15.
     pub rcodes: [u64; 16],
-    /// Answers with TC.
+    /// Answers that came with TC set.
     pub truncated: u64,
     /// Questions that were asked again over TCP for that.
     pub retried: u64,
@@ -36,7 +36,7 @@ pub struct Tally {
     pub octets: (u64, u64),
     /// Round-trip times of the valid answers in ns.
     pub rtt: Histogram<u64>,
-    /// Connections.
+    /// What became of TCP connections.
     pub connections: Connections,
     /// How long connecting took, in ns.
     pub connecting: Histogram<u64>,
@@ -73,7 +73,7 @@ impl Tally {
         Some(self.intervals.as_mut()?.at(since_start))
     }
 
-    /// A query left.
+    /// Counts a query of so many octets that has left.
     #[inline]
     pub(super) fn sent(&mut self, since_start: Nanos, octets: usize) {
         self.counts.sent += 1;

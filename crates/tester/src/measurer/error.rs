@@ -20,7 +20,7 @@ pub enum TrialError {
     /// No socket towards the server.
     #[error("cannot open a socket towards {server}: {source}")]
     Socket {
-        /// The server.
+        /// The server that the trial is for.
         server: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -28,7 +28,7 @@ pub enum TrialError {
     /// The interface's counters cannot be read.
     #[error("cannot find or read the interface towards {server}, whose drops must be known: {source}")]
     Interface {
-        /// The server.
+        /// The server that the trial is for.
         server: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -36,7 +36,7 @@ pub enum TrialError {
     /// AuthDNS cannot be asked how it is.
     #[error("cannot read AuthDNS's counters from {path}: {source}; is it running with --status {path}?")]
     AuthStatus {
-        /// The status socket.
+        /// The status socket of AuthDNS (`--status`).
         path: std::path::PathBuf,
         /// What the system says.
         source: io::Error,
@@ -54,7 +54,7 @@ pub enum TrialError {
     /// Nobody is there who could be measured.
     #[error("nobody answers at {server}: {found}")]
     NobodyAnswers {
-        /// The server.
+        /// The server that the trial is for.
         server: SocketAddr,
         /// What came of asking it.
         found: Liveness,

@@ -62,7 +62,7 @@ pub(super) struct HostLosses {
 
 /// What the host lost during a trial.
 pub(super) struct Losses {
-    /// In numbers.
+    /// How many packets were lost, by place.
     pub(super) drops: TesterDrops,
     /// One entry for each place that lost something.
     pub(super) places: Vec<HostLoss>,

@@ -14,7 +14,7 @@ use rand::{Rng, RngExt};
 const IDS: u64 = 1 << 16;
 
 /// The ids and ports of a shard's queries.
-pub struct IdPlan {
+pub(crate) struct IdPlan {
     ports: u64,
     block: u64,
     permutation: Box<[u16]>,
@@ -27,7 +27,7 @@ impl IdPlan {
     ///
     /// # Panics
     /// If either is zero.
-    pub fn new(ports: u16, block: u16, rng: &mut impl Rng) -> IdPlan {
+    pub(crate) fn new(ports: u16, block: u16, rng: &mut impl Rng) -> IdPlan {
         assert!(ports > 0 && block > 0, "TrialPlan::check refuses a shard without ports");
         let mut permutation: Box<[u16]> = (0..=u16::MAX).collect();
         permutation.shuffle(rng);
@@ -41,7 +41,7 @@ impl IdPlan {
 
     /// Port and id of the shard's query `k`.
     #[inline]
-    pub fn place(&self, k: u64) -> (usize, u16) {
+    pub(crate) fn place(&self, k: u64) -> (usize, u16) {
         let block = k / self.block;
         let port = (block % self.ports) as usize;
         let position = block / self.ports * self.block + k % self.block;
@@ -50,7 +50,7 @@ impl IdPlan {
 
     /// The latest of the first `head` queries of the shard that left from `port` with `id`, if there is one.
     #[inline]
-    pub fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
+    pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
         let low = self.inverse[usize::from(id)].wrapping_sub(self.offsets[port]);
         // No position on this port up to `head` is larger than this.
         let bound = (head / (self.block * self.ports) + 1) * self.block;

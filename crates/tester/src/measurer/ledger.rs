@@ -18,7 +18,7 @@ use method::units::Nanos;
 const NOT_SENT: u64 = u64::MAX;
 
 /// The shared half of a shard's ledger.
-pub struct Ledger {
+pub(crate) struct Ledger {
     sent: Box<[AtomicU64]>,
     head: AtomicU64,
     swept: AtomicU64,
@@ -27,7 +27,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// A ledger for at least `capacity` queries between the marks.
-    pub fn new(capacity: u64) -> Ledger {
+    pub(crate) fn new(capacity: u64) -> Ledger {
         let len = capacity.next_power_of_two().max(1024) as usize;
         Ledger {
             sent: (0..len).map(|_| AtomicU64::new(0)).collect(),
@@ -38,7 +38,7 @@ impl Ledger {
     }
 
     /// How many queries fit between the marks.
-    pub fn capacity(&self) -> u64 {
+    pub(crate) fn capacity(&self) -> u64 {
         self.sent.len() as u64
     }
 
@@ -48,46 +48,46 @@ impl Ledger {
 
     /// Sender: whether queries below `end` have room.
     #[inline]
-    pub fn has_room(&self, end: u64) -> bool {
+    pub(crate) fn has_room(&self, end: u64) -> bool {
         end - self.swept.load(Ordering::Acquire) <= self.capacity()
     }
 
     /// Sender: notes when query `k` leaves (nanoseconds since the trial's start).
     #[inline]
-    pub fn stamp(&self, k: u64, sent: Nanos) {
+    pub(crate) fn stamp(&self, k: u64, sent: Nanos) {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
     /// Sender: makes the stamps of all queries below `end` visible. To be called before any of their packets leaves.
     #[inline]
-    pub fn publish(&self, end: u64) {
+    pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);
     }
 
     /// Sender: the kernel refused query `k` after all.
-    pub fn withdraw(&self, k: u64) {
+    pub(crate) fn withdraw(&self, k: u64) {
         self.slot(k).store(NOT_SENT, Ordering::Release);
     }
 
     /// Sender: there will be no more queries.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.finished.store(true, Ordering::Release);
     }
 
     /// Receiver: whether the sender is done. Ask this before [`Ledger::head`] to get the final one.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
 
     /// Receiver: queries below this have left, or are about to.
     #[inline]
-    pub fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.head.load(Ordering::Acquire)
     }
 
     /// Receiver: when query `k` (between the marks) left; `None` if the kernel refused it.
     #[inline]
-    pub fn sent(&self, k: u64) -> Option<Nanos> {
+    pub(crate) fn sent(&self, k: u64) -> Option<Nanos> {
         match self.slot(k).load(Ordering::Acquire) {
             NOT_SENT => None,
             sent => Some(Nanos(sent)),
@@ -95,7 +95,7 @@ impl Ledger {
     }
 
     /// Receiver: queries below `end` need no room any more.
-    pub fn sweep_to(&self, end: u64) {
+    pub(crate) fn sweep_to(&self, end: u64) {
         self.swept.store(end, Ordering::Release);
     }
 }

@@ -63,10 +63,10 @@ pub fn require_for(plan: &TrialPlan) -> Result<(), TrialError> {
     require(plan.server, &plan.domain)
 }
 
-/// As [`ask`], an error unless somebody answers.
+/// As [`ask`], but a server that does not answer is an error.
 ///
 /// # Errors
-/// If nobody does, or this host has no socket.
+/// If the server does not answer, or this host has no socket towards it.
 pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
     match ask(server, domain) {
         Ok(Liveness::Answers) => Ok(()),

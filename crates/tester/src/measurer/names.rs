@@ -21,7 +21,7 @@ const MIN_HALF: u64 = 500;
 
 /// The names of a trial as a function of the query's index.
 #[derive(Clone, Debug)]
-pub struct NameSequence {
+pub(crate) struct NameSequence {
     range: NameRange,
     first: u64,
     cached: Share,
@@ -32,7 +32,7 @@ pub struct NameSequence {
 
 impl NameSequence {
     /// The sequence that begins at name `first` of `range`, for a trial at `rate` with `timeout`.
-    pub fn new(range: NameRange, first: u64, cached: Share, rate: Qps, timeout: Nanos) -> NameSequence {
+    pub(crate) fn new(range: NameRange, first: u64, cached: Share, rate: Qps, timeout: Nanos) -> NameSequence {
         let fresh_rate = rate.0 as f64 * (1.0 - cached.fraction());
         let half = ((fresh_rate * timeout.as_secs_f64() * 1.5).ceil() as u64).max(MIN_HALF);
         let half = if cached == Share::ZERO { 0 } else { half };
@@ -42,7 +42,7 @@ impl NameSequence {
 
     /// The name of query `i`.
     #[inline]
-    pub fn address(&self, QueryIndex(i): QueryIndex) -> Ipv4Addr {
+    pub(crate) fn address(&self, QueryIndex(i): QueryIndex) -> Ipv4Addr {
         let cached_before =
             i / 100 * u64::from(self.cached.per_hundred()) + u64::from(self.cached_before[(i % 100) as usize]);
         let fresh_before = i - cached_before;
@@ -55,12 +55,12 @@ impl NameSequence {
     }
 
     /// How many names, from the trial's first on, must have been resolved before the first query; none without a cached share.
-    pub fn preloaded_count(&self) -> u64 {
+    pub(crate) fn preloaded_count(&self) -> u64 {
         2 * self.half
     }
 
     /// How many names a trial of `count` queries takes, the preloaded ones included.
-    pub fn names_used(&self, count: u64) -> u64 {
+    pub(crate) fn names_used(&self, count: u64) -> u64 {
         2 * self.half + count - self.cached.count_below(count)
     }
 }

@@ -39,7 +39,7 @@ pub enum Subject {
     Tester {
         /// Up to which rate of DUT trials the self-test vouches for each query of its own: its rate ÷ theirs.
         factor: f64,
-        /// The reserve δ.
+        /// The reserve δ of RFC 8219 §9.2.1 on top of the rate that is needed, as a share: 0.1 is 10 %.
         delta: f64,
     },
 }
@@ -47,13 +47,13 @@ pub enum Subject {
 /// How a trial is sent, as far as a self-test must send in the same way to vouch for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SenderSettings {
-    /// Sender/receiver pairs.
+    /// Sender/receiver pairs: each is two threads. 1 or more.
     pub threads: u16,
-    /// UDP source ports.
+    /// UDP source ports, over all pairs of threads; as many as pairs or more.
     pub source_ports: u16,
     /// CPUs, in their order; none: any.
     pub cpus: Vec<CpuId>,
-    /// Sleeping or spinning.
+    /// Whether senders sleep until the next query is due or burn CPU.
     pub spin: Spin,
     /// How many queries leave together.
     pub max_burst: Burst,
@@ -92,13 +92,13 @@ pub struct TrialPlan {
     pub check_own_aaaa: bool,
     /// Share of valid replies at which the trial passes.
     pub accept: Acceptance,
-    /// Sender/receiver pairs.
+    /// Sender/receiver pairs: each is two threads. 1 or more.
     pub threads: u16,
     /// UDP source ports, over all shards (RFC 4814 §4).
     pub source_ports: u16,
     /// CPUs for sender, receiver, sender, receiver …, used round robin; none: the kernel decides.
     pub cpus: Vec<CpuId>,
-    /// Sleeping or spinning.
+    /// Whether senders sleep until the next query is due or burn CPU.
     pub spin: Spin,
     /// The furthest from its time that a query may be sent so that queries can leave together.
     pub max_burst: Burst,
@@ -166,7 +166,7 @@ impl TrialPlan {
     }
 
     /// Which name each query asks for.
-    pub fn name_sequence(&self) -> NameSequence {
+    pub(crate) fn name_sequence(&self) -> NameSequence {
         NameSequence::new(self.names, self.first_name, self.cached_share, self.rate, self.timeout)
     }
 
@@ -200,7 +200,7 @@ impl TrialPlan {
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
-            // Who has hosts of their own has CPUs of their own.
+            // A server on another host shares no CPU with the tester.
             shares_cpus: match shares_host {
                 Fact::Yes => Fact::NotKnown,
                 other => other,
@@ -304,21 +304,21 @@ pub enum PlanError {
         "--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be a thread"
     )]
     Ports {
-        /// As given.
+        /// UDP source ports (`--source-ports`).
         ports: u16,
-        /// As given.
+        /// Sender/receiver pairs (`--threads`).
         threads: u16,
     },
     /// Acceptance out of range.
     #[error("--accept {given}: a share above 0 and up to 1 is needed")]
     Accept {
-        /// As given.
+        /// The share that was asked for; `1.0` is all.
         given: f64,
     },
-    /// No rate.
+    /// A rate of 0, or one that is higher than any network carries.
     #[error("--rate {given}: a rate from 1 to {HIGHEST_RATE} queries per second is needed")]
     Rate {
-        /// As given.
+        /// The rate that was asked for, in queries per second.
         given: Qps,
     },
     /// No time at all, or more than a year.
@@ -326,15 +326,15 @@ pub enum PlanError {
     Time {
         /// The option that sets it.
         option: &'static str,
-        /// As given.
+        /// The time that was asked for, in nanoseconds.
         given: Nanos,
     },
     /// The sending is over before a query is due.
     #[error("{rate} queries/s for {} s: that is not one query", .duration.as_secs_f64())]
     NoQuery {
-        /// As given.
+        /// The rate that was asked for, in queries per second.
         rate: Qps,
-        /// As given.
+        /// The length of the sending that was asked for, in nanoseconds.
         duration: Nanos,
     },
     /// Limits of the pacing that are no percentages.
@@ -353,9 +353,9 @@ pub enum PlanError {
          tell apart; --source-ports {needed} or more is needed"
     )]
     Ids {
-        /// As given.
+        /// The rate that was asked for, in queries per second.
         rate: Qps,
-        /// As given.
+        /// UDP source ports (`--source-ports`).
         ports: u16,
         /// The fewest that suffice.
         needed: u64,
@@ -365,17 +365,17 @@ pub enum PlanError {
         "--names {range} has {has} names and this takes {needed}; names must not repeat, so take {}", way_out(*needed)
     )]
     Names {
-        /// As given.
+        /// The block that names are taken from (`--names`).
         range: NameRange,
-        /// Its size.
+        /// How many names it has.
         has: u64,
-        /// How many are needed.
+        /// How many names the trial takes.
         needed: u64,
     },
     /// Not an address to send to.
     #[error("--server {server}: an address and a port of the server are needed")]
     Server {
-        /// As given.
+        /// The address and port that were given, of which one is unspecified.
         server: SocketAddr,
     },
 }

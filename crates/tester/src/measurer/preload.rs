@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
 use crate::client::progress::Progress;
-use crate::client::{Check, Form, Names, Setup, SocketError, Source, Transport};
+use crate::client::{Additional, Check, ClientSettings, Names, SocketError, Source, Transport};
 
 use method::units::Nanos;
 
@@ -26,20 +26,26 @@ pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation, stop: &Atomic
     let count = plan.name_sequence().preloaded_count();
     let names =
         Names::new(&plan.domain, plan.names, plan.first_name, count).expect("TrialPlan::check has counted them");
-    let setup = Setup {
+    let settings = ClientSettings {
         server: plan.server,
         local: None,
         transport: Transport::Udp,
         source: Source::Names(names),
-        form: Form::default(),
+        additional: Additional::default(),
         check: Check::Address(expectation.clone()),
         timeout: plan.timeout.max(PATIENCE),
         offload: plan.offload,
         buffer: None,
         interval: None,
     };
-    let all =
-        ClosedLoopPlan { setup, outstanding: AT_ONCE, threads: 1, source_ports: 4, cpus: Vec::new(), duration: None };
+    let all = ClosedLoopPlan {
+        settings,
+        outstanding: AT_ONCE,
+        threads: 1,
+        source_ports: 4,
+        cpus: Vec::new(),
+        duration: None,
+    };
     let mut missing = count;
     for _ in 0..PASSES {
         let pass = closed_loop::run_until(&all, stop, &Progress::default()).map_err(|error| match error {

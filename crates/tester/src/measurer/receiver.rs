@@ -96,7 +96,7 @@ impl Receiver {
         take_short_turns();
         if let Err(error) = self.receive_all(&mut state) {
             state.received.faults.push(Reason::CannotReceive { error: error.to_string() });
-            // The sender must not wait for room that nobody makes.
+            // The ledger is swept all the same, or the sender would wait for room in it for ever.
             while !self.ledger.is_finished() {
                 state.sweep_all(&self);
                 std::thread::sleep(NAP);
@@ -135,7 +135,7 @@ impl Receiver {
             }
             if finished {
                 let since = *finished_since.get_or_insert(now);
-                // Who wants to stop does not wait for replies that can only be late.
+                // After an interruption the trial does not wait for replies that can only be late.
                 if self.progress.is_stopped() && now.since(since) >= self.timeout {
                     return Ok(());
                 }

@@ -41,13 +41,13 @@ pub enum RecordError {
     /// Neither .csv nor .parquet.
     #[error("--records {path}: the name must end in .csv or .parquet")]
     Extension {
-        /// As given.
+        /// The name that was given (`--records`).
         path: PathBuf,
     },
     /// The disk is full, or the folder missing or not ours.
     #[error("cannot write the records {path}: {source}")]
     Io {
-        /// The file.
+        /// The file of the records (`--records`).
         path: PathBuf,
         /// What the system says.
         source: io::Error,

@@ -25,7 +25,7 @@ pub struct TrialResult {
     pub rate: Qps,
     /// Length of the sending in seconds.
     pub duration_s: f64,
-    /// Timeout in seconds.
+    /// How long after it was sent a query may be answered, in seconds; what comes later is late.
     pub timeout_s: f64,
     /// The server that was asked.
     pub server: String,
@@ -44,7 +44,7 @@ pub struct TrialResult {
     pub throughput: f64,
     /// Packets that the tester's host dropped.
     pub tester_drops: u64,
-    /// Where.
+    /// Where on that host they were dropped, and how many there.
     pub tester_drops_at: TesterDrops,
     /// Round-trip times of valid replies in microseconds; absent if there was none.
     pub rtt_us: Option<Rtt>,
@@ -66,7 +66,7 @@ pub struct TrialResult {
     /// In which way the trial was not the one that was asked for; only of trials that would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// The verdict.
+    /// Whether the trial passed, failed, or was spoiled by the tester.
     pub verdict: Verdict,
     /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
     #[serde(flatten, with = "method::reason::in_words")]
@@ -97,11 +97,11 @@ pub struct TrialResult {
 /// The names that a trial took from its block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NamesUsed {
-    /// The block.
+    /// The block that the names lie in, such as `10.0.0.0/8`.
     pub range: String,
     /// The position of the first.
     pub first: u64,
-    /// How many.
+    /// How many names were taken, each for one query or more.
     pub count: u64,
 }
 
@@ -136,22 +136,22 @@ impl TesterDrops {
 /// Percentiles of round-trip times in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Rtt {
-    /// Smallest.
+    /// The smallest one.
     pub min: f64,
-    /// Mean.
+    /// The arithmetic mean of all.
     pub mean: f64,
-    /// Standard deviation.
+    /// The standard deviation of all.
     #[serde(default)]
     pub stdev: f64,
-    /// Median.
+    /// The median: half of them were no longer.
     pub p50: f64,
-    /// 90th percentile.
+    /// The 90th percentile: nine of ten were no longer.
     pub p90: f64,
-    /// 99th percentile.
+    /// The 99th percentile: 99 of 100 were no longer.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// The 99.9th percentile: 999 of 1 000 were no longer.
     pub p999: f64,
-    /// Largest.
+    /// The largest one.
     pub max: f64,
 }
 
@@ -176,7 +176,7 @@ impl Rtt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
-    /// As other threads.
+    /// With the priority that threads have unless they ask for another one.
     Ordinary,
     /// Before others, with the smallest nice value and short turns.
     Favoured,
@@ -187,9 +187,9 @@ pub enum Priority {
 /// How the queries were sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sending {
-    /// Sender/receiver pairs.
+    /// Sender/receiver pairs: each is two threads.
     pub threads: u16,
-    /// UDP source ports.
+    /// UDP source ports, over all pairs of threads.
     pub source_ports: u16,
     /// Whether the senders spun from query to query.
     pub spinning: bool,
@@ -247,9 +247,9 @@ pub struct Findings {
     pub windows: Option<Windows>,
     /// How the sending was done.
     pub sending: Sending,
-    /// The verdict.
+    /// Whether the trial passed, failed, or was spoiled by the tester.
     pub verdict: Verdict,
-    /// What decided it.
+    /// What decided the verdict; empty if it passed.
     pub reasons: Vec<Reason>,
     /// What did not decide and a reader should know.
     pub warnings: Vec<Warning>,

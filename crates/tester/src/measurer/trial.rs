@@ -104,7 +104,7 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let losses = losses.conclude(&setup.ports, datagrams).map_err(at)?;
     let sent: u64 = outcome.iter().map(|(sent, _)| sent.queries + sent.refused).sum();
     if sent < plan.schedule().count() && progress.is_stopped() {
-        // Nobody should take them for the records of a trial.
+        // The records of a part of a trial must not be taken for those of a trial.
         if let Some(recorder) = recorder {
             recorder.discard();
         }

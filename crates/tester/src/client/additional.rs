@@ -1,4 +1,4 @@
-//! What goes with each question: EDNS (RFC 6891) with its options, and a signature (RFC 8945).
+//! The additional section of queries: EDNS (RFC 6891) with its options, and a signature (RFC 8945).
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use wire::edns::{put_opt, put_option_header};
 use wire::rcode::Rcode;
 use wire::tsig::{Key, Mac};
 
-/// Option codes (IANA).
+/// Codes of EDNS options in the registry of IANA.
 const NSID: u16 = 3;
 const CLIENT_SUBNET: u16 = 8;
 
@@ -19,11 +19,11 @@ pub struct Edns {
     pub size: u16,
     /// Whether DNSSEC records are wanted (DO).
     pub dnssec_ok: bool,
-    /// Options.
+    /// Options of the OPT record, in the order in which they are sent.
     pub options: Vec<EdnsOption>,
 }
 
-/// An EDNS option.
+/// An EDNS option: its code and the octets of its value (RFC 6891 §6.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdnsOption {
     code: u16,
@@ -72,19 +72,19 @@ impl FromStr for EdnsOption {
     }
 }
 
-/// What goes with each question.
+/// What stands in the additional section of each query: the OPT record if EDNS is wanted, and a TSIG record if there is a key.
 #[derive(Clone, Debug, Default)]
-pub struct Form {
-    /// The OPT record.
+pub struct Additional {
+    /// The OPT record in wire format; empty without EDNS.
     opt: Vec<u8>,
     key: Option<Key>,
     /// Seconds by which signatures are off the clock.
     skew: i64,
 }
 
-impl Form {
+impl Additional {
     /// EDNS, if wanted, and a signature, if there is a key; `skew` is by how many seconds its time is wrong, for tests.
-    pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Form {
+    pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Additional {
         let mut opt = Vec::new();
         if let Some(edns) = edns {
             let mut options = Vec::new();
@@ -94,7 +94,7 @@ impl Form {
             }
             put_opt(&mut opt, edns.size, Rcode::NOERROR, edns.dnssec_ok, &options);
         }
-        Form { opt, key, skew }
+        Additional { opt, key, skew }
     }
 
     /// Whether replies must be signed, and with which key.
@@ -130,9 +130,9 @@ mod tests {
             EdnsOption::client_subnet("192.0.2.77/20".parse().unwrap()),
             "65001:00fF".parse().unwrap(),
         ];
-        let form = Form::new(Some(&Edns { size: 1232, dnssec_ok: true, options }), None, 0);
+        let additional = Additional::new(Some(&Edns { size: 1232, dnssec_ok: true, options }), None, 0);
         let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
-        form.complete(&mut query, 0, 0x1234, 0);
+        additional.complete(&mut query, 0, 0x1234, 0);
         let message = Message::from_octets(&query[..]).unwrap();
         assert_eq!(message.header().id(), 0x1234);
         let opt = message.opt().unwrap();
