@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use method::units::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::cpu_ranges;
@@ -74,8 +75,8 @@ impl Place {
 
     /// The number of its cores where [`Place::is_cores`]; otherwise what is true instead.
     fn cores(&self) -> Result<usize, String> {
-        let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
-        let cpus = |n: usize| if n == 1 { "1 CPU".to_owned() } else { format!("{n} CPUs") };
+        let threads = |n: usize| counted(n as u64, "thread", "threads");
+        let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
         Err(match (self.confined_to(), self.told) {
             (Some(n), Some(told)) if n == told => return Ok(n),
             (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
@@ -126,7 +127,7 @@ impl Place {
 
 /// `1 core`, `2 cores`.
 pub(crate) fn cores_in_words(n: usize) -> String {
-    if n == 1 { "1 core".into() } else { format!("{n} cores") }
+    counted(n as u64, "core", "cores")
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use method::units::{Qps, Share};
+use method::units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::measures::{self, Measure};
+use crate::place::cores_in_words;
 use crate::plan::{AuthPlan, DutPlan, Family, Plan};
 use crate::servers::Auth;
 
@@ -81,16 +82,11 @@ impl Cores {
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.placement {
-            Some(placement) => write!(f, "{} ({placement})", counted(self.cores)),
-            None => write!(f, "{}", counted(self.cores)),
+            Some(placement) => write!(f, "{} ({placement})", cores_in_words(self.cores)),
+            None => f.write_str(&cores_in_words(self.cores)),
         }?;
         self.authdns.as_ref().map_or(Ok(()), |authdns| write!(f, " with {authdns}"))
     }
-}
-
-/// `1 core`, `2 cores`.
-fn counted(cores: usize) -> String {
-    format!("{cores} {}", if cores == 1 { "core" } else { "cores" })
 }
 
 /// Under which conditions a rate is searched for.
@@ -171,7 +167,7 @@ impl fmt::Display for Point {
                 if let Some(family) = family {
                     write!(f, " over {family}")?;
                 }
-                cores.map_or(Ok(()), |cores| write!(f, ", {}", counted(cores)))
+                cores.map_or(Ok(()), |cores| write!(f, ", {}", cores_in_words(cores)))
             }
             Point::Search(c) => {
                 write!(f, "{}, {}, AAAA {}, cached {}, accept {}", c.dut, c.place, c.aaaa, c.cached, c.accept)
@@ -179,7 +175,8 @@ impl fmt::Display for Point {
             Point::Load(at) => write!(f, "{}, {}, load {}", at.dut, at.place, at.share),
             Point::ConstantRate(at) => write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate),
             Point::ClosedLoop(with) => {
-                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)?;
+                let threads = counted(with.threads as u64, "thread", "threads");
+                write!(f, "{}, {}, closed loop with {threads}", with.dut, with.place)?;
                 with.governor.as_ref().map_or(Ok(()), |governor| write!(f, ", governor {governor}"))
             }
         }
@@ -395,5 +392,14 @@ mod tests {
             [[self-test.also]]\nserver = 'nsd'\ncores = 1\n[[dut]]\ndriver = 'unbound'\n";
         let points = of(text);
         assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 core"]);
+    }
+
+    #[test]
+    fn one_thread_is_in_the_singular() {
+        let points = of("[measure.closed-loop]\nthreads = [1, 2]\n[[dut]]\ndriver = 'unbound'\n");
+        assert_eq!(
+            points[1..],
+            ["Unbound, 1 core, closed loop with 1 thread", "Unbound, 1 core, closed loop with 2 threads"]
+        );
     }
 }

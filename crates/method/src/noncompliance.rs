@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compliance::COMPLIANT_REPEATS;
 use crate::selftest::MIN_DELTA;
-use crate::units::{Nanos, Qps};
+use crate::units::{Nanos, Qps, counted};
 
 /// What the Measurer asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -143,8 +143,8 @@ impl fmt::Display for Noncompliance {
             N::CpusNotKnown => f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs"),
             N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
             N::FewSearches { searches } => {
-                let noun = if searches == 1 { "search" } else { "searches" };
-                write!(f, "{searches} {noun} of each point, not at least {COMPLIANT_REPEATS}")
+                let searches = counted(searches.into(), "search", "searches");
+                write!(f, "{searches} of each point, not at least {COMPLIANT_REPEATS}")
             }
             N::Coarse { resolution } => write!(f, "the resolution is {resolution} queries/s, not 1"),
             N::NamesRepeat => f.write_str("names may have repeated"),

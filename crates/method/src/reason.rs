@@ -371,8 +371,8 @@ impl fmt::Display for Reason {
                 write!(f, "pacing: p99.9 lateness {late} µs, limit {limit} µs")
             }
             Reason::TotalOff { sent, planned, limit_pct } => {
-                let [sent, planned] = [*sent, *planned].map(grouped);
-                write!(f, "pacing: {sent} queries sent of {planned} planned, limit ± {limit_pct} % of the total")
+                let (sent, planned) = (counted(*sent, "query", "queries"), grouped(*planned));
+                write!(f, "pacing: {sent} sent of {planned} planned, limit ± {limit_pct} % of the total")
             }
             Reason::NotPinned { half, cpu, error } => write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0),
             Reason::LedgerFull => write!(f, "the receiver did not keep up: no room for further queries in the ledger"),
@@ -386,7 +386,8 @@ impl fmt::Display for Reason {
             }
             Reason::HostLoss(loss) => loss.fmt(f),
             Reason::Unbalanced { sent } => {
-                write!(f, "internal error: outcomes do not add up to {} queries sent", grouped(*sent))
+                let sent = counted(*sent, "query", "queries");
+                write!(f, "internal error: outcomes do not add up to {sent} sent")
             }
             Reason::Missed { datagrams, lost } => write!(
                 f,
@@ -405,11 +406,9 @@ impl fmt::Display for Reason {
             Reason::Deviation { deviation } => deviation.fmt(f),
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;
-                let [sent, valid, lost, late, wrong] = [*sent, *valid, *lost, *late, *wrong].map(grouped);
-                write!(
-                    f,
-                    "{valid} of {sent} queries got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong"
-                )
+                let sent = counted(*sent, "query", "queries");
+                let [valid, lost, late, wrong] = [*valid, *lost, *late, *wrong].map(grouped);
+                write!(f, "{valid} of {sent} got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong")
             }
             Reason::AuthDropped { .. }
             | Reason::AuthSendRefused { .. }

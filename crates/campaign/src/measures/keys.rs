@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use method::units::Share;
+use method::units::{Share, counted};
 use serde::{Deserialize, Serialize};
 
 use super::closed_loop::ClosedLoops;
@@ -210,7 +210,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), String> {
         let cores = keys.cores();
         let most = cores.iter().copied().max().unwrap_or(1);
         if cores.contains(&0) || !plan.cpus.dut.is_empty() && most > plan.cpus.dut.len() {
-            return Err(format!("{key}: {most} of the {} CPUs in [cpus] dut", plan.cpus.dut.len()));
+            let has = counted(plan.cpus.dut.len() as u64, "CPU", "CPUs");
+            return Err(format!("{key}: {most}, but [cpus] dut has {has}"));
         }
         if let Some(unknown) = dut.placements.iter().flatten().find(|wanted| !names.contains(wanted)) {
             return Err(format!("[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"));

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use method::units::Share;
+use method::units::{Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
 use tester::authdns::counters::AuthCounters;
@@ -343,7 +343,8 @@ fn parse(task: &Task, text: &str) -> serde_json::Result<Found> {
             let experiments: Experiments = serde_json::from_str(text)?;
             let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
             if done != planned {
-                let why = format!("{done} of {planned} experiments were carried out: the tester was interrupted");
+                let carried_out = counted(planned as u64, "experiment was", "experiments were");
+                let why = format!("{done} of {carried_out} carried out: the tester was interrupted");
                 return Err(serde_json::Error::custom(why));
             }
             Found::ClosedLoop(Box::new(LoopTrial::judge(experiments)))

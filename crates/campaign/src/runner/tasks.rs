@@ -2,7 +2,7 @@
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
-use method::units::{CpuId, Nanos, Qps, Share};
+use method::units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
@@ -68,9 +68,8 @@ impl<H: Hosts> Run<'_, H> {
         if first + used <= names.count() {
             return Ok(());
         }
-        let has = names.count() - first;
-        let why =
-            format!("it needs {used} names, [auth] names = \"{names}\" has {has} for a search; give a larger block");
+        let (used, has) = (counted(used, "name", "names"), grouped(names.count() - first));
+        let why = format!("it needs {used}, [auth] names = \"{names}\" has {has} for a search; give a larger block");
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 
