@@ -66,13 +66,6 @@ impl Cores {
         Cores { cores, placement: None, authdns: None }
     }
 
-    /// `8 cores`, `4+4 cores`, `8 cores with NSD`; `noun` is what cores are called.
-    pub fn named(&self, noun: &str) -> String {
-        let name = self.placement.clone().unwrap_or_else(|| self.cores.to_string());
-        let with = self.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
-        format!("{name} {noun}{with}")
-    }
-
     /// Whether both are on the same CPUs, whomever they ask.
     pub fn is_where(&self, other: &Cores) -> bool {
         (self.cores, &self.placement) == (other.cores, &other.placement)
@@ -376,7 +369,6 @@ mod tests {
         assert_eq!(at(3), ("AuthDNS".into(), vec![0, 1]));
         assert_eq!((at(4), at(1)), (("NSD".into(), vec![0]), ("NSD".into(), vec![0])), "on its one core");
         assert_eq!(plan.auth_at(&points[11]).driver, Auth::Yadifa);
-        assert_eq!(points[4].place().unwrap().named("CPU cores"), "1 CPU cores with NSD");
         // What vouches for a point is the self-test with its own AuthDNS.
         let vouching = [(3, 0), (4, 1), (10, 1), (12, 2)];
         for (point, test) in vouching {
