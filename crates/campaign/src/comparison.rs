@@ -126,7 +126,9 @@ fn told(change: &Change) -> String {
             format!("{outcome}: {} of each at least", more(n))
         }
         Some(Wanted::Searches(n)) => format!("{outcome}: about {} of each would decide", more(n)),
-        Some(Wanted::MoreSearchesThan(n)) => format!("{outcome}: more than {} of each would be needed", counted_searches(n)),
+        Some(Wanted::MoreSearchesThan(n)) => {
+            format!("{outcome}: more than {} of each would be needed", counted_searches(n))
+        }
         Some(Wanted::Resolution) => {
             format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
         }

@@ -105,6 +105,11 @@ impl Place {
         text
     }
 
+    /// One DUT in several trials or points; `None` where it was seen in none.
+    pub fn of_all<'a>(all: impl Iterator<Item = &'a Place>) -> Option<Place> {
+        all.cloned().reduce(|a, b| a.and(&b))
+    }
+
     /// The same DUT in another trial of a point: all that its threads were allowed in either.
     pub fn and(mut self, other: &Place) -> Place {
         for more in &other.allowed {

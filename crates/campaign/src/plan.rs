@@ -558,7 +558,10 @@ mod tests {
         bad(&format!("name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"), "[self-test]");
         let auths = "name = 'x'\n[cpus]\nauth = [0]\n[[authdns]]\ndriver = 'nsd'\n";
         bad(&format!("{auths}[[authdns]]\ndriver = 'nsd'\n[[dut]]\ndriver = 'unbound'\n"), "two AuthDNS servers");
-        bad(&format!("{auths}cores = 2\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD cores: 2, but [cpus] auth has 1 CPU");
+        bad(
+            &format!("{auths}cores = 2\n[[dut]]\ndriver = 'unbound'\n"),
+            "[[authdns]] NSD cores: 2, but [cpus] auth has 1 CPU",
+        );
         bad(&format!("{auths}threads = 0\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD threads");
         bad(&format!("{auths}[measure]\nauthdns = ['YADIFA']\n[[dut]]\ndriver = 'unbound'\n"), "AuthDNS, NSD");
         bad(&format!("{auths}[measure]\nauthdns = ['NSD', 'NSD']\n[[dut]]\ndriver = 'unbound'\n"), "twice");

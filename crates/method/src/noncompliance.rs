@@ -126,11 +126,6 @@ impl fmt::Display for Server {
     }
 }
 
-/// Milliseconds without needless digits.
-fn ms(time: Nanos) -> f64 {
-    time.0 as f64 / 1e6
-}
-
 impl fmt::Display for Noncompliance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Noncompliance as N;
@@ -187,11 +182,16 @@ impl Noncompliance {
                 write!(f, "the rate may be off by {limit_pct} % for 100 ms, not only by {usual_pct} %")
             }
             N::LooseLateness { limit, usual } => {
-                write!(f, "one query in a thousand may be {} ms late, not only {} ms", ms(limit), ms(usual))
+                write!(
+                    f,
+                    "one query in a thousand may be {} ms late, not only {} ms",
+                    limit.as_millis_f64(),
+                    usual.as_millis_f64()
+                )
             }
             N::AuthNotSeen => f.write_str("AuthDNS's own time and drops were not looked at (--auth-status)"),
             N::LooseAuth { limit, usual } => {
-                write!(f, "AuthDNS may take {} ms, not only {} ms", ms(limit), ms(usual))
+                write!(f, "AuthDNS may take {} ms, not only {} ms", limit.as_millis_f64(), usual.as_millis_f64())
             }
             _ => Ok(()),
         }

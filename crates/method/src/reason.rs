@@ -355,11 +355,6 @@ impl fmt::Display for Half {
     }
 }
 
-/// Milliseconds without needless digits.
-fn ms(time: Nanos) -> f64 {
-    time.0 as f64 / 1e6
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -429,11 +424,11 @@ impl Reason {
                 write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
             }
             Reason::AuthSlow { p999_us, limit } => {
-                let (took, limit) = (p999_us / 1e3, ms(*limit));
+                let (took, limit) = (p999_us / 1e3, limit.as_millis_f64());
                 write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")
             }
             Reason::AuthDecides { questions, limit, unanswered } => {
-                let limit = ms(*limit);
+                let limit = limit.as_millis_f64();
                 let questions = counted(*questions, "question", "questions");
                 write!(f, "AuthDNS took longer than {limit} ms for {questions}, which may be why ")?;
                 write!(f, "{} got no reply in time", counted(*unanswered, "query", "queries"))

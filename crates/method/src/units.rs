@@ -49,7 +49,11 @@ fn whole_number(text: &str) -> Option<u64> {
 
 /// A number with its digits in groups of three, parted by a narrow blank that does not break (U+202F): `1 234 567`.
 pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
+    in_groups(&n.to_string())
+}
+
+/// Digits in groups of three, as [`grouped`].
+pub fn in_groups(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
@@ -94,6 +98,11 @@ impl Nanos {
     /// As seconds, for display and JSON.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
+    }
+
+    /// As milliseconds, for display.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
     }
 }
 

@@ -98,7 +98,10 @@ fn connection_tracking(rules: &Rules) -> Option<Finding> {
     let mend = "nft add table inet raw; nft add chain inet raw pre '{ type filter hook prerouting priority raw; }'; \
                 nft add rule inet raw pre udp sport 53 notrack; nft add rule inet raw pre udp dport 53 notrack";
     let bad = count > 0 || rules.track;
-    Some(finding("connection tracking", format!("{} of {} in use", grouped(count), counted(max, "entry", "entries"))).concern_if(bad, why, Some(mend)))
+    Some(
+        finding("connection tracking", format!("{} of {} in use", grouped(count), counted(max, "entry", "entries")))
+            .concern_if(bad, why, Some(mend)),
+    )
 }
 
 fn queueing(found: &Queueing) -> Finding {

@@ -111,7 +111,7 @@ impl PointResult {
 
 /// Where a DUT ran in all trials of a point, as far as that was seen.
 pub(crate) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<Place> {
-    trials.filter_map(|m| m.cpu.place.clone()).reduce(|a, b| a.and(&b))
+    Place::of_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
 
 /// On how many cores a DUT ran that was to have `asked`.

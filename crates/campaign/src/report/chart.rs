@@ -28,6 +28,7 @@ use std::fmt::Write;
 
 pub use curves::{Curve, along, curves};
 use draw::WIDTH;
+use method::units::in_groups;
 
 /// A point with the range of its repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -239,16 +240,10 @@ pub fn number(value: f64) -> String {
         _ => 3,
     };
     let text = format!("{value:.digits$}");
-    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
-    let mut grouped = String::new();
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) && whole.as_bytes()[i - 1] != b'-' {
-            grouped.push('\u{202f}');
-        }
-        grouped.push(c);
-    }
-    let rest = rest.trim_end_matches('0');
-    if rest.is_empty() { grouped } else { format!("{grouped}.{rest}") }
+    let (sign, text) = text.strip_prefix('-').map_or(("", &text[..]), |text| ("-", text));
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let (whole, rest) = (in_groups(whole), rest.trim_end_matches('0'));
+    if rest.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{rest}") }
 }
 
 /// Text for HTML and SVG.

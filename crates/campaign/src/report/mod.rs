@@ -24,7 +24,6 @@ use crate::begun;
 use crate::comparison::Comparison;
 use crate::measures;
 use crate::measures::search::worst_point;
-use crate::point::Cores;
 use crate::results::{DutResult, Results};
 use chart::Figure;
 use chart::png::Painter;
@@ -156,17 +155,17 @@ pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)>
     runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
 }
 
-/// What was measured, place by place, in the order of the plan.
-pub(crate) fn by_place<T>(all: &[T], place: impl Fn(&T) -> &Cores) -> Vec<(&Cores, Vec<&T>)> {
-    let mut places: Vec<(&Cores, Vec<&T>)> = Vec::new();
+/// What has the same key together, such as all that was measured at a place, in the order of the plan.
+pub(crate) fn by_key<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, Vec<&'a T>)> {
+    let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
     for one in all {
-        let here = place(one);
-        match places.iter_mut().find(|(known, _)| *known == here) {
+        let of = key(one);
+        match groups.iter_mut().find(|(known, _)| *known == of) {
             Some((_, known)) => known.push(one),
-            None => places.push((here, vec![one])),
+            None => groups.push((of, vec![one])),
         }
     }
-    places
+    groups
 }
 
 /// The name of a DUT in a legend: with its run where there are several.

@@ -109,7 +109,7 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
 
 /// The cores of points that were measured at one place, for legends and captions.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
-    let seen: Option<Place> = points.filter_map(|p| p.place.clone()).reduce(|a, b| a.and(&b));
+    let seen = Place::of_all(points.filter_map(|p| p.place.as_ref()));
     super::on_cores(place, seen.as_ref())
 }
 
