@@ -43,7 +43,7 @@ pub struct Comparison {
 pub struct Row {
     /// Name of the run.
     pub run: String,
-    /// The point.
+    /// The point: DUT, place, shares and acceptance ratio.
     pub conditions: Conditions,
     /// The baseline's median, queries per second; absent where it has none.
     pub baseline_median: Option<f64>,

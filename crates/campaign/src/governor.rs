@@ -42,7 +42,7 @@ pub enum CannotBeMade {
     },
     /// The host refused to set it; another user may.
     Refused {
-        /// What it said.
+        /// What the command that sets it printed.
         why: String,
     },
 }

@@ -27,7 +27,7 @@ pub struct Place {
 /// Threads that were allowed to run on the same CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Allowed {
-    /// The CPUs.
+    /// The CPUs that the threads may run on, as the kernel numbers them.
     pub cpus: BTreeSet<usize>,
     /// How many threads; those of a shell or the like around the server are among them.
     pub threads: usize,
@@ -36,7 +36,7 @@ pub struct Allowed {
 /// Somebody who may use CPUs of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sharing {
-    /// Who.
+    /// The role that shares them.
     pub with: Neighbour,
     /// Which of the DUT's CPUs.
     pub cpus: BTreeSet<usize>,

@@ -34,7 +34,7 @@ pub enum Point {
 /// Which AuthDNS the tester is looped back to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Loop {
-    /// What plays AuthDNS.
+    /// The server that plays AuthDNS and is asked.
     pub server: Auth,
     /// Over which version of IP it is asked; absent: over that of the plan's trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ impl fmt::Display for Cores {
 pub struct Conditions {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
     /// Share of names with an AAAA record (α).
@@ -115,10 +115,10 @@ impl Conditions {
 pub struct AtShare {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
-    /// Which share.
+    /// The share of the worst case's median that is sent, a fraction.
     pub share: Share,
 }
 
@@ -127,10 +127,10 @@ pub struct AtShare {
 pub struct AtRate {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
-    /// At which rate.
+    /// The rate that is sent, queries per second.
     pub rate: Qps,
 }
 
@@ -139,7 +139,7 @@ pub struct AtRate {
 pub struct WithThreads {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
     /// Threads of the tester, each with one query in flight.
@@ -177,7 +177,7 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// The DUT's name.
+    /// The DUT's name; `None` in a self-test, which has no DUT.
     pub fn dut(&self) -> Option<&str> {
         Some(match self {
             Point::SelfTest(_) => return None,

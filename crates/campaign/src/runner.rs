@@ -71,12 +71,12 @@ pub enum CampaignError {
     /// The tester's host does not say what sending costs there.
     #[error("cannot measure what sending costs on the tester's host: {0}")]
     Tester(String),
-    /// The tester refused.
+    /// The tester could not carry out a trial.
     #[error("the trial{} could not be carried out: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
     Trial {
         /// Its rate, if it has one.
         rate: Option<Qps>,
-        /// What it said.
+        /// What the tester said.
         why: String,
         /// Whether that is the plan's fault.
         is_usage: bool,

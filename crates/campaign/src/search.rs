@@ -46,7 +46,7 @@ pub struct SearchResult {
     pub statements: Vec<String>,
     /// Whether the DUT may do more than the median.
     pub lower_bound: bool,
-    /// Why.
+    /// Why the DUT may do more than the median; empty where nothing says that it may.
     pub lower_bound_reasons: Vec<LowerBound>,
     /// Up to which rate the self-test vouches for the tester.
     pub self_test_allows: Option<Qps>,
@@ -111,17 +111,17 @@ pub enum SearchError {
     /// The journal contradicts itself.
     #[error("the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due")]
     Replay {
-        /// Which search.
+        /// The search that the trial is of, from 0.
         repeat: u32,
-        /// What it holds.
+        /// The rate of the journal's trial, queries per second.
         found: Qps,
-        /// What was due.
+        /// The rate of the trial that was due, queries per second; `None` where all searches were over.
         expected: Option<Qps>,
     },
-    /// No names left.
+    /// The block of names does not suffice for another trial.
     #[error("the names of {range} are used up; take {}--reuse-names", if range == "0.0.0.0/0" { "" } else { "a larger block such as --names 0.0.0.0/0, or " })]
     NamesUsedUp {
-        /// The block.
+        /// The block of names, in the notation of `--names`.
         range: String,
     },
 }

@@ -36,17 +36,17 @@ pub enum SiteError {
     /// A server's program is not there.
     #[error("{name}: there is no program {program}; install it, or name it with program = in the plan")]
     NotFound {
-        /// The server.
+        /// The server's name.
         name: String,
-        /// Its program.
+        /// The program that was to be started.
         program: PathBuf,
     },
     /// A server did not start.
     #[error("{name} did not start: {why}")]
     NotStarted {
-        /// The server.
+        /// The server's name.
         name: String,
-        /// What is known.
+        /// What is known of the reason.
         why: String,
         /// The end of its log.
         log: String,
@@ -214,12 +214,12 @@ impl Auth {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
 
-    /// Its process.
+    /// The process of the server.
     pub fn process(&self) -> &Running {
         &self.process
     }
 
-    /// Where it listens.
+    /// Address and port that it listens on.
     pub fn listens_on(&self) -> SocketAddr {
         self.listen
     }

@@ -26,12 +26,12 @@ pub enum Server {
 pub enum Noncompliance {
     /// Measurer and server are on one host.
     SharesHost {
-        /// Which server.
+        /// The server that shares it, or may.
         server: Server,
     },
     /// It cannot be seen whether they are.
     HostNotKnown {
-        /// Which server.
+        /// The server that shares it, or may.
         server: Server,
     },
     /// Roles share CPUs.
@@ -70,33 +70,33 @@ pub enum Noncompliance {
     LooseWindow {
         /// So far, in per cent.
         limit_pct: f64,
-        /// The default.
+        /// The default limit, in per cent.
         usual_pct: f64,
     },
     /// One query in a thousand may leave later than by default; RFC 8219 gives no limit.
     LooseLateness {
-        /// So late.
+        /// How late one query in a thousand may be sent.
         limit: Nanos,
-        /// The default.
+        /// The default limit.
         usual: Nanos,
     },
     /// AuthDNS's own time and drops were not looked at.
     AuthNotSeen,
     /// AuthDNS may take longer than by default.
     LooseAuth {
-        /// So long.
+        /// How long AuthDNS may take.
         limit: Nanos,
-        /// The default.
+        /// The default limit.
         usual: Nanos,
     },
     /// There are fewer searches of each point than RFC 8219 asks for.
     FewSearches {
-        /// So many.
+        /// How many searches there are of each point.
         searches: u32,
     },
     /// Searches end before they are down to single queries per second.
     Coarse {
-        /// The resolution.
+        /// The distance of passed and failed rates at which searches end.
         resolution: Qps,
     },
     /// Names may have been asked for twice though they were to be new.
@@ -112,7 +112,7 @@ pub enum Noncompliance {
     },
     /// The self-test's reserve δ is small.
     SmallReserve {
-        /// The reserve.
+        /// The self-test's reserve δ, a fraction.
         delta: f64,
     },
 }

@@ -19,14 +19,14 @@ pub enum Warning {
     },
     /// The tester's interface got datagrams that its sockets did not, too few to decide.
     Missed {
-        /// Such datagrams.
+        /// Datagrams that no socket of the tester got.
         datagrams: u64,
         /// Queries that count as lost.
         lost: u64,
     },
     /// The kernel refused queries at first.
     SentAgain {
-        /// So many.
+        /// How many queries it refused.
         queries: u64,
     },
     /// The tester's receive buffers hold few replies.
@@ -40,7 +40,7 @@ pub enum Warning {
     },
     /// Few source ports have their ids back soon, after which replies are not known as late ones.
     ShortMemory {
-        /// So many ports.
+        /// From how many UDP source ports the Measurer asks.
         source_ports: u16,
         /// Replies that come later than this count as lost, and as stray.
         retention: Nanos,

@@ -40,7 +40,7 @@ const NO_RATE: Qps = Qps(1);
 /// How fast a DUT is assumed to answer one thread when its time is estimated; queries per second.
 const ASSUMED: u64 = 4_000;
 
-/// `[measure.closed-loop]`.
+/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for its answer before it asks again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
@@ -58,7 +58,7 @@ pub struct ClosedLoops {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// How often each.
+    /// How many trials there are with each number of threads, at least 1.
     pub repeat: u32,
 }
 
@@ -79,7 +79,7 @@ impl Default for ClosedLoops {
 /// What the tester is to do in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
-    /// Whom it asks.
+    /// Address and port of the DUT.
     pub server: SocketAddr,
     /// Threads, each with one query in flight.
     pub threads: usize,
@@ -137,7 +137,7 @@ pub struct LoopTrial {
     /// In which way it was not what the plan wanted; only of a trial that would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// The verdict.
+    /// Passed where every name got a valid answer; invalid where the tester lost any.
     pub verdict: Verdict,
     /// What decided it; empty for one that passed.
     pub reasons: Vec<Reason>,
@@ -190,7 +190,7 @@ pub struct ClosedLoopResult {
     /// The frequency governor that the DUT's CPUs were to have; absent: whichever they had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Trials that count.
+    /// How many trials count: all that the tester did not spoil.
     pub trials: usize,
     /// Trials that the tester spoiled.
     pub spoiled: usize,

@@ -28,12 +28,12 @@ use crate::results::DutResult;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConstantRates {
-    /// Which rates.
+    /// The rates, queries per second.
     pub rates: Vec<Qps>,
     /// On which numbers of cores and placements; none given: on the first number of cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// How long.
+    /// How long each trial sends, such as `"60s"`.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub duration: Duration,
@@ -41,7 +41,7 @@ pub struct ConstantRates {
     #[serde(default, with = "humantime_serde")]
     #[schemars(with = "String")]
     pub transient: Duration,
-    /// How often each.
+    /// How many trials there are at each rate, at least 1.
     pub repeat: u32,
 }
 
@@ -51,7 +51,7 @@ pub struct ConstantRateResult {
     /// Where the DUT ran.
     #[serde(flatten)]
     pub place: Cores,
-    /// The rate.
+    /// The rate that was sent, queries per second.
     pub rate: Qps,
     /// What was found there.
     #[serde(flatten)]

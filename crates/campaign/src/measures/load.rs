@@ -28,12 +28,12 @@ use crate::results::DutResult;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
-    /// Which shares.
+    /// Shares of the worst case's median that are sent, fractions from 0 to 1.
     pub shares: Vec<Share>,
     /// On which numbers of cores and placements; none given: on all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// How long.
+    /// How long each trial sends, such as `"60s"`.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub duration: Duration,
@@ -41,7 +41,7 @@ pub struct Loads {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub transient: Duration,
-    /// How often each.
+    /// How many trials there are at each share, at least 1.
     pub repeat: u32,
 }
 
@@ -59,7 +59,7 @@ pub struct LoadResult {
     /// Where the DUT ran.
     #[serde(flatten)]
     pub place: Cores,
-    /// The share.
+    /// The share of the worst case's median that was sent, a fraction.
     pub share: Share,
     /// The rate; absent where there was none to take a share of.
     pub rate: Option<Qps>,

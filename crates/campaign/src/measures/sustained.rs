@@ -22,7 +22,7 @@ use crate::results::DutResult;
 /// What was found at a rate. Trials that the tester spoiled are no part of any number.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sustained {
-    /// Trials that count.
+    /// How many trials count: all that the tester did not spoil.
     pub trials: usize,
     /// Trials that the tester spoiled.
     pub spoiled: usize,
@@ -57,11 +57,11 @@ pub struct Sustained {
 /// Percentiles of round-trip times in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Latency {
-    /// Median.
+    /// Median, µs.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile, µs.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, µs.
     pub p999: f64,
 }
 

@@ -33,11 +33,11 @@ use method::units::in_groups;
 /// A point with the range of its repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Dot {
-    /// Horizontal.
+    /// Value along the horizontal axis.
     pub x: f64,
-    /// Vertical: the median.
+    /// Value along the vertical axis: the median.
     pub y: f64,
-    /// Smallest and largest.
+    /// The smallest and the largest value; equal where there is one value.
     pub range: (f64, f64),
     /// Whether it may be more: a bar has ≥ before its value, in a curve it is a triangle.
     pub at_least: bool,
@@ -57,7 +57,7 @@ impl Dot {
 pub struct Series {
     /// What the legend calls it.
     pub name: String,
-    /// Its points.
+    /// Its points, in the order in which a curve joins them.
     pub dots: Vec<Dot>,
 }
 

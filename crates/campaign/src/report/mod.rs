@@ -36,7 +36,7 @@ use table::Table;
 pub struct Run {
     /// Its folder's name.
     pub name: String,
-    /// What it found.
+    /// What it found, computed from its journal.
     pub results: Results,
     /// What a reader must know before all else.
     pub notes: Vec<String>,

@@ -95,7 +95,7 @@ impl Topology {
         Some(picked)
     }
 
-    /// `2 CPUs (0-1)`.
+    /// How many CPUs there are, and which: `2 CPUs (0-1)`.
     pub fn counted(&self) -> String {
         format!("{} ({})", counted(self.cpus.len() as u64, "CPU", "CPUs"), cpu_ranges(&self.cpus()))
     }
