@@ -17,7 +17,7 @@ use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use self::course::{Course, Step};
+use self::course::{DueTrial, SearchCourse};
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::{Method, SearchPlan};
 
@@ -65,7 +65,7 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    fn conclude(plan: &SearchPlan, course: &Course, trials: Vec<TrialResult>) -> Option<SearchResult> {
+    fn conclude(plan: &SearchPlan, course: &SearchCourse, trials: Vec<TrialResult>) -> Option<SearchResult> {
         let repeats = course.found();
         let overstatement = plan.overstatement();
         let figures = Figures::of(&repeats, overstatement);
@@ -196,9 +196,9 @@ pub fn run(
         }
     }
     let mut replay = replay.into_iter();
-    let (mut course, mut trials) = (Course::new(plan)?, Vec::new());
+    let (mut course, mut trials) = (SearchCourse::new(plan)?, Vec::new());
     while let Some(due) = course.next() {
-        let Step { repeat, rate, duration, .. } = due;
+        let DueTrial { repeat, rate, duration, .. } = due;
         let trial = match replay.next() {
             Some(finished) if is_of(&finished, &due) => finished.trial,
             Some(finished) => {
@@ -232,7 +232,7 @@ pub fn run(
 }
 
 /// Whether a finished trial is the one that is due.
-fn is_of(finished: &Finished, due: &Step) -> bool {
+fn is_of(finished: &Finished, due: &DueTrial) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == (due.repeat, due.rate, due.duration)
 }

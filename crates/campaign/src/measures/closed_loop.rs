@@ -215,10 +215,10 @@ pub struct ClosedLoopResult {
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
-/// The measure.
-pub struct InClosedLoop;
+/// The measure of `[measure.closed-loop]`: experiments with so many queries in flight as threads.
+pub struct ClosedLoopMeasure;
 
-impl Measure for InClosedLoop {
+impl Measure for ClosedLoopMeasure {
     fn title(&self) -> &'static str {
         "Closed loop"
     }

@@ -58,10 +58,10 @@ pub struct ConstantRateResult {
     pub found: Sustained,
 }
 
-/// The measure.
-pub struct AtRates;
+/// The measure of `[[measure.constant-rates]]`: trials at rates of the plan.
+pub struct ConstantRateMeasure;
 
-impl Measure for AtRates {
+impl Measure for ConstantRateMeasure {
     fn title(&self) -> &'static str {
         "Constant rates: efficiency, transients and memory"
     }

@@ -68,10 +68,10 @@ pub struct LoadResult {
     pub found: Sustained,
 }
 
-/// The measure.
-pub struct AtShares;
+/// The measure of `[measure.loads]`: trials at shares of the worst case's median.
+pub struct LoadMeasure;
 
-impl Measure for AtShares {
+impl Measure for LoadMeasure {
     fn title(&self) -> &'static str {
         "Loads: CPU use and latency"
     }

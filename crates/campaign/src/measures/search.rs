@@ -149,10 +149,10 @@ pub struct Trials {
     pub saved: usize,
 }
 
-/// The measure.
-pub struct Searches;
+/// The measure of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
+pub struct SearchMeasure;
 
-impl Measure for Searches {
+impl Measure for SearchMeasure {
     fn title(&self) -> &'static str {
         "The highest rates that pass"
     }

@@ -95,10 +95,10 @@ pub struct SelfTestResult {
     pub trials: Trials,
 }
 
-/// The measure.
-pub struct SelfTesting;
+/// The measure of `[self-test]`: searches with AuthDNS in the DUT's place.
+pub struct SelfTestMeasure;
 
-impl Measure for SelfTesting {
+impl Measure for SelfTestMeasure {
     fn title(&self) -> &'static str {
         "Self-test"
     }

@@ -62,7 +62,7 @@ pub struct Series {
 }
 
 /// A row of a heat map: its name, and its values with whether each may be more.
-pub type Row = (String, Vec<Option<(f64, bool)>>);
+pub type HeatRow = (String, Vec<Option<(f64, bool)>>);
 
 /// A heat map.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub struct HeatMap {
     /// Column names.
     pub columns: Vec<String>,
     /// Rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<HeatRow>,
 }
 
 /// A diagram of its own above others with the same horizontal axis.
@@ -123,7 +123,7 @@ pub enum Shape {
     },
     /// Small diagrams side by side, with one horizontal axis.
     Grid {
-        /// Row by row.
+        /// The diagrams, row by row.
         panels: Vec<Multiple>,
         /// Whether all have one vertical scale; otherwise each has its own from 0.
         shared: bool,

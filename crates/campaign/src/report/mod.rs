@@ -27,7 +27,7 @@ use crate::measures::search::worst_point;
 use crate::results::{DutResult, Results};
 use chart::Figure;
 use chart::png::Painter;
-use summary::{Summary, summary};
+use summary::{RunSummary, summary};
 
 pub use page::page;
 use table::Table;
@@ -100,7 +100,7 @@ pub fn write_compared(runs: &[Run], comparison: Option<&Comparison>, folder: &Pa
 fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String {
     let mut out = String::new();
     for run in runs {
-        let Summary { answer, when, caveats } = summary(run);
+        let RunSummary { answer, when, caveats } = summary(run);
         let _ =
             writeln!(out, "## {}\n\n{}\n", run.name, answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n"));
         for caveat in caveats {

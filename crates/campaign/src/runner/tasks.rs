@@ -8,7 +8,7 @@ use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
 use super::hosts::Hosts;
-use super::{CampaignError, Run, Site};
+use super::{Campaign, CampaignError, Site};
 use crate::archive::Step;
 use crate::measures::Task;
 use crate::point::Point;
@@ -19,7 +19,7 @@ const FIRST_NAME: u64 = 10 << 24;
 /// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial asks for them.
 const FOR_LOOKING: u64 = 256;
 
-impl<H: Hosts> Run<'_, H> {
+impl<H: Hosts> Campaign<'_, H> {
     /// What the tester is to do, and how many names that takes.
     pub(super) fn task(&self, step: &Step, first_name: u64) -> (Task, u64) {
         let task = step.point.measure().task(self.plan, step, self.base(step, first_name));

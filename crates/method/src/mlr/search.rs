@@ -37,7 +37,7 @@ pub struct Limits {
 
 /// The trial that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct MlrDue {
     /// The rate to send, queries per second.
     pub rate: Qps,
     /// How long to send.
@@ -76,7 +76,7 @@ type Bounds = (Option<Qps>, Option<Qps>);
 /// The load that is being tried.
 #[derive(Clone, Copy, Debug)]
 struct Focus {
-    due: Due,
+    due: MlrDue,
     stage: usize,
     retries: u32,
 }
@@ -118,7 +118,7 @@ impl MlrSearch {
     }
 
     /// The trial to carry out next; `None` when the search is over.
-    pub fn due(&self) -> Option<Due> {
+    pub fn due(&self) -> Option<MlrDue> {
         self.focus.map(|focus| focus.due)
     }
 
@@ -198,7 +198,7 @@ impl MlrSearch {
                     self.outward = 0;
                 }
                 let rate = self.candidate(goal, stage, bracket);
-                let due = Due { rate, duration: target.final_duration, goal, bracket };
+                let due = MlrDue { rate, duration: target.final_duration, goal, bracket };
                 self.focus = Some(Focus { due, stage, retries: 0 });
                 return;
             }

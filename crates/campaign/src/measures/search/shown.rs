@@ -7,7 +7,7 @@ use method::units::{Qps, Share};
 use super::PointResult;
 use crate::place::Place;
 use crate::point::{Conditions, Cores};
-use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, Row, Series, Shape, along, curves, number};
+use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves, number};
 use crate::report::table::Table;
 use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
@@ -498,7 +498,7 @@ fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<Hea
         Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
     };
     let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
-    let rows: Vec<Row> = aaaa.iter().map(row).collect();
+    let rows: Vec<HeatRow> = aaaa.iter().map(row).collect();
     let shown = aaaa.iter().flat_map(|&a| cached.iter().filter_map(move |&b| point(a, b)));
     let name = format!("{}, {}", legend(run, &dut.name, many), cores_of(place, shown));
     let is_filled = rows.iter().flat_map(|(_, values)| values).any(Option::is_some);
