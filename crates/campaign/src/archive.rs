@@ -84,16 +84,16 @@ pub enum Entry {
     Finished(Box<Measured>),
     /// A point cannot be made on the DUT's host, whoever goes on.
     CannotBeMade {
-        /// The point.
+        /// The point that has no trials for that reason.
         point: Point,
-        /// Why.
+        /// What the DUT's host lacks, or refused.
         why: CannotBeMade,
     },
     /// Something happened that is no result: a server died or hung, a point cannot be measured.
     Mishap {
-        /// Where.
+        /// The point at which it happened.
         point: Point,
-        /// What.
+        /// What happened, in words.
         what: String,
         /// The end of the server's log.
         log: String,
@@ -118,14 +118,14 @@ impl Entry {
     }
 }
 
-/// Which trial.
+/// Which trial it is: its point, its search or repetition, and its place in that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Step {
-    /// Of which point.
+    /// The point that the trial is of.
     pub point: Point,
     /// Which repetition, from 0.
     pub repeat: u32,
-    /// At which rate.
+    /// The rate that is sent, queries per second.
     pub rate: Qps,
     /// A probe, or of full length.
     pub length: Length,
@@ -134,7 +134,7 @@ pub struct Step {
 /// A trial and what was seen around it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
-    /// Which.
+    /// Which trial it was.
     #[serde(flatten)]
     pub step: Step,
     /// What the tester found.
@@ -143,7 +143,7 @@ pub struct Measured {
     /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_end: Option<DutEnd>,
-    /// CPU use.
+    /// CPU use of the DUT, of AuthDNS and of the hosts, in cores.
     pub cpu: Cpu,
     /// Page allocations of the DUT's host during the trial, NUMA node by NUMA node, where the kernel counts them.
     pub numa: Option<Numa>,
@@ -269,7 +269,7 @@ pub struct StolenFrom {
     pub tester: Option<Stolen>,
     /// Of the DUT's host.
     pub dut: Option<Stolen>,
-    /// Of AuthDNS's host.
+    /// What it took of AuthDNS's host; absent where that host does not tell.
     pub auth: Option<Stolen>,
 }
 
@@ -277,10 +277,10 @@ pub struct StolenFrom {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// The system refused.
+    /// The system refused to read or write a file of the run folder.
     #[error("cannot {doing} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// What was to be done with the file: `read`, `write`, `create`.
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -299,15 +299,15 @@ pub enum ArchiveError {
          run folder, or use the program that wrote it"
     )]
     Version {
-        /// The run folder.
+        /// The run folder that was to be read or gone on with.
         folder: PathBuf,
-        /// Its version.
+        /// The version of the format in which its journal is written.
         version: u64,
     },
     /// There is no journal.
     #[error("{folder} is no run folder: there is no journal.jsonl in it")]
     NoRun {
-        /// The folder.
+        /// The folder that was given as a run folder.
         folder: PathBuf,
     },
     /// The journal does not say by which plan it was measured.
@@ -316,7 +316,7 @@ pub enum ArchiveError {
          begin another run folder: dns64bench campaign run PLAN --dir DIR"
     )]
     NoPlan {
-        /// The run folder.
+        /// The run folder that was to be read or gone on with.
         folder: PathBuf,
     },
     /// A plan is not the one that the journal was begun with.
@@ -325,9 +325,9 @@ pub enum ArchiveError {
          (dns64bench campaign run PLAN --dir DIR), or restore what it was"
     )]
     OtherPlan {
-        /// The plan's file.
+        /// The file of the plan that was given.
         path: PathBuf,
-        /// The run folder.
+        /// The run folder that was to be read or gone on with.
         folder: PathBuf,
         /// The keys in which they differ, the first of many.
         keys: String,
@@ -448,7 +448,7 @@ impl Archive {
         Ok(format!("{name}-{}", id.trim()))
     }
 
-    /// The folder itself.
+    /// The run folder's path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -10,6 +10,7 @@ use std::fmt;
 
 use method::change::{Change, LEAST_SEARCHES, Outcome, Searches, Wanted, compare};
 use method::selftest::allowed_rate;
+use method::units::counted;
 use serde::Serialize;
 
 use crate::difference;
@@ -19,6 +20,7 @@ use crate::plan::{DutPlan, Plan};
 use crate::point::{Conditions, Point};
 use crate::report::Run;
 use crate::results::{DutResult, Results};
+use crate::wording::counted_searches;
 
 /// The version of [`Comparison`] as a JSON object.
 pub const VERSION: u32 = 1;
@@ -41,7 +43,7 @@ pub struct Comparison {
 pub struct Row {
     /// Name of the run.
     pub run: String,
-    /// The point.
+    /// The point: DUT, place, shares and acceptance ratio.
     pub conditions: Conditions,
     /// The baseline's median, queries per second; absent where it has none.
     pub baseline_median: Option<f64>,
@@ -117,14 +119,16 @@ pub fn word(outcome: Outcome) -> &'static str {
 
 fn told(change: &Change) -> String {
     let outcome = word(change.outcome);
-    let more = |n: usize| if n == 1 { "1 more search".to_owned() } else { format!("{n} more searches") };
+    let more = |n: usize| counted(n as u64, "more search", "more searches");
     match change.wanted {
         None => outcome.into(),
         Some(Wanted::Searches(n)) if change.searches.min(change.baseline_searches) < LEAST_SEARCHES => {
             format!("{outcome}: {} of each at least", more(n))
         }
         Some(Wanted::Searches(n)) => format!("{outcome}: about {} of each would decide", more(n)),
-        Some(Wanted::MoreSearchesThan(n)) => format!("{outcome}: more than {n} searches of each would be needed"),
+        Some(Wanted::MoreSearchesThan(n)) => {
+            format!("{outcome}: more than {} of each would be needed", counted_searches(n))
+        }
         Some(Wanted::Resolution) => {
             format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
         }

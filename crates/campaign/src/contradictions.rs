@@ -18,7 +18,7 @@ pub enum Contradiction {
     LessForLess {
         /// The DUT, and where it ran.
         dut: String,
-        /// The lower ratio.
+        /// The acceptance ratio below 1, a fraction.
         accept: f64,
         /// Between which rates its limit lies with that ratio.
         less: Interval,
@@ -31,7 +31,7 @@ pub enum Contradiction {
     DoesNotHold {
         /// The DUT, and where it ran.
         dut: String,
-        /// The median.
+        /// The median at which the trials of their own were sent, queries per second.
         rate: Qps,
         /// Share of valid replies in the trials at that rate.
         valid: f64,
@@ -40,7 +40,7 @@ pub enum Contradiction {
     BeyondSelfTest {
         /// The DUT, and under which conditions.
         point: String,
-        /// The median.
+        /// The median that the self-test does not vouch for, queries per second.
         median: f64,
         /// Up to which rate the self-test vouches for the tester there.
         allowed: Qps,

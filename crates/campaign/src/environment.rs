@@ -28,15 +28,15 @@ const LATER: &str = "/proc/stat.later";
 pub struct Environment {
     /// Version of this program.
     pub dns64bench: String,
-    /// Host name.
+    /// Name of the host, as /proc/sys/kernel/hostname has it.
     pub host: String,
     /// Kernel name, release and version.
     pub kernel: String,
-    /// CPU model.
+    /// Model of the CPUs, as /proc/cpuinfo names it.
     pub cpu: String,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// Octets of memory.
+    /// Memory of the host in octets.
     pub memory: u64,
     /// Every check with its finding.
     pub findings: Vec<Finding>,
@@ -47,7 +47,7 @@ pub struct Environment {
 pub struct Finding {
     /// What was looked at.
     pub subject: String,
-    /// What was found.
+    /// What was found, in words, with units.
     pub value: String,
     /// Whether it may spoil measurements.
     pub concern: Option<Concern>,

@@ -42,7 +42,7 @@ pub enum CannotBeMade {
     },
     /// The host refused to set it; another user may.
     Refused {
-        /// What it said.
+        /// What the command that sets it printed.
         why: String,
     },
 }
@@ -69,13 +69,13 @@ impl fmt::Display for CannotBeMade {
 }
 
 /// A file and its content.
-type Setting = (String, String);
+type SavedFile = (String, String);
 
 /// The frequency scaling of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scaling {
     /// The governor of each CPU, by its file.
-    set: Vec<Setting>,
+    set: Vec<SavedFile>,
     /// Governors that there are.
     known: BTreeSet<String>,
 }
@@ -120,7 +120,7 @@ impl Scaling {
 }
 
 /// The words that write settings.
-fn restore(settings: &[Setting]) -> Vec<String> {
+fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
     head.into_iter().chain(settings.iter().flat_map(|(file, content)| [file.clone(), content.clone()])).collect()
@@ -129,7 +129,7 @@ fn restore(settings: &[Setting]) -> Vec<String> {
 /// A governor that is set, until this value is dropped.
 pub struct Governed {
     machine: Machine,
-    before: Vec<Setting>,
+    before: Vec<SavedFile>,
     note: PathBuf,
 }
 
@@ -163,7 +163,7 @@ impl Governed {
     pub fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
         let note = folder.join(NOTE);
         let before =
-            std::fs::read_to_string(&note).ok().and_then(|text| serde_json::from_str::<Vec<Setting>>(&text).ok());
+            std::fs::read_to_string(&note).ok().and_then(|text| serde_json::from_str::<Vec<SavedFile>>(&text).ok());
         match before {
             Some(before) => put_back(machine, &before, &note),
             None => Ok(()),
@@ -172,7 +172,7 @@ impl Governed {
 }
 
 /// Restores settings; the note stays where that fails.
-fn put_back(machine: &Machine, before: &[Setting], note: &Path) -> Result<(), HostError> {
+fn put_back(machine: &Machine, before: &[SavedFile], note: &Path) -> Result<(), HostError> {
     if machine.run(&restore(before), LIMIT)?.0 {
         let _ = std::fs::remove_file(note);
     }

@@ -21,7 +21,7 @@ use crate::search_plan::SearchPlan;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Entry {
-    /// What is searched.
+    /// What is searched for; the first line of every journal.
     Plan(Box<SearchPlan>),
     /// A trial is about to begin and takes these names, whatever becomes of it.
     Started(Started),
@@ -34,7 +34,7 @@ pub enum Entry {
 pub struct Started {
     /// Which search of the set, from 0.
     pub repeat: u32,
-    /// Its rate.
+    /// The rate of the trial, queries per second.
     pub rate: Qps,
     /// Position of its first name.
     pub first_name: u64,
@@ -47,7 +47,7 @@ pub struct Started {
 pub struct Finished {
     /// Which search of the set, from 0.
     pub repeat: u32,
-    /// What it found.
+    /// What the trial found.
     pub trial: TrialResult,
 }
 
@@ -55,12 +55,12 @@ pub struct Finished {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The system refused.
+    /// The system refused to read or write the journal.
     #[error("cannot {doing} the journal {path}: {source}")]
     Io {
-        /// What was tried.
+        /// What was to be done with the file: `read`, `write`, `create`.
         doing: &'static str,
-        /// The file.
+        /// The journal's path.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -68,7 +68,7 @@ pub enum JournalError {
     /// A line that we would not write.
     #[error("{path}, line {line}: not a line of a journal: {why}")]
     Line {
-        /// The file.
+        /// The journal's path.
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
@@ -78,7 +78,7 @@ pub enum JournalError {
     /// Another process is searching with it.
     #[error("{path} is in use by another dns64bench")]
     Busy {
-        /// The file.
+        /// The journal's path.
         path: PathBuf,
     },
 }
@@ -151,7 +151,7 @@ impl Lines {
         written.map_err(io_error("write", &self.path))
     }
 
-    /// Where it is.
+    /// The journal's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -208,7 +208,7 @@ impl Journal {
         self.0.append(entry)
     }
 
-    /// Where it is.
+    /// The journal's path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

@@ -40,7 +40,7 @@ pub enum Host {
     Tester,
     /// Where the server under test runs.
     Dut,
-    /// Where AuthDNS runs.
+    /// The host that AuthDNS runs on.
     Auth,
 }
 
@@ -74,12 +74,12 @@ impl FromStr for Host {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// A command failed.
+    /// A command that makes or takes down a part of the lab failed.
     #[error("'{command}' failed: {why}")]
     Command {
-        /// What was run.
+        /// The command with its arguments.
         command: String,
-        /// What it said.
+        /// What it printed on standard error.
         why: String,
     },
     /// Neither root nor user namespaces.
@@ -101,13 +101,13 @@ pub enum LabError {
         from: String,
         /// Host and interface that should have answered.
         to: String,
-        /// What was found.
+        /// What was found instead of an answer.
         why: String,
     },
-    /// The system refused.
+    /// The system refused something else than a command.
     #[error("cannot {doing}: {source}")]
     Io {
-        /// What was tried.
+        /// What was to be done, as part of a sentence.
         doing: String,
         /// What the system says.
         source: io::Error,

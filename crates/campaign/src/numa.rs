@@ -13,14 +13,14 @@ const NODES: &str = "/sys/devices/system/node";
 /// Counters of all nodes of a host, or their differences, in the order of the nodes' numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Numa {
-    /// Node by node.
+    /// The pages of each node, in the order of their numbers.
     pub nodes: Vec<NodePages>,
 }
 
 /// Page allocations of one node (Linux, Documentation/admin-guide/numastat.rst).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodePages {
-    /// The node's number.
+    /// The node's number, as the kernel counts them.
     pub node: usize,
     /// Allocated on this node as wanted.
     pub hit: u64,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use method::units::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::cpu_ranges;
@@ -26,7 +27,7 @@ pub struct Place {
 /// Threads that were allowed to run on the same CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Allowed {
-    /// The CPUs.
+    /// The CPUs that the threads may run on, as the kernel numbers them.
     pub cpus: BTreeSet<usize>,
     /// How many threads; those of a shell or the like around the server are among them.
     pub threads: usize,
@@ -35,7 +36,7 @@ pub struct Allowed {
 /// Somebody who may use CPUs of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sharing {
-    /// Who.
+    /// The role that shares them.
     pub with: Neighbour,
     /// Which of the DUT's CPUs.
     pub cpus: BTreeSet<usize>,
@@ -74,8 +75,8 @@ impl Place {
 
     /// The number of its cores where [`Place::is_cores`]; otherwise what is true instead.
     fn cores(&self) -> Result<usize, String> {
-        let threads = |n: usize| if n == 1 { "1 thread".to_owned() } else { format!("{n} threads") };
-        let cpus = |n: usize| if n == 1 { "1 CPU".to_owned() } else { format!("{n} CPUs") };
+        let threads = |n: usize| counted(n as u64, "thread", "threads");
+        let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
         Err(match (self.confined_to(), self.told) {
             (Some(n), Some(told)) if n == told => return Ok(n),
             (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
@@ -104,6 +105,11 @@ impl Place {
         text
     }
 
+    /// One DUT in several trials or points; `None` where it was seen in none.
+    pub fn of_all<'a>(all: impl Iterator<Item = &'a Place>) -> Option<Place> {
+        all.cloned().reduce(|a, b| a.and(&b))
+    }
+
     /// The same DUT in another trial of a point: all that its threads were allowed in either.
     pub fn and(mut self, other: &Place) -> Place {
         for more in &other.allowed {
@@ -126,7 +132,7 @@ impl Place {
 
 /// `1 core`, `2 cores`.
 pub(crate) fn cores_in_words(n: usize) -> String {
-    if n == 1 { "1 core".into() } else { format!("{n} cores") }
+    counted(n as u64, "core", "cores")
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub const READY: [(&str, &str); 4] = [
     ("paper-small", include_str!("../plans/paper-small.toml")),
 ];
 
-/// A whole campaign.
+/// A whole campaign: what is measured of which servers, where, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -116,7 +116,7 @@ pub struct Ssh {
     /// Where the DUT runs.
     #[serde(default)]
     pub dut: Option<SshHost>,
-    /// Where AuthDNS runs.
+    /// The host that AuthDNS runs on.
     #[serde(default)]
     pub auth: Option<SshHost>,
     /// Under which addresses they meet.
@@ -159,7 +159,7 @@ pub struct Addresses {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct AuthPlan {
-    /// Which server.
+    /// The server program that plays AuthDNS.
     pub driver: Auth,
     /// What the report calls it, and lists of such servers; none: the driver's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -198,9 +198,9 @@ impl Default for AuthPlan {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cpus {
-    /// Of the Measurer.
+    /// CPUs of the Measurer, as the kernel numbers them.
     pub tester: Vec<usize>,
-    /// Of AuthDNS.
+    /// CPUs of AuthDNS, as the kernel numbers them.
     pub auth: Vec<usize>,
     /// Of the DUT: as many of them, from the first on, as the point has cores.
     pub dut: Vec<usize>,
@@ -218,7 +218,7 @@ pub struct Trial {
     #[serde(with = "humantime_serde", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub timeout: Option<Duration>,
-    /// Between trials.
+    /// How long the tester waits between two trials, such as `"10s"`.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub pause: Duration,
@@ -226,7 +226,7 @@ pub struct Trial {
     pub prefix: Prefix,
     /// Sender/receiver pairs of the Measurer.
     pub threads: u16,
-    /// UDP source ports.
+    /// From how many UDP source ports the Measurer asks.
     pub source_ports: u16,
     /// How far from its time a query may leave so that it can leave together with others; `auto` leaves two thirds of a CPU
     /// that others need.
@@ -359,7 +359,7 @@ pub enum PlanError {
         "no plan is ready under that name (smoke, compulsory, paper and paper-small are), and cannot read the file {path}: {source}"
     )]
     Read {
-        /// The file.
+        /// The plan's path.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
@@ -367,15 +367,15 @@ pub enum PlanError {
     /// It is no plan.
     #[error("{path}: {why}")]
     Syntax {
-        /// The file.
+        /// The plan's path.
         path: PathBuf,
-        /// Where and what.
+        /// Line, column and what is wrong there.
         why: String,
     },
     /// It is one, and makes no sense.
     #[error("{path}: {why}")]
     Content {
-        /// The file.
+        /// The plan's path.
         path: PathBuf,
         /// What is wrong, and what would be right.
         why: String,
@@ -562,7 +562,10 @@ mod tests {
         bad(&format!("name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"), "[self-test]");
         let auths = "name = 'x'\n[cpus]\nauth = [0]\n[[authdns]]\ndriver = 'nsd'\n";
         bad(&format!("{auths}[[authdns]]\ndriver = 'nsd'\n[[dut]]\ndriver = 'unbound'\n"), "two AuthDNS servers");
-        bad(&format!("{auths}cores = 2\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD cores: 2 of the 1 CPUs");
+        bad(
+            &format!("{auths}cores = 2\n[[dut]]\ndriver = 'unbound'\n"),
+            "[[authdns]] NSD cores: 2, but [cpus] auth has 1 CPU",
+        );
         bad(&format!("{auths}threads = 0\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD threads");
         bad(&format!("{auths}[measure]\nauthdns = ['YADIFA']\n[[dut]]\ndriver = 'unbound'\n"), "AuthDNS, NSD");
         bad(&format!("{auths}[measure]\nauthdns = ['NSD', 'NSD']\n[[dut]]\ndriver = 'unbound'\n"), "twice");

@@ -8,11 +8,12 @@ use std::fmt;
 use std::time::Duration;
 
 use method::search::SearchRange;
-use method::units::{Qps, Share};
+use method::units::{Qps, Share, counted};
 use serde::{Deserialize, Serialize};
 
 use crate::measures::search::Searching;
 use crate::measures::{self, Measure};
+use crate::place::cores_in_words;
 use crate::plan::{AuthPlan, DutPlan, Family, Plan};
 use crate::servers::Auth;
 
@@ -35,7 +36,7 @@ pub enum Point {
 /// Which AuthDNS the tester is looped back to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Loop {
-    /// What plays AuthDNS.
+    /// The server that plays AuthDNS and is asked.
     pub server: Auth,
     /// Over which version of IP it is asked; absent: over that of the plan's trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,13 +68,6 @@ impl Cores {
         Cores { cores, placement: None, authdns: None }
     }
 
-    /// `8 cores`, `4+4 cores`, `8 cores with NSD`; `noun` is what cores are called.
-    pub fn named(&self, noun: &str) -> String {
-        let name = self.placement.clone().unwrap_or_else(|| self.cores.to_string());
-        let with = self.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
-        format!("{name} {noun}{with}")
-    }
-
     /// Whether both are on the same CPUs, whomever they ask.
     pub fn is_where(&self, other: &Cores) -> bool {
         (self.cores, &self.placement) == (other.cores, &other.placement)
@@ -83,16 +77,11 @@ impl Cores {
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.placement {
-            Some(placement) => write!(f, "{} ({placement})", counted(self.cores)),
-            None => write!(f, "{}", counted(self.cores)),
+            Some(placement) => write!(f, "{} ({placement})", cores_in_words(self.cores)),
+            None => f.write_str(&cores_in_words(self.cores)),
         }?;
         self.authdns.as_ref().map_or(Ok(()), |authdns| write!(f, " with {authdns}"))
     }
-}
-
-/// `1 core`, `2 cores`.
-fn counted(cores: usize) -> String {
-    format!("{cores} {}", if cores == 1 { "core" } else { "cores" })
 }
 
 /// Under which conditions a rate is searched for.
@@ -100,7 +89,7 @@ fn counted(cores: usize) -> String {
 pub struct Conditions {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
     /// Share of names with an AAAA record (α).
@@ -128,10 +117,10 @@ impl Conditions {
 pub struct AtShare {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
-    /// Which share.
+    /// The share of the worst case's median that is sent, a fraction.
     pub share: Share,
 }
 
@@ -140,10 +129,10 @@ pub struct AtShare {
 pub struct AtRate {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
-    /// At which rate.
+    /// The rate that is sent, queries per second.
     pub rate: Qps,
 }
 
@@ -152,7 +141,7 @@ pub struct AtRate {
 pub struct WithThreads {
     /// Name of the DUT.
     pub dut: String,
-    /// Where it runs.
+    /// The DUT's cores or placement, and which AuthDNS it asks.
     #[serde(flatten)]
     pub place: Cores,
     /// Threads of the tester, each with one query in flight.
@@ -173,7 +162,7 @@ impl fmt::Display for Point {
                 if let Some(family) = family {
                     write!(f, " over {family}")?;
                 }
-                cores.map_or(Ok(()), |cores| write!(f, ", {}", counted(cores)))
+                cores.map_or(Ok(()), |cores| write!(f, ", {}", cores_in_words(cores)))
             }
             Point::Search(c) => {
                 write!(f, "{}, {}, AAAA {}, cached {}, accept {}", c.dut, c.place, c.aaaa, c.cached, c.accept)
@@ -181,7 +170,8 @@ impl fmt::Display for Point {
             Point::Load(at) => write!(f, "{}, {}, load {}", at.dut, at.place, at.share),
             Point::ConstantRate(at) => write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate),
             Point::ClosedLoop(with) => {
-                write!(f, "{}, {}, closed loop with {} threads", with.dut, with.place, with.threads)?;
+                let threads = counted(with.threads as u64, "thread", "threads");
+                write!(f, "{}, {}, closed loop with {threads}", with.dut, with.place)?;
                 with.governor.as_ref().map_or(Ok(()), |governor| write!(f, ", governor {governor}"))
             }
         }
@@ -189,7 +179,7 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// The DUT's name.
+    /// The DUT's name; `None` in a self-test, which has no DUT.
     pub fn dut(&self) -> Option<&str> {
         Some(match self {
             Point::SelfTest(_) => return None,
@@ -396,7 +386,6 @@ mod tests {
         assert_eq!(at(3), ("AuthDNS".into(), vec![0, 1]));
         assert_eq!((at(4), at(1)), (("NSD".into(), vec![0]), ("NSD".into(), vec![0])), "on its one core");
         assert_eq!(plan.auth_at(&points[11]).driver, Auth::Yadifa);
-        assert_eq!(points[4].place().unwrap().named("CPU cores"), "1 CPU cores with NSD");
         // What vouches for a point is the self-test with its own AuthDNS.
         let vouching = [(3, 0), (4, 1), (10, 1), (12, 2)];
         for (point, test) in vouching {
@@ -412,5 +401,14 @@ mod tests {
             [[self-test.also]]\nserver = 'nsd'\ncores = 1\n[[dut]]\ndriver = 'unbound'\n";
         let points = of(text);
         assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 core"]);
+    }
+
+    #[test]
+    fn one_thread_is_in_the_singular() {
+        let points = of("[measure.closed-loop]\nthreads = [1, 2]\n[[dut]]\ndriver = 'unbound'\n");
+        assert_eq!(
+            points[1..],
+            ["Unbound, 1 core, closed loop with 1 thread", "Unbound, 1 core, closed loop with 2 threads"]
+        );
     }
 }

@@ -47,7 +47,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Its id.
+    /// The process id, as the kernel numbers it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

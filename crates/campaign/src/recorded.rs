@@ -24,7 +24,7 @@ pub struct Recorded<'a> {
 
 /// How far a point has come.
 pub struct Walk<'a> {
-    /// Where it stands.
+    /// The course of the point after the trials below.
     pub course: Course,
     /// The trials that belong to it, in their order; others of the same point in the journal do not.
     pub trials: Vec<&'a Measured>,
@@ -53,7 +53,7 @@ impl<'a> Recorded<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }
 
-    /// All finished trials.
+    /// All finished trials of the journal, in their order.
     pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Finished(measured) => Some(&**measured),

@@ -31,7 +31,7 @@ use crate::recorded::Recorded;
 pub struct Results {
     /// The version of this object: [`VERSION`].
     pub schema_version: u32,
-    /// The plan.
+    /// The plan as it was begun, defaults included.
     pub plan: Plan,
     /// The machine on which the campaign was begun.
     pub environment: Environment,
@@ -47,7 +47,7 @@ pub struct Results {
     pub complete: bool,
     /// The self-tests, if the plan has them: first the one that vouches for the trials.
     pub self_tests: Vec<SelfTestResult>,
-    /// DUT by DUT.
+    /// What was found of each DUT, in the plan's order.
     pub duts: Vec<DutResult>,
     /// The tester's own health over all trials.
     pub health: Health,
@@ -88,9 +88,9 @@ pub struct AuthResult {
 /// A span of the wall clock: seconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Period {
-    /// Its begin.
+    /// When the first trial began, seconds since 1970-01-01 UTC.
     pub begun: f64,
-    /// Its end.
+    /// When the last trial ended, seconds since 1970-01-01 UTC.
     pub ended: f64,
     /// How long all trials took together, with their timeouts; seconds.
     pub trials_s: f64,
@@ -108,7 +108,7 @@ pub struct HostFacts {
 /// What was found of one DUT.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct DutResult {
-    /// Its name.
+    /// The DUT's name in the plan.
     pub name: String,
     /// What it says that it is.
     pub version: String,
@@ -128,16 +128,16 @@ pub struct DutResult {
 /// How the tester kept time in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PacedTrial {
-    /// Its rate.
+    /// The rate that was sent, queries per second.
     pub rate: Qps,
     /// How far its windows were off.
     pub windows: Windows,
 }
 
-/// The tester's health.
+/// How well the tester did its part, over all trials of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
-    /// All trials.
+    /// How many trials of each sort there were.
     pub trials: Trials,
     /// The trials' worst 100 ms windows, per cent off.
     pub window_pct: Option<Spread>,
@@ -168,9 +168,9 @@ pub struct StolenTime {
 /// Median and worst of all trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
-    /// The median.
+    /// The median over the trials.
     pub median: f64,
-    /// The largest.
+    /// The largest value of a trial.
     pub worst: f64,
 }
 
@@ -181,7 +181,7 @@ pub struct InvalidReason {
     pub kind: ReasonKind,
     /// The same in words, for readers.
     pub reason: String,
-    /// How many trials.
+    /// How many trials were invalid for it.
     pub trials: usize,
 }
 
@@ -204,19 +204,19 @@ pub struct Warned {
     pub trials: usize,
 }
 
-/// Something that happened.
+/// Something that happened and is no result: a server died or hung, a point could not be measured.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Mishap {
-    /// Where.
+    /// The point at which it happened, in words.
     pub point: String,
-    /// What.
+    /// What happened, in words.
     pub what: String,
     /// The end of the server's log.
     pub log: String,
 }
 
 impl Results {
-    /// Computes the results.
+    /// Computes the results from the lines of a journal, which may be of a run that is not complete.
     pub fn compute(plan: &Plan, environment: &Environment, entries: &[Entry]) -> Results {
         let recorded = Recorded::new(plan, entries);
         let points = plan.points();

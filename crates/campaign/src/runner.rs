@@ -34,7 +34,7 @@ use crate::point::Point;
 use crate::recorded::Recorded;
 use crate::site::SiteError;
 use crate::world::{World, WorldError};
-use hosts::{Hosts, Real, Seen};
+use hosts::{Hosts, RealHosts, Seen};
 
 /// How often a trial is repeated because the DUT died or hung in it; then its result stands.
 const DEATHS: u32 = 2;
@@ -71,12 +71,12 @@ pub enum CampaignError {
     /// The tester's host does not say what sending costs there.
     #[error("cannot measure what sending costs on the tester's host: {0}")]
     Tester(String),
-    /// The tester refused.
+    /// The tester could not carry out a trial.
     #[error("the trial{} could not be carried out: {why}", .rate.map_or(String::new(), |rate| format!(" at {rate} queries/s")))]
     Trial {
         /// Its rate, if it has one.
         rate: Option<Qps>,
-        /// What it said.
+        /// What the tester said.
         why: String,
         /// Whether that is the plan's fault.
         is_usage: bool,
@@ -133,14 +133,14 @@ pub fn run(
         WorldError::Host(HostError::Interrupted) => CampaignError::Interrupted,
         other => other.into(),
     })?;
-    let hosts = Real { plan, world, interruption: interruption.clone() };
-    let mut run = Run::new(plan, hosts, archive, done, interruption, watcher);
+    let hosts = RealHosts { plan, world, interruption: interruption.clone() };
+    let mut run = Campaign::new(plan, hosts, archive, done, interruption, watcher);
     run.carry_out()?;
     Ok(run.archive)
 }
 
 /// A campaign that is being carried out.
-struct Run<'a, H: Hosts> {
+struct Campaign<'a, H: Hosts> {
     plan: &'a Plan,
     hosts: H,
     archive: Archive,
@@ -172,7 +172,7 @@ enum Tried {
     Again,
 }
 
-impl<'a, H: Hosts> Run<'a, H> {
+impl<'a, H: Hosts> Campaign<'a, H> {
     fn new(
         plan: &'a Plan,
         hosts: H,
@@ -180,9 +180,9 @@ impl<'a, H: Hosts> Run<'a, H> {
         entries: Vec<Entry>,
         interruption: &Interruption,
         watcher: &'a mut dyn Watcher,
-    ) -> Run<'a, H> {
+    ) -> Campaign<'a, H> {
         let (interruption, missing) = (interruption.clone(), Vec::new());
-        Run { plan, hosts, archive, entries, interruption, watcher, missing, comes_back: COMES_BACK }
+        Campaign { plan, hosts, archive, entries, interruption, watcher, missing, comes_back: COMES_BACK }
     }
 
     fn carry_out(&mut self) -> Result<(), CampaignError> {

@@ -17,7 +17,7 @@ use tester::measurer::TrialError;
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 
-use self::course::{Course, Step};
+use self::course::{DueTrial, SearchCourse};
 use crate::journal::{Entry, Finished, Journal, JournalError, Started};
 use crate::search_plan::{Method, SearchPlan};
 
@@ -46,7 +46,7 @@ pub struct SearchResult {
     pub statements: Vec<String>,
     /// Whether the DUT may do more than the median.
     pub lower_bound: bool,
-    /// Why.
+    /// Why the DUT may do more than the median; empty where nothing says that it may.
     pub lower_bound_reasons: Vec<LowerBound>,
     /// Up to which rate the self-test vouches for the tester.
     pub self_test_allows: Option<Qps>,
@@ -65,7 +65,7 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    fn conclude(plan: &SearchPlan, course: &Course, trials: Vec<TrialResult>) -> Option<SearchResult> {
+    fn conclude(plan: &SearchPlan, course: &SearchCourse, trials: Vec<TrialResult>) -> Option<SearchResult> {
         let repeats = course.found();
         let overstatement = plan.overstatement();
         let figures = Figures::of(&repeats, overstatement);
@@ -111,17 +111,17 @@ pub enum SearchError {
     /// The journal contradicts itself.
     #[error("the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due")]
     Replay {
-        /// Which search.
+        /// The search that the trial is of, from 0.
         repeat: u32,
-        /// What it holds.
+        /// The rate of the journal's trial, queries per second.
         found: Qps,
-        /// What was due.
+        /// The rate of the trial that was due, queries per second; `None` where all searches were over.
         expected: Option<Qps>,
     },
-    /// No names left.
+    /// The block of names does not suffice for another trial.
     #[error("the names of {range} are used up; take {}--reuse-names", if range == "0.0.0.0/0" { "" } else { "a larger block such as --names 0.0.0.0/0, or " })]
     NamesUsedUp {
-        /// The block.
+        /// The block of names, in the notation of `--names`.
         range: String,
     },
 }
@@ -196,9 +196,9 @@ pub fn run(
         }
     }
     let mut replay = replay.into_iter();
-    let (mut course, mut trials) = (Course::new(plan)?, Vec::new());
+    let (mut course, mut trials) = (SearchCourse::new(plan)?, Vec::new());
     while let Some(due) = course.next() {
-        let Step { repeat, rate, duration, .. } = due;
+        let DueTrial { repeat, rate, duration, .. } = due;
         let trial = match replay.next() {
             Some(finished) if is_of(&finished, &due) => finished.trial,
             Some(finished) => {
@@ -232,7 +232,7 @@ pub fn run(
 }
 
 /// Whether a finished trial is the one that is due.
-fn is_of(finished: &Finished, due: &Step) -> bool {
+fn is_of(finished: &Finished, due: &DueTrial) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == (due.repeat, due.rate, due.duration)
 }

@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::{SenderSettings, TrialPlan};
 use tester::measurer::result::{Priority, TrialResult};
 
-/// What to search.
+/// What to search for, and by which trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchPlan {
     /// The trial, but for its rate and its first name.
     pub trial: TrialPlan,
-    /// Where to search.
+    /// The rates between which is searched.
     pub range: SearchRange,
-    /// How many times.
+    /// How many searches there are, at least 1.
     pub repeat: u32,
-    /// Pause between trials.
+    /// How long the tester waits between two trials.
     pub pause: Duration,
     /// Whether the names may begin again when the block is used up.
     pub reuse_names: bool,
@@ -49,7 +49,7 @@ pub enum Method {
 pub struct PassedSelfTest {
     /// The rate at which it passed; of several the smallest.
     pub passed: Qps,
-    /// Its reserve δ.
+    /// The reserve δ of RFC 8219 §9.2 that it was made with, a fraction.
     pub delta: f64,
     /// How it was sent; absent where only its rate is known.
     #[serde(default)]

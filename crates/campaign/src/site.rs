@@ -36,17 +36,17 @@ pub enum SiteError {
     /// A server's program is not there.
     #[error("{name}: there is no program {program}; install it, or name it with program = in the plan")]
     NotFound {
-        /// The server.
+        /// The server's name.
         name: String,
-        /// Its program.
+        /// The program that was to be started.
         program: PathBuf,
     },
     /// A server did not start.
     #[error("{name} did not start: {why}")]
     NotStarted {
-        /// The server.
+        /// The server's name.
         name: String,
-        /// What is known.
+        /// What is known of the reason.
         why: String,
         /// The end of its log.
         log: String,
@@ -135,7 +135,7 @@ impl Drop for Bulk {
 }
 
 /// AuthDNS, running.
-pub struct Auth {
+pub struct RunningAuth {
     process: Running,
     /// After the process, which writes them, has ended: fields go in their order.
     _bulk: Bulk,
@@ -145,7 +145,7 @@ pub struct Auth {
     configuration: Configuration,
 }
 
-impl Auth {
+impl RunningAuth {
     /// Starts what plays AuthDNS on `listen` with an AAAA share, and waits until it answers.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl Auth {
         archive: &Archive,
         listen: SocketAddr,
         aaaa: Share,
-    ) -> Result<Auth, SiteError> {
+    ) -> Result<RunningAuth, SiteError> {
         let (driver, machine) = (plan.auth.driver.driver(), &world.auth);
         let refused = SiteError::of(driver.name);
         let program = program(machine, driver.name, driver, plan.auth.program.as_deref())?;
@@ -188,7 +188,7 @@ impl Auth {
         let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
-        let auth = Auth { process, _bulk, status, listen, configuration };
+        let auth = RunningAuth { process, _bulk, status, listen, configuration };
         let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
         wait_until_ready(driver.name, &mut || auth.is_ready(machine, listen), &ended, &auth.process)?;
         Ok(auth)
@@ -214,12 +214,12 @@ impl Auth {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
 
-    /// Its process.
+    /// The process of the server.
     pub fn process(&self) -> &Running {
         &self.process
     }
 
-    /// Where it listens.
+    /// Address and port that it listens on.
     pub fn listens_on(&self) -> SocketAddr {
         self.listen
     }
@@ -231,7 +231,7 @@ impl Auth {
 }
 
 /// A DUT, running.
-pub struct Dut {
+pub struct RunningDut {
     process: Running,
     /// After the process, which writes them, has ended: fields go in their order.
     _bulk: Bulk,
@@ -246,7 +246,7 @@ pub struct Dut {
     configuration: Configuration,
 }
 
-impl Dut {
+impl RunningDut {
     /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many threads; whether it answers is
     /// for the caller to see.
     ///
@@ -259,7 +259,7 @@ impl Dut {
         dut: &DutPlan,
         cores: usize,
         cpus: &[usize],
-    ) -> Result<Dut, SiteError> {
+    ) -> Result<RunningDut, SiteError> {
         let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
         let refused = SiteError::of(name);
         let folder = archive.server_folder(name)?;
@@ -288,7 +288,8 @@ impl Dut {
         let existing = world.topology.cpus();
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
-        let mut started = Dut { cpu_ids: vec![process.id()], process, _bulk, stop, place, existing, configuration };
+        let mut started =
+            RunningDut { cpu_ids: vec![process.id()], process, _bulk, stop, place, existing, configuration };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
@@ -366,7 +367,7 @@ impl Dut {
     }
 }
 
-impl Drop for Dut {
+impl Drop for RunningDut {
     fn drop(&mut self) {
         if !self.stop.is_empty() {
             // What it says is in its log; what is left of it is ended with its process.

@@ -3,7 +3,7 @@
 use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
 use method::search::Shortfall;
 use method::set::LowerBound;
-use method::units::Qps;
+use method::units::{Qps, counted, grouped};
 
 use crate::report::chart::number;
 use crate::search::GoalFigures;
@@ -11,8 +11,8 @@ use crate::search::GoalFigures;
 /// `66 000 queries/s failed by 3 of 3 960 000 queries`.
 pub fn shortfall(shortfall: &Shortfall) -> String {
     let Shortfall { rate, missing, of } = *shortfall;
-    let [rate, missing, of] = [rate.0, missing, of].map(|n| number(n as f64));
-    format!("{rate} queries/s failed by {missing} of {of} queries")
+    let of = counted(of, "query", "queries");
+    format!("{} queries/s failed by {} of {of}", grouped(rate.0), grouped(missing))
 }
 
 /// `[22 000, 25 000)`, `less than 1 000`, `at least 66 000`; queries per second.
@@ -41,10 +41,10 @@ pub fn median(figures: &Figures, resolution: Qps) -> String {
 pub fn lower_bound(reason: &LowerBound) -> String {
     match *reason {
         LowerBound::RangeEnd { searches, of, max } => {
-            format!("{searches} of {} passed at the highest rate, {}", plural(of), number(max.0 as f64))
+            format!("{searches} of {} passed at the highest rate, {}", counted_searches(of), grouped(max.0))
         }
         LowerBound::Unmeasurable { searches, of } => {
-            format!("in {searches} of {} the next higher rate could not be measured", plural(of))
+            format!("in {searches} of {} the next higher rate could not be measured", counted_searches(of))
         }
         LowerBound::SelfTest { allowed } => {
             format!("the self-test vouches for the tester up to {} queries/s only", number(allowed.0 as f64))
@@ -78,8 +78,9 @@ pub fn goal(found: &GoalFigures) -> String {
     )
 }
 
-fn plural(searches: usize) -> String {
-    if searches == 1 { "1 search".into() } else { format!("{searches} searches") }
+/// `1 search`, `20 searches`.
+pub(crate) fn counted_searches(n: usize) -> String {
+    counted(n as u64, "search", "searches")
 }
 
 /// The rows of tables in the form of the papers.
@@ -119,7 +120,7 @@ pub fn searches(n: usize) -> String {
     match n {
         0 => "not measured".into(),
         1 => "one look (1 search)".into(),
-        n => format!("{n} searches"),
+        n => counted_searches(n),
     }
 }
 
@@ -153,6 +154,16 @@ mod tests {
         assert_eq!(words(Some(22_875), Some(25_312)), "[22 000, 26 000)");
         assert_eq!(words(Some(66_000), None), "at least 66 000");
         assert_eq!(words(None, Some(1_000)), "less than 1 000");
+    }
+
+    #[test]
+    fn what_is_one_is_in_the_singular() {
+        let words = |of| shortfall(&Shortfall { rate: Qps(1_000), missing: 1, of });
+        assert_eq!(words(1), "1\u{202f}000 queries/s failed by 1 of 1 query");
+        assert_eq!(words(2_000), "1\u{202f}000 queries/s failed by 1 of 2\u{202f}000 queries");
+        let words = |of| lower_bound(&LowerBound::RangeEnd { searches: 1, of, max: Qps(9_000) });
+        assert_eq!(words(1), "1 of 1 search passed at the highest rate, 9\u{202f}000");
+        assert_eq!([1, 2].map(searches), ["one look (1 search)", "2 searches"]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::topology::Topology;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorldError {
-    /// No lab.
+    /// The lab could not be put up or entered.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// A host cannot be used.
@@ -28,7 +28,7 @@ pub enum WorldError {
     /// The run folder cannot be used.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// No free port.
+    /// No free port was found for a server.
     #[error("no free port on loopback: {0}")]
     Port(io::Error),
 }
@@ -39,7 +39,7 @@ pub struct World {
     pub tester: Machine,
     /// Where the DUT runs.
     pub dut: Machine,
-    /// Where AuthDNS runs.
+    /// The machine that AuthDNS runs on.
     pub auth: Machine,
     /// Where the DUT is asked.
     pub dut_address: SocketAddr,

@@ -103,7 +103,7 @@ pub enum Outcome {
     Undecided,
 }
 
-/// What would decide.
+/// What would decide a comparison that is undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
@@ -128,7 +128,7 @@ pub struct Change {
     pub ratio: Option<f64>,
     /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
     pub interval: Ratio,
-    /// What it says.
+    /// What the interval says about the limit.
     pub outcome: Outcome,
     /// What would decide; absent where it is decided.
     pub wanted: Option<Wanted>,

@@ -40,18 +40,18 @@ pub enum Fact {
 pub enum Proof {
     /// A self-test that was carried out with the settings of the trials, and its reserve δ.
     SelfTest {
-        /// The reserve.
+        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
     /// A self-test that sent otherwise than the trials do (burst, offload, CPUs, threads, ports, priority), or of which that is
     /// not known.
     OtherSettings {
-        /// The reserve.
+        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
     /// A self-test that was carried out with the settings of the trial, at a rate that does not suffice for it.
     BelowRate {
-        /// The reserve.
+        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
         /// Up to which rate it vouches for the tester.
         allowed: Qps,
@@ -60,7 +60,7 @@ pub enum Proof {
     None,
     /// The result is itself a self-test, with this reserve.
     IsSelfTest {
-        /// The reserve.
+        /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
 }

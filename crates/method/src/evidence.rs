@@ -19,9 +19,9 @@ pub const TOLERANCE: f64 = 0.02;
 /// What AuthDNS was asked during a trial, the names that were resolved before it included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Asked {
-    /// AAAA questions.
+    /// AAAA questions that AuthDNS got, retries included.
     pub aaaa: u64,
-    /// A questions.
+    /// A questions that AuthDNS got, retries included.
     pub a: u64,
     /// Questions of other types.
     pub other: u64,
@@ -39,7 +39,7 @@ const PATTERN: f64 = 2.0;
 /// What the Measurer asked of the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wanted {
-    /// Valid replies.
+    /// Valid replies that the Measurer got.
     pub valid: u64,
     /// Names that were resolved before the trial so that its cached queries find them.
     pub preloaded: u64,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::compliance::COMPLIANT_REPEATS;
 use crate::selftest::MIN_DELTA;
-use crate::units::{Nanos, Qps};
+use crate::units::{Nanos, Qps, counted};
 
 /// What the Measurer asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -26,12 +26,12 @@ pub enum Server {
 pub enum Noncompliance {
     /// Measurer and server are on one host.
     SharesHost {
-        /// Which server.
+        /// The server that shares it, or may.
         server: Server,
     },
     /// It cannot be seen whether they are.
     HostNotKnown {
-        /// Which server.
+        /// The server that shares it, or may.
         server: Server,
     },
     /// Roles share CPUs.
@@ -70,33 +70,33 @@ pub enum Noncompliance {
     LooseWindow {
         /// So far, in per cent.
         limit_pct: f64,
-        /// The default.
+        /// The default limit, in per cent.
         usual_pct: f64,
     },
     /// One query in a thousand may leave later than by default; RFC 8219 gives no limit.
     LooseLateness {
-        /// So late.
+        /// How late one query in a thousand may be sent.
         limit: Nanos,
-        /// The default.
+        /// The default limit.
         usual: Nanos,
     },
     /// AuthDNS's own time and drops were not looked at.
     AuthNotSeen,
     /// AuthDNS may take longer than by default.
     LooseAuth {
-        /// So long.
+        /// How long AuthDNS may take.
         limit: Nanos,
-        /// The default.
+        /// The default limit.
         usual: Nanos,
     },
     /// There are fewer searches of each point than RFC 8219 asks for.
     FewSearches {
-        /// So many.
+        /// How many searches there are of each point.
         searches: u32,
     },
     /// Searches end before they are down to single queries per second.
     Coarse {
-        /// The resolution.
+        /// The distance of passed and failed rates at which searches end.
         resolution: Qps,
     },
     /// Names may have been asked for twice though they were to be new.
@@ -112,7 +112,7 @@ pub enum Noncompliance {
     },
     /// The self-test's reserve δ is small.
     SmallReserve {
-        /// The reserve.
+        /// The self-test's reserve δ, a fraction.
         delta: f64,
     },
 }
@@ -124,11 +124,6 @@ impl fmt::Display for Server {
             Server::Auth => "AuthDNS",
         })
     }
-}
-
-/// Milliseconds without needless digits.
-fn ms(time: Nanos) -> f64 {
-    time.0 as f64 / 1e6
 }
 
 impl fmt::Display for Noncompliance {
@@ -143,8 +138,8 @@ impl fmt::Display for Noncompliance {
             N::CpusNotKnown => f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs"),
             N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
             N::FewSearches { searches } => {
-                let noun = if searches == 1 { "search" } else { "searches" };
-                write!(f, "{searches} {noun} of each point, not at least {COMPLIANT_REPEATS}")
+                let searches = counted(searches.into(), "search", "searches");
+                write!(f, "{searches} of each point, not at least {COMPLIANT_REPEATS}")
             }
             N::Coarse { resolution } => write!(f, "the resolution is {resolution} queries/s, not 1"),
             N::NamesRepeat => f.write_str("names may have repeated"),
@@ -187,11 +182,16 @@ impl Noncompliance {
                 write!(f, "the rate may be off by {limit_pct} % for 100 ms, not only by {usual_pct} %")
             }
             N::LooseLateness { limit, usual } => {
-                write!(f, "one query in a thousand may be {} ms late, not only {} ms", ms(limit), ms(usual))
+                write!(
+                    f,
+                    "one query in a thousand may be {} ms late, not only {} ms",
+                    limit.as_millis_f64(),
+                    usual.as_millis_f64()
+                )
             }
             N::AuthNotSeen => f.write_str("AuthDNS's own time and drops were not looked at (--auth-status)"),
             N::LooseAuth { limit, usual } => {
-                write!(f, "AuthDNS may take {} ms, not only {} ms", ms(limit), ms(usual))
+                write!(f, "AuthDNS may take {} ms, not only {} ms", limit.as_millis_f64(), usual.as_millis_f64())
             }
             _ => Ok(()),
         }

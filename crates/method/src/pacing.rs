@@ -166,13 +166,13 @@ impl Windows {
 /// What the audit of a trial found. Lateness is actual − scheduled send time, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Pacing {
-    /// Median lateness.
+    /// Median lateness, µs.
     pub p50_us: f64,
     /// 99th percentile of lateness.
     pub p99_us: f64,
     /// 99.9th percentile of lateness.
     pub p999_us: f64,
-    /// Largest lateness.
+    /// Largest lateness, µs.
     pub max_us: f64,
     /// Worst deviation of a 100 ms window from the schedule, in per cent of what was due in it, one query allowed for.
     pub window_100ms_worst_pct: f64,

@@ -22,21 +22,21 @@ use crate::units::{CpuId, Nanos, counted, grouped};
 pub enum HostLoss {
     /// The Measurer's socket buffers were full.
     Sockets {
-        /// Packets.
+        /// How many packets were dropped.
         packets: u64,
     },
     /// An interface dropped what it received.
     InterfaceReceive {
-        /// Packets.
+        /// How many packets were dropped.
         packets: u64,
-        /// Its name.
+        /// The interface's name.
         interface: String,
     },
     /// An interface dropped what it had to send.
     InterfaceSend {
-        /// Packets.
+        /// How many packets were dropped.
         packets: u64,
-        /// Its name.
+        /// The interface's name.
         interface: String,
     },
     /// A queueing discipline dropped what the Measurer had sent.
@@ -52,7 +52,7 @@ pub enum HostLoss {
     Neighbour {
         /// Packets dropped; `None` where the kernel's counter is not to be seen.
         packets: Option<u64>,
-        /// The next hop.
+        /// The next hop's address.
         address: IpAddr,
         /// The interface that it is reached by.
         interface: String,
@@ -87,7 +87,7 @@ pub enum Reason {
     Late {
         /// 99.9th percentile of lateness in microseconds.
         p999_us: f64,
-        /// The limit.
+        /// The limit that was exceeded.
         limit: Nanos,
     },
     /// More or fewer queries were sent than planned (`PacingLimits::total_pct`).
@@ -101,7 +101,7 @@ pub enum Reason {
     },
     /// A thread could not be kept on its CPU.
     NotPinned {
-        /// Which one.
+        /// The thread that could not be kept there.
         half: Half,
         /// The CPU that it should run on.
         cpu: CpuId,
@@ -136,7 +136,7 @@ pub enum Reason {
     },
     /// The interface got datagrams for the tester that its sockets did not, as many as would have let the trial pass.
     Missed {
-        /// Such datagrams.
+        /// Datagrams that no socket of the tester got.
         datagrams: u64,
         /// Queries that count as lost.
         lost: u64,
@@ -153,21 +153,21 @@ pub enum Reason {
     },
     /// The kernel refused to send what AuthDNS answered.
     AuthSendRefused {
-        /// Replies.
+        /// Replies that were not sent.
         replies: u64,
     },
     /// AuthDNS itself took too long for one query in a thousand.
     AuthSlow {
         /// 99.9th percentile of its own time in microseconds.
         p999_us: f64,
-        /// The limit.
+        /// The limit that was exceeded.
         limit: Nanos,
     },
     /// AuthDNS was slow for as many questions as would have let a failed trial pass.
     AuthDecides {
         /// Questions for which it took longer than the limit.
         questions: u64,
-        /// The limit.
+        /// The limit that was exceeded.
         limit: Nanos,
         /// Queries of the trial without a reply in time.
         unanswered: u64,
@@ -181,7 +181,7 @@ pub enum Reason {
     },
     /// The DUT was not asked what the trial wanted.
     Deviation {
-        /// In which way.
+        /// What was wanted, and what was found.
         deviation: Deviation,
     },
     /// Too few queries got a valid reply: this, and nothing else, is the DUT's failure.
@@ -190,7 +190,7 @@ pub enum Reason {
         sent: u64,
         /// Of these: with a valid reply.
         valid: u64,
-        /// Without any reply.
+        /// Queries without any reply.
         lost: u64,
         /// With a reply at or after the timeout.
         late: u64,
@@ -355,11 +355,6 @@ impl fmt::Display for Half {
     }
 }
 
-/// Milliseconds without needless digits.
-fn ms(time: Nanos) -> f64 {
-    time.0 as f64 / 1e6
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -371,8 +366,8 @@ impl fmt::Display for Reason {
                 write!(f, "pacing: p99.9 lateness {late} µs, limit {limit} µs")
             }
             Reason::TotalOff { sent, planned, limit_pct } => {
-                let [sent, planned] = [*sent, *planned].map(grouped);
-                write!(f, "pacing: {sent} queries sent of {planned} planned, limit ± {limit_pct} % of the total")
+                let (sent, planned) = (counted(*sent, "query", "queries"), grouped(*planned));
+                write!(f, "pacing: {sent} sent of {planned} planned, limit ± {limit_pct} % of the total")
             }
             Reason::NotPinned { half, cpu, error } => write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0),
             Reason::LedgerFull => write!(f, "the receiver did not keep up: no room for further queries in the ledger"),
@@ -386,7 +381,8 @@ impl fmt::Display for Reason {
             }
             Reason::HostLoss(loss) => loss.fmt(f),
             Reason::Unbalanced { sent } => {
-                write!(f, "internal error: outcomes do not add up to {} queries sent", grouped(*sent))
+                let sent = counted(*sent, "query", "queries");
+                write!(f, "internal error: outcomes do not add up to {sent} sent")
             }
             Reason::Missed { datagrams, lost } => write!(
                 f,
@@ -405,11 +401,9 @@ impl fmt::Display for Reason {
             Reason::Deviation { deviation } => deviation.fmt(f),
             Reason::TooFewValid { sent, valid, lost, late, wrong } => {
                 let share = *valid as f64 / *sent as f64 * 100.0;
-                let [sent, valid, lost, late, wrong] = [*sent, *valid, *lost, *late, *wrong].map(grouped);
-                write!(
-                    f,
-                    "{valid} of {sent} queries got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong"
-                )
+                let sent = counted(*sent, "query", "queries");
+                let [valid, lost, late, wrong] = [*valid, *lost, *late, *wrong].map(grouped);
+                write!(f, "{valid} of {sent} got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong")
             }
             Reason::AuthDropped { .. }
             | Reason::AuthSendRefused { .. }
@@ -430,11 +424,11 @@ impl Reason {
                 write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
             }
             Reason::AuthSlow { p999_us, limit } => {
-                let (took, limit) = (p999_us / 1e3, ms(*limit));
+                let (took, limit) = (p999_us / 1e3, limit.as_millis_f64());
                 write!(f, "AuthDNS took {took:.1} ms for one query in a thousand, limit {limit} ms")
             }
             Reason::AuthDecides { questions, limit, unanswered } => {
-                let limit = ms(*limit);
+                let limit = limit.as_millis_f64();
                 let questions = counted(*questions, "question", "questions");
                 write!(f, "AuthDNS took longer than {limit} ms for {questions}, which may be why ")?;
                 write!(f, "{} got no reply in time", counted(*unanswered, "query", "queries"))

@@ -12,7 +12,7 @@ use crate::units::{Nanos, QueryIndex};
 pub enum Wrong {
     /// An rcode other than NOERROR.
     Rcode(u8),
-    /// TC was set.
+    /// The reply had its TC bit set (RFC 1035 §4.1.1).
     Truncated,
     /// It could not be parsed, or is no answer to a query (opcode).
     Malformed,
@@ -68,7 +68,7 @@ pub struct Record {
     pub sent: Nanos,
     /// When the first reply arrived, if one did.
     pub received: Option<Nanos>,
-    /// How it ended.
+    /// How the query ended.
     pub outcome: Outcome,
     /// The rcode of the reply, if there was one.
     pub rcode: Option<u8>,
@@ -83,7 +83,7 @@ pub struct WrongCounts {
     #[serde(with = "by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,
-    /// TC set.
+    /// Replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
     /// A AAAA record with another address than the name must have.
     pub address: u64,
@@ -122,7 +122,7 @@ pub mod by_number {
 }
 
 impl WrongCounts {
-    /// All of them.
+    /// The sum over all sorts of wrong replies.
     pub fn total(&self) -> u64 {
         self.no_aaaa
             + self.rcode.values().sum::<u64>()
@@ -138,7 +138,7 @@ impl WrongCounts {
 pub struct Counts {
     /// Queries handed to the kernel.
     pub sent: u64,
-    /// Valid replies.
+    /// Queries whose first reply was valid and in time.
     pub valid: u64,
     /// First replies at or after the timeout.
     pub late: u64,
@@ -158,7 +158,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Books one outcome.
+    /// Counts the outcome of one query.
     pub fn add(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Valid => self.valid += 1,

@@ -54,7 +54,7 @@ impl Found {
 /// By how much a rate failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Shortfall {
-    /// That rate.
+    /// The rate that failed, queries per second.
     pub rate: Qps,
     /// Its queries without a valid reply.
     pub missing: u64,

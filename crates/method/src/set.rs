@@ -20,9 +20,9 @@ use crate::verdict::Verdict;
 /// The searches to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SetPlan {
-    /// Where each searches.
+    /// The rates between which each search looks.
     pub range: SearchRange,
-    /// How many searches.
+    /// How many searches there are, at least 1.
     pub repeat: u32,
     /// Whether a short trial goes before each full one.
     pub probes: bool,
@@ -33,7 +33,7 @@ pub struct SetPlan {
 pub struct Due {
     /// Of which search or repetition, from 0.
     pub repeat: u32,
-    /// At which rate.
+    /// The rate to send, queries per second.
     pub rate: Qps,
     /// A probe, or of full length.
     pub length: Length,
@@ -47,18 +47,18 @@ pub struct Due {
 pub enum LowerBound {
     /// Searches passed at the highest rate of the range.
     RangeEnd {
-        /// How many did.
+        /// How many searches did.
         searches: usize,
-        /// Of how many.
+        /// How many searches there are.
         of: usize,
-        /// That rate.
+        /// The highest rate of the range, queries per second.
         max: Qps,
     },
     /// The tester could not measure the rate above what passed.
     Unmeasurable {
         /// In how many searches.
         searches: usize,
-        /// Of how many.
+        /// How many searches there are.
         of: usize,
     },
     /// The median is above what the self-test vouches for.

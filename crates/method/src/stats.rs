@@ -15,9 +15,9 @@ pub struct Summary {
     pub p1: f64,
     /// The 99th percentile by nearest rank; the maximum below 100 results.
     pub p99: f64,
-    /// The smallest result.
+    /// The smallest result, in the unit of the results.
     pub min: f64,
-    /// The largest result.
+    /// The largest result, in the unit of the results.
     pub max: f64,
     /// (max − min) / median · 100 %; absent where the median is 0.
     pub dispersion_pct: Option<f64>,

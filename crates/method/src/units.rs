@@ -49,7 +49,11 @@ fn whole_number(text: &str) -> Option<u64> {
 
 /// A number with its digits in groups of three, parted by a narrow blank that does not break (U+202F): `1 234 567`.
 pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
+    in_groups(&n.to_string())
+}
+
+/// Digits in groups of three, as [`grouped`].
+pub fn in_groups(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
@@ -76,12 +80,12 @@ impl Nanos {
     /// One second.
     pub const SECOND: Nanos = Nanos(1_000_000_000);
 
-    /// So many milliseconds.
+    /// A length of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Nanos {
         Nanos(ms * 1_000_000)
     }
 
-    /// So many microseconds.
+    /// A length of `us` microseconds.
     pub const fn from_micros(us: u64) -> Nanos {
         Nanos(us * 1_000)
     }
@@ -94,6 +98,11 @@ impl Nanos {
     /// As seconds, for display and JSON.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
+    }
+
+    /// As milliseconds, for display.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
     }
 }
 
@@ -137,9 +146,9 @@ pub struct CpuId(pub usize);
 pub struct Share(u8);
 
 impl Share {
-    /// Nothing.
+    /// 0 %.
     pub const ZERO: Share = Share(0);
-    /// Everything.
+    /// 100 %.
     pub const ONE: Share = Share(100);
 
     /// A share of so many per cent; more than 100 counts as 100.
@@ -213,13 +222,13 @@ pub enum UnitError {
         "'{given}' is no rate: a whole number of queries per second from 1 to 100000000 is needed, such as 20000 or 20k"
     )]
     Rate {
-        /// What was written.
+        /// The text that is no such quantity.
         given: String,
     },
     /// Not a share.
     #[error("'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2")]
     Share {
-        /// What was written.
+        /// The text that is no such quantity.
         given: String,
     },
 }

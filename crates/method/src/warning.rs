@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Nanos, Qps};
+use crate::units::{Nanos, Qps, counted, grouped};
 
 /// A warning of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -19,14 +19,14 @@ pub enum Warning {
     },
     /// The tester's interface got datagrams that its sockets did not, too few to decide.
     Missed {
-        /// Such datagrams.
+        /// Datagrams that no socket of the tester got.
         datagrams: u64,
         /// Queries that count as lost.
         lost: u64,
     },
     /// The kernel refused queries at first.
     SentAgain {
-        /// So many.
+        /// How many queries it refused.
         queries: u64,
     },
     /// The tester's receive buffers hold few replies.
@@ -40,7 +40,7 @@ pub enum Warning {
     },
     /// Few source ports have their ids back soon, after which replies are not known as late ones.
     ShortMemory {
-        /// So many ports.
+        /// From how many UDP source ports the Measurer asks.
         source_ports: u16,
         /// Replies that come later than this count as lost, and as stray.
         retention: Nanos,
@@ -79,29 +79,37 @@ impl fmt::Display for Warning {
             }
             Warning::Missed { datagrams, lost } => write!(
                 f,
-                "the interface got {datagrams} datagrams for the tester that its sockets did not, and {lost} queries count as \
-                 lost: look for a packet filter (dns64bench check)"
+                "the interface got {} for the tester that its sockets did not, and {} as lost: look for a packet filter \
+                 (dns64bench check)",
+                counted(*datagrams, "datagram", "datagrams"),
+                counted(*lost, "query counts", "queries count")
             ),
             Warning::SentAgain { queries } => write!(
                 f,
-                "the kernel refused to send {queries} queries at first, as a packet filter makes it do; they were sent again"
+                "the kernel refused to send {} at first, as a packet filter makes it do; {} sent again",
+                counted(*queries, "query", "queries"),
+                if *queries == 1 { "it was" } else { "they were" }
             ),
             Warning::SmallReceiveBuffer { octets, holds, wanted } => write!(
                 f,
-                "the receive buffer of {octets} octets holds less than {} ms of replies; allow more: sysctl -w \
+                "the receive buffer of {} octets holds less than {} ms of replies; allow more: sysctl -w \
                  net.core.rmem_max={wanted}",
+                grouped(*octets as u64),
                 holds.0 / 1_000_000
             ),
             Warning::ShortMemory { source_ports, retention } => write!(
                 f,
-                "with {source_ports} source ports, replies later than {:.2} s count as lost and stray instead of late",
+                "with {}, replies later than {:.2} s count as lost and stray instead of late",
+                counted((*source_ports).into(), "source port", "source ports"),
                 retention.as_secs_f64()
             ),
             Warning::Stolen { worst_cpu_pct } => write!(
                 f,
                 "a hypervisor took {worst_cpu_pct:.1} % of a CPU's time on the tester's host: lateness and losses may be its doing"
             ),
-            Warning::AuthBusy { used, cores } => write!(f, "AuthDNS used {used:.2} of its {cores} cores"),
+            Warning::AuthBusy { used, cores } => {
+                write!(f, "AuthDNS used {used:.2} of its {}", counted(*cores as u64, "core", "cores"))
+            }
             Warning::BeyondSelfTest { allowed } => {
                 write!(f, "the self-test vouches for the tester up to {allowed} queries/s only")
             }
@@ -120,6 +128,29 @@ mod tests {
         let busy = |used| Warning::AuthBusy { used, cores: 1 };
         assert!(busy(0.91).is_like(&busy(0.97)) && busy(0.91) != busy(0.97));
         assert!(!busy(0.91).is_like(&Warning::SentAgain { queries: 1 }));
-        assert_eq!(busy(0.914).to_string(), "AuthDNS used 0.91 of its 1 cores");
+    }
+
+    #[test]
+    fn what_is_one_is_in_the_singular() {
+        let retention = Nanos::SECOND;
+        let words = |n: u16| {
+            [
+                Warning::AuthBusy { used: 0.914, cores: n.into() },
+                Warning::Missed { datagrams: n.into(), lost: n.into() },
+                Warning::SentAgain { queries: n.into() },
+                Warning::ShortMemory { source_ports: n, retention },
+            ]
+            .map(|warning| warning.to_string())
+        };
+        let one = words(1);
+        assert_eq!(one[0], "AuthDNS used 0.91 of its 1 core");
+        assert!(one[1].contains("got 1 datagram for") && one[1].contains("1 query counts as lost"), "{}", one[1]);
+        assert!(one[2].contains("send 1 query at first") && one[2].ends_with("it was sent again"), "{}", one[2]);
+        assert!(one[3].starts_with("with 1 source port, "), "{}", one[3]);
+        let two = words(2);
+        assert_eq!(two[0], "AuthDNS used 0.91 of its 2 cores");
+        assert!(two[1].contains("got 2 datagrams for") && two[1].contains("2 queries count as lost"), "{}", two[1]);
+        assert!(two[2].contains("send 2 queries at first") && two[2].ends_with("they were sent again"), "{}", two[2]);
+        assert!(two[3].starts_with("with 2 source ports, "), "{}", two[3]);
     }
 }

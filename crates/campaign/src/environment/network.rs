@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use method::units::{counted, grouped};
 use net::queueing::{Queueing, disciplines};
 use nix::unistd::geteuid;
 use serde_json::Value;
@@ -97,7 +98,10 @@ fn connection_tracking(rules: &Rules) -> Option<Finding> {
     let mend = "nft add table inet raw; nft add chain inet raw pre '{ type filter hook prerouting priority raw; }'; \
                 nft add rule inet raw pre udp sport 53 notrack; nft add rule inet raw pre udp dport 53 notrack";
     let bad = count > 0 || rules.track;
-    Some(finding("connection tracking", format!("{count} of {max} entries in use")).concern_if(bad, why, Some(mend)))
+    Some(
+        finding("connection tracking", format!("{} of {} in use", grouped(count), counted(max, "entry", "entries")))
+            .concern_if(bad, why, Some(mend)),
+    )
 }
 
 fn queueing(found: &Queueing) -> Finding {
@@ -105,7 +109,7 @@ fn queueing(found: &Queueing) -> Finding {
     let mend = format!("tc qdisc replace dev {interface} root pfifo limit 10000");
     let why = "this queueing discipline drops or delays packets by design; drops make trials invalid, delays make replies late";
     let bad = !PLAIN.contains(&kind.as_str());
-    let value = format!("{kind}, {drops} packets dropped so far");
+    let value = format!("{kind}, {} dropped so far", counted((*drops).into(), "packet", "packets"));
     finding(&format!("queueing on {interface}"), value).concern_if(bad, why, Some(&mend))
 }
 

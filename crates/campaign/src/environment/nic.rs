@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use method::units::counted;
 use net::ethtool::{Driver, Interface, Queues};
 
 use super::tree::Tree;
@@ -64,7 +65,8 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
     // −1 is a machine that does not tell.
     facts.extend(node.filter(|node| !node.starts_with('-')).map(|node| format!("NUMA node {node}")));
     facts.push(nic.speed.map_or("speed not known".into(), |speed| format!("{speed} Mbit/s")));
-    facts.extend(nic.queues.map(|q| format!("{} receive and {} transmit queues", q.receive, q.transmit)));
+    let transmit = |queues: u32| counted(queues.into(), "transmit queue", "transmit queues");
+    facts.extend(nic.queues.map(|q| format!("{} receive and {}", q.receive, transmit(q.transmit))));
     let offloads = [("GRO", nic.offloads.gro), ("GSO", nic.offloads.gso), ("TSO", nic.offloads.tso)];
     let word = |on| if on { "on" } else { "off" };
     let known = offloads.iter().filter_map(|(name, on)| on.map(|on| format!("{name} {}", word(on))));
@@ -72,8 +74,10 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
     if let Some(c) = nic.coalescing {
         let adaptive = if c.adaptive_receive { ", adaptive" } else { "" };
         facts.push(format!(
-            "interrupts after {} µs or {} packets received{adaptive}, {} µs sent",
-            c.receive_us, c.receive_packets, c.transmit_us
+            "interrupts after {} µs or {} received{adaptive}, {} µs sent",
+            c.receive_us,
+            counted(c.receive_packets.into(), "packet", "packets"),
+            c.transmit_us
         ));
     }
     facts.extend((!nic.addresses.is_empty()).then(|| {
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(
             described(&tree, &found[0]).value,
-            "e1000e at 0000:00:03.0, 1000 Mbit/s, 1 receive and 1 transmit queues"
+            "e1000e at 0000:00:03.0, 1000 Mbit/s, 1 receive and 1 transmit queue"
         );
     }
 }

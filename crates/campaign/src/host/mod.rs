@@ -51,14 +51,14 @@ const CPU_TIMES: u64 = 4 << 20;
 pub enum Request {
     /// Writes a file, and the folders above it.
     Write {
-        /// Its path.
+        /// Its path on the host.
         path: PathBuf,
-        /// Its text.
+        /// The text that it will hold.
         text: String,
     },
     /// The end of a file; nothing where there is none.
     Read {
-        /// Its path.
+        /// Its path on the host.
         path: PathBuf,
         /// How many octets at the most.
         last: u64,
@@ -70,14 +70,14 @@ pub enum Request {
     },
     /// Runs a command that ends soon.
     Run {
-        /// Program and arguments.
+        /// The program and its arguments; no shell reads them.
         words: Vec<String>,
         /// When it ends at the latest.
         limit: Duration,
     },
     /// Starts a command that runs for long.
     Start {
-        /// Program and arguments.
+        /// The program and its arguments; no shell reads them.
         words: Vec<String>,
         /// On which CPUs; none: any.
         cpus: Vec<usize>,
@@ -95,12 +95,12 @@ pub enum Request {
     },
     /// CPU time of processes with all that descend from them.
     Cpu {
-        /// Their ids.
+        /// Ids of the processes, as the host's kernel numbers them.
         ids: Vec<u32>,
     },
     /// On which CPUs the threads of processes, with all that descend from them, may run.
     Threads {
-        /// Their ids.
+        /// Ids of the processes, as the host's kernel numbers them.
         ids: Vec<u32>,
     },
     /// Ends what was started.
@@ -110,12 +110,12 @@ pub enum Request {
     },
     /// What AuthDNS has been asked.
     Counters {
-        /// Its status socket.
+        /// The path of AuthDNS's status socket on the host.
         socket: PathBuf,
     },
     /// Whether a server answers, with whatever, on the host itself.
     Answers {
-        /// The server.
+        /// Address and port of the server.
         server: SocketAddr,
     },
     /// Page allocations, NUMA node by NUMA node.
@@ -138,7 +138,7 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// It is done.
+    /// What was asked for is done, and there is nothing to tell.
     Done,
     /// The text that was wanted.
     Text(String),
@@ -148,18 +148,18 @@ pub enum Reply {
     Ran {
         /// Whether its status was 0.
         success: bool,
-        /// What it printed.
+        /// What it printed on standard output and standard error.
         output: String,
     },
     /// The id of what was started.
     Started(u32),
     /// It is still running, or ended as told.
     State(Option<Ended>),
-    /// CPU seconds.
+    /// CPU time of processes so far, in seconds.
     Seconds(f64),
     /// Sets of CPUs, and how many threads may run on each.
     Threads(Vec<Allowed>),
-    /// AuthDNS's counters.
+    /// What AuthDNS has counted so far.
     Counters(Box<AuthCounters>),
     /// Whether there was an answer.
     Answered(bool),
@@ -176,7 +176,7 @@ pub struct Ended {
     pub success: bool,
     /// Its status; absent where a signal ended it.
     pub status: Option<i32>,
-    /// In words.
+    /// How it ended, in words: an exit status or a signal.
     pub how: String,
 }
 
@@ -187,7 +187,7 @@ pub struct Greeting {
     pub version: String,
     /// Where its program is.
     pub program: PathBuf,
-    /// Its folder.
+    /// The folder on the host for files of this run.
     pub folder: PathBuf,
     /// A folder for sockets, with a short name, which ends with the agent.
     pub scratch: PathBuf,
@@ -202,12 +202,12 @@ pub struct Greeting {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// No way there.
+    /// The host cannot be reached.
     #[error("host {host} cannot be reached: {why}")]
     Unreachable {
         /// As the plan calls it.
         host: String,
-        /// What is known.
+        /// What ssh or the system said.
         why: String,
     },
     /// Another version of this program.
@@ -215,17 +215,17 @@ pub enum HostError {
     Version {
         /// As the plan calls it.
         host: String,
-        /// Its version.
+        /// The version of dns64bench on the host.
         theirs: String,
-        /// Ours.
+        /// The version of this program.
         ours: &'static str,
     },
-    /// It is gone.
+    /// The connection to the host, or the agent there, has ended.
     #[error("the connection to host {host} is lost: {why}; `dns64bench campaign resume` goes on when it is back")]
     Lost {
         /// As the plan calls it.
         host: String,
-        /// What is known.
+        /// What ssh or the system said.
         why: String,
     },
     /// It could not do what was asked.
@@ -233,9 +233,9 @@ pub enum HostError {
     Refused {
         /// As the plan calls it.
         host: String,
-        /// What was asked.
+        /// What the host was asked to do.
         what: String,
-        /// What it said.
+        /// What the host said.
         why: String,
     },
     /// The user wants to stop.
@@ -487,7 +487,7 @@ impl Running {
         self.id
     }
 
-    /// Where it runs.
+    /// The machine that the process runs on.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 #[error("no neighbour answers for {address}: {source}")]
 pub struct Unreached {
-    /// The address.
+    /// The address that was asked.
     pub address: IpAddr,
     /// What the system says.
     pub source: io::Error,

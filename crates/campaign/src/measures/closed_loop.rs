@@ -18,17 +18,19 @@ use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
 use super::search::on_cores;
+use super::sustained::Unspoiled;
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::{DutEnd, Measured, Step};
 use crate::governor::FIXED;
 use crate::missing::Missing;
+use crate::place::Place;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Cores, Point, WithThreads};
 use crate::recorded::Recorded;
 use crate::report::chart::{Curve, Dot, Figure, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, each_dut, legend, ranked};
+use crate::report::{Run, by_key, each_dut, legend, ranked};
 use crate::results::DutResult;
 
 /// Experiments of a block.
@@ -38,7 +40,7 @@ const NO_RATE: Qps = Qps(1);
 /// How fast a DUT is assumed to answer one thread when its time is estimated; queries per second.
 const ASSUMED: u64 = 4_000;
 
-/// `[measure.closed-loop]`.
+/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for its answer before it asks again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
@@ -56,7 +58,7 @@ pub struct ClosedLoops {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// How often each.
+    /// How many trials there are with each number of threads, at least 1.
     pub repeat: u32,
 }
 
@@ -77,7 +79,7 @@ impl Default for ClosedLoops {
 /// What the tester is to do in a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPlan {
-    /// Whom it asks.
+    /// Address and port of the DUT.
     pub server: SocketAddr,
     /// Threads, each with one query in flight.
     pub threads: usize,
@@ -135,7 +137,7 @@ pub struct LoopTrial {
     /// In which way it was not what the plan wanted; only of a trial that would have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// The verdict.
+    /// Passed where every name got a valid answer; invalid where the tester lost any.
     pub verdict: Verdict,
     /// What decided it; empty for one that passed.
     pub reasons: Vec<Reason>,
@@ -188,7 +190,7 @@ pub struct ClosedLoopResult {
     /// The frequency governor that the DUT's CPUs were to have; absent: whichever they had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// Trials that count.
+    /// How many trials count: all that the tester did not spoil.
     pub trials: usize,
     /// Trials that the tester spoiled.
     pub spoiled: usize,
@@ -202,7 +204,7 @@ pub struct ClosedLoopResult {
     pub ended: Vec<DutEnd>,
     /// Where the DUT ran in all its trials; absent where that was not seen.
     #[serde(rename = "place")]
-    pub seen: Option<crate::place::Place>,
+    pub seen: Option<Place>,
     /// Time of an experiment of 256 names in ms.
     pub time_ms: Option<MeanAndDeviation>,
     /// 256 ÷ that time: answered queries per second.
@@ -213,10 +215,10 @@ pub struct ClosedLoopResult {
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
-/// The measure.
-pub struct InClosedLoop;
+/// The measure of `[measure.closed-loop]`: experiments with so many queries in flight as threads.
+pub struct ClosedLoopMeasure;
 
-impl Measure for InClosedLoop {
+impl Measure for ClosedLoopMeasure {
     fn title(&self) -> &'static str {
         "Closed loop"
     }
@@ -323,13 +325,8 @@ impl Measure for InClosedLoop {
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
         for dut in ranked(&run.results) {
-            let mut kinds: Vec<Kind<'_>> = Vec::new();
-            for at in &dut.closed_loops {
-                if !kinds.contains(&at.kind()) {
-                    kinds.push(at.kind());
-                }
-            }
-            all.extend(kinds.into_iter().map(|kind| table(dut, kind)));
+            let groups = by_key(&dut.closed_loops, ClosedLoopResult::circumstances);
+            all.extend(groups.into_iter().map(|(of, here)| table(dut, of, &here)));
         }
         all
     }
@@ -381,16 +378,7 @@ fn loops_of(plan: &Plan, point: &Point) -> Option<ClosedLoops> {
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
     let walk = recorded.walk(point)?;
-    let counted: Vec<&Measured> = walk.trials.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
-    let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
-    let missing = match (walk.void, ended.first(), counted.is_empty(), walk.trials.is_empty()) {
-        _ if walk.cannot.is_some() => walk.cannot.cloned().map(Missing::CannotBeMade),
-        (Some(why), ..) => Some(Missing::Void(why)),
-        (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
-        (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
-        (_, _, true, false) => Some(Missing::Spoiled),
-        _ => None,
-    };
+    let Unspoiled { counted, spoiled, ended, missing, passed } = Unspoiled::of(recorded, point, Some(&walk));
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let times: Vec<f64> =
         figured.iter().filter_map(|m| m.in_loop()).flat_map(|t| t.experiments.experiments_ms.iter().copied()).collect();
@@ -403,10 +391,10 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
         threads: with.threads,
         governor: with.governor.clone(),
         trials: counted.len(),
-        spoiled: walk.trials.len() - counted.len(),
+        spoiled,
         complete: walk.due().is_none(),
         missing,
-        passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed)),
+        passed,
         ended,
         seen: super::search::place_of(walk.trials.iter().copied()),
         time_ms,
@@ -417,10 +405,10 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
 }
 
 /// What the columns of a table have in common: where the DUT ran, and the governor of its CPUs.
-type Kind<'a> = (&'a Cores, Option<&'a str>);
+type Circumstances<'a> = (&'a Cores, Option<&'a str>);
 
 impl ClosedLoopResult {
-    fn kind(&self) -> Kind<'_> {
+    fn circumstances(&self) -> Circumstances<'_> {
         (&self.place, self.governor.as_deref())
     }
 
@@ -445,12 +433,10 @@ impl ClosedLoopResult {
 }
 
 /// Rows as in the paper, a column for each number of threads.
-fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
+fn table(dut: &DutResult, (place, governor): Circumstances<'_>, all: &[&ClosedLoopResult]) -> Table {
     let note = "Each experiment resolves 256 names, by so many threads with one query in flight each. CPU utilization as the paper counts \
                 it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
-    let (place, governor) = kind;
-    let all: Vec<&ClosedLoopResult> = dut.closed_loops.iter().filter(|at| at.kind() == kind).collect();
-    let seen = all.iter().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
+    let seen = Place::of_all(all.iter().filter_map(|at| at.seen.as_ref()));
     let governor = governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
     let title = format!("Closed loop: {}, {}{governor}", dut.name, on_cores(place, seen.as_ref()));
     let mut table = Table::new(&title, note, &["Number of threads"]);
@@ -471,24 +457,17 @@ fn table(dut: &DutResult, kind: Kind<'_>) -> Table {
 fn figure(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<Curve> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        let mut kinds: Vec<Kind<'_>> = Vec::new();
-        for at in &dut.closed_loops {
-            if !kinds.contains(&at.kind()) {
-                kinds.push(at.kind());
-            }
-        }
-        for kind in kinds {
-            let here = || dut.closed_loops.iter().filter(|at| at.kind() == kind);
+        for ((place, governor), here) in by_key(&dut.closed_loops, ClosedLoopResult::circumstances) {
             let dot = |at: &ClosedLoopResult| {
                 // Without an answer to every name there is a mark and no value.
                 let failed = at.passed == Some(false);
                 let y = if failed { 0.0 } else { at.qps? };
                 Some(Dot { failed, ..Dot::at(at.threads as f64, y) })
             };
-            let dots: Vec<Dot> = here().filter_map(dot).collect();
-            let seen = here().filter_map(|at| at.seen.clone()).reduce(|a, b| a.and(&b));
-            let governor = kind.1.map_or(String::new(), |governor| format!(", {governor}"));
-            let what = on_cores(kind.0, seen.as_ref()) + &governor;
+            let dots: Vec<Dot> = here.iter().copied().filter_map(dot).collect();
+            let seen = Place::of_all(here.iter().filter_map(|at| at.seen.as_ref()));
+            let governor = governor.map_or(String::new(), |governor| format!(", {governor}"));
+            let what = on_cores(place, seen.as_ref()) + &governor;
             let of = legend(run, &dut.name, runs.len() > 1);
             all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }

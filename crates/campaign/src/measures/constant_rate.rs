@@ -10,31 +10,30 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
-use super::load::by_second;
 use super::search::on_cores;
-use super::sustained::{self, NodeResult, Sustained};
+use super::sustained::{self, NodeResult, Sustained, each_place, second_by_second};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::contradictions::almost;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtRate, Cores, Point};
 use crate::recorded::Recorded;
-use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, curves, number};
+use crate::report::chart::{Dot, Figure, Multiple, Series, Shape, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, by_place, each_dut, legend, ranked};
+use crate::report::{Run, each_dut, legend, ranked};
 use crate::results::DutResult;
 
 /// `[[measure.constant-rates]]`: trials at rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ConstantRates {
-    /// Which rates.
+    /// The rates, queries per second.
     pub rates: Vec<Qps>,
     /// On which numbers of cores and placements; none given: on the first number of cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// How long.
+    /// How long each trial sends, such as `"60s"`.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub duration: Duration,
@@ -42,7 +41,7 @@ pub struct ConstantRates {
     #[serde(default, with = "humantime_serde")]
     #[schemars(with = "String")]
     pub transient: Duration,
-    /// How often each.
+    /// How many trials there are at each rate, at least 1.
     pub repeat: u32,
 }
 
@@ -52,17 +51,17 @@ pub struct ConstantRateResult {
     /// Where the DUT ran.
     #[serde(flatten)]
     pub place: Cores,
-    /// The rate.
+    /// The rate that was sent, queries per second.
     pub rate: Qps,
     /// What was found there.
     #[serde(flatten)]
     pub found: Sustained,
 }
 
-/// The measure.
-pub struct AtRates;
+/// The measure of `[[measure.constant-rates]]`: trials at rates of the plan.
+pub struct ConstantRateMeasure;
 
-impl Measure for AtRates {
+impl Measure for ConstantRateMeasure {
     fn title(&self) -> &'static str {
         "Constant rates: efficiency, transients and memory"
     }
@@ -289,34 +288,19 @@ fn transients(runs: &[Run]) -> Option<Figure> {
             let transient = block.map_or(0.0, |block| block.transient.as_secs_f64());
             let name = legend(run, &dut.name, runs.len() > 1);
             let name = format!("{name}, {}, {}/s", cores(at), number(at.rate.0 as f64));
-            let series = vec![Series { name: String::new(), dots: by_second(&at.found) }];
-            all.push((transient, Multiple { name, series, mark: (transient > 0.0).then_some(transient + 0.5) }));
+            let end = (transient > 0.0).then_some(transient);
+            all.push((transient, second_by_second(name, &at.found, end)));
         }
     }
     let is_known = all.iter().any(|(transient, _)| *transient > 0.0);
     let panels: Vec<Multiple> =
         all.into_iter().filter(|(transient, _)| !is_known || *transient > 0.0).map(|(_, panel)| panel).collect();
-    (!panels.is_empty()).then(|| Figure {
-        file: "transient".into(),
-        title: "Initial transient of the CPU use, by server, cores and rate".into(),
-        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out".into(),
-        y_label: "cores in use; each diagram has its own axis".into(),
-        shape: Shape::Grid { panels, shared: false },
-    })
+    sustained::transients("transient", "Initial transient of the CPU use, by server, cores and rate", panels)
 }
 
 /// Efficiency over the rate, a curve for each DUT and place.
 fn against_rate(runs: &[Run]) -> Option<Figure> {
-    let mut all: Vec<Curve> = Vec::new();
-    for (run, dut) in each_dut(runs) {
-        for (place, here) in by_place(&dut.constant_rates, |at| &at.place) {
-            let mut dots: Vec<Dot> = here.iter().copied().filter_map(efficiency_at).collect();
-            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-            let seen = here.iter().filter_map(|at| at.found.place.clone()).reduce(|a, b| a.and(&b));
-            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
-            all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
-        }
-    }
+    let all = each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
     (!all.is_empty()).then(|| Figure {
         file: "cprdp-by-rate".into(),
         title: "Valid replies per second for each core in use (CPRDP) against the query rate".into(),
@@ -327,7 +311,7 @@ fn against_rate(runs: &[Run]) -> Option<Figure> {
 }
 
 fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
-    let failed = at.found.passed.is_some() && !at.found.is_sound();
+    let failed = at.found.has_failed();
     let value = at.found.cprdp.as_ref().filter(|_| !failed).map(|c| (c.median, (c.min, c.max)));
     // In a trial that failed the DUT did other work than it was asked for: it has a mark and no value.
     let (y, range) = value.or(failed.then_some((0.0, (0.0, 0.0))))?;

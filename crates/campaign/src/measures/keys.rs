@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use method::units::Share;
+use method::units::{Share, counted};
 use serde::{Deserialize, Serialize};
 
 use super::closed_loop::ClosedLoops;
@@ -81,34 +81,34 @@ impl fmt::Display for At {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
-    /// As in [`Keys`].
+    /// Servers that play AuthDNS for this DUT, by their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authdns: Option<Vec<String>>,
-    /// As in [`Keys`].
+    /// Acceptance ratios below 1 for this DUT, fractions; not RFC 8219 compliant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
-    /// As in [`Keys`].
+    /// At which of this DUT's places acceptance ratios below 1 are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<At>>,
-    /// As in [`Keys`].
+    /// AAAA shares (α) for this DUT, fractions from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aaaa_shares: Option<Vec<Share>>,
-    /// As in [`Keys`].
+    /// Cached shares (β) for this DUT, fractions from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_shares: Option<Vec<Share>>,
-    /// As in [`Keys`].
+    /// Whether this DUT is measured with every AAAA share at every cached share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<bool>,
-    /// As in [`Keys`].
+    /// At which of this DUT's places shares are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<At>>,
-    /// As in [`Keys`].
+    /// Trials of this DUT at shares of its worst case's median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
-    /// As in [`Keys`].
+    /// Trials of this DUT at constant rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constant_rates: Option<Vec<ConstantRates>>,
-    /// As in [`Keys`].
+    /// Trials of this DUT in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
 }
@@ -210,7 +210,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), String> {
         let cores = keys.cores();
         let most = cores.iter().copied().max().unwrap_or(1);
         if cores.contains(&0) || !plan.cpus.dut.is_empty() && most > plan.cpus.dut.len() {
-            return Err(format!("{key}: {most} of the {} CPUs in [cpus] dut", plan.cpus.dut.len()));
+            let has = counted(plan.cpus.dut.len() as u64, "CPU", "CPUs");
+            return Err(format!("{key}: {most}, but [cpus] dut has {has}"));
         }
         if let Some(unknown) = dut.placements.iter().flatten().find(|wanted| !names.contains(wanted)) {
             return Err(format!("[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"));

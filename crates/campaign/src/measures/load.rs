@@ -10,29 +10,30 @@ use tester::measurer::plan::TrialPlan;
 
 use super::keys::At;
 use super::search::on_cores;
-use super::sustained::{self, Sustained};
+use super::sustained::{self, Sustained, each_place, second_by_second, transients};
 use super::{Course, Filled, Measure, Paper, Task};
 use crate::archive::Step;
 use crate::contradictions::almost;
+use crate::place::Place;
 use crate::plan::{DutPlan, Plan};
 use crate::point::{AtShare, Conditions, Cores, Point};
 use crate::recorded::Recorded;
-use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, along, curves, number};
+use crate::report::chart::{Curve, Dot, Figure, Series, Shape, along, curves, number};
 use crate::report::csv::Row;
 use crate::report::table::Table;
-use crate::report::{Run, by_place, each_dut, legend, percent, ranked};
+use crate::report::{Run, by_key, each_dut, legend, percent, ranked};
 use crate::results::DutResult;
 
 /// `[measure.loads]`: trials at shares of the worst case's median.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
-    /// Which shares.
+    /// Shares of the worst case's median that are sent, fractions from 0 to 1.
     pub shares: Vec<Share>,
     /// On which numbers of cores and placements; none given: on all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<At>>,
-    /// How long.
+    /// How long each trial sends, such as `"60s"`.
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub duration: Duration,
@@ -40,7 +41,7 @@ pub struct Loads {
     #[serde(with = "humantime_serde")]
     #[schemars(with = "String")]
     pub transient: Duration,
-    /// How often each.
+    /// How many trials there are at each share, at least 1.
     pub repeat: u32,
 }
 
@@ -58,7 +59,7 @@ pub struct LoadResult {
     /// Where the DUT ran.
     #[serde(flatten)]
     pub place: Cores,
-    /// The share.
+    /// The share of the worst case's median that was sent, a fraction.
     pub share: Share,
     /// The rate; absent where there was none to take a share of.
     pub rate: Option<Qps>,
@@ -67,10 +68,10 @@ pub struct LoadResult {
     pub found: Sustained,
 }
 
-/// The measure.
-pub struct AtShares;
+/// The measure of `[measure.loads]`: trials at shares of the worst case's median.
+pub struct LoadMeasure;
 
-impl Measure for AtShares {
+impl Measure for LoadMeasure {
     fn title(&self) -> &'static str {
         "Loads: CPU use and latency"
     }
@@ -220,7 +221,7 @@ fn efficiency(dut: &DutResult) -> Table {
         Table::new(&format!("Computing power relative performance (CPRDP): {}", dut.name), note, &["CPU cores"]);
     let seen = |place: &Cores| {
         let of = dut.loads.iter().filter(|load| load.place == *place);
-        let seen = of.clone().filter_map(|load| load.found.place.clone()).reduce(|a, b| a.and(&b));
+        let seen = Place::of_all(of.clone().filter_map(|load| load.found.place.as_ref()));
         let missing = of.clone().find_map(|load| load.found.missing.as_ref());
         super::search::column(place, seen.as_ref(), missing)
     };
@@ -323,17 +324,8 @@ fn latency_table(run: &Run) -> Table {
 const LOAD: &str = "load (share of the worst case's median)";
 
 /// A curve for each DUT and place with what `dot` makes of its loads.
-fn each_place(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
-    let mut all = Vec::new();
-    for (run, dut) in each_dut(runs) {
-        for (place, here) in by_place(&dut.loads, |load| &load.place) {
-            let dots: Vec<Dot> = here.iter().copied().filter_map(&dot).collect();
-            let seen = here.iter().filter_map(|load| load.found.place.clone()).reduce(|a, b| a.and(&b));
-            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
-            all.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
-        }
-    }
-    all
+fn over_loads(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
+    each_place(runs, |dut| &dut.loads, |load| (&load.place, &load.found), dot)
 }
 
 type Value = (f64, (f64, f64));
@@ -348,7 +340,7 @@ fn bars(
     let mut shares: Vec<u8> = each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
     shares.sort_unstable();
     shares.dedup();
-    let all = each_place(runs, |load| {
+    let all = over_loads(runs, |load| {
         let (y, range) = value(load)?;
         let x = shares.iter().position(|&s| s == load.share.per_hundred())?;
         Some(Dot { x: x as f64, y, range, failed: !load.found.is_sound(), ..Dot::default() })
@@ -370,35 +362,22 @@ fn bars(
 fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {
-        let mark = loads_for(&run.results.plan, &dut.name).map(|loads| loads.transient.as_secs_f64() + 0.5);
-        for (_, here) in by_place(&dut.loads, |load| &load.place) {
+        let transient = loads_for(&run.results.plan, &dut.name).map(|loads| loads.transient.as_secs_f64());
+        for (_, here) in by_key(&dut.loads, |load| &load.place) {
             let Some(load) = here.into_iter().find(|load| load.found.cpu_by_second.len() > 1) else { continue };
             let (name, cores) =
                 (legend(run, &dut.name, runs.len() > 1), on_cores(&load.place, load.found.place.as_ref()));
             let name = format!("{name}, {cores}, {}", percent(load.share.per_hundred()));
-            let series = vec![Series { name: String::new(), dots: by_second(&load.found) }];
-            panels.push(Multiple { name, series, mark });
+            panels.push(second_by_second(name, &load.found, transient));
         }
     }
-    (!panels.is_empty()).then(|| Figure {
-        file: "cpu-transient".into(),
-        title: "CPU use of the DUT from the start of a trial on, at the lowest load".into(),
-        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out".into(),
-        y_label: "cores in use; each diagram has its own axis".into(),
-        shape: Shape::Grid { panels, shared: false },
-    })
-}
-
-/// CPU use second by second as points of a curve.
-pub(super) fn by_second(found: &Sustained) -> Vec<Dot> {
-    let dot = |(i, &y): (usize, &f64)| Dot::at((i + 1) as f64, y);
-    found.cpu_by_second.iter().enumerate().map(dot).collect()
+    transients("cpu-transient", "CPU use of the DUT from the start of a trial on, at the lowest load", panels)
 }
 
 fn latency(runs: &[Run], file: &str, which: &str, us: fn(&LoadResult) -> Option<f64>) -> Option<Figure> {
-    let all = each_place(runs, |load| {
+    let all = over_loads(runs, |load| {
         // In a trial that failed, those that came are not those that were asked: it has a mark and no value.
-        let failed = load.found.passed.is_some() && !load.found.is_sound();
+        let failed = load.found.has_failed();
         let y = if failed { 0.0 } else { us(load)? / 1000.0 };
         Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
     });

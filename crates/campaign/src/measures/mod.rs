@@ -96,17 +96,22 @@ pub trait Measure: Sync {
 }
 
 /// All measures, in the order in which the points of a DUT are measured: what others build on comes first.
-pub const ALL: [&dyn Measure; 5] =
-    [&self_test::SelfTesting, &search::Searches, &load::AtShares, &constant_rate::AtRates, &closed_loop::InClosedLoop];
+pub const ALL: [&dyn Measure; 5] = [
+    &self_test::SelfTestMeasure,
+    &search::SearchMeasure,
+    &load::LoadMeasure,
+    &constant_rate::ConstantRateMeasure,
+    &closed_loop::ClosedLoopMeasure,
+];
 
 /// What is measured at a point.
 pub fn of(point: &Point) -> &'static dyn Measure {
     match point {
-        Point::SelfTest(_) => &self_test::SelfTesting,
-        Point::Search(_) => &search::Searches,
-        Point::Load(_) => &load::AtShares,
-        Point::ConstantRate(_) => &constant_rate::AtRates,
-        Point::ClosedLoop(_) => &closed_loop::InClosedLoop,
+        Point::SelfTest(_) => &self_test::SelfTestMeasure,
+        Point::Search(_) => &search::SearchMeasure,
+        Point::Load(_) => &load::LoadMeasure,
+        Point::ConstantRate(_) => &constant_rate::ConstantRateMeasure,
+        Point::ClosedLoop(_) => &closed_loop::ClosedLoopMeasure,
     }
 }
 

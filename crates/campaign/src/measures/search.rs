@@ -35,7 +35,7 @@ pub(crate) use shown::{found_in_words, worst_point};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Searching {
-    /// Lowest rate.
+    /// The lowest rate that is tried, queries per second.
     pub min: Qps,
     /// Highest rate, unless the DUT says otherwise.
     pub max: Qps,
@@ -60,7 +60,7 @@ impl Default for Searching {
 /// What a set of searches found.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
-    /// Under which conditions.
+    /// The conditions under which the rates were searched for.
     pub conditions: Conditions,
     /// Median, percentiles, dispersion and interval, queries per second; nothing of a point that is void.
     pub figures: Figures,
@@ -68,7 +68,7 @@ pub struct PointResult {
     pub missing: Option<Missing>,
     /// By how much short trials may overstate; the interval is widened by it.
     pub overstatement: f64,
-    /// Each search's result.
+    /// What each search found, in their order; rates in queries per second.
     pub found: Vec<Found>,
     /// By how much the lowest rate that failed failed, search by search; absent where none failed.
     pub failed_by: Vec<Option<Shortfall>>,
@@ -113,7 +113,7 @@ impl PointResult {
 
 /// Where a DUT ran in all trials of a point, as far as that was seen.
 pub(crate) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<Place> {
-    trials.filter_map(|m| m.cpu.place.clone()).reduce(|a, b| a.and(&b))
+    Place::of_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
 
 /// On how many cores a DUT ran that was to have `asked`.
@@ -141,9 +141,9 @@ pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
 /// How many trials there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Trials {
-    /// Short ones.
+    /// Short trials that come before those of full length.
     pub probes: usize,
-    /// Of full length.
+    /// Trials of full length that count.
     pub full: usize,
     /// Of these, spoiled by the tester.
     pub invalid: usize,
@@ -151,10 +151,10 @@ pub struct Trials {
     pub saved: usize,
 }
 
-/// The measure.
-pub struct Searches;
+/// The measure of every DUT: searches for the highest rate that passes (RFC 8219 §9.2).
+pub struct SearchMeasure;
 
-impl Measure for Searches {
+impl Measure for SearchMeasure {
     fn title(&self) -> &'static str {
         "The highest rates that pass"
     }

@@ -27,19 +27,19 @@ use crate::report::table::Table;
 use crate::servers::Auth;
 use crate::wording;
 
-/// `[self-test]`.
+/// `[self-test]`: searches with AuthDNS in the DUT's place, which say up to which rate the tester can be trusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelfTest {
-    /// Lowest rate.
+    /// The lowest rate that is tried, queries per second.
     pub min: Qps,
-    /// Highest rate.
+    /// The highest rate that is tried, queries per second.
     pub max: Qps,
-    /// Resolution.
+    /// The distance of passed and failed rates at which a search ends, queries per second.
     pub resolution: Qps,
     /// Searches; the smallest result counts.
     pub repeat: u32,
-    /// Reserve δ.
+    /// The reserve δ of RFC 8219 §9.2, a fraction; 0.1 or more is compliant.
     pub delta: f64,
     /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
     pub family: Option<Family>,
@@ -51,7 +51,7 @@ pub struct SelfTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Also {
-    /// What plays AuthDNS.
+    /// The server that plays AuthDNS and is asked.
     pub server: Auth,
     /// Over which version of IP it is asked; none given: over that of the plan's trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl Default for SelfTest {
 /// What a self-test found.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestResult {
-    /// What played AuthDNS.
+    /// Name of the server that played AuthDNS.
     pub server: String,
     /// Over which version of IP it was asked; absent without a trial.
     pub family: Option<Family>,
@@ -85,20 +85,20 @@ pub struct SelfTestResult {
     pub allows: Option<Qps>,
     /// Statistics of all searches, queries per second.
     pub figures: Figures,
-    /// Each search's result.
+    /// What each search found, in their order; rates in queries per second.
     pub found: Vec<Found>,
     /// Whether all repetitions are done.
     pub complete: bool,
     /// Why there is no number, if there is none.
     pub missing: Option<Missing>,
-    /// Trials.
+    /// How many trials of each sort there were.
     pub trials: Trials,
 }
 
-/// The measure.
-pub struct SelfTesting;
+/// The measure of `[self-test]`: searches with AuthDNS in the DUT's place.
+pub struct SelfTestMeasure;
 
-impl Measure for SelfTesting {
+impl Measure for SelfTestMeasure {
     fn title(&self) -> &'static str {
         "Self-test"
     }

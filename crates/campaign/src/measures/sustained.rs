@@ -8,19 +8,21 @@ use serde::{Deserialize, Serialize};
 use tester::measurer::result::Rtt;
 
 use crate::archive::{DutEnd, Measured};
-use crate::measures::search::place_of;
+use crate::measures::search::{on_cores, place_of};
 use crate::missing::Missing;
 use crate::numa::{NodePages, Numa};
 use crate::place::Place;
-use crate::point::Point;
+use crate::point::{Cores, Point};
 use crate::recorded::{Recorded, Walk};
-use crate::report::chart::number;
+use crate::report::chart::{Curve, Dot, Figure, Multiple, Series, Shape, number};
 use crate::report::csv::Row;
+use crate::report::{Run, by_key, each_dut, legend};
+use crate::results::DutResult;
 
 /// What was found at a rate. Trials that the tester spoiled are no part of any number.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sustained {
-    /// Trials that count.
+    /// How many trials count: all that the tester did not spoil.
     pub trials: usize,
     /// Trials that the tester spoiled.
     pub spoiled: usize,
@@ -55,11 +57,11 @@ pub struct Sustained {
 /// Percentiles of round-trip times in µs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Latency {
-    /// Median.
+    /// Median, µs.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile, µs.
     pub p99: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile, µs.
     pub p999: f64,
 }
 
@@ -78,6 +80,11 @@ impl Sustained {
     /// Whether its figures are of a DUT that answered all that it was asked.
     pub fn is_sound(&self) -> bool {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
+    }
+
+    /// Whether what it answered is not all that it was asked: such a result has a mark and no value in figures.
+    pub(super) fn has_failed(&self) -> bool {
+        self.passed.is_some() && !self.is_sound()
     }
 
     /// What became of the trials: a mark where the figures are not those of a sound server.
@@ -149,6 +156,42 @@ impl Sustained {
     }
 }
 
+/// The trials of a point that the tester did not spoil, and what they say of it all together.
+pub(super) struct Unspoiled<'a> {
+    /// Those trials, in their order.
+    pub(super) counted: Vec<&'a Measured>,
+    /// How many trials the tester spoiled.
+    pub(super) spoiled: usize,
+    /// How the DUT ended in those in which it did.
+    pub(super) ended: Vec<DutEnd>,
+    /// Why the point has no figure, if it has none.
+    pub(super) missing: Option<Missing>,
+    /// Whether all of them passed; absent if there is none.
+    pub(super) passed: Option<bool>,
+}
+
+impl<'a> Unspoiled<'a> {
+    /// `walk` is absent where there was no rate to begin with.
+    pub(super) fn of(recorded: &Recorded<'_>, point: &Point, walk: Option<&Walk<'a>>) -> Unspoiled<'a> {
+        let all: &[&Measured] = walk.map_or(&[], |walk| &walk.trials);
+        let counted: Vec<&Measured> = all.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
+        let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
+        let cannot = walk.and_then(|walk| walk.cannot);
+        let void = walk.and_then(|walk| walk.void);
+        let missing = match (void, ended.first(), counted.is_empty(), all.is_empty()) {
+            _ if cannot.is_some() => cannot.cloned().map(Missing::CannotBeMade),
+            (Some(why), ..) => Some(Missing::Void(why)),
+            (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
+            (_, _, true, true) if point.measure().is_hopeless(recorded, point) => Some(Missing::NoRate),
+            (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
+            (_, _, true, false) => Some(Missing::Spoiled),
+            _ => None,
+        };
+        let passed = (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed));
+        Unspoiled { spoiled: all.len() - counted.len(), counted, ended, missing, passed }
+    }
+}
+
 /// What was found at a rate; `walk` is absent where there was no rate to begin with. The first `transient` of `duration`, both in
 /// seconds, is left out of the CPU use.
 pub(super) fn result(
@@ -157,18 +200,7 @@ pub(super) fn result(
     walk: Option<&Walk<'_>>,
     (transient, duration): (f64, f64),
 ) -> Sustained {
-    let all: &[&Measured] = walk.map_or(&[], |walk| &walk.trials);
-    let counted: Vec<&Measured> = all.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
-    let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
-    let void = walk.and_then(|walk| walk.void);
-    let missing = match (void, ended.first(), counted.is_empty(), all.is_empty()) {
-        (Some(why), ..) => Some(Missing::Void(why)),
-        (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
-        (_, _, true, true) if point.measure().is_hopeless(recorded, point) => Some(Missing::NoRate),
-        (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
-        (_, _, true, false) => Some(Missing::Spoiled),
-        _ => None,
-    };
+    let Unspoiled { counted, spoiled, ended, missing, passed } = Unspoiled::of(recorded, point, walk);
     // A DUT that ended used CPU for what nobody got.
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let steady = |m: &Measured| steady_cpu(m, transient, duration);
@@ -184,11 +216,11 @@ pub(super) fn result(
     let (valid, sent) = (sum(|m| m.counts().valid), sum(|m| m.counts().sent));
     Sustained {
         trials: counted.len(),
-        spoiled: all.len() - counted.len(),
+        spoiled,
         complete: recorded.is_complete(point),
         missing,
-        passed: (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed)),
-        void,
+        passed,
+        void: walk.and_then(|walk| walk.void),
         cpu: Summary::of(&cpu),
         cprdp: Summary::of(&cprdp),
         cpu_by_second: figured.first().map(|m| m.cpu.dut.clone()).unwrap_or_default(),
@@ -196,9 +228,48 @@ pub(super) fn result(
         auth_p999_us: Summary::of(&own).map(|summary| summary.median),
         valid: (sent > 0).then(|| valid as f64 / sent as f64),
         ended,
-        place: place_of(all.iter().copied()),
+        place: place_of(walk.into_iter().flat_map(|walk| walk.trials.iter().copied())),
         numa: nodes(figured),
     }
+}
+
+/// A curve for each DUT and place, from left to right, with what `dot` makes of the trials of that place.
+pub(super) fn each_place<T>(
+    runs: &[Run],
+    all: fn(&DutResult) -> &[T],
+    of: fn(&T) -> (&Cores, &Sustained),
+    dot: impl Fn(&T) -> Option<Dot>,
+) -> Vec<Curve> {
+    let mut curves = Vec::new();
+    for (run, dut) in each_dut(runs) {
+        for (place, here) in by_key(all(dut), |at| of(at).0) {
+            let mut dots: Vec<Dot> = here.iter().copied().filter_map(&dot).collect();
+            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+            let seen = Place::of_all(here.iter().filter_map(|at| of(at).1.place.as_ref()));
+            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
+            curves.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
+        }
+    }
+    curves
+}
+
+/// The diagram of a trial: CPU use second by second, with a mark at the end of the transient, if there is one (seconds).
+pub(super) fn second_by_second(name: String, found: &Sustained, transient: Option<f64>) -> Multiple {
+    let dot = |(i, &y): (usize, &f64)| Dot::at((i + 1) as f64, y);
+    let dots = found.cpu_by_second.iter().enumerate().map(dot).collect();
+    let series = vec![Series { name: String::new(), dots }];
+    Multiple { name, series, mark: transient.map(|transient| transient + 0.5) }
+}
+
+/// Diagrams of [`second_by_second`] side by side, if there are any.
+pub(super) fn transients(file: &str, title: &str, panels: Vec<Multiple>) -> Option<Figure> {
+    (!panels.is_empty()).then(|| Figure {
+        file: file.into(),
+        title: title.into(),
+        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out".into(),
+        y_label: "cores in use; each diagram has its own axis".into(),
+        shape: Shape::Grid { panels, shared: false },
+    })
 }
 
 fn latency(all: &[Rtt]) -> Option<Latency> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use method::units::counted;
 use serde::{Deserialize, Serialize};
 
 use super::{AuthPlan, Plan};
@@ -95,7 +96,10 @@ impl Plan {
         }
         let most = self.cpus.auth.len();
         match auth.cores.filter(|&cores| cores == 0 || cores > most) {
-            Some(cores) => Err(format!("{whose} cores: {cores} of the {most} CPUs in [cpus] auth")),
+            Some(cores) => {
+                let has = counted(most as u64, "CPU", "CPUs");
+                Err(format!("{whose} cores: {cores}, but [cpus] auth has {has}"))
+            }
             None => Ok(()),
         }
     }

@@ -28,15 +28,16 @@ use std::fmt::Write;
 
 pub use curves::{Curve, along, curves};
 use draw::WIDTH;
+use method::units::in_groups;
 
 /// A point with the range of its repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Dot {
-    /// Horizontal.
+    /// Value along the horizontal axis.
     pub x: f64,
-    /// Vertical: the median.
+    /// Value along the vertical axis: the median.
     pub y: f64,
-    /// Smallest and largest.
+    /// The smallest and the largest value; equal where there is one value.
     pub range: (f64, f64),
     /// Whether it may be more: a bar has ≥ before its value, in a curve it is a triangle.
     pub at_least: bool,
@@ -56,12 +57,12 @@ impl Dot {
 pub struct Series {
     /// What the legend calls it.
     pub name: String,
-    /// Its points.
+    /// Its points, in the order in which a curve joins them.
     pub dots: Vec<Dot>,
 }
 
 /// A row of a heat map: its name, and its values with whether each may be more.
-pub type Row = (String, Vec<Option<(f64, bool)>>);
+pub type HeatRow = (String, Vec<Option<(f64, bool)>>);
 
 /// A heat map.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ pub struct HeatMap {
     /// Column names.
     pub columns: Vec<String>,
     /// Rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<HeatRow>,
 }
 
 /// A diagram of its own above others with the same horizontal axis.
@@ -122,7 +123,7 @@ pub enum Shape {
     },
     /// Small diagrams side by side, with one horizontal axis.
     Grid {
-        /// Row by row.
+        /// The diagrams, row by row.
         panels: Vec<Multiple>,
         /// Whether all have one vertical scale; otherwise each has its own from 0.
         shared: bool,
@@ -239,16 +240,10 @@ pub fn number(value: f64) -> String {
         _ => 3,
     };
     let text = format!("{value:.digits$}");
-    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
-    let mut grouped = String::new();
-    for (i, c) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i).is_multiple_of(3) && whole.as_bytes()[i - 1] != b'-' {
-            grouped.push('\u{202f}');
-        }
-        grouped.push(c);
-    }
-    let rest = rest.trim_end_matches('0');
-    if rest.is_empty() { grouped } else { format!("{grouped}.{rest}") }
+    let (sign, text) = text.strip_prefix('-').map_or(("", &text[..]), |text| ("-", text));
+    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let (whole, rest) = (in_groups(whole), rest.trim_end_matches('0'));
+    if rest.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{rest}") }
 }
 
 /// Text for HTML and SVG.

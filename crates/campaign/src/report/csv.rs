@@ -50,15 +50,15 @@ impl Of {
 /// A quantity: its statistics over trials or searches, each absent where there is none.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Whose.
+    /// What the quantity is of.
     pub of: Of,
     /// Where the DUT ran; absent where that was not seen.
     pub ran_on: Option<Place>,
     /// The rate that was sent, where it is not the quantity itself.
     pub rate: Option<Qps>,
-    /// What was found.
+    /// The quantity's name.
     pub quantity: String,
-    /// In which unit.
+    /// The unit of the values; the dispersion is in per cent.
     pub unit: &'static str,
     /// Over how many trials or searches.
     pub n: usize,
@@ -68,9 +68,9 @@ pub struct Row {
     pub p1: Option<f64>,
     /// 99th percentile.
     pub p99: Option<f64>,
-    /// Smallest.
+    /// The smallest value.
     pub min: Option<f64>,
-    /// Largest.
+    /// The largest value.
     pub max: Option<f64>,
     /// (max − min) ÷ median · 100 %.
     pub dispersion_pct: Option<f64>,

@@ -1,6 +1,5 @@
 //! `results.csv` has every number that a run found: those of `results.json` are looked for one by one.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -42,42 +41,87 @@ pub(super) fn cells(line: &str) -> Vec<&str> {
     line.split(ends_cell).map(|cell| cell.trim_matches('"')).collect()
 }
 
-/// The numbers of the file by measure and DUT.
-fn by_measure(text: &str) -> BTreeMap<(String, String), Vec<f64>> {
-    let mut all: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+/// What tells the points of a DUT apart: keys of `results.json`, and the columns of the file that hold the same.
+const APART: [(&str, &str); 10] = [
+    ("cores", "cores"),
+    ("placement", "placement"),
+    ("authdns", "authdns"),
+    ("family", "family"),
+    ("aaaa", "aaaa_share"),
+    ("cached", "cached_share"),
+    ("accept", "acceptance"),
+    ("share", "load"),
+    ("threads", "threads"),
+    ("governor", "governor"),
+];
+/// Where the rate is the point, and not what was found at it.
+const AT_RATES: &str = "constant rate";
+
+/// The measure, the DUT and what tells the point from others.
+type Key = (String, String, Vec<String>);
+
+/// The numbers of the file point by point, in the order of its lines.
+fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
+    let header = cells(text.lines().next().unwrap());
+    let at = |column: &str| header.iter().position(|name| *name == column).unwrap();
+    let mut all: Vec<(Key, Vec<f64>)> = Vec::new();
     for line in text.lines().skip(1) {
         let cells = cells(line);
-        let of = all.entry((cells[1].to_owned(), cells[2].to_owned())).or_default();
-        of.extend(cells[3..].iter().filter_map(|cell| cell.parse::<f64>().ok()));
+        let cell = |column: &str| cells[at(column)].to_owned();
+        let measure = cell("measure");
+        let rate = (measure == AT_RATES).then(|| cell("rate"));
+        let key = (measure, cell("dut"), APART.iter().map(|(_, column)| cell(column)).chain(rate).collect());
+        let numbers = cells[3..].iter().filter_map(|cell| cell.parse::<f64>().ok());
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => known.extend(numbers),
+            None => all.push((key, numbers.collect())),
+        }
     }
     all
 }
 
-/// The numbers of `results.json` that the file has not.
-fn lacking(run: &Run, text: &str) -> Vec<String> {
-    let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_measure(text));
-    let mut lacking = Vec::new();
-    let mut look = |value: &Value, measure: &str, dut: &str| {
-        let mut all = Vec::new();
-        numbers(value, measure, &mut all);
-        let has = file.get(&(measure.to_owned(), dut.to_owned())).map_or(&[][..], Vec::as_slice);
-        lacking.extend(all.into_iter().filter(|(_, n)| !has.contains(n)).map(|(at, n)| format!("{dut} {at}: {n}")));
+/// The point of a part of `results.json`; `auth` plays AuthDNS where none is named.
+fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
+    let point = value.get("conditions").unwrap_or(value);
+    let text = |key: &str| match &point[key] {
+        Value::Number(number) => number.as_f64().unwrap().to_string(),
+        Value::String(text) => text.clone(),
+        _ if key == "authdns" && !point["cores"].is_null() => auth.to_owned(),
+        _ => String::new(),
     };
-    look(&json["self_tests"], "self-test", "");
-    look(&json["health"], "tester", "");
-    look(&json["period_unix_s"], "tester", "");
+    let rate = (measure == AT_RATES).then(|| text("rate"));
+    (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
+}
+
+/// The numbers of `results.json` that the file has not, or not at their points.
+fn lacking(run: &Run, text: &str) -> Vec<String> {
+    let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
+    let mut lacking = Vec::new();
+    let mut look = |value: &Value, at: &str, has: &[f64]| {
+        let mut all = Vec::new();
+        numbers(value, at, &mut all);
+        lacking.extend(all.into_iter().filter(|(_, n)| !has.contains(n)).map(|(at, n)| format!("{at}: {n}")));
+    };
+    let at = |key: &Key| file.iter().find(|(known, _)| known == key).map_or(&[][..], |(_, numbers)| numbers);
+    // A self-test without a family in the plan says all the same over which one it went: they are in the plan's order.
+    let mut tests = file.iter().filter(|((measure, ..), _)| measure == "self-test").map(|(_, numbers)| &numbers[..]);
+    for test in json["self_tests"].as_array().unwrap() {
+        look(test, "self-test", tests.next().unwrap_or_default());
+    }
+    for part in ["health", "period_unix_s"] {
+        look(&json[part], part, at(&key_of(&Value::Null, "tester", "", "")));
+    }
     for dut in json["duts"].as_array().unwrap() {
         let name = dut["name"].as_str().unwrap();
-        let measures = [
-            ("points", "search"),
-            ("loads", "load"),
-            ("constant_rates", "constant rate"),
-            ("closed_loops", "closed loop"),
-            ("paced", "pacing"),
-        ];
-        for (key, measure) in measures {
-            look(&dut[key], measure, name);
+        let measures =
+            [("points", "search"), ("loads", "load"), ("constant_rates", AT_RATES), ("closed_loops", "closed loop")];
+        for (list, measure) in measures {
+            for point in dut[list].as_array().unwrap() {
+                let key = key_of(point, measure, name, run.results.plan.auth.name());
+                look(point, &format!("{key:?}"), at(&key));
+            }
         }
+        look(&dut["paced"], &format!("{name} paced"), at(&key_of(&Value::Null, "pacing", name, "")));
     }
     lacking
 }
@@ -90,15 +134,21 @@ fn run() -> Run {
         let Entry::Finished(m) = entry else { continue };
         let stolen = net::cpu_time::Stolen { all_pct: i as f64 / 7.0, worst_cpu_pct: i as f64 / 3.0, worst_cpu: 0 };
         m.stolen.dut = Some(stolen);
-        if let crate::archive::Found::Trial(trial) = &mut m.found {
-            let off = |n: i32| vec![n - i as i32, n + 3];
-            trial.windows = Some(method::pacing::Windows {
-                stretch_ms: 700,
-                least_100ms: off(-901),
-                most_100ms: off(901),
-                least_10ms: off(-301),
-                most_10ms: off(301),
-            });
+        match &mut m.found {
+            crate::archive::Found::Trial(trial) => {
+                let off = |n: i32| vec![n - i as i32, n + 3];
+                trial.windows = Some(method::pacing::Windows {
+                    stretch_ms: 700,
+                    least_100ms: off(-901),
+                    most_100ms: off(901),
+                    least_10ms: off(-301),
+                    most_10ms: off(301),
+                });
+            }
+            // Nor does it take longer with more threads.
+            crate::archive::Found::ClosedLoop(trial) => {
+                trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += i as f64);
+            }
         }
     }
     let results = Results::compute(&plan, &Environment::observe(), &entries);
@@ -125,5 +175,42 @@ fn a_line_that_is_missing_is_noticed() {
         let without: Vec<&str> = text.lines().filter(|line| !line.contains(&format!("{quantity}\""))).collect();
         assert!(without.len() < text.lines().count(), "{quantity} is not in it at all");
         assert!(!lacking(&run, &without.join("\n")).is_empty(), "{quantity}");
+    }
+}
+
+/// Nor does it suffice that another point has the number.
+#[test]
+fn numbers_that_stand_at_another_point_are_noticed() {
+    let run = run();
+    let text = csv::csv(std::slice::from_ref(&run));
+    let header = cells(text.lines().next().unwrap());
+    for (measure, column) in [
+        ("search", "aaaa_share"),
+        ("load", "load"),
+        (AT_RATES, "rate"),
+        ("closed loop", "threads"),
+        ("search", "cores"),
+    ] {
+        let at = header.iter().position(|name| *name == column).unwrap();
+        let lines: Vec<Vec<&str>> = text.lines().map(cells).collect();
+        let of = |line: &&Vec<&str>| line[1] == measure;
+        let first = lines.iter().find(of).unwrap();
+        let other = lines.iter().find(|line| of(line) && line[2] == first[2] && line[at] != first[at]);
+        let (a, b) = (first[at], other.unwrap_or_else(|| panic!("one {column} only in {measure}"))[at]);
+        let swapped = |line: &Vec<&str>| {
+            let mut line = line.clone();
+            if line[1] == measure {
+                line[at] = if line[at] == a {
+                    b
+                } else if line[at] == b {
+                    a
+                } else {
+                    line[at]
+                };
+            }
+            line.iter().map(|cell| format!("\"{cell}\"")).collect::<Vec<_>>().join(",")
+        };
+        let text = lines.iter().map(swapped).collect::<Vec<_>>().join("\n");
+        assert!(!lacking(&run, &text).is_empty(), "{measure} with its {column} exchanged");
     }
 }

@@ -24,11 +24,10 @@ use crate::begun;
 use crate::comparison::Comparison;
 use crate::measures;
 use crate::measures::search::worst_point;
-use crate::point::Cores;
 use crate::results::{DutResult, Results};
 use chart::Figure;
 use chart::png::Painter;
-use summary::{Summary, summary};
+use summary::{RunSummary, summary};
 
 pub use page::page;
 use table::Table;
@@ -37,7 +36,7 @@ use table::Table;
 pub struct Run {
     /// Its folder's name.
     pub name: String,
-    /// What it found.
+    /// What it found, computed from its journal.
     pub results: Results,
     /// What a reader must know before all else.
     pub notes: Vec<String>,
@@ -101,7 +100,7 @@ pub fn write_compared(runs: &[Run], comparison: Option<&Comparison>, folder: &Pa
 fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String {
     let mut out = String::new();
     for run in runs {
-        let Summary { answer, when, caveats } = summary(run);
+        let RunSummary { answer, when, caveats } = summary(run);
         let _ =
             writeln!(out, "## {}\n\n{}\n", run.name, answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n"));
         for caveat in caveats {
@@ -156,17 +155,17 @@ pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)>
     runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
 }
 
-/// What was measured, place by place, in the order of the plan.
-pub(crate) fn by_place<T>(all: &[T], place: impl Fn(&T) -> &Cores) -> Vec<(&Cores, Vec<&T>)> {
-    let mut places: Vec<(&Cores, Vec<&T>)> = Vec::new();
+/// What has the same key together, such as all that was measured at a place, in the order of the plan.
+pub(crate) fn by_key<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, Vec<&'a T>)> {
+    let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
     for one in all {
-        let here = place(one);
-        match places.iter_mut().find(|(known, _)| *known == here) {
+        let of = key(one);
+        match groups.iter_mut().find(|(known, _)| *known == of) {
             Some((_, known)) => known.push(one),
-            None => places.push((here, vec![one])),
+            None => groups.push((of, vec![one])),
         }
     }
-    places
+    groups
 }
 
 /// The name of a DUT in a legend: with its run where there are several.

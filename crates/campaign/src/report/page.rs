@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::chart::{self, Figure, escape};
-use super::summary::{Summary, summary};
+use super::summary::{RunSummary, summary};
 use super::table::Table;
 use super::{Run, pacing, tables};
 use crate::measures;
@@ -140,7 +140,7 @@ fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
     let (mut out, mut all_caveats) = (String::new(), String::new());
     for run in runs {
         let name = if runs.len() > 1 { format!("{}: ", escape(&run.name)) } else { String::new() };
-        let Summary { answer, when, caveats } = summary(run);
+        let RunSummary { answer, when, caveats } = summary(run);
         let _ = write!(out, "<div class=\"summary\">");
         for (class, line) in answer.iter().map(|line| ("answer", line)).chain(when.iter().map(|line| ("when", line))) {
             let _ = write!(out, "<p class=\"{class}\">{name}{}</p>", escape(line));

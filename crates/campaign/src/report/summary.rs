@@ -12,7 +12,7 @@ use crate::results::{Period, Results};
 use crate::wording;
 
 /// What a reader must know first, in sentences.
-pub(super) struct Summary {
+pub(super) struct RunSummary {
     /// The answer: at most three.
     pub(super) answer: Vec<String>,
     /// When it was measured, and for how long.
@@ -21,7 +21,7 @@ pub(super) struct Summary {
     pub(super) caveats: Vec<String>,
 }
 
-impl Summary {
+impl RunSummary {
     /// All sentences, the answer first.
     pub(super) fn all(self) -> Vec<String> {
         self.answer.into_iter().chain(self.when).chain(self.caveats).collect()
@@ -29,7 +29,7 @@ impl Summary {
 }
 
 /// What a reader must know of a run first.
-pub(super) fn summary(run: &Run) -> Summary {
+pub(super) fn summary(run: &Run) -> RunSummary {
     let r = &run.results;
     let ranked = ranked(r);
     let mut sentences: Vec<String> = answer(r, &ranked).into_iter().collect();
@@ -38,7 +38,7 @@ pub(super) fn summary(run: &Run) -> Summary {
     }
     sentences.extend(ratios(&ranked));
     sentences.push(standing(r));
-    Summary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
+    RunSummary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
 }
 
 /// How far the answer can be trusted: who vouches for it, whether it is all, whether it is compliant.

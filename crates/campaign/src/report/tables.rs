@@ -1,5 +1,7 @@
 //! From results to tables.
 
+use method::units::counted;
+
 use super::chart::number;
 use super::table::Table;
 use super::{Run, percent, ranked};
@@ -131,7 +133,8 @@ pub(super) fn health(run: &Run) -> Table {
     row("Worst 100 ms window of each trial, off by", pair(h.window_pct, "%"));
     row("p99.9 lateness of each trial", pair(h.lateness_us, "µs"));
     let t = h.trials;
-    row("Trials", format!("{} of full length, {} probes, {} spoiled by the tester", t.full, t.probes, t.invalid));
+    let probes = counted(t.probes as u64, "probe", "probes");
+    row("Trials", format!("{} of full length, {probes}, {} spoiled by the tester", t.full, t.invalid));
     row("Full trials that failed probes made unnecessary", t.saved.to_string());
     for invalid in &h.invalid_reasons {
         row("Invalid", format!("{} × {}", invalid.trials, invalid.reason));

@@ -189,7 +189,7 @@ fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
     let warned = results([with(100, 0.91, 50), quiet, with(200, 0.97, 50)]).health.warnings;
     let found: Vec<_> = warned.iter().map(|of| (of.words.as_str(), of.trials)).collect();
     let beyond = "the self-test vouches for the tester up to 50 queries/s only";
-    assert_eq!(found, [("AuthDNS used 0.91 of its 1 cores", 2), (beyond, 2)]);
+    assert_eq!(found, [("AuthDNS used 0.91 of its 1 core", 2), (beyond, 2)]);
     let json = serde_json::to_value(&warned[0]).unwrap();
     assert_eq!((json["kind"].as_str(), json["used"].as_f64()), (Some("auth_busy"), Some(0.91)));
     assert_eq!(serde_json::from_value::<Warned>(json).unwrap(), warned[0]);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use method::units::Share;
+use method::units::{Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
 use tester::authdns::counters::AuthCounters;
@@ -26,7 +26,7 @@ use crate::numa::Numa;
 use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
 use crate::point::{Cores, Point};
 use crate::preflight;
-use crate::site::{Auth, Dut, SiteError, auth_version, version_of};
+use crate::site::{RunningAuth, RunningDut, SiteError, auth_version, version_of};
 use crate::world::World;
 
 /// Between two looks at who takes part in a trial.
@@ -123,7 +123,7 @@ pub(super) trait Hosts {
 }
 
 /// The hosts as they are: processes on machines.
-pub(super) struct Real<'a> {
+pub(super) struct RealHosts<'a> {
     /// The plan.
     pub(super) plan: &'a Plan,
     /// The machines.
@@ -132,9 +132,9 @@ pub(super) struct Real<'a> {
     pub(super) interruption: Interruption,
 }
 
-impl Hosts for Real<'_> {
-    type Auth = Auth;
-    type Dut = Dut;
+impl Hosts for RealHosts<'_> {
+    type Auth = RunningAuth;
+    type Dut = RunningDut;
     type Governed = Governed;
 
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError> {
@@ -188,23 +188,23 @@ impl Hosts for Real<'_> {
         Ok(self.world.change_ports()?)
     }
 
-    fn start_auth(&self, archive: &Archive, plan: &Plan, point: &Point, aaaa: Share) -> Result<Auth, SiteError> {
-        Auth::start(&self.world, plan, archive, self.auth_address(point), aaaa)
+    fn start_auth(&self, archive: &Archive, plan: &Plan, point: &Point, aaaa: Share) -> Result<RunningAuth, SiteError> {
+        RunningAuth::start(&self.world, plan, archive, self.auth_address(point), aaaa)
     }
 
-    fn start_dut(&self, archive: &Archive, dut: &DutPlan, place: &Cores) -> Result<Dut, SiteError> {
-        Dut::start(&self.world, self.plan, archive, dut, place.cores, &self.world.dut_cpus(self.plan, place))
+    fn start_dut(&self, archive: &Archive, dut: &DutPlan, place: &Cores) -> Result<RunningDut, SiteError> {
+        RunningDut::start(&self.world, self.plan, archive, dut, place.cores, &self.world.dut_cpus(self.plan, place))
     }
 
-    fn serves(&self, auth: &Auth, point: &Point) -> bool {
+    fn serves(&self, auth: &RunningAuth, point: &Point) -> bool {
         auth.listens_on() == self.auth_address(point)
     }
 
-    fn auth_configuration(&self, auth: &Auth) -> Configuration {
+    fn auth_configuration(&self, auth: &RunningAuth) -> Configuration {
         auth.configuration().clone()
     }
 
-    fn dut_configuration(&self, dut: &Dut) -> Configuration {
+    fn dut_configuration(&self, dut: &RunningDut) -> Configuration {
         dut.configuration().clone()
     }
 
@@ -212,24 +212,24 @@ impl Hosts for Real<'_> {
         self.world.dut_cpus(self.plan, place)
     }
 
-    fn cpus_of(&self, dut: &Dut) -> Vec<usize> {
+    fn cpus_of(&self, dut: &RunningDut) -> Vec<usize> {
         dut.cpus()
     }
 
     fn wait_until(
         &self,
-        dut: &Dut,
+        dut: &RunningDut,
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, CampaignError>,
     ) -> Result<(), CampaignError> {
         dut.wait_until(name, is_ready)
     }
 
-    fn dut_ended(&self, dut: &Dut) -> Result<Option<String>, HostError> {
+    fn dut_ended(&self, dut: &RunningDut) -> Result<Option<String>, HostError> {
         dut.ended()
     }
 
-    fn dut_log(&self, dut: &Dut) -> String {
+    fn dut_log(&self, dut: &RunningDut) -> String {
         dut.log_tail()
     }
 
@@ -244,7 +244,7 @@ impl Hosts for Real<'_> {
         Governed::restore_left_over(&self.world.dut, folder)
     }
 
-    fn counters(&self, auth: &Auth) -> Result<Option<AuthCounters>, HostError> {
+    fn counters(&self, auth: &RunningAuth) -> Result<Option<AuthCounters>, HostError> {
         auth.counters()
     }
 
@@ -257,7 +257,13 @@ impl Hosts for Real<'_> {
         Ok([tester.cpu_times()?, dut.cpu_times()?, auth.cpu_times()?])
     }
 
-    fn trial(&self, auth: &Auth, dut: Option<&Dut>, task: &Task, to_the_end: bool) -> Result<Seen, CampaignError> {
+    fn trial(
+        &self,
+        auth: &RunningAuth,
+        dut: Option<&RunningDut>,
+        task: &Task,
+        to_the_end: bool,
+    ) -> Result<Seen, CampaignError> {
         let machine = &self.world.tester;
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
@@ -278,7 +284,7 @@ impl Hosts for Real<'_> {
                 let log = auth.process().log_tail();
                 return Err(CampaignError::Auth(format!("AuthDNS ended in a trial: {}\n{log}", ended.how)));
             }
-            if let Some(how) = dut.map(Dut::ended).transpose()?.flatten()
+            if let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten()
                 && !to_the_end
             {
                 return Ok(Seen::Died(format!("the DUT ended with {how}")));
@@ -298,7 +304,7 @@ impl Hosts for Real<'_> {
     }
 }
 
-impl Real<'_> {
+impl RealHosts<'_> {
     /// Where AuthDNS listens at a point.
     fn auth_address(&self, point: &Point) -> std::net::SocketAddr {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);
@@ -343,7 +349,8 @@ fn parse(task: &Task, text: &str) -> serde_json::Result<Found> {
             let experiments: Experiments = serde_json::from_str(text)?;
             let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
             if done != planned {
-                let why = format!("{done} of {planned} experiments were carried out: the tester was interrupted");
+                let carried_out = counted(planned as u64, "experiment was", "experiments were");
+                let why = format!("{done} of {carried_out} carried out: the tester was interrupted");
                 return Err(serde_json::Error::custom(why));
             }
             Found::ClosedLoop(Box::new(LoopTrial::judge(experiments)))

@@ -8,7 +8,7 @@ use net::cpu_time::CpuTimes;
 use crate::archive::Cpu;
 use crate::host::{HostError, Machine, Running};
 use crate::measures::Task;
-use crate::site::{Auth, Dut};
+use crate::site::{RunningAuth, RunningDut};
 
 /// The Measurer begins a moment after its process does.
 const SLACK: Nanos = Nanos::from_millis(200);
@@ -38,12 +38,12 @@ impl Meter<'_> {
     /// # Errors
     /// If a host is gone.
     pub(super) fn new<'a>(
-        auth: &Auth,
-        dut: Option<&Dut>,
+        auth: &RunningAuth,
+        dut: Option<&RunningDut>,
         host: &'a Machine,
         measurer: &Running,
     ) -> Result<Meter<'a>, HostError> {
-        let used = dut.map_or(Ok(0.0), Dut::cpu)?;
+        let used = dut.map_or(Ok(0.0), RunningDut::cpu)?;
         let auth_before = cpu_of(auth.process())?;
         let (host_last, start) = (host.cpu_times()?, Instant::now());
         let tester_used = cpu_of(measurer)?;
@@ -64,7 +64,7 @@ impl Meter<'_> {
     ///
     /// # Errors
     /// If a host is gone.
-    pub(super) fn tick(&mut self, dut: Option<&Dut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
+    pub(super) fn tick(&mut self, dut: Option<&RunningDut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
         let (None, Some(running)) = (&self.cpu.place, dut) else { return self.second(dut, measurer, task) };
         // Halfway through a trial; a closed loop has no length.
         let is_half = match task {
@@ -78,7 +78,7 @@ impl Meter<'_> {
     }
 
     /// Looks at the CPU times if a second has passed.
-    fn second(&mut self, dut: Option<&Dut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
+    fn second(&mut self, dut: Option<&RunningDut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
         if Instant::now() < self.next {
             return Ok(());
         }
@@ -113,7 +113,7 @@ impl Meter<'_> {
     ///
     /// # Errors
     /// If AuthDNS's host is gone.
-    pub(super) fn finish(mut self, auth: &Auth) -> Result<Cpu, HostError> {
+    pub(super) fn finish(mut self, auth: &RunningAuth) -> Result<Cpu, HostError> {
         let seconds = self.start.elapsed().as_secs_f64().max(0.001);
         self.cpu.auth = (cpu_of(auth.process())? - self.auth_before) / seconds;
         self.cpu.tester = self.tester_used / seconds;

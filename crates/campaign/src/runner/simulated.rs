@@ -351,7 +351,7 @@ pub(super) fn go_on(
         (Archive::create(&run_folder, plan).unwrap(), Vec::new())
     };
     let mut nobody = Nobody;
-    let mut run = Run::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
+    let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
     run.comes_back = Duration::ZERO;
     let ended = run.carry_out();
     let (entries, hosts) = (std::mem::take(&mut run.entries), run.hosts);

@@ -1,13 +1,13 @@
 //! Servers are started: once each before anything is measured, and anew for each search.
 
 use super::hosts::Hosts;
-use super::{CampaignError, Run, Site};
+use super::{Campaign, CampaignError, Site};
 use crate::archive::{Configuration, Entry, Step};
 use crate::plan::{DutPlan, Plan};
 use crate::point::{Cores, Point};
 use crate::site::SiteError;
 
-impl<H: Hosts> Run<'_, H> {
+impl<H: Hosts> Campaign<'_, H> {
     /// Sees that what is still to do can be done: programs and CPUs are there, and every server starts and answers.
     ///
     /// # Errors

@@ -2,13 +2,13 @@
 
 use method::compliance::{Fact, Facts};
 use method::narrow::Length;
-use method::units::{CpuId, Nanos, Qps, Share};
+use method::units::{CpuId, Nanos, Qps, Share, counted, grouped};
 use tester::measurer::plan::TrialPlan;
 use tester::measurer::result::TrialResult;
 use wire::name::NameRange;
 
 use super::hosts::Hosts;
-use super::{CampaignError, Run, Site};
+use super::{Campaign, CampaignError, Site};
 use crate::archive::Step;
 use crate::measures::Task;
 use crate::point::Point;
@@ -19,7 +19,7 @@ const FIRST_NAME: u64 = 10 << 24;
 /// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial asks for them.
 const FOR_LOOKING: u64 = 256;
 
-impl<H: Hosts> Run<'_, H> {
+impl<H: Hosts> Campaign<'_, H> {
     /// What the tester is to do, and how many names that takes.
     pub(super) fn task(&self, step: &Step, first_name: u64) -> (Task, u64) {
         let task = step.point.measure().task(self.plan, step, self.base(step, first_name));
@@ -68,9 +68,8 @@ impl<H: Hosts> Run<'_, H> {
         if first + used <= names.count() {
             return Ok(());
         }
-        let has = names.count() - first;
-        let why =
-            format!("it needs {used} names, [auth] names = \"{names}\" has {has} for a search; give a larger block");
+        let (used, has) = (counted(used, "name", "names"), grouped(names.count() - first));
+        let why = format!("it needs {used}, [auth] names = \"{names}\" has {has} for a search; give a larger block");
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 

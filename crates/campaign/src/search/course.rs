@@ -14,7 +14,7 @@ use crate::search_plan::{Method, SearchPlan};
 
 /// The trial that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct DueTrial {
     /// Of which search, from 0.
     pub(super) repeat: u32,
     pub(super) rate: Qps,
@@ -34,35 +34,35 @@ pub struct GoalFigures {
 }
 
 /// Where the searches stand.
-pub(super) enum Course {
+pub(super) enum SearchCourse {
     Bisection { set: Box<Set>, duration: Nanos },
     MlrSearch(Box<MlrSet>),
 }
 
-impl Course {
-    pub(super) fn new(plan: &SearchPlan) -> Result<Course, GoalError> {
+impl SearchCourse {
+    pub(super) fn new(plan: &SearchPlan) -> Result<SearchCourse, GoalError> {
         Ok(match &plan.method {
             Method::Bisection => {
-                Course::Bisection { set: Box::new(Set::new(plan.set())), duration: plan.trial.duration }
+                SearchCourse::Bisection { set: Box::new(Set::new(plan.set())), duration: plan.trial.duration }
             }
             Method::MlrSearch(goals) => {
                 let range = plan.range;
                 let limits = Limits { min: range.min, max: range.max, invalid_retries: range.invalid_retries };
-                Course::MlrSearch(Box::new(MlrSet::new(limits, goals.clone(), plan.repeat)?))
+                SearchCourse::MlrSearch(Box::new(MlrSet::new(limits, goals.clone(), plan.repeat)?))
             }
         })
     }
 
     /// The trial to carry out next; `None` when all searches are over.
-    pub(super) fn next(&self) -> Option<Step> {
+    pub(super) fn next(&self) -> Option<DueTrial> {
         match self {
-            Course::Bisection { set, duration } => set.next().map(|due| Step {
+            SearchCourse::Bisection { set, duration } => set.next().map(|due| DueTrial {
                 repeat: due.repeat,
                 rate: due.rate,
                 duration: *duration,
                 bracket: due.bracket,
             }),
-            Course::MlrSearch(set) => set.due().map(|(repeat, due)| Step {
+            SearchCourse::MlrSearch(set) => set.due().map(|(repeat, due)| DueTrial {
                 repeat,
                 rate: due.rate,
                 duration: due.duration,
@@ -74,30 +74,30 @@ impl Course {
     /// About how many trials are left; `None` where that cannot be known.
     pub(super) fn trials_left(&self) -> Option<u64> {
         match self {
-            Course::Bisection { set, .. } => Some(set.trials_left()),
-            Course::MlrSearch(_) => None,
+            SearchCourse::Bisection { set, .. } => Some(set.trials_left()),
+            SearchCourse::MlrSearch(_) => None,
         }
     }
 
     pub(super) fn report(&mut self, trial: &TrialResult) {
         match self {
-            Course::Bisection { set, .. } => set.report(trial.verdict, &trial.counts),
-            Course::MlrSearch(set) => set.report(trial.verdict, &trial.counts),
+            SearchCourse::Bisection { set, .. } => set.report(trial.verdict, &trial.counts),
+            SearchCourse::MlrSearch(set) => set.report(trial.verdict, &trial.counts),
         }
     }
 
     /// What each search found for the goal of RFC 8219.
     pub(super) fn found(&self) -> Vec<Found> {
         match self {
-            Course::Bisection { set, .. } => set.found().to_vec(),
-            Course::MlrSearch(set) => set.found(0),
+            SearchCourse::Bisection { set, .. } => set.found().to_vec(),
+            SearchCourse::MlrSearch(set) => set.found(0),
         }
     }
 
     pub(super) fn failed_by(&self) -> Vec<Option<Shortfall>> {
         match self {
-            Course::Bisection { set, .. } => set.failed_by().to_vec(),
-            Course::MlrSearch(set) => set.failed_by().to_vec(),
+            SearchCourse::Bisection { set, .. } => set.failed_by().to_vec(),
+            SearchCourse::MlrSearch(set) => set.failed_by().to_vec(),
         }
     }
 
@@ -105,14 +105,14 @@ impl Course {
     pub(super) fn resolution(&self, plan: &SearchPlan) -> Qps {
         let distance = |found: &Found| Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)));
         match self {
-            Course::Bisection { .. } => plan.range.resolution,
-            Course::MlrSearch(set) => set.found(0).iter().filter_map(distance).max().unwrap_or(Qps(1)),
+            SearchCourse::Bisection { .. } => plan.range.resolution,
+            SearchCourse::MlrSearch(set) => set.found(0).iter().filter_map(distance).max().unwrap_or(Qps(1)),
         }
     }
 
     /// What was found for each goal; empty for a bisection, which has one.
     pub(super) fn goals(&self, overstatement: f64) -> Vec<GoalFigures> {
-        let Course::MlrSearch(set) = self else { return Vec::new() };
+        let SearchCourse::MlrSearch(set) = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
         let of = |at: usize| {
             let searches: Vec<GoalResult> = set.results().iter().map(|results| results[at]).collect();

@@ -17,7 +17,7 @@ pub struct Custom {
     pub stop: Vec<String>,
     /// Prints the ids of the processes whose CPU time and CPUs are the server's; none: what `start` started.
     pub cpu_pids: Vec<String>,
-    /// Prints its version.
+    /// The command that prints its version: program and arguments.
     pub version: Vec<String>,
 }
 

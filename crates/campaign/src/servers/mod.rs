@@ -64,7 +64,7 @@ pub struct Serve {
 pub struct Setting<'a, T> {
     /// The folder of its files on its host, its configuration among them.
     pub folder: &'a Path,
-    /// Where it listens.
+    /// Address and port that it listens on, UDP and TCP.
     pub listen: SocketAddr,
     /// CPUs that it has; for the word `{cores}` only.
     pub cores: usize,
@@ -125,7 +125,7 @@ pub enum Ready {
 pub struct Driver<T: 'static> {
     /// What a report calls it.
     pub name: &'static str,
-    /// What is started.
+    /// The program that is started, and how it is found.
     pub program: Program,
     /// How it tells its version.
     pub version: Version,

@@ -6,6 +6,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use method::units::counted;
+
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
 /// The command that prints all that [`Topology::parse`] reads, a line `FILE:CONTENT` each. It runs wherever there is a shell.
@@ -93,9 +95,8 @@ impl Topology {
         Some(picked)
     }
 
-    /// `2 CPUs (0-1)`.
+    /// How many CPUs there are, and which: `2 CPUs (0-1)`.
     pub fn counted(&self) -> String {
-        let word = if self.cpus.len() == 1 { "CPU" } else { "CPUs" };
-        format!("{} {word} ({})", self.cpus.len(), cpu_ranges(&self.cpus()))
+        format!("{} ({})", counted(self.cpus.len() as u64, "CPU", "CPUs"), cpu_ranges(&self.cpus()))
     }
 }

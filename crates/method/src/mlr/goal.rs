@@ -28,15 +28,15 @@ pub struct Goal {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GoalError {
-    /// There is none.
+    /// No goal was given.
     #[error("there is no goal to search for; give at least one")]
     NoGoal,
     /// A ratio is not a share below 1.
     #[error("the {what} of a goal is {given}; it must be at least 0 and below 1")]
     Ratio {
-        /// Which.
+        /// Which ratio of the goal it is, as part of a sentence.
         what: &'static str,
-        /// What was given.
+        /// The value that was given.
         given: f64,
     },
     /// The width is not a share.
@@ -60,9 +60,9 @@ pub enum GoalError {
         "the lowest rate is {min} and the highest {max} queries/s; the lowest must be at least 1 and no more than the highest"
     )]
     Range {
-        /// The lowest rate.
+        /// The lowest rate, queries per second.
         min: Qps,
-        /// The highest rate.
+        /// The highest rate, queries per second.
         max: Qps,
     },
 }

@@ -24,12 +24,12 @@ use crate::verdict::Verdict;
 /// How many coarser targets lead up to each goal.
 const STEPS: u32 = 2;
 
-/// Where to search.
+/// The rates between which is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limits {
-    /// Lowest rate.
+    /// The lowest rate that is tried, queries per second, at least 1.
     pub min: Qps,
-    /// Highest rate.
+    /// The highest rate that is tried, queries per second.
     pub max: Qps,
     /// How many times one rate may be tried again after invalid trials.
     pub invalid_retries: u32,
@@ -37,10 +37,10 @@ pub struct Limits {
 
 /// The trial that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
-    /// At which rate.
+pub struct MlrDue {
+    /// The rate to send, queries per second.
     pub rate: Qps,
-    /// How long.
+    /// How long to send.
     pub duration: Nanos,
     /// For which goal, by its place in the list.
     pub goal: usize,
@@ -51,7 +51,7 @@ pub struct Due {
 /// What was found for one goal (RFC 9971, "Goal Result").
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GoalResult {
-    /// The goal.
+    /// The goal that was searched for.
     pub goal: Goal,
     /// The highest lower bound below the upper one; `None` if the lowest rate is an upper bound already.
     pub relevant_lower_bound: Option<Qps>,
@@ -76,7 +76,7 @@ type Bounds = (Option<Qps>, Option<Qps>);
 /// The load that is being tried.
 #[derive(Clone, Copy, Debug)]
 struct Focus {
-    due: Due,
+    due: MlrDue,
     stage: usize,
     retries: u32,
 }
@@ -118,7 +118,7 @@ impl MlrSearch {
     }
 
     /// The trial to carry out next; `None` when the search is over.
-    pub fn due(&self) -> Option<Due> {
+    pub fn due(&self) -> Option<MlrDue> {
         self.focus.map(|focus| focus.due)
     }
 
@@ -198,7 +198,7 @@ impl MlrSearch {
                     self.outward = 0;
                 }
                 let rate = self.candidate(goal, stage, bracket);
-                let due = Due { rate, duration: target.final_duration, goal, bracket };
+                let due = MlrDue { rate, duration: target.final_duration, goal, bracket };
                 self.focus = Some(Focus { due, stage, retries: 0 });
                 return;
             }

@@ -1,7 +1,7 @@
 //! All searches of a plan, one after the other, as [`crate::set::Set`] is for the bisection.
 
 use super::goal::{Goal, GoalError};
-use super::search::{Due, GoalResult, Limits, MlrSearch};
+use super::search::{GoalResult, Limits, MlrDue, MlrSearch};
 use crate::records::Counts;
 use crate::search::{Found, Shortfall};
 use crate::units::Qps;
@@ -29,7 +29,7 @@ impl MlrSet {
     }
 
     /// Of which search, from 0, which trial is to be carried out next; `None` when all searches are over.
-    pub fn due(&self) -> Option<(u32, Due)> {
+    pub fn due(&self) -> Option<(u32, MlrDue)> {
         let at = self.results.len() as u32;
         if at < self.repeat { self.search.due().map(|due| (at, due)) } else { None }
     }

@@ -8,11 +8,11 @@ use super::goal::Goal;
 /// One trial, as far as a search needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// Its intended length.
+    /// How long it was to send.
     pub duration: Nanos,
     /// Queries without a valid reply.
     pub missing: u64,
-    /// All queries.
+    /// How many queries were sent.
     pub of: u64,
 }
 

@@ -7,7 +7,7 @@ use method::units::Share;
 use super::PointResult;
 use crate::place::Place;
 use crate::point::{Conditions, Cores};
-use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, Row, Series, Shape, along, curves, number};
+use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves, number};
 use crate::report::table::Table;
 use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
@@ -108,7 +108,7 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
 
 /// The cores of points that were measured at one place, for legends and captions.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
-    let seen: Option<Place> = points.filter_map(|p| p.place.clone()).reduce(|a, b| a.and(&b));
+    let seen = Place::of_all(points.filter_map(|p| p.place.as_ref()));
     super::on_cores(place, seen.as_ref())
 }
 
@@ -496,7 +496,7 @@ fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<Hea
         Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
     };
     let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
-    let rows: Vec<Row> = aaaa.iter().map(row).collect();
+    let rows: Vec<HeatRow> = aaaa.iter().map(row).collect();
     let shown = aaaa.iter().flat_map(|&a| cached.iter().filter_map(move |&b| point(a, b)));
     let name = format!("{}, {}", legend(run, &dut.name, many), cores_of(place, shown));
     let is_filled = rows.iter().flat_map(|(_, values)| values).any(Option::is_some);

@@ -92,6 +92,13 @@ pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &s
     let _ = write!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(words));
 }
 
+/// Begins one of several diagrams and writes its name at a point; the caller closes the group.
+pub(super) fn begin_panel(out: &mut String, name: &str, at: (f64, f64), room: f64) {
+    let escaped = escape(name);
+    let _ = write!(out, "<g data-panel=\"{escaped}\"><title>{escaped}</title>");
+    text(out, "small head", at, "start", &fitted(name, room, true));
+}
+
 /// About how wide a text is, in wide fonts.
 pub(super) fn text_width(words: &str, is_small: bool) -> f64 {
     words.chars().count() as f64 * if is_small { 7.0 } else { 8.2 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::draw::{Area, BELOW, RIGHT, WIDTH, fitted, legend, text};
+use super::draw::{Area, BELOW, RIGHT, WIDTH, begin_panel, legend, text};
 use super::lines::{draw, scale_of};
 use super::scale::Scale;
-use super::{Dot, Figure, Multiple, Series, escape};
+use super::{Dot, Figure, Multiple, Series};
 
 /// Columns, at the most.
 const COLUMNS: usize = 3;
@@ -59,9 +59,8 @@ impl Figure {
 }
 
 fn cell(out: &mut String, panel: &Multiple, names: &[&str], area: &Area, (places, scale): (&Scale, &Scale)) {
-    let _ = write!(out, "<g data-panel=\"{}\"><title>{}</title>", escape(&panel.name), escape(&panel.name));
     let room = area.right - area.left + MARKS - 14.0;
-    text(out, "small head", (area.left - MARKS + 10.0, area.top - 8.0), "start", &fitted(&panel.name, room, true));
+    begin_panel(out, &panel.name, (area.left - MARKS + 10.0, area.top - 8.0), room);
     area.vertical(out, scale);
     area.horizontal(out, places, false);
     if let Some(mark) = panel.mark {

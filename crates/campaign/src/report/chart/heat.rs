@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::draw::{RIGHT, WIDTH, fitted, text, text_width};
+use super::draw::{RIGHT, WIDTH, begin_panel, fitted, text, text_width};
 use super::{AT_LEAST, Figure, HeatMap, escape, number};
 
 /// A cell whose value has no room in half of the figure makes its map as wide as the figure.
@@ -37,9 +37,7 @@ impl Figure {
 }
 
 fn draw(out: &mut String, map: &HeatMap, (left, top): (f64, f64), (room, width): (f64, f64), highest: f64) {
-    let name = escape(&map.name);
-    let _ = write!(out, "<g data-panel=\"{name}\"><title>{name}</title>");
-    text(out, "small head", (left + 8.0, top + 18.0), "start", &fitted(&map.name, room - 16.0, true));
+    begin_panel(out, &map.name, (left + 8.0, top + 18.0), room - 16.0);
     for (n, column) in map.columns.iter().enumerate() {
         let at = left + NAMES + width * (n as f64 + 0.5);
         text(out, "small", (at, top + HEAD - 8.0), "middle", &fitted(column, width, true));

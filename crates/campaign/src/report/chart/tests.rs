@@ -21,7 +21,7 @@ fn series(name: &str, dots: &[Dot]) -> Series {
     Series { name: name.into(), dots: dots.to_vec() }
 }
 
-fn map(name: &str, rows: Vec<Row>) -> HeatMap {
+fn map(name: &str, rows: Vec<HeatRow>) -> HeatMap {
     HeatMap { name: name.into(), columns: vec!["0 %".into(), "50 %".into()], rows }
 }
 

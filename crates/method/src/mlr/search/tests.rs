@@ -24,7 +24,7 @@ fn tolerant(loss_ratio: f64) -> Goal {
 
 struct Walk {
     search: MlrSearch,
-    tried: Vec<Due>,
+    tried: Vec<MlrDue>,
 }
 
 impl Walk {
@@ -38,7 +38,7 @@ impl Walk {
 }
 
 /// Runs a search against a server that says what share of the queries of a trial it loses; `None`: the tester spoiled it.
-fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(Due) -> Option<f64>) -> Walk {
+fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<f64>) -> Walk {
     let mut search = MlrSearch::new(limits, goals).unwrap();
     let mut tried = Vec::new();
     while let Some(due) = search.due() {
@@ -95,7 +95,7 @@ fn the_ends_of_the_range_give_irregular_results() {
 #[test]
 fn one_search_serves_several_goals() {
     // It loses 0.3 % from 30 000 on, and what is above 50 000.
-    let loses = |due: Due| Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }));
+    let loses = |due: MlrDue| Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }));
     let goals = [rfc8219(), Goal { loss_ratio: 0.001, ..rfc8219() }, Goal { loss_ratio: 0.005, ..rfc8219() }];
     let together = walk(LIMITS, &goals, loses);
     let lower: Vec<u64> = together.result().iter().map(|g| g.relevant_lower_bound.unwrap().0).collect();
