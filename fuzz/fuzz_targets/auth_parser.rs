@@ -1,4 +1,5 @@
-//! Whatever AuthDNS is sent, it answers with a well-formed message of the same id within the client's limit, or not at all.
+//! Whatever AuthDNS is sent, it answers with a well-formed message of the same id within the
+//! client's limit, or not at all.
 #![no_main]
 
 use std::net::Ipv4Addr;
@@ -11,7 +12,12 @@ use wire::name::Domain;
 use wire::view::Message;
 
 fuzz_target!(|query: &[u8]| {
-    let zone = Zone::new(Domain::dns64perf(), Share::percent(50), Duration::from_secs(60), Ipv4Addr::LOCALHOST);
+    let zone = Zone::new(
+        Domain::dns64perf(),
+        Share::percent(50),
+        Duration::from_secs(60),
+        Ipv4Addr::LOCALHOST,
+    );
     let mut out = [0; MAX_REPLY];
     let len = zone.answer(query, Transport::Udp, &mut out).len;
     if len == 0 {

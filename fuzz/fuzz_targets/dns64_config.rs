@@ -1,4 +1,5 @@
-//! Whatever a configuration says, it is refused or it is used: what is in effect can be read again, and queries are answered by it.
+//! Whatever a configuration says, it is refused or it is used: what is in effect can be read again,
+//! and queries are answered by it.
 #![no_main]
 
 use std::path::Path;
@@ -15,7 +16,8 @@ fuzz_target!(|text: &str| {
     let text = format!("{text}\n[[upstream]]\naddress = '192.0.2.1'\n");
     let Ok(settings) = Settings::from_text(&text, Path::new("fuzz")) else { return };
     let written = settings.to_toml();
-    let again = Settings::from_text(&written, Path::new("fuzz")).unwrap_or_else(|e| panic!("{written}\n{e}"));
+    let again = Settings::from_text(&written, Path::new("fuzz"))
+        .unwrap_or_else(|e| panic!("{written}\n{e}"));
     assert_eq!(written, again.to_toml());
     let ask = |key: &dns64::KeyBuf| {
         let mut message = b"\0\0\x81\x80\0\x01\0\x01\0\0\0\0".to_vec();

@@ -1,6 +1,6 @@
-//! Whole inquiries of one client, one after another on one server, with an upstream that does what the input says: it answers, lies,
-//! fails, is silent, and time passes in between. Every query gets a well-formed reply of its id that is not too long, for a bounded
-//! number of questions.
+//! Whole inquiries of one client, one after another on one server, with an upstream that does what
+//! the input says: it answers, lies, fails, is silent, and time passes in between. Every query gets
+//! a well-formed reply of its id that is not too long, for a bounded number of questions.
 #![no_main]
 
 use dns64::{KeyBuf, Transport};
@@ -23,7 +23,10 @@ fuzz_target!(|input: &[u8]| {
             questions += 1;
             script.answer(key)
         };
-        let reply = server.at(second).reply(&query.bytes, CLIENT, transport, ask).expect("a query gets a reply");
+        let reply = server
+            .at(second)
+            .reply(&query.bytes, CLIENT, transport, ask)
+            .expect("a query gets a reply");
         assert!(questions <= MOST_QUESTIONS, "{questions} questions");
         assert!(reply.len() <= limit, "{} octets of {limit}", reply.len());
         assert!(reply[..2] == query.bytes[..2], "another id");

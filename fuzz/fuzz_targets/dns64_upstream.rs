@@ -1,5 +1,6 @@
-//! Whatever upstreams answer to the AAAA and the A question, the reply is well-formed and no longer than the client allows, now and
-//! from the cache. `dns64bench_fuzz::Said` has the format of the input.
+//! Whatever upstreams answer to the AAAA and the A question, the reply is well-formed and no longer
+//! than the client allows, now and from the cache. `dns64bench_fuzz::Said` has the format of the
+//! input.
 #![no_main]
 
 use dns64::{KeyBuf, Transport};
@@ -19,7 +20,10 @@ fuzz_target!(|input: &[u8]| {
             turn += 1;
             Some(said.message(turn > 1, key.question()))
         };
-        let reply = server.at(second).reply(QUERY, CLIENT, Transport::Udp, ask).expect("a query gets a reply");
+        let reply = server
+            .at(second)
+            .reply(QUERY, CLIENT, Transport::Udp, ask)
+            .expect("a query gets a reply");
         assert!(reply.len() <= 512);
         assert_well_formed(&reply);
     }

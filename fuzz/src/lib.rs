@@ -28,12 +28,15 @@ static SETTINGS: LazyLock<Vec<Settings>> = LazyLock::new(|| {
     let upstream = "[[upstream]]\naddress = '192.0.2.1'\n";
     texts
         .iter()
-        .map(|text| Settings::from_text(&format!("{text}{upstream}"), Path::new("fuzz")).expect("a configuration"))
+        .map(|text| {
+            Settings::from_text(&format!("{text}{upstream}"), Path::new("fuzz"))
+                .expect("a configuration")
+        })
         .collect()
 });
 static COOKIES: LazyLock<Cookies> = LazyLock::new(Cookies::new);
-/// A cache that keeps what it is given, emptied for each input: to make one takes longer than to answer a query. And one that keeps
-/// nothing.
+/// A cache that keeps what it is given, emptied for each input: to make one takes longer than to
+/// answer a query. And one that keeps nothing.
 static CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(1));
 static NO_CACHE: LazyLock<Cache> = LazyLock::new(|| Cache::new(0));
 
@@ -86,7 +89,8 @@ pub fn assert_well_formed(reply: &[u8]) {
 /// AN, NS, AR, records                                                                                                 further ones
 /// ```
 ///
-/// Header and question are made here; records may point into the question, which begins at octet 12.
+/// Header and question are made here; records may point into the question, which begins at octet
+/// 12.
 pub struct Said<'a> {
     /// Number of the server's configuration.
     pub configuration: u8,
@@ -103,7 +107,9 @@ impl<'a> Said<'a> {
         let (head, rest) = input.split_first_chunk::<7>()?;
         let len = usize::from(u16::from_be_bytes([head[5], head[6]]));
         let (first, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-        let further = rest.split_first_chunk::<3>().map_or(([0; 3], &[][..]), |(counts, records)| (*counts, records));
+        let further = rest
+            .split_first_chunk::<3>()
+            .map_or(([0; 3], &[][..]), |(counts, records)| (*counts, records));
         Some(Said {
             configuration: head[0],
             caches: head[1] & 0x80 != 0,
@@ -122,13 +128,15 @@ impl<'a> Said<'a> {
 
 /// A response with these counts; more records than 255 in a section say nothing new.
 fn message(rcode: u8, counts: [u8; 3], question: &[u8], records: &[u8]) -> Vec<u8> {
-    let mut message = vec![0, 0, 0x81, 0x80 | rcode, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]];
+    let mut message =
+        vec![0, 0, 0x81, 0x80 | rcode, 0, 1, 0, counts[0], 0, counts[1], 0, counts[2]];
     message.extend(question);
     message.extend(records);
     message
 }
 
-/// A script of what a client asks and an upstream answers, read from an input octet by octet; zeros when it is used up.
+/// A script of what a client asks and an upstream answers, read from an input octet by octet; zeros
+/// when it is used up.
 pub struct Script<'a> {
     rest: &'a [u8],
 }
@@ -179,7 +187,8 @@ impl<'a> Script<'a> {
     pub fn query(&mut self) -> Query {
         let flags = self.octet();
         let qtype = [28u16, 28, 28, 1, 12, 255, 5, 39][usize::from(flags & 7)];
-        let mut bytes = vec![0x12, 0x34, 1, (flags & 8) << 1 | (flags & 16) << 1, 0, 1, 0, 0, 0, 0, 0, 0];
+        let mut bytes =
+            vec![0x12, 0x34, 1, (flags & 8) << 1 | (flags & 16) << 1, 0, 1, 0, 0, 0, 0, 0, 0];
         bytes.extend(self.name());
         bytes.extend(qtype.to_be_bytes());
         bytes.extend([0, 1]);
@@ -227,7 +236,11 @@ impl<'a> Script<'a> {
         let mut data = Vec::new();
         let mut target = |script: &mut Script<'_>| {
             let kind = script.octet();
-            if kind & 1 == 0 { data.extend(script.name()) } else { data.extend([0xc0, script.octet()]) }
+            if kind & 1 == 0 {
+                data.extend(script.name())
+            } else {
+                data.extend([0xc0, script.octet()])
+            }
         };
         match rtype {
             1 => data.extend([8, 8, 8, self.octet()]),

@@ -52,8 +52,8 @@ impl Lab {
         Ok(server)
     }
 
-    /// Runs the Measurer in `tester` against AuthDNS itself, whose names all have AAAA records, and returns its result, whatever
-    /// the verdict.
+    /// Runs the Measurer in `tester` against AuthDNS itself, whose names all have AAAA records, and
+    /// returns its result, whatever the verdict.
     fn measure(&self, more: &[&str]) -> Result<Value> {
         self.measure_with(&[&["--aaaa-share", "1"], more].concat())
     }
@@ -66,7 +66,8 @@ impl Lab {
     fn measure_with(&self, more: &[&str]) -> Result<Value> {
         let common = [&self.program, "measure", "--json", "--quiet"];
         // A second, however short the trial is, unless it says otherwise.
-        let patience: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
+        let patience: &[&str] =
+            if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
         let args = self.exec("tester", &[&common[..], more, patience].concat());
         let ran = process::run(&self.program, &args, LIMIT)?;
         serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
@@ -87,27 +88,43 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     claims.conclude(keeping)
 }
 
-/// Trials at a rate that are to be looked at, and how many may be tried for that: what one stall of the machine does to a trial
-/// shows beside the others.
+/// Trials at a rate that are to be looked at, and how many may be tried for that: what one stall of
+/// the machine does to a trial shows beside the others.
 const SOUND: usize = 3;
 const TRIED: usize = 6;
 
 fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let address = format!("{AUTH}:53");
-    let _auth = lab.serve(&[&lab.program, "auth", "--listen", &address, "--aaaa-share", "1", "--threads", "1"])?;
+    let _auth = lab.serve(&[
+        &lab.program,
+        "auth",
+        "--listen",
+        &address,
+        "--aaaa-share",
+        "1",
+        "--threads",
+        "1",
+    ])?;
     println!("Pacing against AuthDNS over veth");
-    println!("{:>9} {:>14} {:>14} {:>9} {:>9}", "queries/s", "100 ms window", "p99.9 late", "valid", "verdict");
+    println!(
+        "{:>9} {:>14} {:>14} {:>9} {:>9}",
+        "queries/s", "100 ms window", "p99.9 late", "valid", "verdict"
+    );
     let mut all = Vec::new();
     for rate in ["50000", "100000", "200000"] {
         let mut sound: Vec<[f64; 2]> = Vec::new();
         let mut spoiled_by = String::new();
         for _ in 0..TRIED {
             let length = ["--duration", "10s", "--timeout", "250ms"];
-            let trial = lab.measure(&[&["--server", &address, "--rate", rate], &length[..]].concat())?;
-            let number = |pointer: &str| trial.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
-            let (window, late) = (number("/pacing/window_100ms_worst_pct"), number("/pacing/p999_us"));
+            let trial =
+                lab.measure(&[&["--server", &address, "--rate", rate], &length[..]].concat())?;
+            let number =
+                |pointer: &str| trial.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+            let (window, late) =
+                (number("/pacing/window_100ms_worst_pct"), number("/pacing/p999_us"));
             let spoiled = is_spoiled(&trial);
-            let verdict = if spoiled { "spoiled" } else { trial["verdict"].as_str().unwrap_or("?") };
+            let verdict =
+                if spoiled { "spoiled" } else { trial["verdict"].as_str().unwrap_or("?") };
             let valid = number("/valid") / number("/sent") * 100.0;
             println!("{rate:>9} {window:>12.3} % {late:>11.0} µs {valid:>8.3}% {verdict:>9}");
             if spoiled {
@@ -121,10 +138,12 @@ fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
                 break;
             }
         }
-        let median = |of: usize| match Summary::of(&sound.iter().map(|trial| trial[of]).collect::<Vec<_>>()) {
-            Some(summary) if sound.len() == SOUND => Ok(summary.median),
-            _ => Err(format!("{} of {TRIED} trials were sound: {spoiled_by}", sound.len())),
-        };
+        let median =
+            |of: usize| match Summary::of(&sound.iter().map(|trial| trial[of]).collect::<Vec<_>>())
+            {
+                Some(summary) if sound.len() == SOUND => Ok(summary.median),
+                _ => Err(format!("{} of {TRIED} trials were sound: {spoiled_by}", sound.len())),
+            };
         let what = |of: &str| format!("pacing at {rate} queries/s: {of}");
         claims.hold(&what("worst window of 100 ms, %"), Wanted::AtMost(0.5), median(0));
         claims.hold(&what("p99.9 of lateness, µs"), Wanted::AtMost(1_000.0), median(1));
@@ -144,11 +163,13 @@ pub(crate) fn reasons(trial: &Value) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// Replies per second of AuthDNS and of a null reflector, each alone on CPU 1 and asked for more than it can do.
+/// Replies per second of AuthDNS and of a null reflector, each alone on CPU 1 and asked for more
+/// than it can do.
 fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSaturated server on one core: replies in 3 s, AuthDNS against a null reflector");
-    let queries: String =
-        (0..10_000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
+    let queries: String = (0..10_000)
+        .map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256))
+        .collect();
     let file = lab.folder.path().join("queries");
     std::fs::write(&file, queries)?;
     let file = file.to_string_lossy();
@@ -177,7 +198,8 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
             if client == "Measurer" {
                 lab.measure(&offer).map(drop)
             } else {
-                let args = ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", "700000", "-i", &file, AUTH];
+                let args =
+                    ["taskset", "-c", "0", "kxdpgun", "-t", "3", "-Q", "700000", "-i", &file, AUTH];
                 process::run(&lab.program, &lab.exec("tester", &args), LIMIT).map(drop)
             }
         };
@@ -199,7 +221,8 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
         let ours = counters["replies"]["noerror"].as_u64().unwrap_or(0);
         let reflector = lab.serve(&[&lab.ours, "reflect", &address, "1"])?;
         load()?;
-        let null: u64 = reflector.end()?.trim().parse().context("the reflector printed no number")?;
+        let null: u64 =
+            reflector.end()?.trim().parse().context("the reflector printed no number")?;
         let ratio = ours as f64 / null as f64;
         println!("{client:<9} AuthDNS {ours:>9}, reflector {null:>9}: {:.1} %", ratio * 100.0);
         claims.hold(&what, Wanted::AtLeast(0.9), Ok(ratio));
@@ -208,16 +231,27 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// The highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style sender with one NSD core.
+/// The highest rate at which the self-test passes: ours with AuthDNS, and a dns64perf++-style
+/// sender with one NSD core.
 fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
     println!("\nSelf-test on this machine's cores");
-    let (what, wanted) = ("highest rate of the self-test by a dns64perf++-style sender's", Wanted::AtLeast(3.0));
+    let (what, wanted) =
+        ("highest rate of the self-test by a dns64perf++-style sender's", Wanted::AtLeast(3.0));
     if find("nsd").is_none() {
         claims.hold(what, wanted, Err("nsd not found".into()));
         return Ok(());
     }
     let address = format!("{AUTH}:53");
-    let auth = lab.serve(&[&lab.program, "auth", "--listen", &address, "--aaaa-share", "1", "--threads", "1"])?;
+    let auth = lab.serve(&[
+        &lab.program,
+        "auth",
+        "--listen",
+        &address,
+        "--aaaa-share",
+        "1",
+        "--threads",
+        "1",
+    ])?;
     let ours = highest(|rate| {
         let rate = rate.to_string();
         let trial = lab.measure(&[
@@ -240,13 +274,22 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
 
     let zone = lab.folder.path().join("zone");
     let zone = zone.to_string_lossy();
-    output(&lab.program, &["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &zone], LIMIT)?;
-    let nsd = authoritative(Auth::Nsd, &lab.folder.path().join("nsd"), address.parse()?, &zone, &[])?;
+    output(
+        &lab.program,
+        &["zone", "--names", "10.0.0.0/16", "--aaaa-share", "1", "--output", &zone],
+        LIMIT,
+    )?;
+    let nsd =
+        authoritative(Auth::Nsd, &lab.folder.path().join("nsd"), address.parse()?, &zone, &[])?;
     let _nsd = lab.serve(&nsd.iter().map(String::as_str).collect::<Vec<_>>())?;
     wait_until_answers(&lab.program, &address, &["--names", "10.0.255.0/24", "--aaaa-share", "1"])?;
     let theirs = highest(|rate| {
         let rate = rate.to_string();
-        let answered = output(&lab.program, &lab.exec("tester", &[&lab.ours, "classic", &address, &rate, "2"]), LIMIT)?;
+        let answered = output(
+            &lab.program,
+            &lab.exec("tester", &[&lab.ours, "classic", &address, &rate, "2"]),
+            LIMIT,
+        )?;
         Ok(answered.trim() == "1")
     })?;
     let ratio = ours as f64 / theirs.max(1) as f64;
@@ -259,8 +302,8 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
 /// Tries at a rate: an odd number, more than half of which decide.
 const TRIES: u32 = 5;
 
-/// The highest of the rates up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`] tries; this machine is noisy, and
-/// a rate that passes once in five tries is not sustained.
+/// The highest of the rates up to 600 000, in steps of about 5 %, that passes in most of [`TRIES`]
+/// tries; this machine is noisy, and a rate that passes once in five tries is not sustained.
 fn highest(mut passes: impl FnMut(u64) -> Result<bool>) -> Result<u64> {
     let (mut low, mut high) = (0, 600_000_u64);
     while high - low > (low / 20).max(2_000) {

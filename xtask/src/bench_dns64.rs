@@ -1,4 +1,5 @@
-//! `bench dns64`: dns64d beside Unbound, BIND and PowerDNS Recursor, each on one core of the lab, all in one run.
+//! `bench dns64`: dns64d beside Unbound, BIND and PowerDNS Recursor, each on one core of the lab,
+//! all in one run.
 
 mod against;
 
@@ -52,12 +53,13 @@ const DUTS: [Dut; 4] = [
     Dut { kind: servers::Dut::Powerdns, for_memory: false },
 ];
 
-/// Rounds: every server has its turn in each, so that a slow phase of this machine meets all of them.
+/// Rounds: every server has its turn in each, so that a slow phase of this machine meets all of
+/// them.
 const ROUNDS: usize = 3;
 const LATENCY_ROUNDS: usize = 8;
 
-/// The clients, from the dearest to the cheapest in CPU time per query: what is left for AuthDNS, and what a fast server
-/// waits for, depends on them.
+/// The clients, from the dearest to the cheapest in CPU time per query: what is left for AuthDNS,
+/// and what a fast server waits for, depends on them.
 const CLIENTS: [&str; 3] = ["dnsperf", "closed-loop", "+ UDP_SEGMENT"];
 const NAME_SETS: [&str; 2] = ["different names", "cached names"];
 
@@ -106,8 +108,10 @@ impl Figures<'_> {
             let load = |(client, load): (&&str, &Load)| json!({ "client": client, "answers_per_s": load.rate, "cpu": load.cpu });
             CLIENTS.iter().zip(set).map(load).collect::<Vec<_>>()
         };
-        let rounds =
-            self.rounds.iter().map(|round| json!({ "different": loads(&round[0]), "cached": loads(&round[1]) }));
+        let rounds = self
+            .rounds
+            .iter()
+            .map(|round| json!({ "different": loads(&round[0]), "cached": loads(&round[1]) }));
         let p99 = self.p99_us.iter().map(|round| round.map(|latency| format!("{latency:?}")));
         json!({
             "name": self.dut.name(),
@@ -119,7 +123,9 @@ impl Figures<'_> {
 
     /// The medians over the rounds.
     fn load(&self, set: usize, client: usize) -> Load {
-        let of = |pick: fn(&Load) -> f64| median(self.rounds.iter().map(|round| pick(&round[set][client])));
+        let of = |pick: fn(&Load) -> f64| {
+            median(self.rounds.iter().map(|round| pick(&round[set][client])))
+        };
         Load { rate: of(|load| load.rate), cpu: of(|load| load.cpu) }
     }
 
@@ -155,7 +161,13 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     for dut in &DUTS {
         match program(&lab, dut) {
             Some(program) => {
-                all.push(Figures { dut, program, rounds: Vec::new(), mebibytes: None, p99_us: Vec::new() });
+                all.push(Figures {
+                    dut,
+                    program,
+                    rounds: Vec::new(),
+                    mebibytes: None,
+                    p99_us: Vec::new(),
+                });
             }
             None => println!("SKIPPED {}: its program is not found", dut.name()),
         }
@@ -163,7 +175,9 @@ pub(crate) fn run(keeping: &Keeping) -> Result<ExitCode> {
     let (mut ceiling, mut stolen) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let before = CpuTimes::now()?;
-        each(&mut all, |figures| throughput(&lab, figures, &names).map(|round| figures.rounds.push(round)));
+        each(&mut all, |figures| {
+            throughput(&lab, figures, &names).map(|round| figures.rounds.push(round))
+        });
         ceiling.push(without_lookup(&lab)?);
         stolen.push(CpuTimes::now()?.stolen_since(&before).all_pct);
     }
@@ -203,13 +217,26 @@ pub(crate) fn different_names() -> Result<Vec<(&'static str, f64)>> {
     for dut in &DUTS {
         let Some(program) = program(&lab, dut) else { continue };
         let server = start(&lab, dut, &program)?;
-        rates.push((dut.name(), dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate));
+        rates.push((
+            dut.name(),
+            dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate,
+        ));
     }
     Ok(rates)
 }
 
 fn serve_auth(lab: &Lab) -> Result<Server> {
-    lab.serve(&["taskset", "-c", TESTER_CPU, &lab.program, "auth", "--listen", AUTH, "--threads", "1"])
+    lab.serve(&[
+        "taskset",
+        "-c",
+        TESTER_CPU,
+        &lab.program,
+        "auth",
+        "--listen",
+        AUTH,
+        "--threads",
+        "1",
+    ])
 }
 
 /// Query files for dnsperf.
@@ -243,7 +270,8 @@ fn program(lab: &Lab, dut: &Dut) -> Option<PathBuf> {
     if ours { Some(Path::new(&lab.program).with_file_name(name)) } else { find(name) }
 }
 
-/// Starts a server with one thread on the DUT's core, and waits until it answers; some need seconds.
+/// Starts a server with one thread on the DUT's core, and waits until it answers; some need
+/// seconds.
 fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
     let words = dut_in_lab(dut.kind, &lab.folder.path().join(dut.name()), program, 1)?;
     let mut command = vec!["taskset", "-c", DUT_CPU];
@@ -254,14 +282,20 @@ fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
 }
 
 fn wait_until_ready(lab: &Lab) -> Result<()> {
-    wait_until_answers(&lab.program, DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])
+    wait_until_answers(
+        &lab.program,
+        DUT,
+        &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"],
+    )
 }
 
 /// All clients in turn, first with names that the server has not seen, then with cached ones.
 fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> {
     let server = start(lab, figures.dut, &figures.program)?;
     let translated = ["--expect-prefix", "64:ff9b::/96"];
-    let closed_loop = |names: &[&str], offload| closed_loop(lab, &server, &[names, &translated].concat(), offload);
+    let closed_loop = |names: &[&str], offload| {
+        closed_loop(lab, &server, &[names, &translated].concat(), offload)
+    };
     let different = [
         dnsperf(lab, &server, &names.different, &["-n", "1", "-l", "4"])?,
         closed_loop(&["--names", "12.0.0.0/8"], "false")?,
@@ -278,11 +312,14 @@ fn throughput(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<Round> 
     Ok([different, cached])
 }
 
-/// What the clients see of AuthDNS in the DUT's place, which answers without having to look anything up: a server that
-/// answers one by one can hardly show more.
+/// What the clients see of AuthDNS in the DUT's place, which answers without having to look
+/// anything up: a server that answers one by one can hardly show more.
 fn without_lookup(lab: &Lab) -> Result<[Load; CLIENTS.len()]> {
     let auth = ["taskset", "-c", DUT_CPU, &lab.program, "auth", "--listen", DUT, "--threads", "1"];
-    let server = Server::start(&lab.program, &lab.exec("dut", &[&auth[..], &["--aaaa-share", "1"]].concat()))?;
+    let server = Server::start(
+        &lab.program,
+        &lab.exec("dut", &[&auth[..], &["--aaaa-share", "1"]].concat()),
+    )?;
     wait_until_listens(&[&[lab.program.as_str()], &lab.exec("dut", &[])[..]].concat(), 53)?;
     let (few, file) = (CACHED_NAMES.to_string(), lab.folder.path().join("cached"));
     let names = ["--names", "11.0.0.0/8", "--count", &few];
@@ -302,9 +339,24 @@ fn million_names(lab: &Lab, figures: &Figures<'_>, names: &Names) -> Result<f64>
 }
 
 fn dnsperf(lab: &Lab, server: &Server, file: &str, more: &[&str]) -> Result<Load> {
-    let args =
-        [&["taskset", "-c", TESTER_CPU, "dnsperf", "-s", DUT_HOST, "-d", file, "-q", OUTSTANDING, "-c", "1"], more]
-            .concat();
+    let args = [
+        &[
+            "taskset",
+            "-c",
+            TESTER_CPU,
+            "dnsperf",
+            "-s",
+            DUT_HOST,
+            "-d",
+            file,
+            "-q",
+            OUTSTANDING,
+            "-c",
+            "1",
+        ],
+        more,
+    ]
+    .concat();
     under_load(server, || {
         let printed = output(&lab.program, &lab.exec("tester", &args), Duration::from_secs(400))?;
         rate_of_dnsperf(&printed)
@@ -319,14 +371,27 @@ fn rate_of_dnsperf(printed: &str) -> Result<f64> {
 /// Our own client.
 fn closed_loop(lab: &Lab, server: &Server, names: &[&str], offload: &str) -> Result<Load> {
     let program: &str = &lab.program;
-    let args = [program, "closed-loop", "--server", DUT, "--outstanding", OUTSTANDING, "--cpus", TESTER_CPU];
+    let args = [
+        program,
+        "closed-loop",
+        "--server",
+        DUT,
+        "--outstanding",
+        OUTSTANDING,
+        "--cpus",
+        TESTER_CPU,
+    ];
     let args = [&args[..], names, &["--duration", "4s", "--offload", offload, "--json"]].concat();
     under_load(server, || {
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
         let result: Value = serde_json::from_str(&printed)?;
         // A full socket buffer loses a query now and then; a wrong answer must not be counted.
-        let [sent, valid, lost] = ["sent", "valid", "lost"].map(|key| result[key].as_u64().unwrap_or(0));
-        ensure!(sent == valid + lost && lost * 1000 < sent, "{sent} sent, {valid} valid, {lost} lost");
+        let [sent, valid, lost] =
+            ["sent", "valid", "lost"].map(|key| result[key].as_u64().unwrap_or(0));
+        ensure!(
+            sent == valid + lost && lost * 1000 < sent,
+            "{sent} sent, {valid} valid, {lost} lost"
+        );
         result["qps"].as_f64().context("no rate")
     })
 }
@@ -353,16 +418,27 @@ fn latencies(lab: &Lab, all: &mut Vec<Figures<'_>>) -> Result<Vec<f64>> {
     let mut stolen = Vec::new();
     for round in 0..LATENCY_ROUNDS {
         let before = CpuTimes::now()?;
-        each(all, |figures| both_latencies(lab, figures, common, round % 2).map(|p99_us| figures.p99_us.push(p99_us)));
+        each(all, |figures| {
+            both_latencies(lab, figures, common, round % 2)
+                .map(|p99_us| figures.p99_us.push(p99_us))
+        });
         stolen.push(CpuTimes::now()?.stolen_since(&before).all_pct);
     }
     Ok(stolen)
 }
 
 /// At half of its own rate and at the `common` one, beginning with that of number `first`.
-fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -> Result<[Latency; 2]> {
+fn both_latencies(
+    lab: &Lab,
+    figures: &Figures<'_>,
+    common: u64,
+    first: usize,
+) -> Result<[Latency; 2]> {
     let _server = start(lab, figures.dut, &figures.program)?;
-    let loads = [(figures.half_rate(), ["14.0.0.0/8", "16.0.0.0/8"]), (common, ["15.0.0.0/8", "17.0.0.0/8"])];
+    let loads = [
+        (figures.half_rate(), ["14.0.0.0/8", "16.0.0.0/8"]),
+        (common, ["15.0.0.0/8", "17.0.0.0/8"]),
+    ];
     let mut p99_us = [Latency::Spoiled; 2];
     for load in [first, 1 - first] {
         let (rate, names) = loads[load];
@@ -371,21 +447,23 @@ fn both_latencies(lab: &Lab, figures: &Figures<'_>, common: u64, first: usize) -
     Ok(p99_us)
 }
 
-/// p99 of the round-trip time at a constant rate, if one in a thousand queries at the most has no valid reply. Queries may leave
-/// 200 µs from their time, so that the sender leaves AuthDNS the core that it shares with it. What the tester spoils is done again,
-/// with other names, once.
+/// p99 of the round-trip time at a constant rate, if one in a thousand queries at the most has no
+/// valid reply. Queries may leave 200 µs from their time, so that the sender leaves AuthDNS the
+/// core that it shares with it. What the tester spoils is done again, with other names, once.
 fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
     let rate = rate.max(1).to_string();
     for names in names {
         let args = ["--server", DUT, "--rate", &rate, "--duration", "3s", "--names", names];
-        let trial =
-            lab.measure_names_without_aaaa(&[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat())?;
+        let trial = lab.measure_names_without_aaaa(
+            &[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat(),
+        )?;
         let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
         if is_spoiled(&trial) {
             println!("SPOILED a trial at {rate} queries/s: {}", reasons(&trial));
             continue;
         }
-        let p99 = trial["rtt_us"]["p99"].as_f64().filter(|_| valid > 0 && (sent - valid) * 1000 <= sent);
+        let p99 =
+            trial["rtt_us"]["p99"].as_f64().filter(|_| valid > 0 && (sent - valid) * 1000 <= sent);
         return Ok(p99.map_or(Latency::Overloaded, Latency::Of));
     }
     Ok(Latency::Spoiled)
@@ -393,34 +471,53 @@ fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
 
 fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // After the program's name in parentheses: state is field 3, utime 14, stime 15, in ticks of 10 ms.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    // After the program's name in parentheses: state is field 3, utime 14, stime 15, in ticks of
+    // 10 ms.
+    let fields: Vec<&str> =
+        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
     Ok((ticks(11) + ticks(12)) / 100.0)
 }
 
 fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], claims: &mut Claims) {
-    println!("\nOne core for the DUT, {OUTSTANDING} queries in flight, AuthDNS and the client on the other core");
-    println!("Answers per second, and the share of its core that the DUT used: medians of {ROUNDS} rounds");
+    println!(
+        "\nOne core for the DUT, {OUTSTANDING} queries in flight, AuthDNS and the client on the other core"
+    );
+    println!(
+        "Answers per second, and the share of its core that the DUT used: medians of {ROUNDS} rounds"
+    );
     let cell = |load: Load| format!("{:.0} {:>3.0} %", load.rate, load.cpu * 100.0);
     for (set, what) in NAME_SETS.iter().enumerate() {
-        println!("\n{what:<16} {:>17} {:>17} {:>17} {:>10}", CLIENTS[0], CLIENTS[1], CLIENTS[2], "1 M names");
+        println!(
+            "\n{what:<16} {:>17} {:>17} {:>17} {:>10}",
+            CLIENTS[0], CLIENTS[1], CLIENTS[2], "1 M names"
+        );
         for f in all {
             let cells = [0, 1, 2].map(|client| cell(f.load(set, client)));
-            let memory = f.mebibytes.filter(|_| set == 0).map_or(String::new(), |m| format!("{m:.0} MiB"));
-            println!("{:<16} {:>17} {:>17} {:>17} {memory:>10}", f.dut.name(), cells[0], cells[1], cells[2]);
+            let memory =
+                f.mebibytes.filter(|_| set == 0).map_or(String::new(), |m| format!("{m:.0} MiB"));
+            println!(
+                "{:<16} {:>17} {:>17} {:>17} {memory:>10}",
+                f.dut.name(),
+                cells[0],
+                cells[1],
+                cells[2]
+            );
         }
     }
-    let of = |client: usize, pick: fn(&Load) -> f64| median(ceiling.iter().map(|loads| pick(&loads[client])));
-    let cells = [0, 1, 2].map(|client| cell(Load { rate: of(client, |l| l.rate), cpu: of(client, |l| l.cpu) }));
+    let of = |client: usize, pick: fn(&Load) -> f64| {
+        median(ceiling.iter().map(|loads| pick(&loads[client])))
+    };
+    let cells = [0, 1, 2]
+        .map(|client| cell(Load { rate: of(client, |l| l.rate), cpu: of(client, |l| l.cpu) }));
     println!("{:<16} {:>17} {:>17} {:>17}", "no lookup at all", cells[0], cells[1], cells[2]);
     println!("(the last line: AuthDNS in the DUT's place, replies one by one)\n");
     ratios(all, (0, "Unbound's", 5.0), |name| name == "Unbound", claims);
     ratios(all, (1, "the best of the others'", 2.0), |name| name != "dns64d", claims);
 }
 
-/// How many times as fast dns64d is as the best of the `others`: with each client, the least to the greatest of the rounds,
-/// and by each server's highest rate with any client.
+/// How many times as fast dns64d is as the best of the `others`: with each client, the least to the
+/// greatest of the rounds, and by each server's highest rate with any client.
 fn ratios(
     all: &[Figures<'_>],
     (set, whose, wanted): (usize, &str, f64),
@@ -439,12 +536,16 @@ fn ratios(
     };
     println!("{}, dns64d's rate by {whose}:", NAME_SETS[set]);
     for (client, label) in CLIENTS.iter().enumerate() {
-        let by_round = (0..ROUNDS)
-            .map(|round| ours.rounds[round][set][client].rate / best(&|f| f.rounds[round][set][client].rate));
+        let by_round = (0..ROUNDS).map(|round| {
+            ours.rounds[round][set][client].rate / best(&|f| f.rounds[round][set][client].rate)
+        });
         let Some(spread) = summary(by_round) else { continue };
         let load = ours.load(set, client);
         let idle = if load.cpu < 0.9 { "; dns64d waited for the client" } else { "" };
-        println!("  {label:<14} {:.2} ({:.2} to {:.2}){idle}", spread.median, spread.min, spread.max);
+        println!(
+            "  {label:<14} {:.2} ({:.2} to {:.2}){idle}",
+            spread.median, spread.min, spread.max
+        );
     }
     let highest = ours.highest(set) / best(&|f| f.highest(set));
     println!("  {:<14} {highest:.2}", "each's highest");
@@ -452,13 +553,19 @@ fn ratios(
 }
 
 fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
-    println!("\np99 of the round-trip time: medians of {LATENCY_ROUNDS} rounds (least to greatest)");
+    println!(
+        "\np99 of the round-trip time: medians of {LATENCY_ROUNDS} rounds (least to greatest)"
+    );
     let loads = ["at half of its own rate", "at half of Unbound's"];
     for (i, load) in loads.iter().enumerate() {
         for f in all {
             let spoiled = f.p99_us.iter().filter(|p99| p99[i] == Latency::Spoiled).count();
             let sound = f.p99_us.iter().map(|p99| p99[i]).filter(|p99| *p99 != Latency::Spoiled);
-            let note = if spoiled > 0 { format!("; {spoiled} rounds were spoiled") } else { String::new() };
+            let note = if spoiled > 0 {
+                format!("; {spoiled} rounds were spoiled")
+            } else {
+                String::new()
+            };
             match summary_if_all(sound.map(Latency::us)) {
                 Some(p99) => println!(
                     "{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}{note}",
@@ -475,7 +582,9 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     for (i, load) in loads.iter().enumerate() {
         let ratio = latency_ratio(all, i);
         match &ratio {
-            Ok(ratio) => println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max),
+            Ok(ratio) => {
+                println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max)
+            }
             Err(why) => println!("  {load:<24} {why}"),
         }
         let what = format!("p99 of dns64d by Unbound's in the same round, {load}");
@@ -483,18 +592,24 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     }
 }
 
-/// dns64d's p99 by Unbound's, at load number `i`, over the rounds in which the tester spoiled neither; at least half must be.
+/// dns64d's p99 by Unbound's, at load number `i`, over the rounds in which the tester spoiled
+/// neither; at least half must be.
 fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     let get = |name: &str| all.iter().find(|f| f.dut.name() == name);
     let (Some(ours), Some(unbound)) = (get("dns64d"), get("Unbound")) else {
         return Err("not both of them were measured".into());
     };
     let rounds = ours.p99_us.iter().zip(&unbound.p99_us).map(|(ours, theirs)| (ours[i], theirs[i]));
-    let sound: Vec<_> = rounds.filter(|round| ![round.0, round.1].contains(&Latency::Spoiled)).collect();
+    let sound: Vec<_> =
+        rounds.filter(|round| ![round.0, round.1].contains(&Latency::Spoiled)).collect();
     if sound.len() * 2 < LATENCY_ROUNDS {
-        return Err(format!("the tester spoiled all but {} of {LATENCY_ROUNDS} rounds", sound.len()));
+        return Err(format!(
+            "the tester spoiled all but {} of {LATENCY_ROUNDS} rounds",
+            sound.len()
+        ));
     }
-    // A server that does not answer all queries has no p99. If it is ours, the claim is missed; if it is only theirs, it is kept.
+    // A server that does not answer all queries has no p99. If it is ours, the claim is missed; if
+    // it is only theirs, it is kept.
     let ratios = sound.iter().map(|(ours, theirs)| match (ours.us(), theirs.us()) {
         (Some(ours), Some(theirs)) => ours / theirs,
         (None, _) => f64::INFINITY,
@@ -503,23 +618,44 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     summary(ratios).ok_or_else(|| "no round was sound".into())
 }
 
-/// dns64d on two cores. This machine may have no more, and then client and AuthDNS take theirs from the same two.
+/// dns64d on two cores. This machine may have no more, and then client and AuthDNS take theirs from
+/// the same two.
 fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     let rate = |threads: usize| -> Result<Load> {
         let program = Path::new(&lab.program).with_file_name("dns64d");
-        let words = dut_in_lab(servers::Dut::Dns64d, &lab.folder.path().join("scale"), &program, threads)?;
+        let words =
+            dut_in_lab(servers::Dut::Dns64d, &lab.folder.path().join("scale"), &program, threads)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let server = Server::start(&lab.program, &lab.exec("dut", &words))?;
         wait_until_ready(lab)?;
         // Ten sockets, so that the kernel can spread them over both workers.
-        let args = ["dnsperf", "-s", DUT_HOST, "-d", &names.different, "-q", OUTSTANDING, "-c", "10", "-n", "1"];
-        under_load(&server, || rate_of_dnsperf(&output(&lab.program, &lab.exec("tester", &args), LIMIT)?))
+        let args = [
+            "dnsperf",
+            "-s",
+            DUT_HOST,
+            "-d",
+            &names.different,
+            "-q",
+            OUTSTANDING,
+            "-c",
+            "10",
+            "-n",
+            "1",
+        ];
+        under_load(&server, || {
+            rate_of_dnsperf(&output(&lab.program, &lab.exec("tester", &args), LIMIT)?)
+        })
     };
     let (one, two) = (rate(1)?, rate(2)?);
     let cost = |load: Load| load.cpu * 1e6 / load.rate;
     println!("\nTwo workers, different names, dnsperf with ten sockets");
     for (workers, load) in [("one", one), ("two", two)] {
-        println!("  {workers}: {:.0}/s with {:.2} CPUs, {:.1} µs of CPU each", load.rate, load.cpu, cost(load));
+        println!(
+            "  {workers}: {:.0}/s with {:.2} CPUs, {:.1} µs of CPU each",
+            load.rate,
+            load.cpu,
+            cost(load)
+        );
     }
     println!("two / one: {:.2}", two.rate / one.rate);
     println!(
@@ -530,9 +666,15 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
     let cpus = thread::available_parallelism()?.get();
     if cpus < 4 {
         // No claim that could be kept or missed here.
-        println!("This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would");
+        println!(
+            "This machine has {cpus} CPUs: dnsperf and AuthDNS need what the second worker would"
+        );
     } else {
-        claims.hold("rate of two workers by that of one", Wanted::AtLeast(1.8), Ok(two.rate / one.rate));
+        claims.hold(
+            "rate of two workers by that of one",
+            Wanted::AtLeast(1.8),
+            Ok(two.rate / one.rate),
+        );
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Two builds of one program, measured in turn until the ratio of their figures is known well enough: on a machine whose speed
-//! changes from minute to minute only figures of the same round can be held against each other.
+//! Two builds of one program, measured in turn until the ratio of their figures is known well
+//! enough: on a machine whose speed changes from minute to minute only figures of the same round
+//! can be held against each other.
 //!
 //! ```text
 //! round 1: ours, theirs   round 2: theirs, ours   …   ratio of each round ─► median, its 95 % interval ─► narrow enough? ─► end
@@ -47,7 +48,8 @@ impl Ratios {
     }
 
     fn is_known(&self) -> bool {
-        self.by_round.len() >= AT_LEAST && self.interval().is_some_and(|(low, high)| high - low <= WIDTH)
+        self.by_round.len() >= AT_LEAST
+            && self.interval().is_some_and(|(low, high)| high - low <= WIDTH)
     }
 
     fn median(&self) -> f64 {
@@ -70,10 +72,12 @@ impl Ratios {
     }
 }
 
-/// Measures both builds in turn; `measure` returns the `figures` of one of them, in their order, the greater the better. A
-/// figure that is known is measured on as long as another is not, because both come from the same turn.
+/// Measures both builds in turn; `measure` returns the `figures` of one of them, in their order,
+/// the greater the better. A figure that is known is measured on as long as another is not, because
+/// both come from the same turn.
 ///
-/// The status is 1 if the median ratio of a figure is below `at_least`, 2 if none is and one is undecided.
+/// The status is 1 if the median ratio of a figure is below `at_least`, 2 if none is and one is
+/// undecided.
 pub(crate) fn compare<const N: usize>(
     figures: [&'static str; N],
     at_least: f64,
@@ -81,7 +85,11 @@ pub(crate) fn compare<const N: usize>(
 ) -> Result<ExitCode> {
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
     for round in 0..AT_MOST {
-        let order = if round % 2 == 0 { [Build::Ours, Build::Theirs] } else { [Build::Theirs, Build::Ours] };
+        let order = if round % 2 == 0 {
+            [Build::Ours, Build::Theirs]
+        } else {
+            [Build::Theirs, Build::Ours]
+        };
         let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
         for build in order {
             let figures = measure(build, round)?;
@@ -91,8 +99,10 @@ pub(crate) fn compare<const N: usize>(
         for (i, ratios) in all.iter_mut().enumerate() {
             ratios.by_round.push(ours[i] / theirs[i]);
         }
-        // The ratios so far are shown after each round, so that nothing is lost if the user ends it early.
-        let so_far = all.iter().map(|ratios| format!("{} {:.3}", ratios.figure, ratios.by_round[round]));
+        // The ratios so far are shown after each round, so that nothing is lost if the user ends it
+        // early.
+        let so_far =
+            all.iter().map(|ratios| format!("{} {:.3}", ratios.figure, ratios.by_round[round]));
         eprintln!("round {}: {}", round + 1, so_far.collect::<Vec<_>>().join(", "));
         if all.iter().all(Ratios::is_known) {
             break;
@@ -103,7 +113,8 @@ pub(crate) fn compare<const N: usize>(
 }
 
 fn status(findings: &[Finding], at_least: f64) -> ExitCode {
-    if findings.iter().any(|finding| matches!(finding, Finding::Known(ratio) if *ratio < at_least)) {
+    if findings.iter().any(|finding| matches!(finding, Finding::Known(ratio) if *ratio < at_least))
+    {
         return ExitCode::FAILURE;
     }
     if findings.contains(&Finding::Undecided) { ExitCode::from(2) } else { ExitCode::SUCCESS }
@@ -113,16 +124,20 @@ fn status(findings: &[Finding], at_least: f64) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Equal builds on a machine whose speed drifts and whose single figures scatter by a few per cent.
+    /// Equal builds on a machine whose speed drifts and whose single figures scatter by a few per
+    /// cent.
     fn simulated(ratio: f64, scatter: f64) -> (ExitCode, usize) {
         let (mut state, mut rounds) = (1_u64, 0);
         let mut noise = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
         };
         let code = compare(["simulated"], 0.97, |build, round| {
             rounds = round + 1;
-            let speed = 1000.0 * (1.0 + (round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());
+            let speed =
+                1000.0 * (1.0 + (round as f64 / 5.0).sin() / 4.0) * (1.0 + scatter * noise());
             Ok([if build == Build::Ours { speed * ratio } else { speed }])
         });
         (code.unwrap(), rounds)
@@ -130,8 +145,9 @@ mod tests {
 
     #[test]
     fn a_slower_build_is_found_and_equal_ones_pass() {
-        let same =
-            |(code, _): (ExitCode, usize), other: ExitCode| assert_eq!(format!("{code:?}"), format!("{other:?}"));
+        let same = |(code, _): (ExitCode, usize), other: ExitCode| {
+            assert_eq!(format!("{code:?}"), format!("{other:?}"))
+        };
         same(simulated(1.0, 0.02), ExitCode::SUCCESS);
         same(simulated(0.93, 0.02), ExitCode::FAILURE);
         assert!(simulated(1.0, 0.02).1 < AT_MOST);

@@ -1,4 +1,5 @@
-//! `certify`: is what the tester finds the truth? Searches against reference DUTs of known capacity.
+//! `certify`: is what the tester finds the truth? Searches against reference DUTs of known
+//! capacity.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::process::{self, Server};
 use crate::servers::wait_until_listens;
 
 /// Capacities from 1 k to 100 k queries/s, none of them round for a binary search.
-const CAPACITIES: [u64; 10] = [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
+const CAPACITIES: [u64; 10] =
+    [1_000, 2_154, 3_700, 7_001, 12_345, 20_000, 34_567, 50_000, 70_711, 100_000];
 
 /// The same for all capacities, and half of what the smallest result may be off: 0.5 % of it.
 const RESOLUTION: u64 = 2;
@@ -33,10 +35,15 @@ impl Certify {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let program = process::dns64bench()?;
         let program = program.to_string_lossy();
-        println!("{:>9} {:>9} {:>8} {:>7} {:>8} {:>12}", "true", "found", "off", "trials", "invalid", "passed above");
+        println!(
+            "{:>9} {:>9} {:>8} {:>7} {:>8} {:>12}",
+            "true", "found", "off", "trials", "invalid", "passed above"
+        );
         let mut good = true;
         for &capacity in self.capacities.as_deref().unwrap_or(&CAPACITIES) {
-            let row = self.certify_one(&program, capacity).with_context(|| format!("at {capacity} queries/s"))?;
+            let row = self
+                .certify_one(&program, capacity)
+                .with_context(|| format!("at {capacity} queries/s"))?;
             println!(
                 "{capacity:>9} {:>9} {:>7.3}% {:>7} {:>8} {:>12}",
                 row.found, row.off_pct, row.trials, row.invalid, row.passed_above
@@ -45,7 +52,11 @@ impl Certify {
         }
         println!(
             "{}",
-            if good { "every result within 0.5 % of the truth, no trial above it passed" } else { "NOT CERTIFIED" }
+            if good {
+                "every result within 0.5 % of the truth, no trial above it passed"
+            } else {
+                "NOT CERTIFIED"
+            }
         );
         Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -53,8 +64,10 @@ impl Certify {
     fn certify_one(&self, program: &str, capacity: u64) -> Result<Row> {
         let port = process::free_port()?;
         let address = format!("[::1]:{port}");
-        let server =
-            Server::start(program, &["reference-dut", "--listen", &address, "--capacity", &capacity.to_string()])?;
+        let server = Server::start(
+            program,
+            &["reference-dut", "--listen", &address, "--capacity", &capacity.to_string()],
+        )?;
         wait_until_listens(&[], port)?;
         let folder = tempfile::tempdir()?;
         let journal = folder.path().join("journal").to_string_lossy().into_owned();

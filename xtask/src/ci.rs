@@ -1,7 +1,9 @@
-//! `ci`: everything that must hold before a change lands. [`CHECKS`] is the list; `.ci/run` runs all of it.
+//! `ci`: everything that must hold before a change lands. [`CHECKS`] is the list; `.ci/run` runs
+//! all of it.
 //!
-//! A check is a command. All of them run, whatever becomes of the others, and a table at the end says how each ended and how long
-//! it took. What could not run is listed with the reason and is never counted as passed.
+//! A check is a command. All of them run, whatever becomes of the others, and a table at the end
+//! says how each ended and how long it took. What could not run is listed with the reason and is
+//! never counted as passed.
 
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -30,12 +32,16 @@ enum Ended {
     NotRun(String),
 }
 
-/// All checks, in the order in which they run: what is cheap comes first, and nothing heavy runs beside a measurement.
-/// A new check is a line: `xtask("WORDS")` runs `cargo xtask WORDS`, `cargo("WORDS")` runs cargo. Both want status 0.
+/// All checks, in the order in which they run: what is cheap comes first, and nothing heavy runs
+/// beside a measurement. A new check is a line: `xtask("WORDS")` runs `cargo xtask WORDS`,
+/// `cargo("WORDS")` runs cargo. Both want status 0.
 const CHECKS: &[Check] = &[
     Check { name: "format", run: |_| cargo("fmt --check") },
     // Before any test, so that unit tests find the checkers of the servers.
-    Check { name: "packages", run: |install| xtask(if install { "packages --install" } else { "packages" }) },
+    Check {
+        name: "packages",
+        run: |install| xtask(if install { "packages --install" } else { "packages" }),
+    },
     Check { name: "tools", run: |_| xtask("tools --ci") },
     Check { name: "deny", run: |_| deny("bans licenses sources") },
     Check { name: "advisories", run: |_| advisories() },
@@ -58,7 +64,9 @@ pub(crate) struct Ci {
 
 impl Ci {
     pub(crate) fn run(&self, install: bool) -> ExitCode {
-        let is_wanted = |check: &&Check| self.names.is_empty() || self.names.iter().any(|name| name == check.name);
+        let is_wanted = |check: &&Check| {
+            self.names.is_empty() || self.names.iter().any(|name| name == check.name)
+        };
         let results: Vec<CheckResult> =
             CHECKS.iter().filter(is_wanted).map(|check| CheckResult::of(check, install)).collect();
         conclude(&results)
@@ -119,7 +127,8 @@ fn xtask(words: &str) -> Result<Ended> {
     run(&mut ourselves(words)?, words)
 }
 
-/// `cargo xtask WORDS`, a measurement: status 3 says that this machine spoiled it, which is neither a pass nor a failure.
+/// `cargo xtask WORDS`, a measurement: status 3 says that this machine spoiled it, which is neither
+/// a pass nor a failure.
 fn measured(words: &str) -> Result<Ended> {
     spoilable(&mut ourselves(words)?, words)
 }
@@ -134,7 +143,9 @@ fn ourselves(words: &str) -> Result<Command> {
 /// Runs a measurement; see [`measured`].
 fn spoilable(command: &mut Command, words: &str) -> Result<Ended> {
     match status_of(command, words)? {
-        status if status.code() == Some(3) => Ok(Ended::NotRun("this machine spoiled the measurement".into())),
+        status if status.code() == Some(3) => {
+            Ok(Ended::NotRun("this machine spoiled the measurement".into()))
+        }
         status => passed(status, words),
     }
 }
@@ -154,13 +165,14 @@ fn passed(status: ExitStatus, words: &str) -> Result<Ended> {
     Ok(Ended::Passed)
 }
 
-/// What the checks after it measure with, and `cargo xtask` again for each of them; here, so that its time is told on its own.
+/// What the checks after it measure with, and `cargo xtask` again for each of them; here, so that
+/// its time is told on its own.
 fn release_build() -> Result<Ended> {
     process::dns64bench().map(|_| Ended::Passed)
 }
 
-/// The workspace's tests. Those that hold files against a server's own checker must run where the server is installed, and in CI,
-/// as root on Debian, those that need root.
+/// The workspace's tests. Those that hold files against a server's own checker must run where the
+/// server is installed, and in CI, as root on Debian, those that need root.
 pub(crate) fn workspace_tests() -> Result<()> {
     let mut variables = vec![("DNS64BENCH_MUST_CHECK", servers::installed())];
     if Consent::in_ci() && packages::can_install() {
@@ -180,12 +192,17 @@ fn deny(words: &str) -> Result<Ended> {
     run(Command::new(program).args(["--log-level", "error", "check"]).args(words.split(' ')), words)
 }
 
-/// Known faults of dependencies. Their list is a repository on the web, which not every machine reaches.
+/// Known faults of dependencies. Their list is a repository on the web, which not every machine
+/// reaches.
 fn advisories() -> Result<Ended> {
     let Some(program) = tools::locate("cargo-deny") else {
         return Ok(Ended::NotRun("cargo-deny is not installed (cargo xtask tools)".into()));
     };
-    let fetched = Command::new(program).args(["fetch", "db"]).current_dir(root()).output().context("cargo deny")?;
+    let fetched = Command::new(program)
+        .args(["fetch", "db"])
+        .current_dir(root())
+        .output()
+        .context("cargo deny")?;
     if fetched.status.success() {
         return deny("advisories");
     }
@@ -204,9 +221,13 @@ mod tests {
 
     #[test]
     fn a_check_that_failed_fails_all_and_one_that_did_not_run_says_why() {
-        let is_success =
-            |results: &[CheckResult]| format!("{:?}", conclude(results)) == format!("{:?}", ExitCode::SUCCESS);
-        assert!(is_success(&[result(Ok(Ended::Passed)), result(Ok(Ended::NotRun("no network".into())))]));
+        let is_success = |results: &[CheckResult]| {
+            format!("{:?}", conclude(results)) == format!("{:?}", ExitCode::SUCCESS)
+        };
+        assert!(is_success(&[
+            result(Ok(Ended::Passed)),
+            result(Ok(Ended::NotRun("no network".into())))
+        ]));
         assert!(!is_success(&[result(Ok(Ended::Passed)), result(Err(anyhow::anyhow!("wrong")))]));
         assert_eq!(
             result(Ok(Ended::NotRun("no network".into()))).to_string(),

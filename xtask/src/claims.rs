@@ -1,4 +1,5 @@
-//! What the documentation claims, held against what was measured, and kept with all that is needed to check it.
+//! What the documentation claims, held against what was measured, and kept with all that is needed
+//! to check it.
 //!
 //! ```text
 //! measured ─► Claim: at least / at most ─► kept │ missed │ spoiled (by this machine) ─► status 0 │ 1 │ 3
@@ -85,8 +86,8 @@ impl Claims {
         self.raw.insert(name.to_owned(), data);
     }
 
-    /// Prints every claim, saves what is to be saved, and says how it ended: 0 all are kept, 1 one is missed, 3 none is missed and
-    /// one could not be measured.
+    /// Prints every claim, saves what is to be saved, and says how it ended: 0 all are kept, 1 one
+    /// is missed, 3 none is missed and one could not be measured.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -132,7 +133,8 @@ impl Claims {
             "claims": claims.collect::<Vec<_>>(),
             "raw": self.raw,
         });
-        write_json(path, &saved).with_context(|| format!("cannot keep the figures in {}", path.display()))?;
+        write_json(path, &saved)
+            .with_context(|| format!("cannot keep the figures in {}", path.display()))?;
         println!("Kept in {}", path.display());
         Ok(())
     }
@@ -145,7 +147,8 @@ fn source() -> Value {
         let args = [&["-C", &root][..], args].concat();
         process::output("git", &args, crate::bench::LIMIT).ok().map(|said| said.trim().to_owned())
     };
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).map(|said| !said.is_empty());
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).map(|said| !said.is_empty());
     json!({ "commit": git(&["rev-parse", "HEAD"]), "changed": changed })
 }
 
@@ -157,7 +160,9 @@ mod tests {
     fn a_missed_claim_and_a_spoiled_one_are_no_success() {
         let hold = |found: &[Result<f64, String>]| {
             let mut claims = Claims::default();
-            found.iter().for_each(|found| claims.hold("ratio", Wanted::AtLeast(5.0), found.clone()));
+            found
+                .iter()
+                .for_each(|found| claims.hold("ratio", Wanted::AtLeast(5.0), found.clone()));
             claims.status()
         };
         assert_eq!(hold(&[Ok(5.0), Ok(7.5)]), 0);
@@ -180,7 +185,13 @@ mod tests {
         assert_eq!(status(claims.conclude(&keeping(false)).unwrap()), status(ExitCode::FAILURE));
         assert_eq!(status(claims.conclude(&keeping(true)).unwrap()), status(ExitCode::SUCCESS));
         let saved: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        assert_eq!((&saved["raw"]["rounds"][2], &saved["claims"][0]["outcome"]), (&3.into(), &"missed".into()));
-        assert!(saved["host"]["cpus"].as_u64() > Some(0) && !saved["command"].as_array().unwrap().is_empty());
+        assert_eq!(
+            (&saved["raw"]["rounds"][2], &saved["claims"][0]["outcome"]),
+            (&3.into(), &"missed".into())
+        );
+        assert!(
+            saved["host"]["cpus"].as_u64() > Some(0)
+                && !saved["command"].as_array().unwrap().is_empty()
+        );
     }
 }

@@ -17,7 +17,8 @@ use anyhow::{Context, Result, ensure};
 use crate::process::root;
 use crate::tools;
 
-/// The book's pages. Links between them must not leave this folder, because nothing else is part of the built book.
+/// The book's pages. Links between them must not leave this folder, because nothing else is part of
+/// the built book.
 const BOOK: &str = "docs/src";
 /// Folders without documents of ours.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "corpus", "artifacts", "node_modules"];
@@ -31,7 +32,9 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
     let mdbook = if install { Some(tools::get("mdbook")?) } else { tools::locate("mdbook") };
     match mdbook {
         Some(program) => build(&program)?,
-        None => println!("Not built: mdbook is not installed (cargo xtask docs --install installs it)"),
+        None => {
+            println!("Not built: mdbook is not installed (cargo xtask docs --install installs it)")
+        }
     }
     println!("{} wrong links", faults.len());
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -39,7 +42,12 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
 
 fn build(program: &Path) -> Result<()> {
     let to = root().join("target/book");
-    let status = Command::new(program).arg("build").arg(root().join("docs")).arg("--dest-dir").arg(&to).status();
+    let status = Command::new(program)
+        .arg("build")
+        .arg(root().join("docs"))
+        .arg("--dest-dir")
+        .arg(&to)
+        .status();
     ensure!(status.context("cannot run mdbook")?.success(), "mdbook build failed");
     println!("The book: {}", to.join("index.html").display());
     Ok(())
@@ -66,7 +74,9 @@ impl Documents {
         let mut pages = BTreeMap::new();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            for entry in fs::read_dir(&folder)
+                .with_context(|| format!("cannot read {}", folder.display()))?
+            {
                 let entry = entry?;
                 let (path, name) = (entry.path(), entry.file_name());
                 if entry.file_type()?.is_dir() {
@@ -82,7 +92,8 @@ impl Documents {
         Ok(Documents { root: root.to_owned(), pages })
     }
 
-    /// What is wrong, a sentence each: links that lead nowhere, and pages that the book's table of contents lacks.
+    /// What is wrong, a sentence each: links that lead nowhere, and pages that the book's table of
+    /// contents lacks.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for (path, page) in &self.pages {
@@ -93,13 +104,15 @@ impl Documents {
             }
         }
         let summary = Path::new(BOOK).join("SUMMARY.md");
-        let listed: Vec<PathBuf> = self
-            .pages
-            .get(&summary)
-            .map_or_else(Vec::new, |page| page.links.iter().filter_map(|(_, link)| resolved(&summary, link)).collect());
-        let is_missing = |path: &&PathBuf| path.starts_with(BOOK) && **path != summary && !listed.contains(path);
+        let listed: Vec<PathBuf> = self.pages.get(&summary).map_or_else(Vec::new, |page| {
+            page.links.iter().filter_map(|(_, link)| resolved(&summary, link)).collect()
+        });
+        let is_missing =
+            |path: &&PathBuf| path.starts_with(BOOK) && **path != summary && !listed.contains(path);
         let missing = self.pages.keys().filter(is_missing);
-        faults.extend(missing.map(|path| format!("{}: not in {}", path.display(), summary.display())));
+        faults.extend(
+            missing.map(|path| format!("{}: not in {}", path.display(), summary.display())),
+        );
         faults
     }
 
@@ -108,8 +121,10 @@ impl Documents {
         if link.contains("://") || link.starts_with("mailto:") {
             return None;
         }
-        let (file, anchor) = link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
-        let Some(to) = (if file.is_empty() { Some(from.to_owned()) } else { resolved(from, file) }) else {
+        let (file, anchor) =
+            link.split_once('#').map_or((link, None), |(file, anchor)| (file, Some(anchor)));
+        let Some(to) = (if file.is_empty() { Some(from.to_owned()) } else { resolved(from, file) })
+        else {
             return Some("leads out of the repository".into());
         };
         if from.starts_with(BOOK) && !to.starts_with(BOOK) {
@@ -138,7 +153,11 @@ impl Page {
             if (1..=6).contains(&level) && line[level..].starts_with(' ') {
                 let anchor = anchor_of(&line[level..]);
                 let before = seen.entry(anchor.clone()).and_modify(|n| *n += 1).or_insert(0);
-                page.anchors.insert(if *before == 0 { anchor } else { format!("{anchor}-{before}") });
+                page.anchors.insert(if *before == 0 {
+                    anchor
+                } else {
+                    format!("{anchor}-{before}")
+                });
             }
             page.links.extend(links_of(&line).into_iter().map(|link| (number, link.to_owned())));
         }
@@ -168,7 +187,8 @@ fn outside_of_code_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A line whose code spans lost what could be taken for a link; a heading's anchor keeps their words.
+/// A line whose code spans lost what could be taken for a link; a heading's anchor keeps their
+/// words.
 fn without_code(line: &str) -> String {
     let in_code = |(number, part): (usize, &str)| match number % 2 {
         0 => part.to_owned(),
@@ -192,10 +212,17 @@ fn links_of(line: &str) -> Vec<&str> {
     links
 }
 
-/// The anchor that GitHub and mdBook give to a heading: lower case, blanks as hyphens, no other punctuation.
+/// The anchor that GitHub and mdBook give to a heading: lower case, blanks as hyphens, no other
+/// punctuation.
 fn anchor_of(heading: &str) -> String {
     let kept = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
-    heading.trim().to_lowercase().chars().filter(|&c| kept(c)).map(|c| if c == ' ' { '-' } else { c }).collect()
+    heading
+        .trim()
+        .to_lowercase()
+        .chars()
+        .filter(|&c| kept(c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
 }
 
 /// Where a link leads, as a path from the repository's folder on; `None` if out of it.
@@ -218,14 +245,17 @@ fn resolved(from: &Path, link: &str) -> Option<PathBuf> {
 
 /// A document with what mdBook includes into it (`{{#include file}}`).
 fn with_included(path: &Path) -> Result<String> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut whole = String::new();
     for line in text.lines() {
         match line.trim().strip_prefix("{{#include ").and_then(|rest| rest.strip_suffix("}}")) {
             Some(file) => {
                 let file = path.parent().unwrap_or(Path::new("")).join(file);
                 let included = fs::read_to_string(&file);
-                whole += &included.with_context(|| format!("{}: cannot read {}", path.display(), file.display()))?;
+                whole += &included.with_context(|| {
+                    format!("{}: cannot read {}", path.display(), file.display())
+                })?;
             }
             None => whole += line,
         }
@@ -262,9 +292,15 @@ mod tests {
                     `[x](no.md)` [w](https://example.org/z)\n```sh\n[x](no.md)\n# no heading\n```\n\
                     [x](a/y.md#end) [x](a/y.md#begin \"title\") [x](../up.md) [x](f.rs#L1)\n[r]: gone.md\n";
         let found = faults(&[("README.md", page), ("a/y.md", "# End\n"), ("f.rs", "")]);
-        let wrong: Vec<&str> =
-            found.iter().map(|fault| fault.split_once('(').unwrap().1.split_once(')').unwrap().0).collect();
-        assert_eq!(wrong, ["y.md", "#twice-2", "a/y.md#begin", "../up.md", "f.rs#L1", "gone.md"], "{found:#?}");
+        let wrong: Vec<&str> = found
+            .iter()
+            .map(|fault| fault.split_once('(').unwrap().1.split_once(')').unwrap().0)
+            .collect();
+        assert_eq!(
+            wrong,
+            ["y.md", "#twice-2", "a/y.md#begin", "../up.md", "f.rs#L1", "gone.md"],
+            "{found:#?}"
+        );
         assert!(found[1].starts_with("README.md:4: "), "{found:#?}");
     }
 
@@ -272,25 +308,35 @@ mod tests {
     fn pages_of_the_book_are_listed_and_stay_within_it() {
         let found = faults(&[
             ("docs/src/SUMMARY.md", "# S\n- [A](a.md)\n"),
-            ("docs/src/a.md", "[x](../b.md) {{#include ../b.md}}\n{{#include ../b.md}}\n[x](#of-b)\n"),
+            (
+                "docs/src/a.md",
+                "[x](../b.md) {{#include ../b.md}}\n{{#include ../b.md}}\n[x](#of-b)\n",
+            ),
             ("docs/src/c.md", "# C\n"),
             ("docs/b.md", "# Of B\n"),
         ]);
         assert_eq!(found.len(), 2, "{found:#?}");
-        assert!(found[0].contains("would be dead") && found[1].contains("docs/src/c.md: not in"), "{found:#?}");
+        assert!(
+            found[0].contains("would be dead") && found[1].contains("docs/src/c.md: not in"),
+            "{found:#?}"
+        );
     }
 
-    /// The numbers after `item`, `items` in a text: "item 9", "items 10 and 11", "Items 1 to 17", "items_14_and_15".
+    /// The numbers after `item`, `items` in a text: "item 9", "items 10 and 11", "Items 1 to 17",
+    /// "items_14_and_15".
     fn items_cited(text: &str) -> BTreeSet<u32> {
         let lower = text.to_lowercase();
         let mut numbers = BTreeSet::new();
         for (at, word) in lower.match_indices("item") {
             let is_word = !lower[..at].ends_with(|c: char| c.is_alphanumeric());
-            let mut rest = lower[at + word.len()..].strip_prefix('s').unwrap_or(&lower[at + word.len()..]);
-            while let Some(after) =
-                [" and ", ", ", " to ", "_and_", "_to_", " ", "_"].iter().find_map(|s| rest.strip_prefix(s))
+            let mut rest =
+                lower[at + word.len()..].strip_prefix('s').unwrap_or(&lower[at + word.len()..]);
+            while let Some(after) = [" and ", ", ", " to ", "_and_", "_to_", " ", "_"]
+                .iter()
+                .find_map(|s| rest.strip_prefix(s))
             {
-                let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+                let digits =
+                    after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
                 let Ok(number) = after[..digits].parse() else { break };
                 if is_word {
                     numbers.insert(number);
@@ -324,16 +370,21 @@ mod tests {
             }
         }
         assert!(cited.len() > 30, "too few items found: {cited:?}");
-        let page = Page::parse(&fs::read_to_string(root().join(BOOK).join("dns64-items.md")).unwrap());
-        let missing: Vec<_> =
-            cited.iter().filter(|(item, _)| !page.anchors.contains(&format!("item-{item}"))).collect();
+        let page =
+            Page::parse(&fs::read_to_string(root().join(BOOK).join("dns64-items.md")).unwrap());
+        let missing: Vec<_> = cited
+            .iter()
+            .filter(|(item, _)| !page.anchors.contains(&format!("item-{item}")))
+            .collect();
         assert!(missing.is_empty(), "no heading in dns64-items.md: {missing:?}");
     }
 
-    /// The keys that a plan's table has, as the parser names them when it meets another one. `before` opens the table.
+    /// The keys that a plan's table has, as the parser names them when it meets another one.
+    /// `before` opens the table.
     fn keys_of_table(before: &str, after: &str) -> Vec<String> {
         let text = format!("{before}\nno-such-key = 1\n{after}");
-        let error = campaign::plan::Plan::parse(&text, Path::new("p.toml")).unwrap_err().to_string();
+        let error =
+            campaign::plan::Plan::parse(&text, Path::new("p.toml")).unwrap_err().to_string();
         let (_, named) = error.split_once("expected").unwrap_or_else(|| panic!("{error}"));
         named.split('`').skip(1).step_by(2).map(str::to_owned).collect()
     }
@@ -365,9 +416,13 @@ mod tests {
         ] {
             let keys = keys_of_table(before, after);
             assert!(keys.len() > 1, "{heading}: {keys:?}");
-            let title =
-                if heading.starts_with('[') { format!("### `{heading}`\n") } else { format!("### {heading}\n") };
-            let (_, section) = book.split_once(&title).unwrap_or_else(|| panic!("no section {heading}"));
+            let title = if heading.starts_with('[') {
+                format!("### `{heading}`\n")
+            } else {
+                format!("### {heading}\n")
+            };
+            let (_, section) =
+                book.split_once(&title).unwrap_or_else(|| panic!("no section {heading}"));
             let section = section.split("\n### ").next().unwrap();
             for key in keys {
                 assert!(section.contains(&format!("| `{key}` |")), "{heading}: no row for {key}");
@@ -392,10 +447,12 @@ mod tests {
         assert!(plans > 0, "no plan in the book");
     }
 
-    /// Whether a line cites a document that is not part of the repository: by a number, or by a file's name.
+    /// Whether a line cites a document that is not part of the repository: by a number, or by a
+    /// file's name.
     fn cites_a_stranger(line: &str) -> bool {
         let line = line.to_lowercase();
-        let strangers = [["design", ".md"], ["methodology", ".md"], ["dns64-server", ".md"], ["peers", ".md"]];
+        let strangers =
+            [["design", ".md"], ["methodology", ".md"], ["dns64-server", ".md"], ["peers", ".md"]];
         let numbered = ["seed ", "seed_", "seeds ", "seeds_"].iter().any(|word| {
             line.match_indices(word).any(|(at, _)| {
                 let rest = &line.as_bytes()[at + word.len()..];
@@ -407,8 +464,12 @@ mod tests {
 
     #[test]
     fn nothing_cites_a_document_that_is_not_here() {
-        assert!(cites_a_stranger(&format!("// Seed {}", "001")) && !cites_a_stranger("seed 1, seed = 42"));
-        let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
+        assert!(
+            cites_a_stranger(&format!("// Seed {}", "001"))
+                && !cites_a_stranger("seed 1, seed = 42")
+        );
+        let listed =
+            Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).output().unwrap();
         assert!(listed.status.success(), "this test needs git and the repository");
         let mut found = Vec::new();
         for name in String::from_utf8(listed.stdout).unwrap().split_terminator('\0') {

@@ -8,9 +8,10 @@
 //!            └─ --keep: the shortest inputs that reach all code ─► fuzz/corpus/TARGET
 //! ```
 //!
-//! Address sanitizer and coverage are flags of the compiler that only a nightly one takes. The stable compiler has the same code
-//! behind them, and its sanitizer runtime is installed with it: `RUSTC_BOOTSTRAP=1` lets it take them, so that no second toolchain
-//! is needed. libFuzzer comes with the package libfuzzer-sys, which compiles it.
+//! Address sanitizer and coverage are flags of the compiler that only a nightly one takes. The
+//! stable compiler has the same code behind them, and its sanitizer runtime is installed with it:
+//! `RUSTC_BOOTSTRAP=1` lets it take them, so that no second toolchain is needed. libFuzzer comes
+//! with the package libfuzzer-sys, which compiles it.
 
 mod corpus;
 
@@ -31,11 +32,13 @@ const RUSTFLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-modul
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1 -Cforce-frame-pointers=yes";
-/// Less freed memory that is watched, fewer frames that are kept of each allocation, and stacks whose memory is used again, which safe
-/// code cannot see: with the defaults a target takes twice as long. `--input` uses the defaults.
-const SANITIZER: &str = "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
-/// Without the account of how rare each input's features are, and without looking for shorter inputs: both take more time than an
-/// inquiry.
+/// Less freed memory that is watched, fewer frames that are kept of each allocation, and stacks
+/// whose memory is used again, which safe code cannot see: with the defaults a target takes twice
+/// as long. `--input` uses the defaults.
+const SANITIZER: &str =
+    "quarantine_size_mb=16:malloc_context_size=2:detect_stack_use_after_return=0";
+/// Without the account of how rare each input's features are, and without looking for shorter
+/// inputs: both take more time than an inquiry.
 const FUZZER: [&str; 2] = ["-entropic=0", "-reduce_inputs=0"];
 /// An input that takes so many seconds is a fault.
 const SLOWEST: u32 = 25;
@@ -58,14 +61,16 @@ pub(crate) struct Fuzz {
     /// Runs one target with one input, such as one that ended it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["runs", "time", "keep"])]
     input: Option<PathBuf>,
-    /// Puts what was found into the corpus of the repository: one short input for each piece of code that seeds do not reach
+    /// Puts what was found into the corpus of the repository: one short input for each piece of
+    /// code that seeds do not reach
     #[arg(long)]
     keep: bool,
 }
 
 /// How a target ended.
 struct TargetResult {
-    /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per second.
+    /// As libFuzzer's last line of statistics has them: runs, pieces of code reached, runs per
+    /// second.
     runs: u64,
     reached: u64,
     per_second: u64,
@@ -78,10 +83,14 @@ impl Fuzz {
         let programs = build()?;
         if let Some(input) = &self.input {
             let [target] = &targets[..] else { bail!("--input is for one target: name it") };
-            let status = Command::new(programs.join(target)).arg(input).status().context("cannot run the target")?;
+            let status = Command::new(programs.join(target))
+                .arg(input)
+                .status()
+                .context("cannot run the target")?;
             return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        let jobs = self.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        let jobs =
+            self.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
         let (queue, rows) = (Mutex::new(VecDeque::from(targets)), Mutex::new(Vec::new()));
         let next = || queue.lock().expect("nothing panics while it is held").pop_front();
         thread::scope(|scope| {
@@ -111,7 +120,8 @@ impl Fuzz {
         let found = process::target().join("fuzz/corpus").join(target);
         let artifacts = root().join("fuzz/artifacts").join(target);
         for folder in [&found, &artifacts] {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
         }
         let log = process::target().join("fuzz").join(format!("{target}.log"));
         let mut command = Command::new(programs.join(target));
@@ -123,15 +133,20 @@ impl Fuzz {
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.arg(&found).arg(root().join("fuzz/corpus").join(target));
         command.env("ASAN_OPTIONS", SANITIZER).stdin(Stdio::null()).stdout(Stdio::null());
-        let status = command.stderr(File::create(&log)?).status().context("cannot run the target")?;
+        let status =
+            command.stderr(File::create(&log)?).status().context("cannot run the target")?;
         let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
         if !status.success() {
             let last: Vec<&str> = text.lines().rev().take(SHOWN).collect();
             println!("{target} failed ({status}), the end of {}:", log.display());
             last.iter().rev().for_each(|line| println!("    {line}"));
-            println!("{target}: cargo xtask fuzz {target} --input FILE repeats it; FILE is in {}", artifacts.display());
+            println!(
+                "{target}: cargo xtask fuzz {target} --input FILE repeats it; FILE is in {}",
+                artifacts.display()
+            );
         }
-        let (runs, reached, per_second) = statistics(&text).context("libFuzzer printed no statistics")?;
+        let (runs, reached, per_second) =
+            statistics(&text).context("libFuzzer printed no statistics")?;
         if self.keep && status.success() {
             corpus::keep(&programs.join(target), target, &found)?;
         }
@@ -147,7 +162,10 @@ fn conclude(mut rows: Vec<(String, Result<TargetResult>)>) -> Result<ExitCode> {
     for (target, row) in rows {
         let row = row.with_context(|| target.clone())?;
         let verdict = if row.is_good { "" } else { "  FAILED" };
-        println!("{:<16} {:>12} {:>8} {:>8}{verdict}", target, row.runs, row.per_second, row.reached);
+        println!(
+            "{:<16} {:>12} {:>8} {:>8}{verdict}",
+            target, row.runs, row.per_second, row.reached
+        );
         is_good &= row.is_good;
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -180,8 +198,10 @@ fn build() -> Result<PathBuf> {
 /// libFuzzer's options for a target: those of `fuzz/TARGET.options`, a line each.
 fn options(target: &str) -> Result<Vec<String>> {
     let file = root().join("fuzz").join(format!("{target}.options"));
-    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let text =
+        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(|line| line.replace("{fuzz}", &root().join("fuzz").to_string_lossy())).collect())
 }
 
@@ -190,7 +210,8 @@ fn options(target: &str) -> Result<Vec<String>> {
 fn statistics(log: &str) -> Option<(u64, u64, u64)> {
     log.lines().rev().find_map(|line| {
         let (runs, rest) = line.strip_prefix('#')?.split_once(['\t', ' '])?;
-        let number = |key: &str| rest.split_once(key)?.1.split_whitespace().next()?.parse::<u64>().ok();
+        let number =
+            |key: &str| rest.split_once(key)?.1.split_whitespace().next()?.parse::<u64>().ok();
         Some((runs.parse().ok()?, number("cov: ")?, number("exec/s: ")?))
     })
 }
@@ -205,11 +226,15 @@ mod tests {
         let targets = targets().unwrap();
         assert!(targets.len() >= 6, "{targets:?}");
         for target in targets {
-            assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "{target} is not built");
+            assert!(
+                manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")),
+                "{target} is not built"
+            );
             let seeds = fs::read_dir(root().join("fuzz/corpus").join(&target)).unwrap().count();
             assert!(seeds > 0, "{target} has no seed");
             for option in options(&target).unwrap() {
-                let (key, value) = option.split_once('=').unwrap_or_else(|| panic!("{target}: {option}"));
+                let (key, value) =
+                    option.split_once('=').unwrap_or_else(|| panic!("{target}: {option}"));
                 match key {
                     "-dict" => assert!(Path::new(value).is_file(), "{target}: {value}"),
                     "-max_len" => assert!(value.parse::<usize>().is_ok(), "{target}: {value}"),

@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones, by `cargo xtask ci`.
+//! Developer commands: `cargo xtask test`, `certify`, `bench`. CI calls the same ones, by
+//! `cargo xtask ci`.
 
 #![forbid(unsafe_code)]
 
@@ -31,8 +32,9 @@ use crate::packages::Consent;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Install the servers and clients that are measured or tested against: Debian's packages, as root, and CoreDNS by go.
-    /// Without it a terminal is asked, CI=true counts as yes, and otherwise what is missing is listed
+    /// Install the servers and clients that are measured or tested against: Debian's packages, as
+    /// root, and CoreDNS by go. Without it a terminal is asked, CI=true counts as yes, and
+    /// otherwise what is missing is listed
     #[arg(long, global = true)]
     install: bool,
     #[command(subcommand)]
@@ -56,22 +58,25 @@ enum Command {
     },
     /// Install the servers and clients to test against, and nothing else
     Packages,
-    /// Install the programs from crates.io that checks and packages need, at fixed versions, outside target
+    /// Install the programs from crates.io that checks and packages need, at fixed versions,
+    /// outside target
     Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
-    /// Change the code in small ways and see whether the unit tests notice: outcomes in bench/mutants
+    /// Change the code in small ways and see whether the unit tests notice: outcomes in
+    /// bench/mutants
     Mutants(mutants::Mutants),
     /// Hold the tester against reference DUTs of known capacity
     Certify(certify::Certify),
-    /// Check every link between the documents, and build the book (docs/) if mdBook is there; --install gets it
+    /// Check every link between the documents, and build the book (docs/) if mdBook is there;
+    /// --install gets it
     Docs,
     /// Archives, Debian packages and container images of the release build, in target/dist
     Dist(dist::Dist),
     /// dns64d under mixed load for long: lost replies, memory, panics
     Soak(soak::Soak),
-    /// Compare with other programs, side by side in one run. The status is 1 if a claim of the documentation is missed, 3 if one
-    /// could not be measured
+    /// Compare with other programs, side by side in one run. The status is 1 if a claim of the
+    /// documentation is missed, 3 if one could not be measured
     #[command(args_conflicts_with_subcommands = true)]
     Bench {
         #[command(flatten)]
@@ -91,7 +96,8 @@ enum Command {
 /// Another build to hold ours against.
 #[derive(Debug, Args)]
 struct Against {
-    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in turn with ours
+    /// Another build of the same program (dns64bench for `tester`, dns64d for `dns64`), measured in
+    /// turn with ours
     #[arg(long, value_name = "PROGRAM", conflicts_with = "Keeping")]
     against: Option<std::path::PathBuf>,
     /// With --against: the least ratio ours / theirs; below it the status is 1
@@ -107,7 +113,8 @@ enum Comparison {
     Tester(Against),
     /// dns64d beside other DNS64 servers
     Dns64(Against),
-    /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and figures of the paper on it
+    /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and
+    /// figures of the paper on it
     Timing(timing::Timing),
 }
 
@@ -138,7 +145,9 @@ fn main() -> Result<ExitCode> {
         Command::Bench { against, what } => {
             packages::install(consent);
             match what.unwrap_or(Comparison::Tester(against)) {
-                Comparison::Tester(Against { against: Some(other), at_least, .. }) => bench::against(&other, at_least),
+                Comparison::Tester(Against { against: Some(other), at_least, .. }) => {
+                    bench::against(&other, at_least)
+                }
                 Comparison::Tester(Against { keeping, .. }) => bench::run(&keeping),
                 Comparison::Dns64(Against { against: Some(other), at_least, .. }) => {
                     bench_dns64::against(&other, at_least)
@@ -147,7 +156,9 @@ fn main() -> Result<ExitCode> {
                 Comparison::Timing(timing) => timing.run(),
             }
         }
-        Command::Reflect { address, cpu } => rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS),
+        Command::Reflect { address, cpu } => {
+            rivals::reflect(address, cpu).map(|()| ExitCode::SUCCESS)
+        }
         Command::Classic(classic) => classic.run().map(|()| ExitCode::SUCCESS),
     }
 }

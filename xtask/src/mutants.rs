@@ -1,5 +1,5 @@
-//! `mutants`: would the unit tests notice if the code did something else? cargo-mutants changes a function or an operator at a time and
-//! runs them.
+//! `mutants`: would the unit tests notice if the code did something else? cargo-mutants changes a
+//! function or an operator at a time and runs them.
 //!
 //! ```text
 //! working tree ─► target/mutants/tree ─► cargo mutants, a few at a time ─► bench/mutants/GROUP.tsv
@@ -7,9 +7,10 @@
 //!                                             └──── those without an outcome ◄──┘
 //! ```
 //!
-//! An outcome belongs to a mutant's file, line and change. What has one is not run again, so that a run goes on where the last one
-//! stopped; mutants of lines that have moved since count as new ones. Each of the mutants that no test noticed ("missed") needs a
-//! reason in the third column, written by hand: that nothing else can be seen from it, or which other test sees it.
+//! An outcome belongs to a mutant's file, line and change. What has one is not run again, so that a
+//! run goes on where the last one stopped; mutants of lines that have moved since count as new
+//! ones. Each of the mutants that no test noticed ("missed") needs a reason in the third column,
+//! written by hand: that nothing else can be seen from it, or which other test sees it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,7 +61,9 @@ impl Mutants {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let program = tools::get("cargo-mutants")?;
         let until = Instant::now() + Duration::from_secs(60 * self.minutes);
-        let is_wanted = |group: &&Group| self.groups.is_empty() || self.groups.iter().any(|name| name == group.name);
+        let is_wanted = |group: &&Group| {
+            self.groups.is_empty() || self.groups.iter().any(|name| name == group.name)
+        };
         let tree = Tree::of_the_working_tree()?;
         let mut is_good = true;
         for group in GROUPS.iter().filter(is_wanted) {
@@ -92,14 +95,22 @@ impl Mutants {
 struct Tree(PathBuf);
 
 impl Tree {
-    /// Copies what is new or different, and removes what is gone. Files that are the same keep their time, so that cargo compiles
-    /// no more than it must.
+    /// Copies what is new or different, and removes what is gone. Files that are the same keep
+    /// their time, so that cargo compiles no more than it must.
     fn of_the_working_tree() -> Result<Tree> {
         let to = target().join("mutants/tree");
         let files = |of: &[&str]| -> Result<Vec<String>> {
-            let listed = Command::new("git").arg("-C").arg(root()).args(["ls-files", "-z"]).args(of).output()?;
+            let listed = Command::new("git")
+                .arg("-C")
+                .arg(root())
+                .args(["ls-files", "-z"])
+                .args(of)
+                .output()?;
             ensure!(listed.status.success(), "git ls-files failed");
-            Ok(String::from_utf8(listed.stdout)?.split_terminator('\0').map(str::to_owned).collect())
+            Ok(String::from_utf8(listed.stdout)?
+                .split_terminator('\0')
+                .map(str::to_owned)
+                .collect())
         };
         for name in files(&["--cached", "--others", "--exclude-standard"])? {
             let (from, to) = (root().join(&name), to.join(&name));
@@ -115,10 +126,14 @@ impl Tree {
         Ok(Tree(to))
     }
 
-    /// Runs the group's unit tests without a mutant: they must pass, or every mutant would count as noticed.
+    /// Runs the group's unit tests without a mutant: they must pass, or every mutant would count as
+    /// noticed.
     fn test(&self, group: &Group) -> Result<()> {
         let mut command = self.command(Path::new(env!("CARGO")));
-        let status = command.args(["test", "--quiet", "--lib", "-p", group.package]).status().context("cargo test")?;
+        let status = command
+            .args(["test", "--quiet", "--lib", "-p", group.package])
+            .status()
+            .context("cargo test")?;
         ensure!(status.success(), "the unit tests of {} fail as it is", group.package);
         Ok(())
     }
@@ -126,22 +141,49 @@ impl Tree {
     /// The names of all mutants of a group, in the order of their lines.
     fn mutants(&self, program: &Path, group: &Group) -> Result<Vec<String>> {
         let mut command = self.command(program);
-        command.args(["mutants", "--list", "--json", "--package", group.package, "--file", group.files]);
+        command.args([
+            "mutants",
+            "--list",
+            "--json",
+            "--package",
+            group.package,
+            "--file",
+            group.files,
+        ]);
         let listed = command.output().context("cannot run cargo-mutants")?;
         ensure!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
-        let listed: Value = serde_json::from_slice(&listed.stdout).context("the list of cargo-mutants")?;
+        let listed: Value =
+            serde_json::from_slice(&listed.stdout).context("the list of cargo-mutants")?;
         let names = listed.as_array().context("the list of cargo-mutants is none")?.iter();
-        names.map(|mutant| Ok(mutant["name"].as_str().context("a mutant without a name")?.to_owned())).collect()
+        names
+            .map(|mutant| {
+                Ok(mutant["name"].as_str().context("a mutant without a name")?.to_owned())
+            })
+            .collect()
     }
 
     /// What became of each of these mutants.
-    fn outcomes(&self, program: &Path, group: &Group, names: &[String]) -> Result<Vec<(String, String)>> {
+    fn outcomes(
+        &self,
+        program: &Path,
+        group: &Group,
+        names: &[String],
+    ) -> Result<Vec<(String, String)>> {
         let folder = tempfile::tempdir()?;
         let mut command = self.command(program);
-        command.args(["mutants", "--in-place", "--no-shuffle", "--baseline=skip", "--timeout", SLOWEST]);
+        command.args([
+            "mutants",
+            "--in-place",
+            "--no-shuffle",
+            "--baseline=skip",
+            "--timeout",
+            SLOWEST,
+        ]);
         // Behind "--" it would count when tests run, but not when they are built.
         command.arg("--cargo-arg=--lib");
-        command.args(["--package", group.package, "--file", group.files, "--output"]).arg(folder.path());
+        command
+            .args(["--package", group.package, "--file", group.files, "--output"])
+            .arg(folder.path());
         for name in names {
             command.args(["--re", &format!("^{}$", escaped(name))]);
         }
@@ -152,7 +194,8 @@ impl Tree {
         outcomes(&serde_json::from_slice(&text)?)
     }
 
-    /// A command in the tree. Packages from the registry are those that the workspace's own tests use.
+    /// A command in the tree. Packages from the registry are those that the workspace's own tests
+    /// use.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.0).stdin(Stdio::null());
@@ -214,7 +257,12 @@ impl List {
             let mut columns = line.split('\t');
             let (outcome, name) = (columns.next()?, columns.next()?);
             let is_there = outcome != "not run" && names.iter().any(|other| other == name);
-            is_there.then(|| (name.to_owned(), (outcome.to_owned(), columns.next().unwrap_or_default().to_owned())))
+            is_there.then(|| {
+                (
+                    name.to_owned(),
+                    (outcome.to_owned(), columns.next().unwrap_or_default().to_owned()),
+                )
+            })
         };
         text.lines().filter_map(entry).collect()
     }
@@ -228,7 +276,8 @@ impl List {
     }
 
     fn add(&mut self, outcomes: Vec<(String, String)>) {
-        self.done.extend(outcomes.into_iter().map(|(name, outcome)| (name, (outcome, String::new()))));
+        self.done
+            .extend(outcomes.into_iter().map(|(name, outcome)| (name, (outcome, String::new()))));
     }
 
     fn text(&self) -> String {
@@ -242,7 +291,8 @@ impl List {
 
     fn write(&self) -> Result<()> {
         fs::create_dir_all(self.file.parent().context("no folder")?)?;
-        fs::write(&self.file, self.text()).with_context(|| format!("cannot write {}", self.file.display()))
+        fs::write(&self.file, self.text())
+            .with_context(|| format!("cannot write {}", self.file.display()))
     }
 
     fn count(&self, outcome: &str) -> usize {
@@ -259,10 +309,12 @@ impl List {
         )
     }
 
-    /// Prints the mutants that no test noticed and nobody explained; returns whether there are none.
+    /// Prints the mutants that no test noticed and nobody explained; returns whether there are
+    /// none.
     fn complain(&self) -> bool {
-        let unexplained =
-            |(_, (outcome, reason)): &(&String, &(String, String))| outcome == "missed" && reason.is_empty();
+        let unexplained = |(_, (outcome, reason)): &(&String, &(String, String))| {
+            outcome == "missed" && reason.is_empty()
+        };
         let all: Vec<_> = self.done.iter().filter(unexplained).map(|(name, _)| name).collect();
         all.iter().for_each(|name| println!("missed: {name}"));
         all.is_empty()
@@ -275,11 +327,13 @@ mod tests {
 
     #[test]
     fn a_run_goes_on_where_the_last_one_stopped() {
-        let names = ["f.rs:1:2: replace a -> b", "f.rs:7:2: replace c", "f.rs:9:1: delete !"].map(str::to_owned);
+        let names = ["f.rs:1:2: replace a -> b", "f.rs:7:2: replace c", "f.rs:9:1: delete !"]
+            .map(str::to_owned);
         let text = "caught\tf.rs:7:2: replace c\nmissed\tf.rs:9:1: delete !\tnothing can be seen\nmissed\tf.rs:5:5: gone\n\
                     not run\tf.rs:1:2: replace a -> b\n";
         let file = PathBuf::new();
-        let mut list = List { file, group: "x", done: List::parse(text, &names), names: names.to_vec() };
+        let mut list =
+            List { file, group: "x", done: List::parse(text, &names), names: names.to_vec() };
         assert_eq!(list.pending().collect::<Vec<_>>(), ["f.rs:1:2: replace a -> b"]);
         assert!(list.complain(), "what is explained is no complaint");
         list.add(vec![(names[0].clone(), "missed".into())]);
@@ -297,14 +351,21 @@ mod tests {
         let mutant = |name: &str, summary: &str| serde_json::json!({ "scenario": { "Mutant": { "name": name } }, "summary": summary });
         let baseline = serde_json::json!({ "scenario": "Baseline", "summary": "Success" });
         let file = |list: Vec<Value>| serde_json::json!({ "outcomes": list });
-        let read =
-            outcomes(&file(vec![baseline.clone(), mutant("a", "MissedMutant"), mutant("b", "Failure")])).unwrap();
+        let read = outcomes(&file(vec![
+            baseline.clone(),
+            mutant("a", "MissedMutant"),
+            mutant("b", "Failure"),
+        ]))
+        .unwrap();
         assert_eq!(read, [("a".to_owned(), "missed".to_owned())]);
         assert!(outcomes(&file(vec![baseline])).is_err(), "a run without mutants would never end");
     }
 
     #[test]
     fn names_are_taken_literally() {
-        assert_eq!(escaped("a.rs:1:2: replace f -> (u8)"), "a\\.rs\\:1\\:2\\: replace f \\-> \\(u8\\)");
+        assert_eq!(
+            escaped("a.rs:1:2: replace f -> (u8)"),
+            "a\\.rs\\:1\\:2\\: replace f \\-> \\(u8\\)"
+        );
     }
 }

@@ -44,8 +44,10 @@ const COREDNS: &str = "github.com/coredns/coredns@v1.12.4";
 const BIN: &str = "/usr/local/bin";
 /// Debian's tools ask this file whether a package may start its servers.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
-/// 101 tells them to start nothing. The comment tells a later run that the file is ours, if this one could not remove it.
-const START_NOTHING: &str = "#!/bin/sh\n# Made by cargo xtask while it installed packages; may be removed.\nexit 101\n";
+/// 101 tells them to start nothing. The comment tells a later run that the file is ours, if this
+/// one could not remove it.
+const START_NOTHING: &str =
+    "#!/bin/sh\n# Made by cargo xtask while it installed packages; may be removed.\nexit 101\n";
 
 /// Whether what is missing may be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +90,19 @@ pub(crate) fn can_install() -> bool {
 
 /// Installs what is missing, where that is possible and wanted, and says what is not done and why.
 pub(crate) fn install(consent: Consent) {
-    let mut missing: Vec<_> = PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
+    let mut missing: Vec<_> =
+        PACKAGES.iter().filter(|(program, _)| find(program).is_none()).map(|(_, p)| *p).collect();
     missing.dedup();
     // What is there already is not replaced, even if it is on no path.
-    let coredns = find("coredns").is_none() && !Path::new(BIN).join("coredns").exists() && find("go").is_some();
+    let coredns = find("coredns").is_none()
+        && !Path::new(BIN).join("coredns").exists()
+        && find("go").is_some();
     NothingStarts::clean_up(Path::new(POLICY));
     if missing.is_empty() && !coredns {
         return;
     }
-    let words = missing.iter().copied().chain(coredns.then_some("CoreDNS")).collect::<Vec<_>>().join(" ");
+    let words =
+        missing.iter().copied().chain(coredns.then_some("CoreDNS")).collect::<Vec<_>>().join(" ");
     if !can_install() {
         println!("Not installed: {words} (that takes root and Debian's apt-get)");
         return;
@@ -126,7 +132,8 @@ fn agreed(consent: Consent, words: &str) -> bool {
             print!("The tests need {words}. Install? [y/N] ");
             let _ = io::stdout().flush();
             let mut answer = String::new();
-            io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim().eq_ignore_ascii_case("y")
+            io::stdin().lock().read_line(&mut answer).is_ok()
+                && answer.trim().eq_ignore_ascii_case("y")
         }
     }
 }
@@ -146,21 +153,24 @@ fn report(command: &mut Command, what: &str) {
 
 /// While this lives, packages that are installed start no servers: this machine is to stay quiet.
 ///
-/// A policy that somebody else has made is left as it is. Ours is removed at the end, by the shell that runs the installer if Ctrl-C
-/// ends us, and by the next run if nothing was left to do so.
+/// A policy that somebody else has made is left as it is. Ours is removed at the end, by the shell
+/// that runs the installer if Ctrl-C ends us, and by the next run if nothing was left to do so.
 struct NothingStarts {
     /// The policy that we have made.
     made: Option<PathBuf>,
 }
 
-/// Runs the command after it, and removes the file that comes first even if a signal ends the command.
-const REMOVE_AFTER: &str = "file=$1; shift; trap 'rm -f \"$file\"' EXIT; trap 'exit 130' INT TERM HUP; \"$@\"";
+/// Runs the command after it, and removes the file that comes first even if a signal ends the
+/// command.
+const REMOVE_AFTER: &str =
+    "file=$1; shift; trap 'rm -f \"$file\"' EXIT; trap 'exit 130' INT TERM HUP; \"$@\"";
 
 impl NothingStarts {
     fn begin(policy: &Path) -> NothingStarts {
         NothingStarts::clean_up(policy);
         // Fails if anything is there, be it a link that leads nowhere.
-        let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o755).open(policy) else {
+        let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o755).open(policy)
+        else {
             return NothingStarts { made: None };
         };
         // Without its content it is still ours, and removed at the end.
@@ -215,12 +225,18 @@ mod tests {
         drop(quiet);
         assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
         let after = fs::metadata(&policy).unwrap();
-        assert_eq!((after.mode(), after.ino(), after.mtime_nsec()), (before.mode(), before.ino(), before.mtime_nsec()));
+        assert_eq!(
+            (after.mode(), after.ino(), after.mtime_nsec()),
+            (before.mode(), before.ino(), before.mtime_nsec())
+        );
 
         let (link, target) = (folder.path().join("link"), folder.path().join("target"));
         symlink(&target, &link).unwrap();
         drop(NothingStarts::begin(&link));
-        assert!(fs::symlink_metadata(&link).is_ok() && !target.exists(), "a link is somebody's too");
+        assert!(
+            fs::symlink_metadata(&link).is_ok() && !target.exists(),
+            "a link is somebody's too"
+        );
     }
 
     #[test]
@@ -229,7 +245,10 @@ mod tests {
         let policy = folder.path().join("policy-rc.d");
         let quiet = NothingStarts::begin(&policy);
         // As Debian's tools ask it: an action of a service.
-        assert_eq!(Command::new(&policy).args(["unbound", "start"]).status().unwrap().code(), Some(101));
+        assert_eq!(
+            Command::new(&policy).args(["unbound", "start"]).status().unwrap().code(),
+            Some(101)
+        );
         drop(quiet);
         assert!(!policy.exists());
 

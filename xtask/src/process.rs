@@ -25,7 +25,10 @@ pub(crate) fn cargo(args: &[&str]) -> Result<()> {
 /// As [`cargo`], with variables in its environment.
 pub(crate) fn cargo_with(args: &[&str], variables: &[(&str, String)]) -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(args).current_dir(root()).envs(variables.iter().map(|(name, value)| (name, value)));
+    command
+        .args(args)
+        .current_dir(root())
+        .envs(variables.iter().map(|(name, value)| (name, value)));
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo {} failed", args.join(" "));
     Ok(())
@@ -42,7 +45,8 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The target that the compiler builds for unless it is told another one, such as `x86_64-unknown-linux-gnu`.
+/// The target that the compiler builds for unless it is told another one, such as
+/// `x86_64-unknown-linux-gnu`.
 pub(crate) fn host() -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = output(rustc, &["-vV"], Duration::from_secs(60))?;
@@ -58,10 +62,21 @@ pub(crate) struct Ran {
 }
 
 /// Runs a program to its end, for `limit` at the most.
-pub(crate) fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], limit: Duration) -> Result<Ran> {
+pub(crate) fn run<S: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    args: &[S],
+    limit: Duration,
+) -> Result<Ran> {
     let mut command = Command::new("timeout");
-    command.arg("--signal=KILL").arg(limit.as_secs().max(1).to_string()).arg(program.as_ref()).args(args);
-    let output = command.stdin(Stdio::null()).output().context("cannot run timeout (Debian package coreutils)")?;
+    command
+        .arg("--signal=KILL")
+        .arg(limit.as_secs().max(1).to_string())
+        .arg(program.as_ref())
+        .args(args);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run timeout (Debian package coreutils)")?;
     Ok(Ran {
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -70,12 +85,22 @@ pub(crate) fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], limit
 }
 
 /// Runs a program whose success is expected, and returns its standard output.
-pub(crate) fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], limit: Duration) -> Result<String> {
+pub(crate) fn output<S: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    args: &[S],
+    limit: Duration,
+) -> Result<String> {
     let name = program.as_ref().to_string_lossy().into_owned();
     let ran = run(program, args, limit)?;
     if ran.status != Some(0) {
         let args: Vec<_> = args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect();
-        bail!("{name} {} ended with {:?}\n{}\n{}", args.join(" "), ran.status, ran.stdout, ran.stderr);
+        bail!(
+            "{name} {} ended with {:?}\n{}\n{}",
+            args.join(" "),
+            ran.status,
+            ran.stdout,
+            ran.stderr
+        );
     }
     Ok(ran.stdout)
 }
@@ -92,12 +117,21 @@ impl Server {
     }
 
     /// As [`Server::start`], with its standard error in a file.
-    pub(crate) fn start_logged<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], log: &Path) -> Result<Server> {
-        let file = fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    pub(crate) fn start_logged<S: AsRef<OsStr>>(
+        program: impl AsRef<OsStr>,
+        args: &[S],
+        log: &Path,
+    ) -> Result<Server> {
+        let file =
+            fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         Server::start_with(program, args, file.into())
     }
 
-    fn start_with<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], stderr: Stdio) -> Result<Server> {
+    fn start_with<S: AsRef<OsStr>>(
+        program: impl AsRef<OsStr>,
+        args: &[S],
+        stderr: Stdio,
+    ) -> Result<Server> {
         let name = program.as_ref().to_string_lossy().into_owned();
         let mut command = Command::new(program);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
@@ -139,8 +173,13 @@ impl Drop for Server {
     }
 }
 
-/// Waits until `is_so`, looking every 20 ms for `limit` at the most; `never` is the error if it is not so by then.
-pub(crate) fn wait_until(never: &str, limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+/// Waits until `is_so`, looking every 20 ms for `limit` at the most; `never` is the error if it is
+/// not so by then.
+pub(crate) fn wait_until(
+    never: &str,
+    limit: Duration,
+    mut is_so: impl FnMut() -> Result<bool>,
+) -> Result<()> {
     let give_up = Instant::now() + limit;
     while !is_so()? {
         ensure!(Instant::now() < give_up, "{never}");

@@ -16,8 +16,8 @@ use net::batch::{ServerBatch, Wait};
 use net::socket::Endpoint;
 use signal_hook::consts::SIGTERM;
 
-/// A null reflector: sends every datagram back as a response, `recvmmsg` and `sendmmsg` and nothing else, on one CPU, until SIGTERM.
-/// Then it prints how many it sent back.
+/// A null reflector: sends every datagram back as a response, `recvmmsg` and `sendmmsg` and nothing
+/// else, on one CPU, until SIGTERM. Then it prints how many it sent back.
 pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     pin_to(CpuId(cpu))?;
     let endpoint = Endpoint::listen(address, 1)?.remove(0);
@@ -41,21 +41,24 @@ pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     Ok(())
 }
 
-/// How a sender of one `send` per query decides when to send the next one, in nanoseconds after the start.
+/// How a sender of one `send` per query decides when to send the next one, in nanoseconds after the
+/// start.
 ///
-/// Both are those of dns64perf++ as G. Lencse and A. Pivoda describe them in "Checking and Increasing the Accuracy of the Dns64perf++
-/// Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
+/// Both are those of dns64perf++ as G. Lencse and A. Pivoda describe them in "Checking and
+/// Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers"
+/// (2018, DOI 10.11601/ijates.v7i1.255).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Timing {
-    /// Equation 1: what remains of the time is spread over the queries that remain. What a query takes longer than it should is made
-    /// up for at the end.
+    /// Equation 1: what remains of the time is spread over the queries that remain. What a query
+    /// takes longer than it should is made up for at the end.
     Original,
     /// Equation 2: query i is due at t₁ + i·T, whatever became of those before it.
     Corrected,
 }
 
 impl Timing {
-    /// How long to wait before query `next` of `count`; the one before it was begun at `began`, and has left by `now`.
+    /// How long to wait before query `next` of `count`; the one before it was begun at `began`, and
+    /// has left by `now`.
     fn wait(self, next: u64, count: u64, rate: u64, began: u64, now: u64) -> u64 {
         let due = |i: u64| (u128::from(i) * 1_000_000_000 / u128::from(rate)) as u64;
         match self {
@@ -120,8 +123,8 @@ impl Classic {
         Ok(())
     }
 
-    /// Sends as dns64perf++ does: one `send` per query from one port, by spinning, one receiver, ordinary buffers. A query is answered
-    /// in time with NOERROR and a record, within the timeout.
+    /// Sends as dns64perf++ does: one `send` per query from one port, by spinning, one receiver,
+    /// ordinary buffers. A query is answered in time with NOERROR and a record, within the timeout.
     fn send(&self) -> Result<Sent> {
         let any = if self.server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
         let socket = UdpSocket::bind(any)?;
@@ -148,9 +151,19 @@ impl Classic {
                 let left = elapsed(start);
                 times.push(left.saturating_sub(begin));
                 let since = |moment: u64| moment.saturating_sub(begin);
-                // As dns64perf++'s timer does: the wait is computed first, then a clock is read anew to wait by it.
+                // As dns64perf++'s timer does: the wait is computed first, then a clock is read
+                // anew to wait by it.
                 if i + 1 < total {
-                    spin(start, self.timing.wait(i + 1, total, self.rate, since(began), since(elapsed(start))));
+                    spin(
+                        start,
+                        self.timing.wait(
+                            i + 1,
+                            total,
+                            self.rate,
+                            since(began),
+                            since(elapsed(start)),
+                        ),
+                    );
                 }
             }
             thread::sleep(Duration::from_millis(self.timeout_ms + 50));
@@ -161,7 +174,13 @@ impl Classic {
     }
 
     /// Counts the answers that come in time.
-    fn receive(&self, socket: &UdpSocket, start: Instant, sent_at: &[AtomicU64], over: &AtomicBool) -> u64 {
+    fn receive(
+        &self,
+        socket: &UdpSocket,
+        start: Instant,
+        sent_at: &[AtomicU64],
+        over: &AtomicBool,
+    ) -> u64 {
         let timeout = self.timeout_ms * 1_000_000;
         let mut valid = 0;
         let mut reply = [0; 512];
@@ -202,7 +221,8 @@ fn write_name(query: &mut [u8], i: u64, name: u64) {
 mod tests {
     use super::*;
 
-    /// When queries leave if each takes `cost` ns to prepare and send, and each wait runs over by `over` ns.
+    /// When queries leave if each takes `cost` ns to prepare and send, and each wait runs over by
+    /// `over` ns.
     fn simulate(timing: Timing, rate: u64, count: u64, cost: u64, over: u64) -> Vec<u64> {
         let (mut now, mut times) = (0, Vec::new());
         for i in 0..count {
@@ -227,7 +247,8 @@ mod tests {
 
     #[test]
     fn the_original_timing_loses_what_each_wait_runs_over_and_makes_up_for_it_at_the_end() {
-        // Table I: 90 ns too much per query at 250 000 queries/s are 24 450 queries in 100 ms instead of 25 000.
+        // Table I: 90 ns too much per query at 250 000 queries/s are 24 450 queries in 100 ms
+        // instead of 25 000.
         let windows = per_window(&simulate(Timing::Original, 250_000, 250_000, 1_000, 90));
         assert!(windows[0].abs_diff(24_450) < 60, "{windows:?}");
         assert!(windows[9] > 25_500, "{windows:?}");

@@ -22,27 +22,45 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Names of the servers whose programs are installed, dns64d's among them, separated by commas.
 pub(crate) fn installed() -> String {
-    let is_there =
-        |program: Option<&str>| program.is_some_and(|program| program == "dns64d" || find(program).is_some());
+    let is_there = |program: Option<&str>| {
+        program.is_some_and(|program| program == "dns64d" || find(program).is_some())
+    };
     let duts = Dut::ALL.iter().map(|dut| (dut.name(), dut.driver().program_name()));
     let all = duts.chain(Auth::ALL.iter().map(|auth| (auth.name(), auth.driver().program_name())));
-    let names: Vec<&str> = all.filter(|(_, program)| is_there(*program)).map(|(name, _)| name).collect();
+    let names: Vec<&str> =
+        all.filter(|(_, program)| is_there(*program)).map(|(name, _)| name).collect();
     names.join(",")
 }
 
-/// The command of a DUT of the lab with so many threads, its configuration in `folder`. `program` is where its program is.
-pub(crate) fn dut_in_lab(dut: Dut, folder: &Path, program: &Path, threads: usize) -> Result<Vec<String>> {
-    let task = Translate { upstream: AUTH.parse()?, prefix: "64:ff9b::/96".parse().map_err(anyhow::Error::msg)? };
+/// The command of a DUT of the lab with so many threads, its configuration in `folder`. `program`
+/// is where its program is.
+pub(crate) fn dut_in_lab(
+    dut: Dut,
+    folder: &Path,
+    program: &Path,
+    threads: usize,
+) -> Result<Vec<String>> {
+    let task = Translate {
+        upstream: AUTH.parse()?,
+        prefix: "64:ff9b::/96".parse().map_err(anyhow::Error::msg)?,
+    };
     let operator = Operator::default();
     prepared(
         dut.driver(),
-        &Setting { folder, listen: DUT.parse()?, cores: threads, threads, operator: &operator, task },
+        &Setting {
+            folder,
+            listen: DUT.parse()?,
+            cores: threads,
+            threads,
+            operator: &operator,
+            task,
+        },
         program,
     )
 }
 
-/// The command of an authoritative server with one thread that serves our zone file `zone`, its configuration, with the lines
-/// `extra`, in `folder`.
+/// The command of an authoritative server with one thread that serves our zone file `zone`, its
+/// configuration, with the lines `extra`, in `folder`.
 pub(crate) fn authoritative(
     auth: Auth,
     folder: &Path,
@@ -54,22 +72,36 @@ pub(crate) fn authoritative(
     let name = driver.program_name().context("it has no program")?;
     let program = find(name).with_context(|| format!("{name} not found"))?;
     let task = Serve { zone: zone.into(), aaaa: Share::ZERO, status: None };
-    let operator = Operator { extra: extra.iter().map(|&line| line.to_owned()).collect(), ..Operator::default() };
-    prepared(driver, &Setting { folder, listen, cores: 1, threads: 1, operator: &operator, task }, &program)
+    let operator = Operator {
+        extra: extra.iter().map(|&line| line.to_owned()).collect(),
+        ..Operator::default()
+    };
+    prepared(
+        driver,
+        &Setting { folder, listen, cores: 1, threads: 1, operator: &operator, task },
+        &program,
+    )
 }
 
 /// Writes a server's configuration and returns its command.
-fn prepared<T: Task>(driver: &Driver<T>, setting: &Setting<'_, T>, program: &Path) -> Result<Vec<String>> {
+fn prepared<T: Task>(
+    driver: &Driver<T>,
+    setting: &Setting<'_, T>,
+    program: &Path,
+) -> Result<Vec<String>> {
     let file = setting.folder.join(driver.file);
     fs::create_dir_all(file.parent().unwrap_or(setting.folder))?;
     fs::write(file, driver.configuration(setting))?;
     Ok(driver.command(setting, &[program.to_string_lossy().into_owned()]))
 }
 
-/// Waits until a server answers the Measurer in the lab's tester with an answer that it holds for right. `more` says what that
-/// is: names, shares, the prefix.
+/// Waits until a server answers the Measurer in the lab's tester with an answer that it holds for
+/// right. `more` says what that is: names, shares, the prefix.
 pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) -> Result<()> {
-    let measure = ["lab", "exec", "tester", "--", dns64bench, "measure", "--json", "--quiet", "--server", server];
+    let measure = [
+        "lab", "exec", "tester", "--", dns64bench, "measure", "--json", "--quiet", "--server",
+        server,
+    ];
     let few = ["--rate", "20", "--duration", "100ms", "--timeout", "500ms", "--liveness", "false"];
     let args = [&measure[..], &few, more].concat();
     let give_up = Instant::now() + PATIENCE;
@@ -86,15 +118,16 @@ pub(crate) fn wait_until_answers(dns64bench: &str, server: &str, more: &[&str]) 
     }
 }
 
-/// Waits until somebody listens on a UDP port; nobody is asked anything. `within` are the words that lead into a host of the
-/// lab, none for this one.
+/// Waits until somebody listens on a UDP port; nobody is asked anything. `within` are the words
+/// that lead into a host of the lab, none for this one.
 pub(crate) fn wait_until_listens(within: &[&str], port: u16) -> Result<()> {
     let words = [within, &["cat", "/proc/net/udp", "/proc/net/udp6"]].concat();
     let is_there = || Ok(listens(&output(words[0], &words[1..], PATIENCE)?, port));
     wait_until(&format!("nobody listens on UDP port {port}"), PATIENCE, is_there)
 }
 
-/// Whether a table of the kernel's UDP sockets has one that is bound to a port and is not connected.
+/// Whether a table of the kernel's UDP sockets has one that is bound to a port and is not
+/// connected.
 fn listens(table: &str, port: u16) -> bool {
     let (local, anybody) = (format!(":{port:04X}"), ":0000");
     table.lines().any(|line| {

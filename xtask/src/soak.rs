@@ -7,7 +7,8 @@
 //! slow TCP clients, an octet at a time ─┘
 //! ```
 //!
-//! As in `bench dns64`, dns64d has a CPU of its own (the last one), and all the others share another one (the first).
+//! As in `bench dns64`, dns64d has a CPU of its own (the last one), and all the others share
+//! another one (the first).
 
 use std::fs;
 use std::io::{Read, Write};
@@ -46,7 +47,8 @@ const GROWTH: f64 = 0.1;
 /// Seconds after which the next line says how it goes.
 const TELL: usize = 10;
 /// AAAA of 250.0.0.0's name, with RD.
-const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x0f250-000-000-000\x09dns64perf\x04test\0\0\x1c\0\x01";
+const QUERY: &[u8] =
+    b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x0f250-000-000-000\x09dns64perf\x04test\0\0\x1c\0\x01";
 
 #[derive(Debug, Args)]
 pub(crate) struct Soak {
@@ -97,17 +99,28 @@ impl Soak {
         let dns64d = self.dns64d.clone().unwrap_or_else(|| program.with_file_name("dns64d"));
         let (dns64d, config) = (dns64d.to_string_lossy(), config.to_string_lossy());
         let log = folder.path().join("log");
-        let server = Server::start_logged("taskset", &["-c", &last.0.to_string(), &dns64d, "--config", &config], &log)?;
+        let server = Server::start_logged(
+            "taskset",
+            &["-c", &last.0.to_string(), &dns64d, "--config", &config],
+            &log,
+        )?;
         wait_until_listens(&[], auth_port)?;
         wait_until_listens(&[], port)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let metrics = SocketAddr::from(([127, 0, 0, 1], metrics_port));
         let highest = closed_loop(&program, address, 200)?;
-        // Once as many queries wait as it lets wait: what a stall of this machine may need later is no leak then.
+        // Once as many queries wait as it lets wait: what a stall of this machine may need later is
+        // no leak then.
         closed_loop(&program, address, FLOOD)?;
-        ensure!(look(server.pid()?, metrics)?.overload > 0, "{FLOOD} queries in flight were not too many");
+        ensure!(
+            look(server.pid()?, metrics)?.overload > 0,
+            "{FLOOD} queries in flight were not too many"
+        );
         let rate = self.rate.unwrap_or(highest / 2);
-        println!("dns64d answers {highest} names/s at the most; {rate}/s for {} s, and disturbers", self.duration);
+        println!(
+            "dns64d answers {highest} names/s at the most; {rate}/s for {} s, and disturbers",
+            self.duration
+        );
 
         let done = Done::default();
         let pid = server.pid()?;
@@ -124,8 +137,15 @@ impl Soak {
         let mut claims = Claims::default();
         self.judge(&trial, &samples, &done, &mut claims)?;
         let still = measure(&program, address, 1_000, 1)?;
-        let unanswered = still["sent"].as_u64().zip(still["valid"].as_u64()).map(|(sent, valid)| (sent - valid) as f64);
-        let found = if is_spoiled(&still) { Err(reasons(&still)) } else { unanswered.ok_or_else(|| still.to_string()) };
+        let unanswered = still["sent"]
+            .as_u64()
+            .zip(still["valid"].as_u64())
+            .map(|(sent, valid)| (sent - valid) as f64);
+        let found = if is_spoiled(&still) {
+            Err(reasons(&still))
+        } else {
+            unanswered.ok_or_else(|| still.to_string())
+        };
         claims.hold("of 1 000 queries afterwards unanswered", Wanted::AtMost(0.0), found);
         drop(server);
         let log = fs::read_to_string(&log)?;
@@ -137,7 +157,13 @@ impl Soak {
         claims.conclude(&self.keeping)
     }
 
-    fn judge(&self, trial: &Value, samples: &[Sample], done: &Done, claims: &mut Claims) -> Result<()> {
+    fn judge(
+        &self,
+        trial: &Value,
+        samples: &[Sample],
+        done: &Done,
+        claims: &mut Claims,
+    ) -> Result<()> {
         let count = |key: &str| trial[key].as_u64().unwrap_or(0);
         println!(
             "{} queries: {} valid, {} late, {} lost, {} dropped by this host; p99 {} µs",
@@ -165,14 +191,22 @@ impl Soak {
             last.timeouts - first.timeouts,
             last.overload - first.overload
         );
-        let stolen = samples.windows(2).map(|pair| pair[1].cpu.stolen_since(&pair[0].cpu).all_pct).fold(0.0, f64::max);
+        let stolen = samples
+            .windows(2)
+            .map(|pair| pair[1].cpu.stolen_since(&pair[0].cpu).all_pct)
+            .fold(0.0, f64::max);
         let all = last.cpu.stolen_since(&first.cpu).all_pct;
         println!("the host took {all:.1} % of the CPUs' time, {stolen:.0} % in the worst second");
         let warm = samples[(seconds as f64 * WARM_UP) as usize].memory;
         let last = last.memory;
         println!("memory: {warm:.1} MiB after the warm-up, {last:.1} MiB at the end");
-        claims.hold("memory at the end by that after the warm-up", Wanted::AtMost(1.0 + GROWTH), Ok(last / warm));
-        // What this host dropped is no answer that dns64d did not give, and no proof that it gave one.
+        claims.hold(
+            "memory at the end by that after the warm-up",
+            Wanted::AtMost(1.0 + GROWTH),
+            Ok(last / warm),
+        );
+        // What this host dropped is no answer that dns64d did not give, and no proof that it gave
+        // one.
         let spoiled = is_spoiled(trial) || count("tester_drops") > 0;
         let unanswered = (count("sent") - count("valid")) as f64;
         let why = || format!("{}; this host dropped {}", reasons(trial), count("tester_drops"));
@@ -188,7 +222,8 @@ impl Soak {
 fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<u64> {
     let ports = outstanding.div_ceil(PER_PORT).to_string();
     let (address, outstanding) = (address.to_string(), outstanding.to_string());
-    let args = ["closed-loop", "--server", &address, "--count", "400000", "--outstanding", &outstanding];
+    let args =
+        ["closed-loop", "--server", &address, "--count", "400000", "--outstanding", &outstanding];
     let args = [&args[..], &["--source-ports", &ports, "--json"]].concat();
     let printed = output(program, &args, Duration::from_secs(60))?;
     let result: Value = serde_json::from_str(&printed)?;
@@ -197,11 +232,23 @@ fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<
 
 fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Result<Value> {
     let (address, rate, duration) = (address.to_string(), rate.to_string(), format!("{seconds}s"));
-    let args = ["measure", "--server", &address, "--rate", &rate, "--duration", &duration, "--names", "0.0.0.0/0"];
-    let more = ["--first-name", "200000000", "--expect-prefix", "64:ff9b::/96", "--max-burst", "200us"];
+    let args = [
+        "measure",
+        "--server",
+        &address,
+        "--rate",
+        &rate,
+        "--duration",
+        &duration,
+        "--names",
+        "0.0.0.0/0",
+    ];
+    let more =
+        ["--first-name", "200000000", "--expect-prefix", "64:ff9b::/96", "--max-burst", "200us"];
     // How evenly the queries leave is not what is tested; what this host loses is.
     let limits = ["--window-limit", "100", "--lateness-limit", "1s"];
-    let args = [&args[..], &more[..], &limits[..], &["--timeout", "1s", "--json", "--quiet"]].concat();
+    let args =
+        [&args[..], &more[..], &limits[..], &["--timeout", "1s", "--json", "--quiet"]].concat();
     let ran = process::run(program, &args, Duration::from_secs(seconds + 60))?;
     serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
 }
@@ -223,7 +270,8 @@ struct Sample {
     in_flight: u64,
 }
 
-/// Looks once a second, until the end or until the process is gone, and says now and then how it goes.
+/// Looks once a second, until the end or until the process is gone, and says now and then how it
+/// goes.
 fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let (start, mut seconds) = (Instant::now(), 0);
@@ -249,7 +297,9 @@ fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
             );
         }
         seconds += 1;
-        thread::sleep((start + Duration::from_secs(seconds)).saturating_duration_since(Instant::now()));
+        thread::sleep(
+            (start + Duration::from_secs(seconds)).saturating_duration_since(Instant::now()),
+        );
     }
     samples
 }
@@ -261,7 +311,10 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     let value = |name: &str| -> Result<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .with_context(|| format!("no {name}"))?;
         Ok(line.trim().parse()?)
     };
     Ok(Sample {
@@ -311,10 +364,13 @@ fn malformed(address: SocketAddr, done: &Done) {
 fn cancelled(address: SocketAddr, done: &Done) {
     regularly(CANCELLED, done, |n| {
         let mut query = QUERY.to_vec();
-        query[17..28].copy_from_slice(format!("{:03}-{:03}-{:03}", n >> 16 & 255, n >> 8 & 255, n & 255).as_bytes());
+        query[17..28].copy_from_slice(
+            format!("{:03}-{:03}-{:03}", n >> 16 & 255, n >> 8 & 255, n & 255).as_bytes(),
+        );
         if n % 10 == 0 {
             if let Ok(mut stream) = TcpStream::connect(address) {
-                let _ = stream.write_all(&[&(query.len() as u16).to_be_bytes()[..], &query].concat());
+                let _ =
+                    stream.write_all(&[&(query.len() as u16).to_be_bytes()[..], &query].concat());
             }
         } else if let Ok(socket) = UdpSocket::bind("127.0.0.1:0") {
             let _ = socket.send_to(&query, address);
@@ -326,7 +382,8 @@ fn cancelled(address: SocketAddr, done: &Done) {
 /// TCP clients that send their query an octet at a time; those that the server closes come back.
 fn slow(address: SocketAddr, done: &Done) {
     let message = [&(QUERY.len() as u16).to_be_bytes()[..], QUERY].concat();
-    let mut clients: Vec<(Option<TcpStream>, usize)> = (0..SLOW_CLIENTS).map(|_| (None, 0)).collect();
+    let mut clients: Vec<(Option<TcpStream>, usize)> =
+        (0..SLOW_CLIENTS).map(|_| (None, 0)).collect();
     while !done.over.load(Ordering::Relaxed) {
         for (stream, at) in &mut clients {
             let open = stream.take().or_else(|| {

@@ -1,5 +1,6 @@
-//! `bench timing`: the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++
-//! Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), made on this machine, the Measurer beside.
+//! `bench timing`: the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the
+//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
+//! 10.11601/ijates.v7i1.255), made on this machine, the Measurer beside.
 //!
 //! ```text
 //! classic --timing original ─┐ send times ─► windows ─► figures 2, 4, 5, table I
@@ -28,7 +29,8 @@ use paper::{Found, Searched, Sender, Sending, csv, figures, table_1, table_of_se
 
 /// AuthDNS's address on the self-test link.
 const SELF_TEST: &str = "198.18.1.2:53";
-/// Trials of tables II and III are this long, in seconds: a search has many, and the paper's 60 s would take days.
+/// Trials of tables II and III are this long, in seconds: a search has many, and the paper's 60 s
+/// would take days.
 const TRIAL: u64 = 1;
 /// Searches begin with these ends, queries per second.
 const RANGES: [(u64, u64); 2] = [(0, 131_072), (0, 524_288)];
@@ -85,14 +87,16 @@ enum Target {
 }
 
 impl Timing {
-    /// Status 0: all was measured, and at the highest rate the Measurer's windows are nearer to the schedule than those of the
-    /// original timing; 1: they are not; 3: something could not be measured.
+    /// Status 0: all was measured, and at the highest rate the Measurer's windows are nearer to the
+    /// schedule than those of the original timing; 1: they are not; 3: something could not be
+    /// measured.
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let lab = match &self.program {
             Some(program) => Lab::up_with(program, &std::env::current_exe()?)?,
             None => Lab::up()?,
         };
-        fs::create_dir_all(&self.output).with_context(|| format!("cannot create {}", self.output.display()))?;
+        fs::create_dir_all(&self.output)
+            .with_context(|| format!("cannot create {}", self.output.display()))?;
         let end = Instant::now() + Duration::from_secs(self.limit * 60);
         let mut run = Run { plan: self, lab, end, missing: Vec::new() };
         let before = CpuTimes::now()?;
@@ -123,8 +127,14 @@ impl Timing {
             fs::write(self.output.join(format!("{}.svg", figure.file)), figure.svg(true))?;
         }
         let environment = campaign::environment::Environment::observe();
-        fs::write(self.output.join("environment.json"), serde_json::to_string_pretty(&environment)?)?;
-        println!("Tables, figures, windows and the facts of this machine are in {}", self.output.display());
+        fs::write(
+            self.output.join("environment.json"),
+            serde_json::to_string_pretty(&environment)?,
+        )?;
+        println!(
+            "Tables, figures, windows and the facts of this machine are in {}",
+            self.output.display()
+        );
         Ok(())
     }
 }
@@ -164,7 +174,11 @@ impl Run<'_> {
                 };
                 match sent {
                     Some(sent) => all.push(sent),
-                    None => self.miss(sender, &format!("at {rate} queries/s"), "this machine spoiled every trial"),
+                    None => self.miss(
+                        sender,
+                        &format!("at {rate} queries/s"),
+                        "this machine spoiled every trial",
+                    ),
                 }
             }
         }
@@ -225,7 +239,8 @@ impl Run<'_> {
         Ok(all)
     }
 
-    /// The highest rate at which every query was answered, by a binary search, 0 where none was; or why the search did not end.
+    /// The highest rate at which every query was answered, by a binary search, 0 where none was; or
+    /// why the search did not end.
     fn search(&self, sender: Sender, target: Target) -> Result<Result<Found, String>> {
         let _auth = self.auth(target)?;
         let _dut = if target == Target::Dut { Some(self.dut()?) } else { None };
@@ -251,7 +266,13 @@ impl Run<'_> {
         Ok(Ok(Found { rate: low, spoiled }))
     }
 
-    fn classic_passes(&self, sender: Sender, target: Target, rate: u64, first_name: u64) -> Result<bool> {
+    fn classic_passes(
+        &self,
+        sender: Sender,
+        target: Target,
+        rate: u64,
+        first_name: u64,
+    ) -> Result<bool> {
         let first = first_name.to_string();
         let printed = self.classic(sender, target, rate, TRIAL, &["--first-name", &first])?;
         Ok(printed.trim() == "1")
@@ -260,7 +281,8 @@ impl Run<'_> {
     /// `None` if this machine spoiled all tries.
     fn measurer_passes(&self, target: Target, rate: u64, first_name: u64) -> Result<Option<bool>> {
         for attempt in 0..u64::from(SPOILED) {
-            let trial = self.measure(target, rate, TRIAL, first_name + attempt * rate * TRIAL, &[])?;
+            let trial =
+                self.measure(target, rate, TRIAL, first_name + attempt * rate * TRIAL, &[])?;
             match trial["verdict"].as_str() {
                 Some("passed") => return Ok(Some(true)),
                 Some("failed") => return Ok(Some(false)),
@@ -270,22 +292,48 @@ impl Run<'_> {
         Ok(None)
     }
 
-    fn classic(&self, sender: Sender, target: Target, rate: u64, seconds: u64, more: &[&str]) -> Result<String> {
+    fn classic(
+        &self,
+        sender: Sender,
+        target: Target,
+        rate: u64,
+        seconds: u64,
+        more: &[&str],
+    ) -> Result<String> {
         let timing = if sender == Sender::Original { "original" } else { "corrected" };
-        let (rate, seconds_text, names) = (rate.to_string(), seconds.to_string(), NAMES.to_string());
-        let mut words = vec![self.lab.ours.as_str(), "classic", server(target), &rate, &seconds_text];
+        let (rate, seconds_text, names) =
+            (rate.to_string(), seconds.to_string(), NAMES.to_string());
+        let mut words =
+            vec![self.lab.ours.as_str(), "classic", server(target), &rate, &seconds_text];
         words.extend(["--timing", timing, "--names", &names, "--timeout-ms", timeout_ms(target)]);
         words.extend(more);
         let limit = Duration::from_secs(seconds * 4 + 30);
         process::output(&self.lab.program, &self.lab.exec("tester", &words), limit)
     }
 
-    fn measure(&self, target: Target, rate: u64, seconds: u64, first_name: u64, more: &[&str]) -> Result<Value> {
+    fn measure(
+        &self,
+        target: Target,
+        rate: u64,
+        seconds: u64,
+        first_name: u64,
+        more: &[&str],
+    ) -> Result<Value> {
         let (rate, first) = (rate.to_string(), first_name.to_string());
         let (duration, timeout) = (format!("{seconds}s"), format!("{}ms", timeout_ms(target)));
-        let asked: &[&str] =
-            if target == Target::Dut { &["--expect-prefix", "64:ff9b::/96"] } else { &["--aaaa-share", "1"] };
-        let mut words = vec![self.lab.program.as_str(), "measure", "--json", "--quiet", "--server", server(target)];
+        let asked: &[&str] = if target == Target::Dut {
+            &["--expect-prefix", "64:ff9b::/96"]
+        } else {
+            &["--aaaa-share", "1"]
+        };
+        let mut words = vec![
+            self.lab.program.as_str(),
+            "measure",
+            "--json",
+            "--quiet",
+            "--server",
+            server(target),
+        ];
         words.extend(["--rate", &rate, "--duration", &duration, "--timeout", &timeout]);
         words.extend(["--names", "10.0.0.0/8", "--first-name", &first]);
         words.extend(asked.iter().chain(more));
@@ -296,7 +344,16 @@ impl Run<'_> {
 
     fn auth(&self, target: Target) -> Result<Server> {
         let (listen, share) = if target == Target::Dut { (AUTH, "0") } else { (SELF_TEST, "1") };
-        self.lab.serve(&[&self.lab.program, "auth", "--listen", listen, "--aaaa-share", share, "--threads", "1"])
+        self.lab.serve(&[
+            &self.lab.program,
+            "auth",
+            "--listen",
+            listen,
+            "--aaaa-share",
+            share,
+            "--threads",
+            "1",
+        ])
     }
 
     /// dns64d with one thread, on the last CPU.
@@ -307,7 +364,11 @@ impl Run<'_> {
         let mut command = vec!["taskset", "-c", &cpu];
         command.extend(words.iter().map(String::as_str));
         let server = Server::start(&self.lab.program, &self.lab.exec("dut", &command))?;
-        wait_until_answers(&self.lab.program, DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])?;
+        wait_until_answers(
+            &self.lab.program,
+            DUT,
+            &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"],
+        )?;
         Ok(server)
     }
 
@@ -362,7 +423,9 @@ fn intervals_of(lines: &str) -> Result<Vec<u64>> {
     for line in lines.lines() {
         let object: Value = serde_json::from_str(line)?;
         if object["type"] == "stats_periodic" {
-            sent.push(object["sent"]["queries"].as_u64().context("an interval without its queries")?);
+            sent.push(
+                object["sent"]["queries"].as_u64().context("an interval without its queries")?,
+            );
         }
     }
     Ok(sent)

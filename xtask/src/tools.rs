@@ -1,7 +1,8 @@
 //! `tools`: the programs from crates.io that checks and packages need, at fixed versions.
 //!
-//! They are compiled once, into a folder outside `target`, so that `cargo clean` and fresh clones keep them:
-//! `$DNS64BENCH_TOOLS`, or `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. Speed of compiling counts more than their own.
+//! They are compiled once, into a folder outside `target`, so that `cargo clean` and fresh clones
+//! keep them: `$DNS64BENCH_TOOLS`, or `dns64bench/tools` in `$XDG_CACHE_HOME` or `~/.cache`. Speed
+//! of compiling counts more than their own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,10 +28,20 @@ struct Tool {
 
 /// All of them. To move to another version, write it here.
 const TOOLS: [Tool; 4] = [
-    Tool { name: "cargo-deny", version: "0.20.2", purpose: "licenses and sources of dependencies", is_for_ci: true },
+    Tool {
+        name: "cargo-deny",
+        version: "0.20.2",
+        purpose: "licenses and sources of dependencies",
+        is_for_ci: true,
+    },
     Tool { name: "mdbook", version: "0.5.4", purpose: "the book", is_for_ci: true },
     Tool { name: "cargo-deb", version: "3.8.0", purpose: "Debian packages", is_for_ci: true },
-    Tool { name: "cargo-mutants", version: "27.1.0", purpose: "cargo xtask mutants", is_for_ci: false },
+    Tool {
+        name: "cargo-mutants",
+        version: "27.1.0",
+        purpose: "cargo xtask mutants",
+        is_for_ci: false,
+    },
 ];
 
 /// Compiles in less time than the release profile of these packages would take.
@@ -66,10 +77,12 @@ impl Tools {
     }
 }
 
-/// Where a tool is: as `cargo xtask tools` installed it at its fixed version, or else on the path, in whatever version.
+/// Where a tool is: as `cargo xtask tools` installed it at its fixed version, or else on the path,
+/// in whatever version.
 pub(crate) fn locate(name: &str) -> Option<PathBuf> {
     let tool = TOOLS.iter().find(|tool| tool.name == name)?;
-    let ours = folder().ok().map(|folder| folder.join("bin").join(name)).filter(|_| is_installed(tool));
+    let ours =
+        folder().ok().map(|folder| folder.join("bin").join(name)).filter(|_| is_installed(tool));
     ours.or_else(|| find(name))
 }
 
@@ -78,18 +91,25 @@ pub(crate) fn locate(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// If there is no such tool in the list, or cargo cannot install it.
 pub(crate) fn get(name: &str) -> Result<PathBuf> {
-    let tool = TOOLS.iter().find(|tool| tool.name == name).with_context(|| format!("{name} is not in the list"))?;
+    let tool = TOOLS
+        .iter()
+        .find(|tool| tool.name == name)
+        .with_context(|| format!("{name} is not in the list"))?;
     install(tool)?;
     Ok(folder()?.join("bin").join(name))
 }
 
 fn folder() -> Result<PathBuf> {
-    let path = |variable: &str| std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = |variable: &str| {
+        std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+    };
     if let Some(folder) = path("DNS64BENCH_TOOLS") {
         return Ok(folder);
     }
     let cache = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
-    Ok(cache.context("neither DNS64BENCH_TOOLS, XDG_CACHE_HOME nor HOME is set")?.join("dns64bench/tools"))
+    Ok(cache
+        .context("neither DNS64BENCH_TOOLS, XDG_CACHE_HOME nor HOME is set")?
+        .join("dns64bench/tools"))
 }
 
 /// Whether cargo's own list of what it installed there has this version.
@@ -113,7 +133,9 @@ fn install(tool: &Tool) -> Result<()> {
     println!("{name} {version} ({purpose}): compiling");
     let (start, folder) = (Instant::now(), folder()?);
     let mut command = Command::new(env!("CARGO"));
-    command.args(["install", "--quiet", "--locked", name, "--version", version, "--root"]).arg(&folder);
+    command
+        .args(["install", "--quiet", "--locked", name, "--version", version, "--root"])
+        .arg(&folder);
     // One folder for all: the packages that several of them need are compiled once.
     command.env("CARGO_TARGET_DIR", target().join("tools")).envs(FAST).current_dir(root());
     // A package that names a toolchain of its own is compiled by this one all the same.
@@ -136,7 +158,9 @@ mod tests {
     fn another_version_or_another_name_is_not_the_tool() {
         let tool = Tool { name: "mdbook", version: "0.5.4", purpose: "", is_for_ci: true };
         let registry = "registry+https://github.com/rust-lang/crates.io-index";
-        let list = |name_and_version: &str| format!("[v1]\n\"{name_and_version} ({registry})\" = [\"mdbook\"]\n");
+        let list = |name_and_version: &str| {
+            format!("[v1]\n\"{name_and_version} ({registry})\" = [\"mdbook\"]\n")
+        };
         assert!(is_listed(&list("mdbook 0.5.4"), &tool));
         for other in ["mdbook 0.5.40", "mdbook 0.5.3", "mdbook-toc 0.5.4", "amdbook 0.5.4"] {
             assert!(!is_listed(&list(other), &tool), "{other}");

@@ -1,4 +1,5 @@
-//! The run folder: everything that a campaign was told and found, and all that is needed to go on after it was killed.
+//! The run folder: everything that a campaign was told and found, and all that is needed to go on
+//! after it was killed.
 //!
 //! ```text
 //! plan.toml           as it was begun
@@ -41,7 +42,8 @@ use crate::place::Place;
 use crate::plan::{Plan, PlanError};
 use crate::point::Point;
 
-/// The version of run folders and `results.json`. Version 1 had values by position, and points without a place.
+/// The version of run folders and `results.json`. Version 1 had values by position, and points
+/// without a place.
 pub const VERSION: u32 = 2;
 
 /// A line of the journal.
@@ -140,18 +142,20 @@ pub struct Measured {
     /// What the tester found.
     #[serde(flatten)]
     pub found: Found,
-    /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything about it.
+    /// How the DUT ended in the trial, if it did; then neither CPU use nor latency says anything
+    /// about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dut_end: Option<DutEnd>,
     /// CPU use of the DUT, of AuthDNS and of the hosts, in cores.
     pub cpu: Cpu,
-    /// Page allocations of the DUT's host during the trial, NUMA node by NUMA node, where the kernel counts them.
+    /// Page allocations of the DUT's host during the trial, NUMA node by NUMA node, where the
+    /// kernel counts them.
     pub numa: Option<Numa>,
     /// What a hypervisor took.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// What speaks against the tester, though the trial was not invalid. In JSON `warnings` are the words and `warning_causes` the
-    /// data.
+    /// What speaks against the tester, though the trial was not invalid. In JSON `warnings` are the
+    /// words and `warning_causes` the data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
@@ -249,8 +253,8 @@ impl std::fmt::Display for DutEnd {
 pub struct Cpu {
     /// Of the DUT, second by second.
     pub dut: Vec<f64>,
-    /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to 1; empty where the host does
-    /// not say.
+    /// Share of the time that the CPUs of the DUT's host were not idle, second by second, from 0 to
+    /// 1; empty where the host does not say.
     #[serde(default)]
     pub host: Vec<f64>,
     /// Of AuthDNS, on average.
@@ -357,10 +361,18 @@ impl Archive {
             fs::create_dir(&path).map_err(io_error("create", &path))?;
         }
         let path = folder.join("id");
-        let id = tempfile::Builder::new().prefix("").make(|_| Ok(())).map_err(io_error("draw an id for", &path))?;
-        let id = id.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let id = tempfile::Builder::new()
+            .prefix("")
+            .make(|_| Ok(()))
+            .map_err(io_error("draw an id for", &path))?;
+        let id = id
+            .path()
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         write_whole(&path, id.as_bytes())?;
-        let text = toml::to_string(plan).map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
+        let text = toml::to_string(plan)
+            .map_err(|e| io_error("write the plan into", folder)(io::Error::other(e)))?;
         write_whole(&folder.join("plan.toml"), text.as_bytes())?;
         write_json(&folder.join("environment.json"), &Environment::observe())?;
         let mut journal = Lines::create(&folder.join("journal.jsonl"))?;
@@ -371,7 +383,8 @@ impl Archive {
     /// Opens a run folder to go on; returns the journal's plan, and what has been done.
     ///
     /// # Errors
-    /// If it is none, or in use, or its `plan.toml` is not the plan that its journal was begun with.
+    /// If it is none, or in use, or its `plan.toml` is not the plan that its journal was begun
+    /// with.
     pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
         let path = journal_of(folder)?;
         let file = folder.join("plan.toml");
@@ -400,7 +413,8 @@ impl Archive {
     /// # Errors
     /// If it cannot be made.
     pub fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
-        let word: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let word: String =
+            name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for n in 1.. {
             let below = PathBuf::from(format!("servers/{}-{n}", word.to_lowercase()));
             let path = self.folder.join(&below);
@@ -413,8 +427,8 @@ impl Archive {
         unreachable!("the loop has no end")
     }
 
-    /// Where the records of trial number `number` go, as a path below the run folder: there is nothing yet, nor what a trial that
-    /// was killed has left.
+    /// Where the records of trial number `number` go, as a path below the run folder: there is
+    /// nothing yet, nor what a trial that was killed has left.
     ///
     /// # Errors
     /// If the folder cannot be made.
@@ -460,7 +474,11 @@ impl Archive {
 /// If it is no run folder.
 pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveError> {
     let entries = Lines::read(&journal_of(folder)?)?;
-    let plan = if entries.is_empty() { Plan::load(&folder.join("plan.toml"))? } else { plan_of(&entries, folder)? };
+    let plan = if entries.is_empty() {
+        Plan::load(&folder.join("plan.toml"))?
+    } else {
+        plan_of(&entries, folder)?
+    };
     let path = folder.join("environment.json");
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;
     let environment = serde_json::from_str(&text).map_err(|e| io_error("read", &path)(e.into()))?;
@@ -485,7 +503,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ArchiveError> {
 /// # Errors
 /// As [`write_whole`].
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), ArchiveError> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|e| io_error("write", path)(e.into()))?;
     write_whole(path, text.as_bytes())
 }
 
@@ -494,7 +513,8 @@ mod tests {
     use super::*;
     use crate::point::{Conditions, Cores};
 
-    /// Another test's process that has just been forked holds our lock until it becomes another program.
+    /// Another test's process that has just been forked holds our lock until it becomes another
+    /// program.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
         loop {
             match Lines::open(path) {
@@ -504,7 +524,8 @@ mod tests {
         }
     }
 
-    /// Power loss may leave any prefix of what was written: whole lines count, what is behind them is overwritten.
+    /// Power loss may leave any prefix of what was written: whole lines count, what is behind them
+    /// is overwritten.
     #[test]
     fn a_journal_cut_off_at_any_octet_goes_on_with_its_whole_lines() {
         let folder = tempfile::tempdir().unwrap();
@@ -515,7 +536,8 @@ mod tests {
         };
         let point = Point::Search(Conditions::worst_case("x", Cores::first(2)));
         let mishap = Entry::Mishap { point, what: "a\nb".into(), log: "ü".into() };
-        let entries = [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), mishap, step(2)];
+        let entries =
+            [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), mishap, step(2)];
         let mut journal = Lines::create(&path).unwrap();
         for entry in &entries {
             journal.append(entry).unwrap();
@@ -531,7 +553,11 @@ mod tests {
             journal.append(&step(3)).unwrap();
             drop(journal);
             let after = Lines::read::<Entry>(&path).unwrap();
-            assert_eq!((after.len(), after.last()), (lines + 1, Some(&step(3))), "cut off at {cut}");
+            assert_eq!(
+                (after.len(), after.last()),
+                (lines + 1, Some(&step(3))),
+                "cut off at {cut}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The plan that a run folder was begun with. The journal's first line holds it, for what the journal holds was measured by it,
-//! whatever becomes of `plan.toml`.
+//! The plan that a run folder was begun with. The journal's first line holds it, for what the
+//! journal holds was measured by it, whatever becomes of `plan.toml`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -19,12 +19,15 @@ pub(crate) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
         return Err(ArchiveError::NoRun { folder: folder.into() });
     }
     match version_of(&path) {
-        Some(version) if version != u64::from(VERSION) => Err(ArchiveError::Version { folder: folder.into(), version }),
+        Some(version) if version != u64::from(VERSION) => {
+            Err(ArchiveError::Version { folder: folder.into(), version })
+        }
         _ => Ok(path),
     }
 }
 
-/// The version of a journal by its first line; none where that is no first line of ours, whatever it is.
+/// The version of a journal by its first line; none where that is no first line of ours, whatever
+/// it is.
 fn version_of(journal: &Path) -> Option<u64> {
     let mut line = String::new();
     BufReader::new(File::open(journal).ok()?).read_line(&mut line).ok()?;
@@ -58,7 +61,8 @@ pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), Archive
     Err(ArchiveError::OtherPlan { path: path.into(), folder: folder.into(), keys })
 }
 
-/// A sentence on `plan.toml` where it is not the plan that the run was begun with; `None` where it is.
+/// A sentence on `plan.toml` where it is not the plan that the run was begun with; `None` where it
+/// is.
 pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
     let path = folder.join("plan.toml");
     let what = match Plan::load(&path) {
@@ -67,7 +71,11 @@ pub fn difference_of(begun: &Plan, folder: &Path) -> Option<String> {
             if keys.is_empty() {
                 return None;
             }
-            format!("{} differs from the plan of the journal in: {}", path.display(), difference::sentence(&keys))
+            format!(
+                "{} differs from the plan of the journal in: {}",
+                path.display(),
+                difference::sentence(&keys)
+            )
         }
         Err(error) => error.to_string(),
     };

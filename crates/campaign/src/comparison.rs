@@ -1,4 +1,5 @@
-//! How the searches of runs compare with those of a baseline: what a pipeline asks before it lets a change through.
+//! How the searches of runs compare with those of a baseline: what a pipeline asks before it lets a
+//! change through.
 //!
 //! ```text
 //! baseline ─┐
@@ -67,11 +68,13 @@ pub enum Incomparable {
     BaselineMissing(Missing),
     /// The run has no number.
     Missing(Missing),
-    /// They were measured by other plans: the keys in which those differ, but for what describes the server.
+    /// They were measured by other plans: the keys in which those differ, but for what describes
+    /// the server.
     Plans(Vec<String>),
     /// The server ran elsewhere: where in the baseline, and where in the run.
     Places(String, String),
-    /// A host has another CPU, or another number of them: that of the baseline, and that of the run.
+    /// A host has another CPU, or another number of them: that of the baseline, and that of the
+    /// run.
     Hosts(String, String),
 }
 
@@ -82,8 +85,12 @@ impl fmt::Display for Incomparable {
             Incomparable::NotInRun => write!(f, "in the baseline only"),
             Incomparable::BaselineMissing(why) => write!(f, "no number in the baseline: {why}"),
             Incomparable::Missing(why) => write!(f, "no number: {why}"),
-            Incomparable::Plans(keys) => write!(f, "measured by another plan: {} differ", difference::sentence(keys)),
-            Incomparable::Places(then, now) => write!(f, "the cores were {then} in the baseline, and here {now}"),
+            Incomparable::Plans(keys) => {
+                write!(f, "measured by another plan: {} differ", difference::sentence(keys))
+            }
+            Incomparable::Places(then, now) => {
+                write!(f, "the cores were {then} in the baseline, and here {now}")
+            }
             Incomparable::Hosts(then, now) => {
                 write!(f, "the baseline is of another machine: {then}, and this of {now}")
             }
@@ -92,7 +99,8 @@ impl fmt::Display for Incomparable {
 }
 
 impl Row {
-    /// What is told of it beside the numbers: the outcome and what would decide, or why it cannot be compared.
+    /// What is told of it beside the numbers: the outcome and what would decide, or why it cannot
+    /// be compared.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
             (Some(change), _) => told(change),
@@ -122,7 +130,9 @@ fn told(change: &Change) -> String {
     let more = |n: usize| counted(n as u64, "more search", "more searches");
     match change.wanted {
         None => outcome.into(),
-        Some(Wanted::Searches(n)) if change.searches.min(change.baseline_searches) < LEAST_SEARCHES => {
+        Some(Wanted::Searches(n))
+            if change.searches.min(change.baseline_searches) < LEAST_SEARCHES =>
+        {
             format!("{outcome}: {} of each at least", more(n))
         }
         Some(Wanted::Searches(n)) => format!("{outcome}: about {} of each would decide", more(n)),
@@ -133,14 +143,17 @@ fn told(change: &Change) -> String {
             format!("{outcome}: a finer resolution is needed, or a shorter timeout of short trials")
         }
         Some(Wanted::Bounds) => {
-            format!("{outcome}: the searches end at a bound; a wider range, or a faster tester, is needed")
+            format!(
+                "{outcome}: the searches end at a bound; a wider range, or a faster tester, is needed"
+            )
         }
     }
 }
 
 impl Comparison {
-    /// Compares each of `runs` with `baselines`, whose searches are taken together: they are of one plan, measured in turn with the
-    /// runs. `limit` is the largest decrease that is tolerated, a fraction from 0 to 1.
+    /// Compares each of `runs` with `baselines`, whose searches are taken together: they are of one
+    /// plan, measured in turn with the runs. `limit` is the largest decrease that is tolerated, a
+    /// fraction from 0 to 1.
     pub fn of(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
         Comparison {
@@ -164,9 +177,11 @@ impl Comparison {
         self.rows.iter().any(|row| row.outcome() == Some(Outcome::Regressed))
     }
 
-    /// Whether every row says something: there is one, and none is undecided, nor without a counterpart.
+    /// Whether every row says something: there is one, and none is undecided, nor without a
+    /// counterpart.
     pub fn is_decided(&self) -> bool {
-        let decided = |row: &Row| row.outcome().is_some_and(|outcome| outcome != Outcome::Undecided);
+        let decided =
+            |row: &Row| row.outcome().is_some_and(|outcome| outcome != Outcome::Undecided);
         !self.rows.is_empty() && self.rows.iter().all(decided)
     }
 }
@@ -178,7 +193,11 @@ fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
 /// The points of all runs and all baselines, each once, in the order of the plans.
 fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
     let mut all: Vec<Conditions> = Vec::new();
-    for point in baselines.iter().chain(runs).flat_map(|run| run.results.duts.iter().flat_map(|dut| &dut.points)) {
+    for point in baselines
+        .iter()
+        .chain(runs)
+        .flat_map(|run| run.results.duts.iter().flat_map(|dut| &dut.points))
+    {
         if !all.contains(&point.conditions) {
             all.push(point.conditions.clone());
         }
@@ -190,7 +209,8 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
 type Side<'a> = Vec<(&'a Results, &'a PointResult)>;
 
 fn side<'a>(runs: &[&'a Run], conditions: &Conditions) -> Side<'a> {
-    let of_dut = |dut: &'a DutResult| dut.points.iter().find(|point| point.conditions == *conditions);
+    let of_dut =
+        |dut: &'a DutResult| dut.points.iter().find(|point| point.conditions == *conditions);
     let of_run = |run: &&'a Run| Some((&run.results, run.results.duts.iter().find_map(of_dut)?));
     runs.iter().filter_map(of_run).collect()
 }
@@ -214,21 +234,33 @@ fn searches(side: &Side<'_>) -> Searches {
     let of = |(results, point): &(&Results, &PointResult)| {
         Searches::of(&point.found, point.overstatement, proven(results, &point.conditions))
     };
-    side.iter().map(of).reduce(|all, more| all.and(&more)).unwrap_or_else(|| Searches::of(&[], 1.0, None))
+    side.iter()
+        .map(of)
+        .reduce(|all, more| all.and(&more))
+        .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
 
-/// Up to which rate the self-test vouches for the tester at a point; `None` where the plan has no self-test.
+/// Up to which rate the self-test vouches for the tester at a point; `None` where the plan has no
+/// self-test.
 fn proven(results: &Results, conditions: &Conditions) -> Option<u64> {
     let delta = results.plan.self_test.as_ref()?.delta;
     let passed = results.own_self_test()?.passed;
     // Who passed nowhere vouches for nothing.
-    Some(passed.map_or(0, |passed| allowed_rate(passed, conditions.aaaa, conditions.cached, delta).0))
+    Some(
+        passed
+            .map_or(0, |passed| allowed_rate(passed, conditions.aaaa, conditions.cached, delta).0),
+    )
 }
 
-/// Why the points of both sides cannot be compared; `None` where they can. All of them are held against the first one.
+/// Why the points of both sides cannot be compared; `None` where they can. All of them are held
+/// against the first one.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     let (Some(&(then, first)), false) = (before.first(), now.is_empty()) else {
-        return Some(if before.is_empty() { Incomparable::NotInBaseline } else { Incomparable::NotInRun });
+        return Some(if before.is_empty() {
+            Incomparable::NotInBaseline
+        } else {
+            Incomparable::NotInRun
+        });
     };
     if let Some(why) = before.iter().find_map(|(_, point)| point.missing.clone()) {
         return Some(Incomparable::BaselineMissing(why));
@@ -242,7 +274,9 @@ fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
         if !keys.is_empty() {
             return Some(Incomparable::Plans(keys));
         }
-        if let Some((then, now)) = machines(then).into_iter().zip(machines(other)).find(|(then, now)| then != now) {
+        if let Some((then, now)) =
+            machines(then).into_iter().zip(machines(other)).find(|(then, now)| then != now)
+        {
             return Some(Incomparable::Hosts(then, now));
         }
         let (then, now) = (first.ran_on(), point.ran_on());
@@ -260,11 +294,16 @@ fn machines(results: &Results) -> Vec<String> {
     all.map(|e| format!("{} × {}", e.cpus, e.cpu)).collect()
 }
 
-/// All of a plan that decides over the searches of a point, and nothing that describes the server itself (its program,
-/// configuration and commands), which is what is compared.
+/// All of a plan that decides over the searches of a point, and nothing that describes the server
+/// itself (its program, configuration and commands), which is what is compared.
 fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
     let mut plan = plan.clone();
-    let place = plan.measure.placements.iter().find(|p| Some(&p.name) == conditions.place.placement.as_ref()).cloned();
+    let place = plan
+        .measure
+        .placements
+        .iter()
+        .find(|p| Some(&p.name) == conditions.place.placement.as_ref())
+        .cloned();
     plan.duts.retain(|dut| dut.name() == conditions.dut);
     for dut in &mut plan.duts {
         *dut = DutPlan {
@@ -284,7 +323,10 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
     plan.self_test = None;
     plan.search.repeat = 0;
     plan.trial.records = None;
-    plan.measure = crate::measures::keys::Keys { placements: place.into_iter().collect(), ..Default::default() };
+    plan.measure = crate::measures::keys::Keys {
+        placements: place.into_iter().collect(),
+        ..Default::default()
+    };
     plan
 }
 

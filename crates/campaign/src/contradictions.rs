@@ -1,4 +1,5 @@
-//! What contradicts itself in the results of a campaign: said in the summary, with what to do about it.
+//! What contradicts itself in the results of a campaign: said in the summary, with what to do about
+//! it.
 
 use method::precision::Interval;
 use method::units::{Qps, Share};
@@ -79,15 +80,26 @@ impl Contradiction {
 /// A share in per cent that is never rounded to all.
 pub(crate) fn almost(share: f64) -> String {
     let percent = share * 100.0;
-    if percent >= 100.0 { "100 %".into() } else { format!("{} %", number((percent * 1000.0).floor() / 1000.0)) }
+    if percent >= 100.0 {
+        "100 %".into()
+    } else {
+        format!("{} %", number((percent * 1000.0).floor() / 1000.0))
+    }
 }
 
-/// All contradictions of a campaign; `allowed` is up to which rate the self-test vouches for a point.
-pub(crate) fn contradictions(duts: &[DutResult], allowed: impl Fn(&Point) -> Option<Qps>) -> Vec<Contradiction> {
+/// All contradictions of a campaign; `allowed` is up to which rate the self-test vouches for a
+/// point.
+pub(crate) fn contradictions(
+    duts: &[DutResult],
+    allowed: impl Fn(&Point) -> Option<Qps>,
+) -> Vec<Contradiction> {
     let mut all = Vec::new();
     for dut in duts {
         all.extend(dut.points.iter().filter_map(|point| less_for_less(dut, point)));
-        let full = dut.loads.iter().filter(|load| load.share == Share::ONE && load.found.passed == Some(false));
+        let full = dut
+            .loads
+            .iter()
+            .filter(|load| load.share == Share::ONE && load.found.passed == Some(false));
         all.extend(full.filter_map(|load| {
             let dut = on(&dut.name, &load.place);
             Some(Contradiction::DoesNotHold { dut, rate: load.rate?, valid: load.found.valid? })
@@ -98,7 +110,12 @@ pub(crate) fn contradictions(duts: &[DutResult], allowed: impl Fn(&Point) -> Opt
                 && median > allowed.0 as f64
             {
                 let resolution = point.resolution;
-                all.push(Contradiction::BeyondSelfTest { point: named.to_string(), median, allowed, resolution });
+                all.push(Contradiction::BeyondSelfTest {
+                    point: named.to_string(),
+                    median,
+                    allowed,
+                    resolution,
+                });
             }
         }
     }

@@ -20,7 +20,8 @@ pub fn cpu_ranges(cpus: &BTreeSet<usize>) -> String {
             _ => ranges.push((cpu, cpu)),
         }
     }
-    let word = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    let word =
+        |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
     ranges.into_iter().map(word).collect::<Vec<_>>().join(",")
 }
 

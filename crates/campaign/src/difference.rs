@@ -8,7 +8,8 @@ use crate::plan::Plan;
 /// How many keys a sentence names.
 const NAMED: usize = 8;
 
-/// The keys in which two plans differ, as a user writes them: `trial.duration`, `dut[0].name`. Defaults count as written out.
+/// The keys in which two plans differ, as a user writes them: `trial.duration`, `dut[0].name`.
+/// Defaults count as written out.
 pub fn of_plans(a: &Plan, b: &Plan) -> Vec<String> {
     let mut keys = Vec::new();
     compare(&value(a), &value(b), "", &mut keys);
@@ -24,7 +25,8 @@ pub fn sentence(keys: &[String]) -> String {
     text
 }
 
-/// A plan as the journal keeps it. It goes through its text, for a number may lose its last digit there.
+/// A plan as the journal keeps it. It goes through its text, for a number may lose its last digit
+/// there.
 fn value(plan: &impl Serialize) -> Value {
     let text = serde_json::to_string(plan).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
@@ -39,7 +41,9 @@ fn compare(a: &Value, b: &Value, at: &str, keys: &mut Vec<String>) {
             names.dedup();
             for name in names {
                 let key = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-                let of = |map: &serde_json::Map<String, Value>| map.get(name).cloned().unwrap_or_default();
+                let of = |map: &serde_json::Map<String, Value>| {
+                    map.get(name).cloned().unwrap_or_default()
+                };
                 compare(&of(a), &of(b), &key, keys);
             }
         }
@@ -73,17 +77,27 @@ mod tests {
         let differs = |text: &str| of_plans(&plan(begun), &plan(text));
         assert_eq!(differs(begun), Vec::<String>::new());
         assert_eq!(differs(&begun.replace("'1s'", "'1000ms' # the same")), Vec::<String>::new());
-        assert_eq!(differs(&format!("topology = 'lab'\n{begun}")), Vec::<String>::new(), "a default written out");
+        assert_eq!(
+            differs(&format!("topology = 'lab'\n{begun}")),
+            Vec::<String>::new(),
+            "a default written out"
+        );
         assert_eq!(differs(&begun.replace("1s", "60s")), ["trial.duration"]);
         assert_eq!(differs(&begun.replace("[1]", "[1, 2]")), ["measure.cores"]);
         assert_eq!(
-            differs(&format!("{begun}name = 'mine'\nmax = 9\nprogram = '/x'\n").replace("max = 9\n", "")),
+            differs(
+                &format!("{begun}name = 'mine'\nmax = 9\nprogram = '/x'\n")
+                    .replace("max = 9\n", "")
+            ),
             ["dut[0].name", "dut[0].program"]
         );
         assert_eq!(differs(&format!("{begun}[[dut]]\ndriver = 'bind'\n")), ["dut[1]"]);
         assert_eq!(differs(&format!("{begun}[self-test]\nmin = 1\n")), ["self-test"]);
         let table = "[search]\nmax = 5\nmin = 2\n";
-        assert_eq!(differs(&begun.replace("[measure]", &format!("{table}[measure]"))), ["search.max", "search.min"]);
+        assert_eq!(
+            differs(&begun.replace("[measure]", &format!("{table}[measure]"))),
+            ["search.max", "search.min"]
+        );
     }
 
     #[test]

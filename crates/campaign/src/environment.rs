@@ -90,13 +90,14 @@ impl Environment {
         environment
     }
 
-    /// Of a host without this program, from what [`Environment::script`] printed there; `usable` is how many CPUs a process of it
-    /// may use. What takes more than reading files is not among the findings, and one of them says so.
+    /// Of a host without this program, from what [`Environment::script`] printed there; `usable` is
+    /// how many CPUs a process of it may use. What takes more than reading files is not among the
+    /// findings, and one of them says so.
     pub(crate) fn printed(text: &str, usable: usize, is_root: bool) -> Environment {
         let tree = Tree::printed(text);
-        let times = tree
-            .read(LATER)
-            .and_then(|later| CpuTimes::parse(&tree.read(cpu_time::FILE)?).zip(CpuTimes::parse(&later)));
+        let times = tree.read(LATER).and_then(|later| {
+            CpuTimes::parse(&tree.read(cpu_time::FILE)?).zip(CpuTimes::parse(&later))
+        });
         let mut environment = Environment::of(&tree, "none", &Seen { usable, is_root, times });
         environment.findings.extend(nic::findings(&tree, &nic::from_files(&tree)));
         let not = "packet filter, queueing disciplines, offloads, coalescing";
@@ -106,7 +107,12 @@ impl Environment {
 
     /// A script for a POSIX shell, for [`Environment::printed`].
     pub(crate) fn script() -> String {
-        format!("{}; sleep {}; {}", Tree::script(), BUSY.as_secs_f64(), Tree::script_of(cpu_time::FILE, LATER))
+        format!(
+            "{}; sleep {}; {}",
+            Tree::script(),
+            BUSY.as_secs_f64(),
+            Tree::script_of(cpu_time::FILE, LATER)
+        )
     }
 
     fn of(tree: &Tree, dns64bench: &str, seen: &Seen) -> Environment {
@@ -145,7 +151,13 @@ fn cpu_model(tree: &Tree) -> Option<String> {
 
 fn memory(tree: &Tree) -> Option<u64> {
     let info = tree.read("/proc/meminfo")?;
-    let kib: u64 = info.lines().find(|l| l.starts_with("MemTotal"))?.split_whitespace().nth(1)?.parse().ok()?;
+    let kib: u64 = info
+        .lines()
+        .find(|l| l.starts_with("MemTotal"))?
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()?;
     Some(kib * 1024)
 }
 
@@ -157,7 +169,12 @@ fn findings(tree: &Tree, seen: &Seen) -> Vec<Finding> {
     all.push(clock_source(tree));
     let receive = "replies that arrive in a bunch are dropped and make trials invalid";
     all.extend(buffer_limit(tree, seen.is_root, "rmem_max", receive));
-    all.extend(buffer_limit(tree, seen.is_root, "wmem_max", "queries that leave in a bunch have to wait"));
+    all.extend(buffer_limit(
+        tree,
+        seen.is_root,
+        "wmem_max",
+        "queries that leave in a bunch have to wait",
+    ));
     all.extend(backlog(tree));
     all
 }
@@ -175,13 +192,18 @@ fn backlog(tree: &Tree) -> Option<Finding> {
     let limit: usize = tree.read("/proc/sys/net/core/netdev_max_backlog")?.parse().ok()?;
     let why = "packets over loopback and veth are dropped when more than this wait for a CPU";
     let mend = "sysctl -w net.core.netdev_max_backlog=10000";
-    Some(finding("net.core.netdev_max_backlog", limit.to_string()).concern_if(limit < 10_000, why, Some(mend)))
+    Some(finding("net.core.netdev_max_backlog", limit.to_string()).concern_if(
+        limit < 10_000,
+        why,
+        Some(mend),
+    ))
 }
 
 fn clock_source(tree: &Tree) -> Finding {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = tree.read(path).unwrap_or_default();
-    let fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&source.as_str());
+    let fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"]
+        .contains(&source.as_str());
     let why = "reading the clock takes a system call, for every query";
     finding("clock source", source).concern_if(!fast, why, Some(&format!("echo tsc > {path}")))
 }
@@ -209,14 +231,18 @@ mod tests {
         for subject in EVERYWHERE.iter().chain(&["packet filter", "queueing on lo"]) {
             // Kernels on their own hardware may know no nodes or no CPU flags.
             let may_lack = ["NUMA nodes", "machine"].contains(subject);
-            assert!(may_lack || environment.findings.iter().any(|f| f.subject == *subject), "{subject} is missing");
+            assert!(
+                may_lack || environment.findings.iter().any(|f| f.subject == *subject),
+                "{subject} is missing"
+            );
         }
         assert!(environment.concerns().all(|(_, concern)| !concern.why.is_empty()));
     }
 
     #[test]
     fn a_shell_finds_the_same_facts_as_this_program() {
-        let output = std::process::Command::new("sh").arg("-c").arg(Environment::script()).output().unwrap();
+        let output =
+            std::process::Command::new("sh").arg("-c").arg(Environment::script()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let (here, shell) = (Environment::observe(), Environment::printed(&text, 1, false));
         assert_eq!(
@@ -224,7 +250,9 @@ mod tests {
             (&here.host, &here.kernel, &here.cpu, here.memory)
         );
         for subject in EVERYWHERE {
-            let value = |e: &Environment| e.findings.iter().find(|f| f.subject == subject).map(|f| f.value.clone());
+            let value = |e: &Environment| {
+                e.findings.iter().find(|f| f.subject == subject).map(|f| f.value.clone())
+            };
             let (theirs, ours) = (value(&shell), value(&here));
             assert_eq!(theirs.is_some(), ours.is_some(), "{subject}");
             if !["CPUs for this process", "CPU time taken by a hypervisor"].contains(&subject) {

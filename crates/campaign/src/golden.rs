@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Holds `text` against the file `name`; with `BLESS=1` in the environment the file is written instead.
+/// Holds `text` against the file `name`; with `BLESS=1` in the environment the file is written
+/// instead.
 pub(crate) fn check(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name.to_lowercase());
     if std::env::var_os("BLESS").is_some() {
@@ -11,5 +12,10 @@ pub(crate) fn check(name: &str, text: &str) {
         fs::write(&path, text).expect("the file can be written");
     }
     let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(text, golden, "{} differs; look at it, then BLESS=1 cargo test -p campaign", path.display());
+    assert_eq!(
+        text,
+        golden,
+        "{} differs; look at it, then BLESS=1 cargo test -p campaign",
+        path.display()
+    );
 }

@@ -1,6 +1,7 @@
-//! The frequency governor of the DUT's host: a plan may ask for trials with one, such as `ondemand`, to see what dynamic frequency
-//! scaling does. It is set for a point and restored after it; a note in the run folder has what was there before, for the run that
-//! goes on if this one is killed.
+//! The frequency governor of the DUT's host: a plan may ask for trials with one, such as
+//! `ondemand`, to see what dynamic frequency scaling does. It is set for a point and restored after
+//! it; a note in the run folder has what was there before, for the run that goes on if this one is
+//! killed.
 //!
 //! ```text
 //! Scaling::look ─► wanted? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
@@ -17,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::archive::{ArchiveError, write_json};
 use crate::host::{HostError, Machine};
 
-/// The governor that leaves CPUs at their highest frequency: what CPUs without frequency scaling do anyway.
+/// The governor that leaves CPUs at their highest frequency: what CPUs without frequency scaling do
+/// anyway.
 pub const FIXED: &str = "performance";
 
 /// Where Linux has the CPUs.
@@ -61,9 +63,15 @@ impl fmt::Display for CannotBeMade {
                 write!(f, "the DUT's host has no dynamic frequency scaling (no cpufreq in {CPUS})")
             }
             CannotBeMade::NoSuchGovernor { wanted, known } => {
-                write!(f, "the CPUs of the DUT's host have no frequency governor {wanted}, only {}", known.join(", "))
+                write!(
+                    f,
+                    "the CPUs of the DUT's host have no frequency governor {wanted}, only {}",
+                    known.join(", ")
+                )
             }
-            CannotBeMade::Refused { why } => write!(f, "the DUT's host refuses to set its frequency governor: {why}"),
+            CannotBeMade::Refused { why } => {
+                write!(f, "the DUT's host refuses to set its frequency governor: {why}")
+            }
         }
     }
 }
@@ -83,8 +91,8 @@ pub struct Scaling {
 impl Scaling {
     /// The words that print what [`Scaling::parse`] reads, of CPUs below the folder `cpus`.
     fn look(cpus: &str) -> Vec<String> {
-        let files =
-            ["scaling_governor", "scaling_available_governors"].map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
+        let files = ["scaling_governor", "scaling_available_governors"]
+            .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));
         ["sh".into(), "-c".into(), format!("grep -sH '' {}; :", files.join(" "))].into()
     }
 
@@ -103,7 +111,13 @@ impl Scaling {
 
     /// The words that give every CPU a governor.
     fn with(&self, governor: &str) -> Vec<String> {
-        restore(&self.set.iter().map(|(file, _)| (file.clone(), governor.to_owned())).collect::<Vec<_>>())
+        restore(
+            &self
+                .set
+                .iter()
+                .map(|(file, _)| (file.clone(), governor.to_owned()))
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// Why CPUs cannot have a governor; none: they can.
@@ -123,7 +137,9 @@ impl Scaling {
 fn restore(settings: &[SavedFile]) -> Vec<String> {
     let script = "while [ $# -gt 1 ]; do echo \"$2\" > \"$1\" || exit 1; shift 2; done";
     let head = ["sh", "-c", script, "sh"].map(str::to_owned);
-    head.into_iter().chain(settings.iter().flat_map(|(file, content)| [file.clone(), content.clone()])).collect()
+    head.into_iter()
+        .chain(settings.iter().flat_map(|(file, content)| [file.clone(), content.clone()]))
+        .collect()
 }
 
 /// A governor that is set, until this value is dropped.
@@ -134,7 +150,8 @@ pub struct Governed {
 }
 
 impl Governed {
-    /// Gives all CPUs of a host a governor; `folder` is the run folder. Where nothing scales, [`FIXED`] is there already.
+    /// Gives all CPUs of a host a governor; `folder` is the run folder. Where nothing scales,
+    /// [`FIXED`] is there already.
     ///
     /// # Errors
     /// If the host is gone, or the note cannot be written; inside, why the host cannot.
@@ -144,7 +161,8 @@ impl Governed {
         governor: &str,
     ) -> Result<Result<Governed, CannotBeMade>, GovernorError> {
         let scaling = Scaling::parse(&machine.run(&Scaling::look(CPUS), LIMIT)?.1);
-        let mut governed = Governed { machine: machine.clone(), before: Vec::new(), note: folder.join(NOTE) };
+        let mut governed =
+            Governed { machine: machine.clone(), before: Vec::new(), note: folder.join(NOTE) };
         match scaling.obstacle(governor) {
             Some(CannotBeMade::NoScaling) if governor == FIXED => return Ok(Ok(governed)),
             Some(why) => return Ok(Err(why)),
@@ -153,7 +171,11 @@ impl Governed {
         write_json(&governed.note, &scaling.set)?;
         governed.before.clone_from(&scaling.set);
         let (is_set, said) = machine.run(&scaling.with(governor), LIMIT)?;
-        if is_set { Ok(Ok(governed)) } else { Ok(Err(CannotBeMade::Refused { why: said.trim().to_owned() })) }
+        if is_set {
+            Ok(Ok(governed))
+        } else {
+            Ok(Err(CannotBeMade::Refused { why: said.trim().to_owned() }))
+        }
     }
 
     /// Restores what a run of this folder that was killed has left; nothing where there is no note.
@@ -162,8 +184,9 @@ impl Governed {
     /// If the host is gone.
     pub fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
         let note = folder.join(NOTE);
-        let before =
-            std::fs::read_to_string(&note).ok().and_then(|text| serde_json::from_str::<Vec<SavedFile>>(&text).ok());
+        let before = std::fs::read_to_string(&note)
+            .ok()
+            .and_then(|text| serde_json::from_str::<Vec<SavedFile>>(&text).ok());
         match before {
             Some(before) => put_back(machine, &before, &note),
             None => Ok(()),
@@ -213,7 +236,8 @@ mod tests {
             let place = folder.path().join(format!("cpu{n}/cpufreq"));
             fs::create_dir_all(&place).unwrap();
             fs::write(place.join("scaling_governor"), format!("{governor}\n")).unwrap();
-            fs::write(place.join("scaling_available_governors"), "ondemand performance \n").unwrap();
+            fs::write(place.join("scaling_available_governors"), "ondemand performance \n")
+                .unwrap();
         }
         folder
     }
@@ -246,11 +270,20 @@ mod tests {
         let none = tempfile::tempdir().unwrap();
         let scaling = Scaling::parse(&run(&Scaling::look(&none.path().to_string_lossy())).1);
         let why = scaling.obstacle("ondemand").unwrap();
-        assert!(why == CannotBeMade::NoScaling && why.to_string().contains("no dynamic frequency scaling"));
+        assert!(
+            why == CannotBeMade::NoScaling
+                && why.to_string().contains("no dynamic frequency scaling")
+        );
         let folder = tree(&["performance"]);
         let scaling = Scaling::parse(&run(&Scaling::look(&folder.path().to_string_lossy())).1);
         let why = scaling.obstacle("schedutil").unwrap();
-        assert!(why.to_string().ends_with("no frequency governor schedutil, only ondemand, performance"), "{why}");
-        assert!(why.is_final() && !CannotBeMade::Refused { why: "Permission denied".into() }.is_final());
+        assert!(
+            why.to_string()
+                .ends_with("no frequency governor schedutil, only ondemand, performance"),
+            "{why}"
+        );
+        assert!(
+            why.is_final() && !CannotBeMade::Refused { why: "Permission denied".into() }.is_final()
+        );
     }
 }

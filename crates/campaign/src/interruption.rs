@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often the user has asked for the end: once to end in order, twice to end at once. Clones mean the same one.
+/// How often the user has asked for the end: once to end in order, twice to end at once. Clones
+/// mean the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicU32>);
 

@@ -1,4 +1,5 @@
-//! The journal of a search: JSON lines, appended and synced before and after every trial, so that a killed search continues.
+//! The journal of a search: JSON lines, appended and synced before and after every trial, so that a
+//! killed search continues.
 //!
 //! ```text
 //! {"plan": …}                                first line: what is searched
@@ -95,31 +96,44 @@ impl Lines {
     /// # Errors
     /// If it exists, or cannot be written.
     pub fn create(path: &Path) -> Result<Lines, JournalError> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(io_error("create", path))?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .open(path)
+            .map_err(io_error("create", path))?;
         let lines = Lines { path: path.into(), file };
         lines.lock()?;
         // The name itself must survive a power loss too.
         if let Some(folder) = path.parent() {
             let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-            File::open(folder).and_then(|f| f.sync_all()).map_err(io_error("sync the folder of", path))?;
+            File::open(folder)
+                .and_then(|f| f.sync_all())
+                .map_err(io_error("sync the folder of", path))?;
         }
         Ok(lines)
     }
 
-    /// Opens a file to continue it; returns what stands in it. A last line without its end was being written when the
-    /// process died; it is cut off.
+    /// Opens a file to continue it; returns what stands in it. A last line without its end was
+    /// being written when the process died; it is cut off.
     ///
     /// # Errors
     /// If it cannot be read and written, is in use, or holds other lines than ours.
     pub fn open<T: DeserializeOwned>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
-        let file = OpenOptions::new().read(true).append(true).open(path).map_err(io_error("open", path))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(io_error("open", path))?;
         let mut lines = Lines { path: path.into(), file };
         lines.lock()?;
         let mut bytes = Vec::new();
         lines.file.read_to_end(&mut bytes).map_err(io_error("read", path))?;
         let (entries, whole) = parse(&bytes, path)?;
         if whole < bytes.len() {
-            lines.file.set_len(whole as u64).map_err(io_error("cut the unfinished last line off", path))?;
+            lines
+                .file
+                .set_len(whole as u64)
+                .map_err(io_error("cut the unfinished last line off", path))?;
         }
         Ok((lines, entries))
     }
@@ -136,16 +150,20 @@ impl Lines {
     /// Appends a line and waits until it is on disk.
     ///
     /// # Errors
-    /// If it could not be written, for instance because the disk is full. What was written of it is taken back.
+    /// If it could not be written, for instance because the disk is full. What was written of it is
+    /// taken back.
     pub fn append(&mut self, entry: &impl Serialize) -> Result<(), JournalError> {
-        let mut line = serde_json::to_vec(entry).map_err(io::Error::other).map_err(io_error("write", &self.path))?;
+        let mut line = serde_json::to_vec(entry)
+            .map_err(io::Error::other)
+            .map_err(io_error("write", &self.path))?;
         line.push(b'\n');
         let before = self.file.metadata().map(|m| m.len());
         let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
         if written.is_err()
             && let Ok(before) = before
         {
-            // Half a line would make the next one unreadable; if this fails too, opening the file cuts it off.
+            // Half a line would make the next one unreadable; if this fails too, opening the file
+            // cuts it off.
             let _ = self.file.set_len(before);
         }
         written.map_err(io_error("write", &self.path))

@@ -1,5 +1,6 @@
-//! Three hosts on one machine: network namespaces joined as in figure 2 of G. Lencse and Y. Kadobayashi,
-//! "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI 10.1016/j.comcom.2018.05.005).
+//! Three hosts on one machine: network namespaces joined as in figure 2 of G. Lencse and Y.
+//! Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018, DOI
+//! 10.1016/j.comcom.2018.05.005).
 //!
 //! ```text
 //!              2001:2::/64              198.18.0.0/24, 2001:2:0:2::/64
@@ -9,8 +10,9 @@
 //!      .1, ::1                                            .2, ::2
 //! ```
 //!
-//! As root the namespaces have names (`ip netns`), with a prefix of ours. Without root they belong to a user namespace and
-//! live as long as three processes that hold them, whose ids are kept in a file.
+//! As root the namespaces have names (`ip netns`), with a prefix of ours. Without root they belong
+//! to a user namespace and live as long as three processes that hold them, whose ids are kept in a
+//! file.
 
 mod reach;
 
@@ -139,28 +141,47 @@ const LINKS: [Link; 3] = [
     },
     Link {
         ends: [
-            End { host: Host::Dut, interface: "to-auth", addresses: &["198.18.0.1/24", "2001:2:0:2::1/64"] },
-            End { host: Host::Auth, interface: "to-dut", addresses: &["198.18.0.2/24", "2001:2:0:2::2/64"] },
+            End {
+                host: Host::Dut,
+                interface: "to-auth",
+                addresses: &["198.18.0.1/24", "2001:2:0:2::1/64"],
+            },
+            End {
+                host: Host::Auth,
+                interface: "to-dut",
+                addresses: &["198.18.0.2/24", "2001:2:0:2::2/64"],
+            },
         ],
     },
     Link {
         ends: [
-            End { host: Host::Tester, interface: "to-auth", addresses: &["198.18.1.1/24", "2001:2:1::1/64"] },
-            End { host: Host::Auth, interface: "to-tester", addresses: &["198.18.1.2/24", "2001:2:1::2/64"] },
+            End {
+                host: Host::Tester,
+                interface: "to-auth",
+                addresses: &["198.18.1.1/24", "2001:2:1::1/64"],
+            },
+            End {
+                host: Host::Auth,
+                interface: "to-tester",
+                addresses: &["198.18.1.2/24", "2001:2:1::2/64"],
+            },
         ],
     },
 ];
 
-/// Makes the lab, and waits until its links answer: a trial may begin at once. If it is up already, nothing changes.
+/// Makes the lab, and waits until its links answer: a trial may begin at once. If it is up already,
+/// nothing changes.
 ///
 /// # Errors
-/// If the kernel or a missing program does not allow it, or a link does not answer within ten seconds; what was made is taken down again.
+/// If the kernel or a missing program does not allow it, or a link does not answer within ten
+/// seconds; what was made is taken down again.
 pub fn up() -> Result<(), LabError> {
     if is_up() {
         return Ok(());
     }
     down()?;
-    let made = if geteuid().is_root() { up_as_root() } else { up_as_user() }.and_then(|()| reach::all_links());
+    let made = if geteuid().is_root() { up_as_root() } else { up_as_user() }
+        .and_then(|()| reach::all_links());
     if made.is_err() {
         let _ = down();
     }
@@ -201,7 +222,9 @@ pub fn is_up() -> bool {
     if geteuid().is_root() {
         Host::ALL.iter().all(|host| named(*host).exists())
     } else {
-        State::read().is_some_and(|state| state.holders.len() == 3 && state.holders.iter().all(Holder::lives))
+        State::read().is_some_and(|state| {
+            state.holders.len() == 3 && state.holders.iter().all(Holder::lives)
+        })
     }
 }
 
@@ -212,7 +235,8 @@ pub fn identity() -> Option<String> {
     }
     let words: Vec<String> = if geteuid().is_root() {
         // Each namespace is a file of its own.
-        let file = |host: &Host| fs::metadata(named(*host)).map_or(0, |file| file.ino()).to_string();
+        let file =
+            |host: &Host| fs::metadata(named(*host)).map_or(0, |file| file.ino()).to_string();
         Host::ALL.iter().map(file).collect()
     } else {
         let holder = |holder: &Holder| format!("{}:{}", holder.pid, holder.started);
@@ -276,20 +300,35 @@ fn up_as_user() -> Result<(), LabError> {
 /// Runs `ip` with arguments in a host.
 type RunIp<'a> = dyn Fn(Host, &[&str]) -> Result<(), LabError> + 'a;
 
-/// Makes and configures the links. `run` runs `ip` in a host, `name` is how `ip` names a host's namespace.
+/// Makes and configures the links. `run` runs `ip` in a host, `name` is how `ip` names a host's
+/// namespace.
 fn join(run: &RunIp<'_>, name: &dyn Fn(Host) -> String) -> Result<(), LabError> {
     for host in Host::ALL {
         run(host, &["link", "set", "lo", "up"])?;
     }
     for Link { ends: [near, far] } in &LINKS {
         let namespace = name(far.host);
-        let link = ["link", "add", near.interface, "type", "veth", "peer", "name", far.interface, "netns", &namespace];
+        let link = [
+            "link",
+            "add",
+            near.interface,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            far.interface,
+            "netns",
+            &namespace,
+        ];
         run(near.host, &link)?;
         for end in [near, far] {
             for address in end.addresses {
                 // Duplicate address detection would keep an IPv6 address unusable for a second.
                 let nodad: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
-                run(end.host, &[&["address", "add", address, "dev", end.interface], nodad].concat())?;
+                run(
+                    end.host,
+                    &[&["address", "add", address, "dev", end.interface], nodad].concat(),
+                )?;
             }
             run(end.host, &["link", "set", end.interface, "up"])?;
         }
@@ -309,11 +348,15 @@ fn ip(inside: Option<&str>, args: &[&str]) -> Result<(), LabError> {
     };
     let shown = format!("ip {}", args.join(" "));
     let output = command.args(args).output();
-    let output = output.map_err(io_error(format!("run '{shown}' (Debian packages iproute2 and util-linux)")))?;
+    let output = output
+        .map_err(io_error(format!("run '{shown}' (Debian packages iproute2 and util-linux)")))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(LabError::Command { command: shown, why: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+    Err(LabError::Command {
+        command: shown,
+        why: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
 }
 
 /// The processes that keep an unprivileged lab alive.
@@ -332,7 +375,8 @@ struct Holder {
 
 impl State {
     fn path() -> Result<PathBuf, LabError> {
-        let folder = state::passing().map_err(io_error("find a folder for the lab's state (XDG_RUNTIME_DIR)"))?;
+        let folder = state::passing()
+            .map_err(io_error("find a folder for the lab's state (XDG_RUNTIME_DIR)"))?;
         Ok(folder.join("lab.json"))
     }
 
@@ -341,13 +385,17 @@ impl State {
     }
 
     fn write(&self) -> Result<(), LabError> {
-        let bytes = serde_json::to_vec(self).map_err(io::Error::other).map_err(io_error("write the lab's state"))?;
-        write_whole(&State::path()?, &bytes).map_err(|e| io_error("note who holds the lab")(io::Error::other(e)))
+        let bytes = serde_json::to_vec(self)
+            .map_err(io::Error::other)
+            .map_err(io_error("write the lab's state"))?;
+        write_whole(&State::path()?, &bytes)
+            .map_err(|e| io_error("note who holds the lab")(io::Error::other(e)))
     }
 }
 
 impl Holder {
-    /// Starts a process in new namespaces; the second and third join the user namespace of the first.
+    /// Starts a process in new namespaces; the second and third join the user namespace of the
+    /// first.
     fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
         let mut command;
         match owner {
@@ -357,18 +405,28 @@ impl Holder {
             }
             Some(pid) => {
                 command = Command::new("nsenter");
-                command.args(["-t", &pid.to_string(), "-U", "--preserve-credentials", "unshare", "-n"]);
+                command.args([
+                    "-t",
+                    &pid.to_string(),
+                    "-U",
+                    "--preserve-credentials",
+                    "unshare",
+                    "-n",
+                ]);
             }
         }
         let program = std::env::current_exe().map_err(io_error("find this program"))?;
         command.arg(program).args(["lab", "hold"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().map_err(io_error("run unshare (Debian package util-linux)"))?;
+        let mut child =
+            command.spawn().map_err(io_error("run unshare (Debian package util-linux)"))?;
         // It says a word when it is inside; if it cannot get there, unshare says why.
         let mut word = [0; 3];
         let stdout = child.stdout.take();
         if stdout.is_none_or(|mut out| io::Read::read_exact(&mut out, &mut word).is_err()) {
-            let why = child.wait_with_output().map(|o| String::from_utf8_lossy(&o.stderr).trim().to_owned());
+            let why = child
+                .wait_with_output()
+                .map(|o| String::from_utf8_lossy(&o.stderr).trim().to_owned());
             return Err(LabError::NoUserNamespaces { why: why.unwrap_or_default() });
         }
         let pid = child.id() as i32;
@@ -411,7 +469,8 @@ mod tests {
     #[test]
     fn the_links_are_those_of_the_paper() {
         for (host, interfaces) in [(Host::Tester, 2), (Host::Dut, 2), (Host::Auth, 2)] {
-            let ends = LINKS.iter().flat_map(|link| &link.ends).filter(|end| end.host == host).count();
+            let ends =
+                LINKS.iter().flat_map(|link| &link.ends).filter(|end| end.host == host).count();
             assert_eq!(ends, interfaces, "{host:?}");
         }
         assert_eq!("dut".parse(), Ok(Host::Dut));

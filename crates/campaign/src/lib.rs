@@ -1,4 +1,5 @@
-//! Above single trials: searches with their journal, whole campaigns with their run folder and report, the lab.
+//! Above single trials: searches with their journal, whole campaigns with their run folder and
+//! report, the lab.
 //!
 //! ```text
 //! SearchPlan ─► search::run ─► trial ─► journal ─► SearchResult                        (one DUT that the user runs)

@@ -27,7 +27,8 @@ pub enum Missing {
     Void(Deviation),
     /// The DUT ended in a trial.
     Ended(DutEnd),
-    /// The worst case of the same server on the same CPUs passed at no rate, so there is none to take a share of.
+    /// The worst case of the same server on the same CPUs passed at no rate, so there is none to
+    /// take a share of.
     NoRate,
     /// The DUT's host has not what it takes.
     CannotBeMade(CannotBeMade),
@@ -39,7 +40,9 @@ impl Missing {
     /// That a point has no trial, and the last thing that was noted of it or of its server.
     pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> Missing {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Mishap { point: of, what, .. } if of == point || of.dut().is_some() && of.dut() == point.dut() => {
+            Entry::Mishap { point: of, what, .. }
+                if of == point || of.dut().is_some() && of.dut() == point.dut() =>
+            {
                 Some(what.clone())
             }
             _ => None,
@@ -57,7 +60,9 @@ impl fmt::Display for Missing {
             Missing::Spoiled => write!(f, "not measured: the tester spoiled the trials"),
             Missing::Void(why) => write!(f, "invalid: {why}"),
             Missing::Ended(end) => write!(f, "no number: {end}"),
-            Missing::NoRate => write!(f, "not measured: the worst case passed at no rate to take a share of"),
+            Missing::NoRate => {
+                write!(f, "not measured: the worst case passed at no rate to take a share of")
+            }
             Missing::CannotBeMade(why) => write!(f, "cannot be made here: {why}"),
             Missing::NotCounted => write!(f, "not measured: the host does not count it"),
         }

@@ -1,4 +1,5 @@
-//! Files that are whole or not there: opened before there is anything to write, named when all is written.
+//! Files that are whole or not there: opened before there is anything to write, named when all is
+//! written.
 //!
 //! ```text
 //! open ─► temporary file beside the path ─ write ─► … ─ finish ─► synced, renamed to the path
@@ -12,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// What open(2) is told; the kernel takes the umask from it. A temporary file's usual mode, 0600, would keep others from a result.
+/// What open(2) is told; the kernel takes the umask from it. A temporary file's usual mode, 0600,
+/// would keep others from a result.
 const MODE: u32 = 0o666;
 
 /// A file that will be at a path, if it is finished.
@@ -36,17 +38,27 @@ impl NewFile {
     /// If the folder is not there or cannot be written to.
     pub fn open(path: &Path) -> io::Result<NewFile> {
         // What a link leads to is written, and the link stays.
-        let path = &if path.is_symlink() { path.canonicalize().unwrap_or_else(|_| path.into()) } else { path.into() };
+        let path = &if path.is_symlink() {
+            path.canonicalize().unwrap_or_else(|_| path.into())
+        } else {
+            path.into()
+        };
         let is_special = path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir());
         let target = if is_special {
             Target::Special(File::options().write(true).open(path)?)
         } else if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         } else {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             let mut builder = Builder::new();
             Target::Unnamed(
-                builder.prefix(".dns64bench-").permissions(Permissions::from_mode(MODE)).tempfile_in(folder)?,
+                builder
+                    .prefix(".dns64bench-")
+                    .permissions(Permissions::from_mode(MODE))
+                    .tempfile_in(folder)?,
             )
         };
         Ok(NewFile { path: path.into(), target })
@@ -112,7 +124,11 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "after");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode(), usual_mode(folder.path()));
         drop(NewFile::open(&path).unwrap());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing is left of a file that was not finished");
+        assert_eq!(
+            fs::read_dir(&folder).unwrap().count(),
+            2,
+            "nothing is left of a file that was not finished"
+        );
     }
 
     #[test]
@@ -123,6 +139,9 @@ mod tests {
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
         let mut full = NewFile::open(Path::new("/dev/full")).unwrap();
         assert_eq!(full.write_all(b"x").unwrap_err().kind(), io::ErrorKind::StorageFull);
-        assert!(NewFile::open(Path::new("/nonexistent/x")).is_err() && NewFile::open(Path::new("/tmp")).is_err());
+        assert!(
+            NewFile::open(Path::new("/nonexistent/x")).is_err()
+                && NewFile::open(Path::new("/tmp")).is_err()
+        );
     }
 }

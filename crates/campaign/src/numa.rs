@@ -1,7 +1,8 @@
 //! Where a host's memory came from: counters of its NUMA nodes, node by node.
 //!
 //! G. Lencse and Y. Kadobayashi, "Benchmarking DNS64 Implementations: Theory and Practice" (2018,
-//! DOI 10.1016/j.comcom.2018.05.005) reads them before and after each trial and gives hits and misses of each node.
+//! DOI 10.1016/j.comcom.2018.05.005) reads them before and after each trial and gives hits and
+//! misses of each node.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,9 @@ pub struct Numa {
 }
 
 /// Page allocations of one node (Linux, Documentation/admin-guide/numastat.rst).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct NodePages {
     /// The node's number, as the kernel counts them.
     pub node: usize,
@@ -71,7 +74,8 @@ impl NodePages {
     /// Of a file `numastat`; `None` if it has not the counters that everything else is compared by.
     fn parse(node: usize, text: &str) -> Option<NodePages> {
         let value = |name: &str| {
-            let of_line = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+            let of_line =
+                |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
             text.lines().find_map(of_line)
         };
         Some(NodePages {
@@ -132,14 +136,25 @@ mod tests {
         for nodes in [1, 2, 4] {
             let folder = tempfile::tempdir().unwrap();
             let before = Numa::read(&recorded(folder.path(), nodes, 0)).unwrap();
-            assert_eq!(before.nodes.iter().map(|n| n.node as u64).collect::<Vec<_>>(), (0..nodes).collect::<Vec<_>>());
+            assert_eq!(
+                before.nodes.iter().map(|n| n.node as u64).collect::<Vec<_>>(),
+                (0..nodes).collect::<Vec<_>>()
+            );
             assert_eq!(before.nodes[0].hit, 8_175_888);
             let last = before.nodes.last().unwrap();
             assert_eq!((last.hit, last.miss, last.foreign), (8_175_888 + nodes - 1, nodes - 1, 3));
-            assert_eq!((last.interleave_hit, last.local, last.other), (1136, 8_175_881 + nodes - 1, 7));
+            assert_eq!(
+                (last.interleave_hit, last.local, last.other),
+                (1136, 8_175_881 + nodes - 1, 7)
+            );
             let after = Numa::read(&recorded(folder.path(), nodes, 20)).unwrap();
             let difference = after.since(&before);
-            assert!(difference.nodes.iter().all(|n| (n.hit, n.miss, n.foreign, n.local) == (20, 20, 0, 20)));
+            assert!(
+                difference
+                    .nodes
+                    .iter()
+                    .all(|n| (n.hit, n.miss, n.foreign, n.local) == (20, 20, 0, 20))
+            );
             assert_eq!(difference.sum(), (20 * nodes, 20 * nodes));
         }
     }
@@ -148,12 +163,19 @@ mod tests {
     #[test]
     fn counters_of_recorded_machines_are_read() {
         let of = |text: &str| Numa::read(&of_lines(text)).unwrap();
-        let (one, two) = (of(include_str!("topology/one-node.txt")), of(include_str!("topology/two-nodes.txt")));
+        let (one, two) =
+            (of(include_str!("topology/one-node.txt")), of(include_str!("topology/two-nodes.txt")));
         let four = of(include_str!("topology/four-nodes.txt"));
         assert_eq!([&one, &two, &four].map(|numa| numa.nodes.len()), [1, 2, 4]);
-        assert_eq!((two.nodes[1].hit, two.nodes[1].other, two.sum()), (1_515_735_046, 39_564, (3_142_180_377, 0)));
+        assert_eq!(
+            (two.nodes[1].hit, two.nodes[1].other, two.sum()),
+            (1_515_735_046, 39_564, (3_142_180_377, 0))
+        );
         let busy = four.nodes[3];
-        assert_eq!((busy.hit, busy.miss, busy.foreign), (305_675_194_569, 3_449_526_378, 702_415_389));
+        assert_eq!(
+            (busy.hit, busy.miss, busy.foreign),
+            (305_675_194_569, 3_449_526_378, 702_415_389)
+        );
         assert_eq!(four.sum().1, 1_324_627_545 + 77_713_893 + 28_389_061 + 3_449_526_378);
         assert_eq!(four.since(&four).sum(), (0, 0));
     }
@@ -162,9 +184,11 @@ mod tests {
     fn a_shell_hands_over_the_same_counters() {
         let folder = tempfile::tempdir().unwrap();
         let tree = recorded(folder.path(), 12, 0);
-        let script = Numa::script().replace("/sys/devices", &format!("{}/sys/devices", folder.path().display()));
+        let script = Numa::script()
+            .replace("/sys/devices", &format!("{}/sys/devices", folder.path().display()));
         let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout).replace(&folder.path().display().to_string(), "");
+        let printed = String::from_utf8_lossy(&output.stdout)
+            .replace(&folder.path().display().to_string(), "");
         assert_eq!(Numa::read(&Tree::printed(&printed)), Numa::read(&tree));
         assert_eq!(Numa::read(&tree).unwrap().nodes[10].node, 10);
     }

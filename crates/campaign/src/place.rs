@@ -1,6 +1,6 @@
-//! Where the DUT of a trial ran: on which CPUs its threads were allowed to run, as the kernel told in the middle of the trial, how
-//! many threads or processes it was told to have, and whose CPUs those were besides. A report says "4 cores" only where all of
-//! it is so.
+//! Where the DUT of a trial ran: on which CPUs its threads were allowed to run, as the kernel told
+//! in the middle of the trial, how many threads or processes it was told to have, and whose CPUs
+//! those were besides. A report says "4 cores" only where all of it is so.
 
 use std::collections::BTreeSet;
 
@@ -62,13 +62,16 @@ impl Neighbour {
 }
 
 impl Place {
-    /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was seen of them.
+    /// How many CPUs all its threads were confined to; `None` where they were not, or nothing was
+    /// seen of them.
     pub fn confined_to(&self) -> Option<usize> {
-        let used: BTreeSet<usize> = self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect();
+        let used: BTreeSet<usize> =
+            self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect();
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
     }
 
-    /// Whether it had so many cores: it was confined to so many CPUs, and told to answer with so many threads.
+    /// Whether it had so many cores: it was confined to so many CPUs, and told to answer with so
+    /// many threads.
     pub fn is_cores(&self, cores: usize) -> bool {
         self.confined_to() == Some(cores) && self.told == Some(cores)
     }
@@ -82,18 +85,21 @@ impl Place {
             (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
             (Some(n), None) => format!("{}, threads by its own choice", cpus(n)),
             (None, told) => {
-                let how = if self.allowed.is_empty() { "its CPUs were not seen" } else { "not confined" };
+                let how =
+                    if self.allowed.is_empty() { "its CPUs were not seen" } else { "not confined" };
                 format!("{}, {how}", told.map_or("threads by its own choice".into(), threads))
             }
         })
     }
 
-    /// What a legend says: `2 cores` where [`Place::is_cores`], otherwise what is true instead; not who shares them.
+    /// What a legend says: `2 cores` where [`Place::is_cores`], otherwise what is true instead; not
+    /// who shares them.
     pub fn cores_in_words(&self) -> String {
         self.cores().map_or_else(|other| other, cores_in_words)
     }
 
-    /// What a table says in place of a number of cores: the number itself where [`Place::is_cores`], and who shares its CPUs.
+    /// What a table says in place of a number of cores: the number itself where
+    /// [`Place::is_cores`], and who shares its CPUs.
     pub fn in_words(&self) -> String {
         let mut text = self.cores().map_or_else(|other| other, |n| n.to_string());
         for group in self.shared.chunk_by(|a, b| a.cpus == b.cpus) {
@@ -157,7 +163,11 @@ mod tests {
             (place(&[0, 1], Some(2), &[&[0], &[1]]), "2", Some(2)),
             // One that has pinned itself to one of two uses one.
             (place(&[0, 1], Some(2), &[&[1]]), "1 CPU with 2 threads", None),
-            (place(&[0, 1, 2, 3, 4, 5, 6, 7], Some(14), &[&[0, 1, 2, 3, 4, 5, 6, 7]]), "8 CPUs with 14 threads", None),
+            (
+                place(&[0, 1, 2, 3, 4, 5, 6, 7], Some(14), &[&[0, 1, 2, 3, 4, 5, 6, 7]]),
+                "8 CPUs with 14 threads",
+                None,
+            ),
             (place(&[0, 1], Some(1), &[&[0, 1]]), "2 CPUs with 1 thread", None),
             (place(&[0, 1], None, &[&[0, 1]]), "2 CPUs, threads by its own choice", None),
             // One thread that may run elsewhere is enough.
@@ -182,7 +192,10 @@ mod tests {
         assert_eq!(place.in_words(), "2, shares CPU 0 with the tester");
         assert_eq!(place.cores_in_words(), "2 cores");
         place.shared.push(Sharing { with: Neighbour::Auth, cpus: set(&[0, 1]) });
-        assert_eq!(place.in_words(), "2, shares CPU 0 with the tester, shares CPUs 0-1 with AuthDNS");
+        assert_eq!(
+            place.in_words(),
+            "2, shares CPU 0 with the tester, shares CPUs 0-1 with AuthDNS"
+        );
         place.shared[0].cpus = set(&[0, 1]);
         assert_eq!(place.in_words(), "2, shares CPUs 0-1 with the tester and AuthDNS");
     }
@@ -192,13 +205,18 @@ mod tests {
         let good = place(&[0, 1], Some(2), &[&[0, 1]]);
         assert_eq!(good.clone().and(&good), good);
         assert!(good.clone().and(&good).is_cores(2));
-        for bad in
-            [place(&[], Some(2), &[&[0, 1, 2]]), place(&[0, 1], Some(1), &[&[0, 1]]), place(&[1], Some(2), &[&[1]])]
-        {
+        for bad in [
+            place(&[], Some(2), &[&[0, 1, 2]]),
+            place(&[0, 1], Some(1), &[&[0, 1]]),
+            place(&[1], Some(2), &[&[1]]),
+        ] {
             assert!(!good.clone().and(&bad).is_cores(2), "{bad:?}");
             assert!(!bad.clone().and(&good).is_cores(2), "{bad:?}");
         }
         let unseen = place(&[0, 1], Some(2), &[]);
-        assert!(good.and(&unseen).is_cores(2), "a trial that ended before it was looked at says nothing");
+        assert!(
+            good.and(&unseen).is_cores(2),
+            "a trial that ended before it was looked at says nothing"
+        );
     }
 }

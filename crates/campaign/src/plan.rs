@@ -71,7 +71,9 @@ pub struct Plan {
 }
 
 /// Where things run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Three network namespaces on this machine.
@@ -132,8 +134,8 @@ pub struct SshHost {
     /// dns64bench there; none: the one on its path.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// Whether it has dns64bench at all. A DUT's host without it is driven through its shell, and takes the driver `custom`
-    /// only.
+    /// Whether it has dns64bench at all. A DUT's host without it is driven through its shell, and
+    /// takes the driver `custom` only.
     #[serde(default = "yes")]
     pub agent: bool,
 }
@@ -173,9 +175,11 @@ pub struct AuthPlan {
     pub threads: Option<usize>,
     /// Lines for the main section of its configuration.
     pub extra: Vec<String>,
-    /// A configuration of the operator's in place of ours, with `{listen}`, `{port}`, `{threads}`, `{folder}` and `{zone}`.
+    /// A configuration of the operator's in place of ours, with `{listen}`, `{port}`, `{threads}`,
+    /// `{folder}` and `{zone}`.
     pub config: Option<OwnFile>,
-    /// The names in the zone file of servers that need one. A search that uses them up restarts DUT and AuthDNS.
+    /// The names in the zone file of servers that need one. A search that uses them up restarts DUT
+    /// and AuthDNS.
     pub names: NameRange,
 }
 
@@ -228,10 +232,11 @@ pub struct Trial {
     pub threads: u16,
     /// From how many UDP source ports the Measurer asks.
     pub source_ports: u16,
-    /// How far from its time a query may leave so that it can leave together with others; `auto` leaves two thirds of a CPU
-    /// that others need.
+    /// How far from its time a query may leave so that it can leave together with others; `auto`
+    /// leaves two thirds of a CPU that others need.
     pub max_burst: Burst,
-    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule.
+    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the
+    /// schedule.
     pub window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this.
     #[serde(with = "humantime_serde")]
@@ -272,7 +277,11 @@ impl Trial {
     /// Limits of the pacing audit.
     pub fn pacing_limits(&self) -> PacingLimits {
         let lateness_p999 = self.lateness_limit.into();
-        PacingLimits { window_100ms_pct: self.window_limit, lateness_p999, ..PacingLimits::default() }
+        PacingLimits {
+            window_100ms_pct: self.window_limit,
+            lateness_p999,
+            ..PacingLimits::default()
+        }
     }
 }
 
@@ -297,13 +306,15 @@ pub struct DutPlan {
     /// Threads or processes that it answers with; none: as many as the point has cores.
     #[serde(default)]
     pub threads: Option<usize>,
-    /// Whether it asks AuthDNS over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    /// Whether it asks AuthDNS over IPv4 or IPv6; none: over what the topology has, IPv4 where it
+    /// has both.
     #[serde(default)]
     pub family: Option<Family>,
     /// Lines for the main section of its configuration.
     #[serde(default)]
     pub extra: Vec<String>,
-    /// A configuration of the operator's in place of ours, with `{listen}` and the other words in braces.
+    /// A configuration of the operator's in place of ours, with `{listen}` and the other words in
+    /// braces.
     #[serde(default)]
     pub config: Option<OwnFile>,
     /// Its numbers of cores; none given: those of `[measure]`.
@@ -328,7 +339,11 @@ impl DutPlan {
 
     /// What the plan says beyond which server it is.
     pub fn operator(&self) -> Operator {
-        Operator { extra: self.extra.clone(), config: self.config.clone(), custom: self.custom.clone() }
+        Operator {
+            extra: self.extra.clone(),
+            config: self.config.clone(),
+            custom: self.custom.clone(),
+        }
     }
 }
 
@@ -392,8 +407,8 @@ impl Plan {
         match ready {
             Some((_, text)) => Plan::parse(text, path),
             None => {
-                let text =
-                    std::fs::read_to_string(path).map_err(|source| PlanError::Read { path: path.into(), source })?;
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| PlanError::Read { path: path.into(), source })?;
                 Plan::parse(&text, path)
             }
         }
@@ -404,8 +419,8 @@ impl Plan {
     /// # Errors
     /// As [`Plan::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Plan, PlanError> {
-        let mut plan: Plan =
-            toml::from_str(text).map_err(|e| PlanError::Syntax { path: path.into(), why: e.to_string() })?;
+        let mut plan: Plan = toml::from_str(text)
+            .map_err(|e| PlanError::Syntax { path: path.into(), why: e.to_string() })?;
         let content = |why: String| PlanError::Content { path: path.into(), why };
         plan.read_files(path.parent().unwrap_or(Path::new(""))).map_err(content)?;
         plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
@@ -414,29 +429,49 @@ impl Plan {
 
     fn check(&self) -> Result<(), String> {
         if self.duts.is_empty() {
-            return Err("there is no [[dut]]; write for example [[dut]] with driver = \"unbound\"".into());
+            return Err(
+                "there is no [[dut]]; write for example [[dut]] with driver = \"unbound\"".into()
+            );
         }
         let mut names = BTreeSet::new();
         for dut in &self.duts {
             if !names.insert(dut.name()) {
-                return Err(format!("two DUTs are called {}; give one a name of its own", dut.name()));
+                return Err(format!(
+                    "two DUTs are called {}; give one a name of its own",
+                    dut.name()
+                ));
             }
             check_dut(dut)?;
             match (dut.driver, &dut.custom) {
                 (Dut::Custom, None) => {
-                    return Err(format!("[[dut]] {}: driver custom needs [dut.custom]", dut.name()));
+                    return Err(format!(
+                        "[[dut]] {}: driver custom needs [dut.custom]",
+                        dut.name()
+                    ));
                 }
                 (Dut::Custom, Some(_)) | (_, None) => {}
-                (_, Some(_)) => return Err(format!("[[dut]] {}: [dut.custom] is for driver custom only", dut.name())),
+                (_, Some(_)) => {
+                    return Err(format!(
+                        "[[dut]] {}: [dut.custom] is for driver custom only",
+                        dut.name()
+                    ));
+                }
             }
         }
         if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
-            return Err(format!("[trial] window-limit = {} is no percentage above 0", self.trial.window_limit));
+            return Err(format!(
+                "[trial] window-limit = {} is no percentage above 0",
+                self.trial.window_limit
+            ));
         }
         if self.trial.lateness_limit.is_zero() {
-            return Err("[trial] lateness-limit: no query leaves at its very time; write for example 10ms".into());
+            return Err(
+                "[trial] lateness-limit: no query leaves at its very time; write for example 10ms"
+                    .into(),
+            );
         }
-        if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(|ssh| ssh.tester.is_some()) {
+        if self.trial.records.is_some() && self.ssh.as_ref().is_some_and(|ssh| ssh.tester.is_some())
+        {
             return Err("[trial] records: only with the tester on this host, for they are not copied over ssh".into());
         }
         if self.trial.duration.is_zero()
@@ -447,7 +482,10 @@ impl Plan {
         }
         for dut in &self.duts {
             if dut.driver == Dut::Custom && dut.program.is_some() {
-                return Err(format!("[[dut]] {}: driver custom takes its program from [dut.custom] start", dut.name()));
+                return Err(format!(
+                    "[[dut]] {}: driver custom takes its program from [dut.custom] start",
+                    dut.name()
+                ));
             }
         }
         self.check_servers()?;
@@ -458,7 +496,9 @@ impl Plan {
     fn check_hosts(&self) -> Result<(), String> {
         let Some(ssh) = &self.ssh else {
             return match self.topology {
-                Topology::Ssh => Err("topology ssh needs [ssh] with its hosts and [ssh.addresses]".into()),
+                Topology::Ssh => {
+                    Err("topology ssh needs [ssh] with its hosts and [ssh.addresses]".into())
+                }
                 _ => Ok(()),
             };
         };
@@ -485,14 +525,23 @@ impl Plan {
 fn check_dut(dut: &DutPlan) -> Result<(), String> {
     let name = dut.name();
     if name.trim().is_empty() || name.contains(['/', '\\']) || name.chars().any(char::is_control) {
-        return Err(format!("[[dut]] name = {name:?}: a name has no path separators and no control characters"));
+        return Err(format!(
+            "[[dut]] name = {name:?}: a name has no path separators and no control characters"
+        ));
     }
     let Some(custom) = &dut.custom else { return Ok(()) };
-    let commands =
-        [("start", &custom.start), ("ready", &custom.ready), ("stop", &custom.stop), ("cpu-pids", &custom.cpu_pids)];
+    let commands = [
+        ("start", &custom.start),
+        ("ready", &custom.ready),
+        ("stop", &custom.stop),
+        ("cpu-pids", &custom.cpu_pids),
+    ];
     for (key, words) in commands {
         if let Some(unknown) = words.iter().find_map(|word| unknown_in_braces(word)) {
-            return Err(format!("[[dut]] {name}: [dut.custom] {key} has {}", stands_for_nothing(unknown)));
+            return Err(format!(
+                "[[dut]] {name}: [dut.custom] {key} has {}",
+                stands_for_nothing(unknown)
+            ));
         }
     }
     if custom.start.is_empty() {
@@ -531,19 +580,30 @@ mod tests {
         bad("name = 'x'\n[measure]\nacceptance = [1.5]\n[[dut]]\ndriver = 'unbound'\n", "1.5");
         bad("name = 'x'\n[measure]\naaaa-shares = [0.123]\n[[dut]]\ndriver = 'unbound'\n", "0.123");
         bad("name = 'x'\ntopology = 'ssh'\n[[dut]]\ndriver = 'unbound'\n", "[ssh]");
-        let ssh =
-            "[ssh]\ndut = { host = 'a', agent = false }\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
+        let ssh = "[ssh]\ndut = { host = 'a', agent = false }\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
         bad(&format!("name = 'x'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "topology");
         bad(&format!("name = 'x'\ntopology = 'ssh'\n{ssh}[[dut]]\ndriver = 'unbound'\n"), "custom");
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nmax = 10\n", "below min");
-        bad("name = 'x'\n[self-test]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n", "[self-test]");
+        bad(
+            "name = 'x'\n[self-test]\nmin = 9\nmax = 3\n[[dut]]\ndriver = 'unbound'\n",
+            "[self-test]",
+        );
         bad("name = 'x'\n[auth]\nprogram = '/x'\n[[dut]]\ndriver = 'unbound'\n", "[auth] program");
-        bad("name = 'x'\n[[measure.placements]]\nname = 'a'\ncpus = []\n[[dut]]\ndriver = 'unbound'\n", "CPUs");
+        bad(
+            "name = 'x'\n[[measure.placements]]\nname = 'a'\ncpus = []\n[[dut]]\ndriver = 'unbound'\n",
+            "CPUs",
+        );
         let custom = "name = 'x'\n[[dut]]\ndriver = 'custom'\n";
         bad(&format!("{custom}custom = {{ start = ['x', '-p{{prot}}'] }}\n"), "{prot}");
-        bad(&format!("{custom}custom = {{ start = ['x'], ready = ['{{Listen}}'] }}\n"), "ready has {Listen}");
+        bad(
+            &format!("{custom}custom = {{ start = ['x'], ready = ['{{Listen}}'] }}\n"),
+            "ready has {Listen}",
+        );
         bad(&format!("{custom}custom = {{ stop = ['x'] }}\n"), "needs start");
-        bad(&format!("{custom}name = '../evil'\ncustom = {{ start = ['x'] }}\n"), "path separators");
+        bad(
+            &format!("{custom}name = '../evil'\ncustom = {{ start = ['x'] }}\n"),
+            "path separators",
+        );
         bad("name = 'x'\n[[dut]]\ndriver = 'unbound'\nname = ''\n", "name");
         bad("name = 'x'\n[auth]\ndriver = 'nds'\n[[dut]]\ndriver = 'unbound'\n", "nds");
         let dut = "name = 'x'\n[[dut]]\ndriver = 'unbound'\n";
@@ -551,24 +611,51 @@ mod tests {
         bad(&format!("{dut}family = 'ipv5'\n"), "ipv5");
         bad(&format!("{dut}config = 'no-such-file'\n"), "no-such-file");
         bad(&format!("{dut}extra = ['a']\nconfig = {{ path = 'x', text = 'y' }}\n"), "extra");
-        bad(&format!("{dut}threads = 2\nconfig = {{ path = 'x', text = 'num-threads: 4' }}\n"), "{threads}");
+        bad(
+            &format!("{dut}threads = 2\nconfig = {{ path = 'x', text = 'num-threads: 4' }}\n"),
+            "{threads}",
+        );
         bad(&format!("{dut}config = {{ path = 'x', text = 'port: {{prt}}' }}\n"), "{prt}");
         bad("name = 'x'\n[[dut]]\ndriver = 'mtd64-ng'\nfamily = 'ipv6'\n", "IPv4 only");
         bad("name = 'x'\n[auth]\nextra = ['x']\n[[dut]]\ndriver = 'unbound'\n", "[auth]");
         bad(&format!("{custom}extra = ['x']\ncustom = {{ start = ['x'] }}\n"), "config");
         bad(&format!("{custom}threads = 2\ncustom = {{ start = ['x'] }}\n"), "{threads}");
-        let far = "topology = 'ssh'\n[ssh]\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
-        bad(&format!("name = 'x'\n{far}[[dut]]\ndriver = 'unbound'\nfamily = 'ipv6'\n"), "127.0.0.1:53");
-        bad(&format!("name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"), "[self-test]");
+        let far =
+            "topology = 'ssh'\n[ssh]\naddresses = { dut = '[::1]:53', auth = '127.0.0.1:53' }\n";
+        bad(
+            &format!("name = 'x'\n{far}[[dut]]\ndriver = 'unbound'\nfamily = 'ipv6'\n"),
+            "127.0.0.1:53",
+        );
+        bad(
+            &format!(
+                "name = 'x'\n{far}[self-test]\nfamily = 'ipv6'\n[[dut]]\ndriver = 'unbound'\n"
+            ),
+            "[self-test]",
+        );
         let auths = "name = 'x'\n[cpus]\nauth = [0]\n[[authdns]]\ndriver = 'nsd'\n";
-        bad(&format!("{auths}[[authdns]]\ndriver = 'nsd'\n[[dut]]\ndriver = 'unbound'\n"), "two AuthDNS servers");
+        bad(
+            &format!("{auths}[[authdns]]\ndriver = 'nsd'\n[[dut]]\ndriver = 'unbound'\n"),
+            "two AuthDNS servers",
+        );
         bad(
             &format!("{auths}cores = 2\n[[dut]]\ndriver = 'unbound'\n"),
             "[[authdns]] NSD cores: 2, but [cpus] auth has 1 CPU",
         );
-        bad(&format!("{auths}threads = 0\n[[dut]]\ndriver = 'unbound'\n"), "[[authdns]] NSD threads");
-        bad(&format!("{auths}[measure]\nauthdns = ['YADIFA']\n[[dut]]\ndriver = 'unbound'\n"), "AuthDNS, NSD");
-        bad(&format!("{auths}[measure]\nauthdns = ['NSD', 'NSD']\n[[dut]]\ndriver = 'unbound'\n"), "twice");
-        bad("name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n", "cores");
+        bad(
+            &format!("{auths}threads = 0\n[[dut]]\ndriver = 'unbound'\n"),
+            "[[authdns]] NSD threads",
+        );
+        bad(
+            &format!("{auths}[measure]\nauthdns = ['YADIFA']\n[[dut]]\ndriver = 'unbound'\n"),
+            "AuthDNS, NSD",
+        );
+        bad(
+            &format!("{auths}[measure]\nauthdns = ['NSD', 'NSD']\n[[dut]]\ndriver = 'unbound'\n"),
+            "twice",
+        );
+        bad(
+            "name = 'x'\n[measure]\ncores = [1, 2]\n[cpus]\ndut = [1]\n[[dut]]\ndriver = 'unbound'\n",
+            "cores",
+        );
     }
 }

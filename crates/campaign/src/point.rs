@@ -1,4 +1,5 @@
-//! The points of a plan: what is measured, of whom, where and under which conditions. They are measured one after the other.
+//! The points of a plan: what is measured, of whom, where and under which conditions. They are
+//! measured one after the other.
 //!
 //! ```text
 //! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop}
@@ -154,7 +155,12 @@ pub struct WithThreads {
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Point::SelfTest(Loop { server: Auth::Dns64bench, family: None, cores: None, named: None }) => {
+            Point::SelfTest(Loop {
+                server: Auth::Dns64bench,
+                family: None,
+                cores: None,
+                named: None,
+            }) => {
                 write!(f, "self-test")
             }
             Point::SelfTest(Loop { server, family, cores, named }) => {
@@ -165,10 +171,16 @@ impl fmt::Display for Point {
                 cores.map_or(Ok(()), |cores| write!(f, ", {}", cores_in_words(cores)))
             }
             Point::Search(c) => {
-                write!(f, "{}, {}, AAAA {}, cached {}, accept {}", c.dut, c.place, c.aaaa, c.cached, c.accept)
+                write!(
+                    f,
+                    "{}, {}, AAAA {}, cached {}, accept {}",
+                    c.dut, c.place, c.aaaa, c.cached, c.accept
+                )
             }
             Point::Load(at) => write!(f, "{}, {}, load {}", at.dut, at.place, at.share),
-            Point::ConstantRate(at) => write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate),
+            Point::ConstantRate(at) => {
+                write!(f, "{}, {}, constant rate {}", at.dut, at.place, at.rate)
+            }
             Point::ClosedLoop(with) => {
                 let threads = counted(with.threads as u64, "thread", "threads");
                 write!(f, "{}, {}, closed loop with {threads}", with.dut, with.place)?;
@@ -228,11 +240,14 @@ impl Point {
 }
 
 impl Plan {
-    /// All points in their order: the self-tests, then DUT by DUT, the worst case before what builds on it.
+    /// All points in their order: the self-tests, then DUT by DUT, the worst case before what
+    /// builds on it.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         let duts = std::iter::once(None).chain(self.duts.iter().map(Some));
-        for point in duts.flat_map(|dut| measures::ALL.iter().flat_map(move |measure| measure.points(self, dut))) {
+        for point in duts
+            .flat_map(|dut| measures::ALL.iter().flat_map(move |measure| measure.points(self, dut)))
+        {
             // A share of 0 in a list is the worst case again.
             if !points.contains(&point) {
                 points.push(point);
@@ -241,13 +256,14 @@ impl Plan {
         points
     }
 
-    /// The point of the self-test that vouches for trials with the AuthDNS of `[auth]`, asked as the DUTs ask it, if the plan has
-    /// self-tests.
+    /// The point of the self-test that vouches for trials with the AuthDNS of `[auth]`, asked as
+    /// the DUTs ask it, if the plan has self-tests.
     pub fn own_self_test(&self) -> Option<Point> {
         self.self_test_with(&self.auth)
     }
 
-    /// The point of the self-test that vouches for the trials of a point: that with the same AuthDNS.
+    /// The point of the self-test that vouches for the trials of a point: that with the same
+    /// AuthDNS.
     pub fn self_test_for(&self, point: &Point) -> Option<Point> {
         self.self_test_with(self.auth_called(point.authdns()))
     }
@@ -266,8 +282,11 @@ impl Plan {
 
     /// The CPUs of a place; none: any.
     pub fn cpus_at(&self, place: &Cores) -> &[usize] {
-        let placed = self.measure.placements.iter().find(|p| Some(&p.name) == place.placement.as_ref());
-        placed.map_or(&self.cpus.dut[..place.cores.min(self.cpus.dut.len())], |placement| &placement.cpus)
+        let placed =
+            self.measure.placements.iter().find(|p| Some(&p.name) == place.placement.as_ref());
+        placed.map_or(&self.cpus.dut[..place.cores.min(self.cpus.dut.len())], |placement| {
+            &placement.cpus
+        })
     }
 
     /// The range that is searched for a DUT, and how finely.
@@ -382,14 +401,25 @@ mod tests {
         assert_eq!(of(text), expected);
         let plan = Plan::parse(&format!("name = 'x'\n{text}"), Path::new("p.toml")).unwrap();
         let points = plan.points();
-        let at = |n: usize| (plan.auth_at(&points[n]).name().to_owned(), plan.auth_cpus(&points[n]).to_vec());
+        let at = |n: usize| {
+            (plan.auth_at(&points[n]).name().to_owned(), plan.auth_cpus(&points[n]).to_vec())
+        };
         assert_eq!(at(3), ("AuthDNS".into(), vec![0, 1]));
-        assert_eq!((at(4), at(1)), (("NSD".into(), vec![0]), ("NSD".into(), vec![0])), "on its one core");
+        assert_eq!(
+            (at(4), at(1)),
+            (("NSD".into(), vec![0]), ("NSD".into(), vec![0])),
+            "on its one core"
+        );
         assert_eq!(plan.auth_at(&points[11]).driver, Auth::Yadifa);
         // What vouches for a point is the self-test with its own AuthDNS.
         let vouching = [(3, 0), (4, 1), (10, 1), (12, 2)];
         for (point, test) in vouching {
-            assert_eq!(plan.self_test_for(&points[point]).as_ref(), Some(&points[test]), "{}", points[point]);
+            assert_eq!(
+                plan.self_test_for(&points[point]).as_ref(),
+                Some(&points[test]),
+                "{}",
+                points[point]
+            );
         }
         let kept = Plan::parse(&toml::to_string(&plan).unwrap(), Path::new("plan.toml")).unwrap();
         assert_eq!(kept, plan);
@@ -400,7 +430,10 @@ mod tests {
         let text = "[cpus]\nauth = [0]\n[self-test]\nmin = 100\nmax = 100\n[[self-test.also]]\nserver = 'yadifa'\nfamily = 'ipv6'\n\
             [[self-test.also]]\nserver = 'nsd'\ncores = 1\n[[dut]]\ndriver = 'unbound'\n";
         let points = of(text);
-        assert_eq!(points[..3], ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 core"]);
+        assert_eq!(
+            points[..3],
+            ["self-test", "self-test with YADIFA over IPv6", "self-test with NSD, 1 core"]
+        );
     }
 
     #[test]
@@ -408,7 +441,10 @@ mod tests {
         let points = of("[measure.closed-loop]\nthreads = [1, 2]\n[[dut]]\ndriver = 'unbound'\n");
         assert_eq!(
             points[1..],
-            ["Unbound, 1 core, closed loop with 1 thread", "Unbound, 1 core, closed loop with 2 threads"]
+            [
+                "Unbound, 1 core, closed loop with 1 thread",
+                "Unbound, 1 core, closed loop with 2 threads"
+            ]
         );
     }
 }

@@ -10,8 +10,9 @@ const LOWEST: u16 = 10_240;
 /// Where Linux begins the ports that it gives to clients, if it does not say.
 const USUAL: u16 = 32_768;
 
-/// An address on `ip` whose port is free for UDP and TCP. It is not of the range that the kernel gives to sockets that ask for
-/// any port (`ip_local_port_range`): a client must not take it between two starts of a server.
+/// An address on `ip` whose port is free for UDP and TCP. It is not of the range that the kernel
+/// gives to sockets that ask for any port (`ip_local_port_range`): a client must not take it
+/// between two starts of a server.
 ///
 /// # Errors
 /// If there is no free port, or the host has no such address.
@@ -26,7 +27,9 @@ pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
         let address = SocketAddr::new(ip, port);
         match is_free(address) {
             Ok(()) => return Ok(address),
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse || e.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(e)
+                if e.kind() == io::ErrorKind::AddrInUse
+                    || e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => return Err(e),
         }
     }
@@ -56,7 +59,10 @@ mod tests {
             let address = free(ip).unwrap();
             let text = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
             let end = first_of_clients(&text);
-            assert!(address.ip() == ip && (address.port() < end || end <= LOWEST), "{address} {text}");
+            assert!(
+                address.ip() == ip && (address.port() < end || end <= LOWEST),
+                "{address} {text}"
+            );
             is_free(address).unwrap();
         }
     }

@@ -1,4 +1,5 @@
-//! Whether a plan can be carried out at all: programs and CPUs that it names must be on their hosts. Nothing is started for it.
+//! Whether a plan can be carried out at all: programs and CPUs that it names must be on their
+//! hosts. Nothing is started for it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,12 +34,19 @@ pub fn beyond(plan: &Plan) -> Vec<Point> {
         return Vec::new();
     }
     let has = topology_here();
-    plan.points().into_iter().filter(|point| !has.is_unknown() && is_beyond(plan, point, &has)).collect()
+    plan.points()
+        .into_iter()
+        .filter(|point| !has.is_unknown() && is_beyond(plan, point, &has))
+        .collect()
 }
 
 /// The CPUs of this machine.
 fn topology_here() -> Topology {
-    let printed = Command::new(LOOK[0]).args(&LOOK[1..]).output().map(|output| output.stdout).unwrap_or_default();
+    let printed = Command::new(LOOK[0])
+        .args(&LOOK[1..])
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
     Topology::parse(&String::from_utf8_lossy(&printed))
 }
 
@@ -55,7 +63,13 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
     let far = far(plan);
     let hosts = Role::ALL.into_iter().filter_map(|role| Some((role, far[role as usize]?)));
     let mut all: Vec<String> = hosts
-        .map(|(role, at)| format!("host {} ({}): programs and CPUs are not looked at from here", at.host, role.word()))
+        .map(|(role, at)| {
+            format!(
+                "host {} ({}): programs and CPUs are not looked at from here",
+                at.host,
+                role.word()
+            )
+        })
         .collect();
     let addresses = [("dut", Some(ssh.addresses.dut)), ("auth", Some(ssh.addresses.auth))];
     for (key, address) in addresses.into_iter().chain([("self-test", ssh.addresses.self_test)]) {
@@ -64,7 +78,9 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
         if far[on as usize].is_some() {
             all.push(format!("[ssh.addresses] {key} = {address}: not looked at from here"));
         } else if std::net::UdpSocket::bind((address.ip(), 0)).is_err() {
-            all.push(format!("[ssh.addresses] {key} = {address}: this machine has no such address"));
+            all.push(format!(
+                "[ssh.addresses] {key} = {address}: this machine has no such address"
+            ));
         }
     }
     all
@@ -76,7 +92,9 @@ pub fn elsewhere(plan: &Plan) -> Vec<String> {
 /// If a host is gone.
 pub fn on_hosts(plan: &Plan, world: &World, open: &[Point]) -> Result<Vec<String>, HostError> {
     let mut missing = Vec::new();
-    for (role, machine) in [(Role::Tester, &world.tester), (Role::Dut, &world.dut), (Role::Auth, &world.auth)] {
+    for (role, machine) in
+        [(Role::Tester, &world.tester), (Role::Dut, &world.dut), (Role::Auth, &world.auth)]
+    {
         for (whose, program) in programs(plan, role, open) {
             if machine.find(&program)?.is_none() {
                 missing.push(not_found(machine.name(), &whose, &program));
@@ -109,12 +127,16 @@ impl Role {
 
 /// The hosts of tester, DUT and AuthDNS that are other machines.
 fn far(plan: &Plan) -> [Option<&SshHost>; 3] {
-    plan.ssh.as_ref().map_or([None; 3], |ssh| [ssh.tester.as_ref(), ssh.dut.as_ref(), ssh.auth.as_ref()])
+    plan.ssh
+        .as_ref()
+        .map_or([None; 3], |ssh| [ssh.tester.as_ref(), ssh.dut.as_ref(), ssh.auth.as_ref()])
 }
 
 fn not_found(host: &str, whose: &str, program: &Path) -> String {
     let program = program.display();
-    format!("host {host}: {whose}: there is no program {program}; install it, or name it with program = in the plan")
+    format!(
+        "host {host}: {whose}: there is no program {program}; install it, or name it with program = in the plan"
+    )
 }
 
 /// Whose programs a host must have for these points.
@@ -122,7 +144,10 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
     match role {
         Role::Tester => Vec::new(),
         Role::Dut => {
-            let open = plan.duts.iter().filter(|dut| points.iter().any(|point| point.dut() == Some(dut.name())));
+            let open = plan
+                .duts
+                .iter()
+                .filter(|dut| points.iter().any(|point| point.dut() == Some(dut.name())));
             open.flat_map(programs_of).collect()
         }
         Role::Auth => {
@@ -137,20 +162,28 @@ fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)>
     }
 }
 
-/// The program that a host must have for a server; none where it is this one, or the plan's commands name it.
+/// The program that a host must have for a server; none where it is this one, or the plan's
+/// commands name it.
 fn program_of<T>(driver: &Driver<T>, given: Option<&Path>) -> Option<PathBuf> {
     match (driver.program, given) {
         (Program::OfThePlan, _) | (Program::Own { .. }, None) => None,
-        (Program::Named(name) | Program::Own { name, .. }, given) => Some(given.unwrap_or(Path::new(name)).into()),
+        (Program::Named(name) | Program::Own { name, .. }, given) => {
+            Some(given.unwrap_or(Path::new(name)).into())
+        }
     }
 }
 
 fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
-    let commands = dut.custom.iter().flat_map(|custom| [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids]);
+    let commands = dut
+        .custom
+        .iter()
+        .flat_map(|custom| [&custom.start, &custom.ready, &custom.stop, &custom.cpu_pids]);
     // What depends on the run folder is not there yet.
     let first = commands.filter_map(|words| words.first()).filter(|word| !word.contains('{'));
-    let all: BTreeSet<PathBuf> =
-        first.map(PathBuf::from).chain(program_of(dut.driver.driver(), dut.program.as_deref())).collect();
+    let all: BTreeSet<PathBuf> = first
+        .map(PathBuf::from)
+        .chain(program_of(dut.driver.driver(), dut.program.as_deref()))
+        .collect();
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
@@ -171,15 +204,24 @@ fn too_many(plan: &Plan, role: Role, host: &str, has: &Topology, points: &[Point
     named.extend(placements.map(|p| (format!("[[measure.placements]] {}", p.name), &p.cpus[..])));
     let (mut missing, existing) = (Vec::new(), has.cpus());
     for (key, cpus) in named {
-        let absent: Vec<String> = cpus.iter().filter(|cpu| !existing.contains(cpu)).map(ToString::to_string).collect();
+        let absent: Vec<String> =
+            cpus.iter().filter(|cpu| !existing.contains(cpu)).map(ToString::to_string).collect();
         if !absent.is_empty() {
-            missing.push(format!("{key}: no CPU {}; host {host} has {}", absent.join(", "), has.counted()));
+            missing.push(format!(
+                "{key}: no CPU {}; host {host} has {}",
+                absent.join(", "),
+                has.counted()
+            ));
         }
     }
-    let cores = points.iter().filter_map(|point| point.place()).filter(|place| place.placement.is_none());
+    let cores =
+        points.iter().filter_map(|point| point.place()).filter(|place| place.placement.is_none());
     let most = cores.map(|place| place.cores).max().unwrap_or(0);
     if is_dut && most > existing.len() {
-        missing.push(format!("[measure] cores: {most} are too many; host {host} has {}", has.counted()));
+        missing.push(format!(
+            "[measure] cores: {most} are too many; host {host} has {}",
+            has.counted()
+        ));
     }
     missing
 }
@@ -189,7 +231,8 @@ mod tests {
     use super::*;
 
     fn plan(text: &str) -> Plan {
-        Plan::parse(&format!("name = 'x'\ntopology = 'loopback'\n{text}"), Path::new("p.toml")).unwrap()
+        Plan::parse(&format!("name = 'x'\ntopology = 'loopback'\n{text}"), Path::new("p.toml"))
+            .unwrap()
     }
 
     #[test]
@@ -212,8 +255,13 @@ mod tests {
         let many = self::plan("[measure]\ncores = [1, 4]\n[[dut]]\ndriver = 'dns64d'\n");
         let said = too_many(&many, Role::Dut, "h", &has, &many.points());
         assert_eq!(said, ["[measure] cores: 4 are too many; host h has 2 CPUs (0-1)"]);
-        let beyond = |plan: &Plan| plan.points().iter().filter(|point| is_beyond(plan, point, &has)).count();
-        assert_eq!((beyond(&many), beyond(&plan)), (1, 1), "four cores of two, and the placement on CPUs 2 and 3");
+        let beyond =
+            |plan: &Plan| plan.points().iter().filter(|point| is_beyond(plan, point, &has)).count();
+        assert_eq!(
+            (beyond(&many), beyond(&plan)),
+            (1, 1),
+            "four cores of two, and the placement on CPUs 2 and 3"
+        );
     }
 
     #[test]
@@ -225,7 +273,11 @@ mod tests {
         );
         let missing = here(&plan);
         let of = |whose: &str| missing.iter().filter(|text| text.contains(whose)).count();
-        assert_eq!((of("/no/nsd"), of("/no/unbound"), of("/no/stop"), missing.len()), (1, 1, 1, 3), "{missing:?}");
+        assert_eq!(
+            (of("/no/nsd"), of("/no/unbound"), of("/no/stop"), missing.len()),
+            (1, 1, 1, 3),
+            "{missing:?}"
+        );
         let points = plan.points();
         let only = programs(&plan, Role::Dut, &points[..1]);
         assert!(only.is_empty(), "what is done needs no program: {only:?}");

@@ -1,5 +1,5 @@
-//! Processes that an agent starts on its host: their logs, their CPU time, and their end, also after a crash of ours. Each
-//! leads a process group of its own, which ends with it.
+//! Processes that an agent starts on its host: their logs, their CPU time, and their end, also
+//! after a crash of ours. Each leads a process group of its own, which ends with it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -29,12 +29,17 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output in `log`, or its standard output in `stdout`. `registry` is a folder in which a file
-    /// tells a later run of ours what to end if this one is killed.
+    /// Starts `command` with its output in `log`, or its standard output in `stdout`. `registry` is
+    /// a folder in which a file tells a later run of ours what to end if this one is killed.
     ///
     /// # Errors
     /// If the program cannot be started or the files not be written.
-    pub fn start(mut command: Command, stdout: Option<File>, log: &Path, registry: &Path) -> io::Result<Process> {
+    pub fn start(
+        mut command: Command,
+        stdout: Option<File>,
+        log: &Path,
+        registry: &Path,
+    ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(log)?;
         let stdout = stdout.map_or_else(|| output.try_clone(), Ok)?;
         command.stdin(Stdio::null()).stdout(stdout).stderr(output).process_group(0);
@@ -52,12 +57,15 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it has: its status (`None` after a signal), and in words. It stays a zombie until it is dropped, so that nobody else
-    /// gets its id, which is that of its group, before that is ended too.
+    /// How it ended, if it has: its status (`None` after a signal), and in words. It stays a zombie
+    /// until it is dropped, so that nobody else gets its id, which is that of its group, before
+    /// that is ended too.
     pub fn ended(&self) -> Option<(Option<i32>, String)> {
         let id = Id::Pid(Pid::from_raw(self.child.id() as i32));
         match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
-            Ok(WaitStatus::Exited(_, status)) => Some((Some(status), format!("exit status: {status}"))),
+            Ok(WaitStatus::Exited(_, status)) => {
+                Some((Some(status), format!("exit status: {status}")))
+            }
             Ok(WaitStatus::Signaled(_, signal, _)) => Some((None, format!("signal: {signal}"))),
             _ => None,
         }
@@ -72,7 +80,8 @@ impl Drop for Process {
     }
 }
 
-/// SIGTERM to the group of a process, and SIGKILL where that does not help. A stopped process takes neither before it goes on.
+/// SIGTERM to the group of a process, and SIGKILL where that does not help. A stopped process takes
+/// neither before it goes on.
 fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let group = Pid::from_raw(pid as i32);
     let mut over = is_over();
@@ -89,7 +98,8 @@ fn end(pid: u32, patience: Duration, mut is_over: impl FnMut() -> bool) {
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-/// Ends what an earlier run of ours left behind in `registry`: only processes with the id *and* the start time that it noted.
+/// Ends what an earlier run of ours left behind in `registry`: only processes with the id *and* the
+/// start time that it noted.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -120,10 +130,12 @@ fn end_noted(registry: &Path, patience: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Fields of `/proc/PID/stat` after the program's name: state, parent, … (proc_pid_stat(5), from field 3 on).
+/// Fields of `/proc/PID/stat` after the program's name: state, parent, … (proc_pid_stat(5), from
+/// field 3 on).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<String> = text.rsplit(')').next()?.split_whitespace().map(str::to_owned).collect();
+    let fields: Vec<String> =
+        text.rsplit(')').next()?.split_whitespace().map(str::to_owned).collect();
     // A zombie has ended.
     (fields.first()? != "Z").then_some(fields)
 }
@@ -138,11 +150,15 @@ pub fn cpu_seconds(roots: &[u32]) -> f64 {
     family_seconds(stat_lines().iter().map(String::as_str), roots)
 }
 
-/// On which CPUs the threads of the given processes, their descendants and their process groups may run.
+/// On which CPUs the threads of the given processes, their descendants and their process groups may
+/// run.
 pub fn allowed_cpus(roots: &[u32]) -> Vec<Allowed> {
     let family = family(stat_lines().iter().map(String::as_str), roots);
-    let tasks = family.iter().flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten());
-    let texts: Vec<String> = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect();
+    let tasks = family
+        .iter()
+        .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten());
+    let texts: Vec<String> =
+        tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect();
     allowed(texts.iter().flat_map(|text| text.lines()))
 }
 
@@ -172,18 +188,24 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
-/// The given processes, their descendants and their process groups, from the lines of `/proc/*/stat`.
+/// The given processes, their descendants and their process groups, from the lines of
+/// `/proc/*/stat`.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
     let (family, times) = family_and_times(lines, roots);
     family.into_iter().filter(|pid| times.contains_key(pid)).collect()
 }
 
 /// A family, and the CPU seconds of all processes.
-fn family_and_times<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> (HashSet<u32>, HashMap<u32, f64>) {
+fn family_and_times<'a>(
+    lines: impl Iterator<Item = &'a str>,
+    roots: &[u32],
+) -> (HashSet<u32>, HashMap<u32, f64>) {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut used: HashMap<u32, f64> = HashMap::new();
     for line in lines {
-        let Some((pid, rest)) = line.split_once(' ').and_then(|(pid, rest)| Some((pid.parse().ok()?, rest))) else {
+        let Some((pid, rest)) =
+            line.split_once(' ').and_then(|(pid, rest)| Some((pid.parse().ok()?, rest)))
+        else {
             continue;
         };
         let fields: Vec<&str> = rest.rsplit(')').next().unwrap_or("").split_whitespace().collect();
@@ -221,7 +243,11 @@ mod tests {
         killpg(Pid::from_raw(pid as i32), Signal::SIGSTOP).unwrap();
         drop(process);
         assert_eq!(start_time(pid), None);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the log is left, the note is not");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "the log is left, the note is not"
+        );
     }
 
     #[test]
@@ -232,7 +258,8 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("1000");
         let process = Process::start(command, None, &folder.path().join("log"), &registry).unwrap();
-        // A note about a process of that id which started at another time is about a process that is gone.
+        // A note about a process of that id which started at another time is about a process that
+        // is gone.
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
         fs::write(registry.join("x.pid"), format!("{} 1\n", other.id())).unwrap();
         end_left_over(&registry).unwrap();
@@ -248,13 +275,15 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "while :; do :; done & wait"]);
         let folder = tempfile::tempdir().unwrap();
-        let process = Process::start(shell, None, &folder.path().join("log"), folder.path()).unwrap();
+        let process =
+            Process::start(shell, None, &folder.path().join("log"), folder.path()).unwrap();
         let give_up = Instant::now() + Duration::from_secs(30);
         while cpu_seconds(&[process.pid()]) < 0.05 {
             assert!(Instant::now() < give_up, "a busy child uses no CPU");
             thread::sleep(Duration::from_millis(20));
         }
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
+        let children =
+            fs::read_to_string(format!("/proc/{0}/task/{0}/children", process.pid())).unwrap();
         let child: u32 = children.trim().parse().unwrap();
         drop(process);
         let give_up = Instant::now() + Duration::from_secs(30);
@@ -266,14 +295,15 @@ mod tests {
 
     #[test]
     fn threads_are_counted_by_the_cpus_that_they_may_run_on() {
-        let text =
-            "Name:\tx\nCpus_allowed_list:\t0-1\nCpus_allowed:\t3\nCpus_allowed_list:\t1\nCpus_allowed_list:\t0-1\n";
-        let expected = [Allowed { cpus: [0, 1].into(), threads: 2 }, Allowed { cpus: [1].into(), threads: 1 }];
+        let text = "Name:\tx\nCpus_allowed_list:\t0-1\nCpus_allowed:\t3\nCpus_allowed_list:\t1\nCpus_allowed_list:\t0-1\n";
+        let expected =
+            [Allowed { cpus: [0, 1].into(), threads: 2 }, Allowed { cpus: [1].into(), threads: 1 }];
         assert_eq!(allowed(text.lines()), expected);
         let mut command = Command::new("taskset");
         command.args(["-c", "0", "sh", "-c", "sleep 1000 & wait"]);
         let folder = tempfile::tempdir().unwrap();
-        let process = Process::start(command, None, &folder.path().join("log"), folder.path()).unwrap();
+        let process =
+            Process::start(command, None, &folder.path().join("log"), folder.path()).unwrap();
         let give_up = Instant::now() + Duration::from_secs(30);
         // A shell and its child, on the CPU that both were given.
         while allowed_cpus(&[process.pid()]) != [Allowed { cpus: [0].into(), threads: 2 }] {

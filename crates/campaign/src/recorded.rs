@@ -1,5 +1,6 @@
-//! What a journal holds of each point: the point's trials are walked through again with the noted verdicts. Who measures and who
-//! computes results walk in the same way, so they agree on which trial belongs where.
+//! What a journal holds of each point: the point's trials are walked through again with the noted
+//! verdicts. Who measures and who computes results walk in the same way, so they agree on which
+//! trial belongs where.
 
 use method::evidence::Deviation;
 use method::precision::Figures;
@@ -26,7 +27,8 @@ pub struct Recorded<'a> {
 pub struct Walk<'a> {
     /// The course of the point after the trials below.
     pub course: Course,
-    /// The trials that belong to it, in their order; others of the same point in the journal do not.
+    /// The trials that belong to it, in their order; others of the same point in the journal do
+    /// not.
     pub trials: Vec<&'a Measured>,
     /// Why the point can have no number: the DUT was not asked what it is about.
     pub void: Option<Deviation>,
@@ -64,7 +66,8 @@ impl<'a> Recorded<'a> {
     /// Walks through a point; `None` where it has nothing to begin with.
     pub fn walk(&self, point: &Point) -> Option<Walk<'a>> {
         let mut course = point.measure().course(self, point)?;
-        let mut left: Vec<&Measured> = self.finished().filter(|measured| measured.step.point == *point).collect();
+        let mut left: Vec<&Measured> =
+            self.finished().filter(|measured| measured.step.point == *point).collect();
         let (mut trials, mut void) = (Vec::new(), None);
         while let Some(due) = course.next() {
             let is_due = |m: &&Measured| {
@@ -91,8 +94,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Whether all that the plan wants of a point is in the journal. A point that can have no number is complete when that is
-    /// known.
+    /// Whether all that the plan wants of a point is in the journal. A point that can have no
+    /// number is complete when that is known.
     pub fn is_complete(&self, point: &Point) -> bool {
         match self.walk(point) {
             Some(walk) => walk.due().is_none(),
@@ -102,19 +105,22 @@ impl<'a> Recorded<'a> {
 
     /// Whether there is a result for a point: a number, or that the lowest rate failed.
     pub fn has_result(&self, point: &Point) -> bool {
-        let complete = self.walk(point).is_some_and(|walk| walk.void.is_none() && walk.course.next().is_none());
+        let complete = self
+            .walk(point)
+            .is_some_and(|walk| walk.void.is_none() && walk.course.next().is_none());
         complete && point.measure().has_result(self, point)
     }
 
-    /// The median of a DUT's worst case at a place, as far as its searches are done; `None` where none passed anywhere, or the
-    /// point is void.
+    /// The median of a DUT's worst case at a place, as far as its searches are done; `None` where
+    /// none passed anywhere, or the point is void.
     pub fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let walk = self.walk(&Point::Search(Conditions::worst_case(dut, place.clone())))?;
         let figures = Figures::of(walk.course.set()?.found(), 1.0);
         figures.median.filter(|_| figures.has_rate() && walk.void.is_none())
     }
 
-    /// Up to which rate the self-test vouches for the tester at a point; `None` without a self-test of which a search is over.
+    /// Up to which rate the self-test vouches for the tester at a point; `None` without a self-test
+    /// of which a search is over.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let walk = self.walk(&self.plan.self_test_for(point)?)?;

@@ -1,4 +1,5 @@
-//! What a campaign found, computed from its plan and journal alone: the report never measures, and can be drawn again.
+//! What a campaign found, computed from its plan and journal alone: the report never measures, and
+//! can be drawn again.
 
 use method::compliance::{Fact, Facts, Proof};
 use method::narrow::Length;
@@ -51,8 +52,8 @@ pub struct Results {
     pub duts: Vec<DutResult>,
     /// The tester's own health over all trials.
     pub health: Health,
-    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were. In JSON `noncompliance` are the words
-    /// and `noncompliance_causes` the data.
+    /// Points in which the campaign is not as RFC 8219 §9.2 wants it, by what its trials were. In
+    /// JSON `noncompliance` are the words and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
@@ -81,7 +82,8 @@ pub struct AuthResult {
     pub name: String,
     /// As it calls itself.
     pub version: String,
-    /// Whether it counts what it is asked; where it does not, nothing proves that new names were not answered from a cache.
+    /// Whether it counts what it is asked; where it does not, nothing proves that new names were
+    /// not answered from a cache.
     pub counts: bool,
 }
 
@@ -120,7 +122,8 @@ pub struct DutResult {
     pub constant_rates: Vec<ConstantRateResult>,
     /// Time of experiments in a closed loop.
     pub closed_loops: Vec<ClosedLoopResult>,
-    /// How the tester kept time in the trial of full length at the highest rate that passed; absent where none did.
+    /// How the tester kept time in the trial of full length at the highest rate that passed; absent
+    /// where none did.
     #[serde(default)]
     pub paced: Option<PacedTrial>,
 }
@@ -216,11 +219,13 @@ pub struct Mishap {
 }
 
 impl Results {
-    /// Computes the results from the lines of a journal, which may be of a run that is not complete.
+    /// Computes the results from the lines of a journal, which may be of a run that is not
+    /// complete.
     pub fn compute(plan: &Plan, environment: &Environment, entries: &[Entry]) -> Results {
         let recorded = Recorded::new(plan, entries);
         let points = plan.points();
-        let duts: Vec<DutResult> = plan.duts.iter().map(|dut| dut_result(&recorded, dut.name(), &points)).collect();
+        let duts: Vec<DutResult> =
+            plan.duts.iter().map(|dut| dut_result(&recorded, dut.name(), &points)).collect();
         let mishaps = entries.iter().filter_map(|entry| match entry {
             Entry::Mishap { point, what, log } => {
                 Some(Mishap { point: point.to_string(), what: what.clone(), log: log.clone() })
@@ -228,7 +233,9 @@ impl Results {
             _ => None,
         });
         let told = entries.iter().filter_map(|entry| match entry {
-            Entry::Configuration { server, told } => Some(Told { server: server.clone(), configuration: told.clone() }),
+            Entry::Configuration { server, told } => {
+                Some(Told { server: server.clone(), configuration: told.clone() })
+            }
             _ => None,
         });
         let hosts = entries.iter().filter_map(|entry| match entry {
@@ -242,9 +249,16 @@ impl Results {
             hosts: hosts.collect(),
             configurations: told.collect(),
             auth: version_of(&recorded, &plan.auth),
-            authdns: plan.auths_of_duts().into_iter().map(|auth| auth_result(&recorded, auth)).collect(),
+            authdns: plan
+                .auths_of_duts()
+                .into_iter()
+                .map(|auth| auth_result(&recorded, auth))
+                .collect(),
             complete: points.iter().all(|point| recorded.is_complete(point)),
-            self_tests: points.iter().filter_map(|point| self_test::result(&recorded, point)).collect(),
+            self_tests: points
+                .iter()
+                .filter_map(|point| self_test::result(&recorded, point))
+                .collect(),
             contradictions: contradictions(&duts, |point| recorded.allowed(point)),
             period_unix_s: period(&recorded),
             duts,
@@ -256,12 +270,14 @@ impl Results {
         }
     }
 
-    /// The self-test that vouches for the tester, if the plan has one: that with the AuthDNS of `[auth]`.
+    /// The self-test that vouches for the tester, if the plan has one: that with the AuthDNS of
+    /// `[auth]`.
     pub fn own_self_test(&self) -> Option<&SelfTestResult> {
         self.self_tests.iter().find(|test| test.vouches)
     }
 
-    /// The servers that DUTs ask and that do not count what they are asked, as they call themselves.
+    /// The servers that DUTs ask and that do not count what they are asked, as they call
+    /// themselves.
     pub(crate) fn silent(&self) -> Vec<&str> {
         self.authdns.iter().filter(|auth| !auth.counts).map(|auth| auth.version.as_str()).collect()
     }
@@ -273,7 +289,11 @@ fn version_of(recorded: &Recorded<'_>, auth: &AuthPlan) -> String {
 }
 
 fn auth_result(recorded: &Recorded<'_>, auth: &AuthPlan) -> AuthResult {
-    AuthResult { name: auth.name().into(), version: version_of(recorded, auth), counts: auth.driver.is_ours() }
+    AuthResult {
+        name: auth.name().into(),
+        version: version_of(recorded, auth),
+        counts: auth.driver.is_ours(),
+    }
 }
 
 /// When the first trial began and the last one ended, by the wall clock.
@@ -299,19 +319,24 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
         version: recorded.version(name).unwrap_or_else(|| "not measured".into()),
         points: of_dut().filter_map(|point| search::result(recorded, point)).collect(),
         loads: of_dut().filter_map(|point| load::result(recorded, point)).collect(),
-        constant_rates: of_dut().filter_map(|point| constant_rate::result(recorded, point)).collect(),
+        constant_rates: of_dut()
+            .filter_map(|point| constant_rate::result(recorded, point))
+            .collect(),
         closed_loops: of_dut().filter_map(|point| closed_loop::result(recorded, point)).collect(),
         paced: paced(recorded, name),
     }
 }
 
-/// The windows of the trial of full length at the highest rate that a DUT passed; the first of equals.
+/// The windows of the trial of full length at the highest rate that a DUT passed; the first of
+/// equals.
 fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     let mut best: Option<PacedTrial> = None;
     for m in recorded.finished() {
         let counts = m.step.length == Length::Full && m.verdict() == Verdict::Passed;
         let windows = m.at_rate().and_then(|trial| trial.windows.as_ref());
-        let Some(windows) = windows.filter(|_| counts && m.step.point.dut() == Some(dut)) else { continue };
+        let Some(windows) = windows.filter(|_| counts && m.step.point.dut() == Some(dut)) else {
+            continue;
+        };
         if best.as_ref().is_none_or(|best| best.rate < m.step.rate) {
             best = Some(PacedTrial { rate: m.step.rate, windows: windows.clone() });
         }
@@ -356,12 +381,21 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
         let each: Vec<Stolen> = all.iter().filter_map(|m| get(&m.stolen)).collect();
         let summary = Summary::of(&each.iter().map(|s| s.all_pct).collect::<Vec<_>>())?;
         let worst_cpu_pct = each.iter().map(|s| s.worst_cpu_pct).fold(0.0, f64::max);
-        Some(StolenTime { role: role.into(), median_pct: summary.median, max_pct: summary.max, worst_cpu_pct })
+        Some(StolenTime {
+            role: role.into(),
+            median_pct: summary.median,
+            max_pct: summary.max,
+            worst_cpu_pct,
+        })
     };
-    [of("tester", |s| s.tester), of("dut", |s| s.dut), of("auth", |s| s.auth)].into_iter().flatten().collect()
+    [of("tester", |s| s.tester), of("dut", |s| s.dut), of("auth", |s| s.auth)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-/// In how many trials there was each kind of reason, in words, in the order in which they came first.
+/// In how many trials there was each kind of reason, in words, in the order in which they came
+/// first.
 fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
     for reasons in trials {
@@ -381,13 +415,15 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
     kinds.into_iter().map(|(kind, trials)| InvalidReason::of(kind, trials)).collect()
 }
 
-/// In how many trials there was each sort of warning, in the order in which they came first. Numbers differ from trial to trial; the
-/// first stands for all.
+/// In how many trials there was each sort of warning, in the order in which they came first.
+/// Numbers differ from trial to trial; the first stands for all.
 fn warned(trials: &[&Measured]) -> Vec<Warned> {
     let mut kinds: Vec<Warned> = Vec::new();
     for m in trials {
         let mut of_trial: Vec<&Warning> = Vec::new();
-        for warning in m.warnings.iter().chain(m.at_rate().into_iter().flat_map(|trial| &trial.warnings)) {
+        for warning in
+            m.warnings.iter().chain(m.at_rate().into_iter().flat_map(|trial| &trial.warnings))
+        {
             if !of_trial.iter().any(|known| known.is_like(warning)) {
                 of_trial.push(warning);
             }
@@ -395,15 +431,20 @@ fn warned(trials: &[&Measured]) -> Vec<Warned> {
         for warning in of_trial {
             match kinds.iter_mut().find(|known| known.warning.is_like(warning)) {
                 Some(known) => known.trials += 1,
-                None => kinds.push(Warned { warning: warning.clone(), words: warning.to_string(), trials: 1 }),
+                None => kinds.push(Warned {
+                    warning: warning.clone(),
+                    words: warning.to_string(),
+                    trials: 1,
+                }),
             }
         }
     }
     kinds
 }
 
-/// In which points the campaign is not compliant, by the facts of its own trials: of full length, in searches, with every reply
-/// demanded (other acceptance ratios are labelled where they are shown).
+/// In which points the campaign is not compliant, by the facts of its own trials: of full length,
+/// in searches, with every reply demanded (other acceptance ratios are labelled where they are
+/// shown).
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
     let mut points: Vec<Noncompliance> = Vec::new();
@@ -420,14 +461,18 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     for m in recorded.finished() {
         let is_full = matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full;
         // A trial that could not begin sent nothing, in no way.
-        let counts = |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
+        let counts =
+            |trial: &&TrialResult| is_full && trial.facts.accept.0 >= 1.0 && trial.counts.sent > 0;
         let Some(trial) = m.at_rate().filter(counts) else { continue };
         seen = true;
         let auth = m.step.point.authdns();
         if vouching.iter().all(|(of, _)| *of != auth) {
             vouching.push((auth, Vouching::of(recorded, &m.step.point)));
         }
-        let proof = vouching.iter().find(|(of, _)| *of == auth).map_or(Proof::None, |(_, of)| of.proof(trial));
+        let proof = vouching
+            .iter()
+            .find(|(of, _)| *of == auth)
+            .map_or(Proof::None, |(_, of)| of.proof(trial));
         let dut = m.step.point.dut().and_then(|name| plan.dut(name));
         let resolution = dut.map(|dut| plan.range(dut).resolution);
         add(&Facts { repeats, resolution, proof, ..trial.facts });
@@ -461,19 +506,27 @@ impl<'a> Vouching<'a> {
             walk.void.is_none() && !found.is_empty() && found.iter().all(|f| f.highest.is_some())
         };
         let delta = recorded.plan.self_test.as_ref().map(|test| test.delta);
-        let trials = walk().filter(passed).map(|walk| walk.trials.into_iter().filter_map(|m| m.at_rate()).collect());
+        let trials = walk()
+            .filter(passed)
+            .map(|walk| walk.trials.into_iter().filter_map(|m| m.at_rate()).collect());
         Vouching(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// What vouches for the tester in a trial: a self-test whose trials were sent in the same way, with AuthDNS held to its
-    /// limit.
+    /// What vouches for the tester in a trial: a self-test whose trials were sent in the same way,
+    /// with AuthDNS held to its limit.
     fn proof(&self, trial: &TrialResult) -> Proof {
         let Some((delta, trials)) = &self.0 else { return Proof::None };
         let delta = *delta;
         let same = |t: &&TrialResult| {
-            t.settings == trial.settings && t.sending.priority == trial.sending.priority && t.auth.is_some()
+            t.settings == trial.settings
+                && t.sending.priority == trial.sending.priority
+                && t.auth.is_some()
         };
-        if trials.iter().all(same) { Proof::SelfTest { delta } } else { Proof::OtherSettings { delta } }
+        if trials.iter().all(same) {
+            Proof::SelfTest { delta }
+        } else {
+            Proof::OtherSettings { delta }
+        }
     }
 }
 

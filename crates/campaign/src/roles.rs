@@ -1,8 +1,10 @@
-//! Which roles share a host, and which share CPUs: by the ids of the machines that they run on and the plan's lists of CPUs.
+//! Which roles share a host, and which share CPUs: by the ids of the machines that they run on and
+//! the plan's lists of CPUs.
 
 use method::compliance::Fact;
 
-/// A role's machine (its boot id, empty where it is not known) and its CPUs; an empty list means any.
+/// A role's machine (its boot id, empty where it is not known) and its CPUs; an empty list means
+/// any.
 #[derive(Clone, Copy, Debug)]
 pub struct Role<'a> {
     /// Tells its machine from others.
@@ -32,7 +34,12 @@ impl Role<'_> {
 
 /// Whether any two roles share a host, and whether any two share CPUs.
 pub fn shared(roles: &[Role<'_>]) -> (Fact, Fact) {
-    let pairs = || roles.iter().enumerate().flat_map(|(i, one)| roles[i + 1..].iter().map(move |other| (one, other)));
+    let pairs = || {
+        roles
+            .iter()
+            .enumerate()
+            .flat_map(|(i, one)| roles[i + 1..].iter().map(move |other| (one, other)))
+    };
     let worst = |facts: Vec<Fact>| {
         let is_there = |fact| facts.contains(&fact);
         if is_there(Fact::Yes) {

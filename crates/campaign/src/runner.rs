@@ -1,4 +1,5 @@
-//! Carries out a plan: point by point, trial by trial, each trial a process of this program, each noted in the journal.
+//! Carries out a plan: point by point, trial by trial, each trial a process of this program, each
+//! noted in the journal.
 //!
 //! ```text
 //! plan.points() ─► point ─► Recorded::walk ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
@@ -6,8 +7,8 @@
 //!                                 └──────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A campaign that goes on after it was killed walks through its journal in the same way, so nothing tells it from one that was
-//! not.
+//! A campaign that goes on after it was killed walks through its journal in the same way, so
+//! nothing tells it from one that was not.
 
 mod hosts;
 mod meter;
@@ -24,7 +25,9 @@ use net::cpu_time::CpuTimes;
 use tester::authdns::part::AuthPart;
 use tester::measurer::burst::{Burst, SendCost};
 
-use crate::archive::{Archive, ArchiveError, Cpu, DutEnd, Entry, Found, Measured, Step, StolenFrom};
+use crate::archive::{
+    Archive, ArchiveError, Cpu, DutEnd, Entry, Found, Measured, Step, StolenFrom,
+};
 use crate::governor::CannotBeMade;
 use crate::host::HostError;
 use crate::interruption::Interruption;
@@ -118,10 +121,12 @@ pub trait Watcher {
     fn complete(&mut self, point: &Point);
 }
 
-/// Carries out what is left of a plan. `done` is what the journal holds. First it is seen whether all of it can be done.
+/// Carries out what is left of a plan. `done` is what the journal holds. First it is seen whether
+/// all of it can be done.
 ///
 /// # Errors
-/// If the run folder, the hosts or AuthDNS cannot be used, or the user interrupts. DUTs that fail are part of the result.
+/// If the run folder, the hosts or AuthDNS cannot be used, or the user interrupts. DUTs that fail
+/// are part of the result.
 pub fn run(
     plan: &Plan,
     archive: Archive,
@@ -182,7 +187,16 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         watcher: &'a mut dyn Watcher,
     ) -> Campaign<'a, H> {
         let (interruption, missing) = (interruption.clone(), Vec::new());
-        Campaign { plan, hosts, archive, entries, interruption, watcher, missing, comes_back: COMES_BACK }
+        Campaign {
+            plan,
+            hosts,
+            archive,
+            entries,
+            interruption,
+            watcher,
+            missing,
+            comes_back: COMES_BACK,
+        }
     }
 
     fn carry_out(&mut self) -> Result<(), CampaignError> {
@@ -197,7 +211,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             match self.point(&point) {
                 Ok(()) => self.watcher.complete(&point),
                 // A host that is gone may come back; a server that does not start will not.
-                Err(CampaignError::Site(error)) if point.dut().is_some() => self.give_up(&point, &error)?,
+                Err(CampaignError::Site(error)) if point.dut().is_some() => {
+                    self.give_up(&point, &error)?
+                }
                 Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
                     // Where the disk is full, that is what noting it says.
                     self.mishap(&point, &error.to_string(), String::new())?;
@@ -213,7 +229,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().walk(point).is_none() {
             // Said once, however often the campaign goes on.
-            let is_said = |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
+            let is_said =
+                |entry: &Entry| matches!(entry, Entry::Mishap { point: of, .. } if of == point);
             return match self.entries.iter().any(is_said) {
                 true => Ok(()),
                 false => self.mishap(point, "there is no rate to take a share of", String::new()),
@@ -228,7 +245,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         // It ends after the servers do.
         let _governed = match self.govern(point)? {
             Ok(governed) => governed,
-            Err(why) if why.is_final() => return self.append(Entry::CannotBeMade { point: point.clone(), why }),
+            Err(why) if why.is_final() => {
+                return self.append(Entry::CannotBeMade { point: point.clone(), why });
+            }
             Err(why) => return self.mishap(point, &why.to_string(), String::new()),
         };
         let mut site: Option<Site<H>> = None;
@@ -242,8 +261,12 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Sets the frequency governor that a point is to have, until the value is dropped; nothing where it has none.
-    fn govern(&self, point: &Point) -> Result<Result<Option<H::Governed>, CannotBeMade>, CampaignError> {
+    /// Sets the frequency governor that a point is to have, until the value is dropped; nothing
+    /// where it has none.
+    fn govern(
+        &self,
+        point: &Point,
+    ) -> Result<Result<Option<H::Governed>, CannotBeMade>, CampaignError> {
         let Some(governor) = point.governor() else { return Ok(Ok(None)) };
         Ok(self.hosts.govern(self.archive.folder(), governor)?.map(Some))
     }
@@ -285,8 +308,14 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         unreachable!("the last turn takes the trial as it is")
     }
 
-    /// Carries out one trial with the servers of `site`, which are gone afterwards if the DUT ended in it.
-    fn try_once(&mut self, site: &mut Option<Site<H>>, step: &Step, is_last: bool) -> Result<Tried, CampaignError> {
+    /// Carries out one trial with the servers of `site`, which are gone afterwards if the DUT ended
+    /// in it.
+    fn try_once(
+        &mut self,
+        site: &mut Option<Site<H>>,
+        step: &Step,
+        is_last: bool,
+    ) -> Result<Tried, CampaignError> {
         let Some(ready) = site else { return Ok(Tried::Again) };
         let (mut task, used) = self.task(step, ready.next_name);
         ready.next_name += used;
@@ -296,13 +325,14 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         }
         let before = self.hosts.counters(&ready.auth)?;
         let (numa_before, times) = (self.hosts.numa()?, self.hosts.cpu_times()?);
-        let (found, cpu) = match self.hosts.trial(&ready.auth, ready.dut.as_ref(), &task, is_last)? {
-            Seen::Ended(found, cpu) => (found, cpu),
-            Seen::Died(how) => {
-                self.dut_is_gone(site, step, &how)?;
-                return Ok(Tried::Again);
-            }
-        };
+        let (found, cpu) =
+            match self.hosts.trial(&ready.auth, ready.dut.as_ref(), &task, is_last)? {
+                Seen::Ended(found, cpu) => (found, cpu),
+                Seen::Died(how) => {
+                    self.dut_is_gone(site, step, &how)?;
+                    return Ok(Tried::Again);
+                }
+            };
         let stolen = stolen(times, self.hosts.cpu_times()?);
         // Before others ask it anything.
         let after = self.hosts.counters(&ready.auth)?;
@@ -310,7 +340,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         let mut measured = measured(step, found, cpu);
         (measured.numa, measured.stolen) = (numa, stolen);
         let cpus = ready.dut.as_ref().map(|dut| self.hosts.cpus_of(dut));
-        measured.dut_end = if measured.counts().lost > 0 { self.dut_end(ready, &step.point)? } else { None };
+        measured.dut_end =
+            if measured.counts().lost > 0 { self.dut_end(ready, &step.point)? } else { None };
         if let Some(end) = measured.dut_end.clone() {
             self.dut_is_gone(site, step, &end.to_string())?;
             if !is_last {
@@ -344,14 +375,22 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             }
             (Found::ClosedLoop(trial), Task::ClosedLoop(plan)) => {
                 let limit = self.plan.trial.auth_limit.into();
-                trial.weigh_auth(AuthPart::between(before, after, plan.timeout.into(), limit), limit);
+                trial.weigh_auth(
+                    AuthPart::between(before, after, plan.timeout.into(), limit),
+                    limit,
+                );
             }
             _ => {}
         }
     }
 
     /// The DUT ended in a trial: the next one is to find a living one.
-    fn dut_is_gone(&mut self, site: &mut Option<Site<H>>, step: &Step, how: &str) -> Result<(), CampaignError> {
+    fn dut_is_gone(
+        &mut self,
+        site: &mut Option<Site<H>>,
+        step: &Step,
+        how: &str,
+    ) -> Result<(), CampaignError> {
         let gone = site.take().and_then(|site| site.dut);
         let log = gone.as_ref().map(|dut| self.hosts.dut_log(dut)).unwrap_or_default();
         drop(gone);
@@ -364,8 +403,11 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
     /// Where the records of the next trial to be finished go, if they are wanted.
     fn records_file(&self, task: &Task) -> Result<Option<PathBuf>, ArchiveError> {
-        let (Some(format), Task::Trial(_)) = (self.plan.trial.records, task) else { return Ok(None) };
-        let finished = self.entries.iter().filter(|entry| matches!(entry, Entry::Finished(_))).count();
+        let (Some(format), Task::Trial(_)) = (self.plan.trial.records, task) else {
+            return Ok(None);
+        };
+        let finished =
+            self.entries.iter().filter(|entry| matches!(entry, Entry::Finished(_))).count();
         self.archive.records_file(finished + 1, format.extension()).map(Some)
     }
 
@@ -378,7 +420,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(if self.comes_back(site, point)? { None } else { Some(DutEnd::Hung) })
     }
 
-    /// Whether the DUT answers again after it has lost queries; an overloaded one may need a moment.
+    /// Whether the DUT answers again after it has lost queries; an overloaded one may need a
+    /// moment.
     fn comes_back(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let give_up = Instant::now() + self.comes_back;
         while !self.answers(site, point)? {
@@ -393,7 +436,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     fn answers(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let task = self.look(point);
         Ok(match self.hosts.trial(&site.auth, site.dut.as_ref(), &task, false)? {
-            Seen::Ended(found, _) => measured(&self.looking(point), found, Cpu::default()).counts().valid > 0,
+            Seen::Ended(found, _) => {
+                measured(&self.looking(point), found, Cpu::default()).counts().valid > 0
+            }
             Seen::Died(_) => false,
         })
     }
@@ -435,15 +480,19 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             }
         }
         for (role, environment) in self.hosts.facts() {
-            if !self.entries.iter().any(|e| matches!(e, Entry::Host { role: noted, .. } if noted == role)) {
+            if !self
+                .entries
+                .iter()
+                .any(|e| matches!(e, Entry::Host { role: noted, .. } if noted == role))
+            {
                 self.append(Entry::Host { role: role.into(), environment })?;
             }
         }
         Ok(())
     }
 
-    /// Measures once what sending costs on the tester's host, so that all trials send alike, also after a resume. Where the
-    /// senders have CPUs of their own it is not needed.
+    /// Measures once what sending costs on the tester's host, so that all trials send alike, also
+    /// after a resume. Where the senders have CPUs of their own it is not needed.
     fn note_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
         let any = self.base(&Step { rate: self.plan.search.min, ..self.looking(&point) }, 0);
@@ -480,7 +529,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
 
 /// What a hypervisor took from tester, DUT and AuthDNS between two moments.
 fn stolen(before: [Option<CpuTimes>; 3], after: [Option<CpuTimes>; 3]) -> StolenFrom {
-    let mut each = before.into_iter().zip(after).map(|(before, after)| Some(after?.stolen_since(&before?)));
+    let mut each =
+        before.into_iter().zip(after).map(|(before, after)| Some(after?.stolen_since(&before?)));
     let [tester, dut, auth] = std::array::from_fn(|_| each.next().flatten());
     StolenFrom { tester, dut, auth }
 }

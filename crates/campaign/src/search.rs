@@ -26,19 +26,21 @@ pub use self::course::GoalFigures;
 /// What a set of searches found. Serialized it is the search object of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
-    /// Median, percentiles, dispersion and interval, in queries per second. A search whose lowest rate failed counts as 0.
+    /// Median, percentiles, dispersion and interval, in queries per second. A search whose lowest
+    /// rate failed counts as 0.
     #[serde(flatten)]
     pub figures: Figures,
     /// The distance of the rates that passed and failed: no digit of a rate means more.
     pub resolution: Qps,
-    /// By how much the rates may be overstated because replies after the end of short trials count as well; the interval's lower
-    /// end is divided by it. 1: not at all.
+    /// By how much the rates may be overstated because replies after the end of short trials count
+    /// as well; the interval's lower end is divided by it. 1: not at all.
     pub overstatement: f64,
     /// What decides over compliance.
     pub facts: Facts,
     /// Whether all of it is as RFC 8219 §9.2 wants it.
     pub compliant: bool,
-    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and
+    /// `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
@@ -54,7 +56,8 @@ pub struct SearchResult {
     pub method: Method,
     /// What each search found.
     pub repeats: Vec<Found>,
-    /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that one. Empty for a bisection.
+    /// What an MLRsearch found for each goal, that of RFC 8219 first; the other fields are of that
+    /// one. Empty for a bisection.
     pub goals: Vec<GoalFigures>,
     /// By how much the lowest rate that failed failed, search by search; absent where none failed.
     pub failed_by: Vec<Option<Shortfall>>,
@@ -65,7 +68,11 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    fn conclude(plan: &SearchPlan, course: &SearchCourse, trials: Vec<TrialResult>) -> Option<SearchResult> {
+    fn conclude(
+        plan: &SearchPlan,
+        course: &SearchCourse,
+        trials: Vec<TrialResult>,
+    ) -> Option<SearchResult> {
         let repeats = course.found();
         let overstatement = plan.overstatement();
         let figures = Figures::of(&repeats, overstatement);
@@ -109,13 +116,16 @@ pub enum SearchError {
     #[error(transparent)]
     Goal(#[from] GoalError),
     /// The journal contradicts itself.
-    #[error("the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due")]
+    #[error(
+        "the journal holds a trial at {found} queries/s of search {repeat} where {expected:?} was due"
+    )]
     Replay {
         /// The search that the trial is of, from 0.
         repeat: u32,
         /// The rate of the journal's trial, queries per second.
         found: Qps,
-        /// The rate of the trial that was due, queries per second; `None` where all searches were over.
+        /// The rate of the trial that was due, queries per second; `None` where all searches were
+        /// over.
         expected: Option<Qps>,
     },
     /// The block of names does not suffice for another trial.
@@ -139,16 +149,19 @@ pub struct Standing {
     pub bracket: (Option<Qps>, Option<Qps>),
     /// Which trial of the set it is, from 1, those among them that the tester spoiled.
     pub number: u64,
-    /// How it goes on, as far as that can be known: an MLRsearch chooses lengths and rates as it goes.
+    /// How it goes on, as far as that can be known: an MLRsearch chooses lengths and rates as it
+    /// goes.
     pub forecast: Option<Forecast>,
 }
 
 /// How a set of searches is likely to go on.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast {
-    /// About how many trials there will be, this one and those before it among them ([`method::set::Set::trials_left`]).
+    /// About how many trials there will be, this one and those before it among them
+    /// ([`method::set::Set::trials_left`]).
     pub trials: u64,
-    /// About how long it takes from the beginning of this trial to the end of the set, pauses among it.
+    /// About how long it takes from the beginning of this trial to the end of the set, pauses among
+    /// it.
     pub left: Duration,
 }
 
@@ -163,7 +176,8 @@ impl Standing {
     }
 }
 
-/// What a set of searches needs from outside: something that carries out trials, and somebody who watches.
+/// What a set of searches needs from outside: something that carries out trials, and somebody who
+/// watches.
 pub trait Runner {
     /// Carries out one trial.
     ///
@@ -190,7 +204,9 @@ pub fn run(
     let mut replay = Vec::new();
     for entry in done {
         match entry {
-            Entry::Started(started) => names_until = names_until.max(started.first_name + started.names),
+            Entry::Started(started) => {
+                names_until = names_until.max(started.first_name + started.names)
+            }
             Entry::Finished(finished) => replay.push(*finished),
             Entry::Plan(_) => {}
         }
@@ -202,7 +218,11 @@ pub fn run(
         let trial = match replay.next() {
             Some(finished) if is_of(&finished, &due) => finished.trial,
             Some(finished) => {
-                return Err(SearchError::Replay { repeat, found: finished.trial.rate, expected: Some(rate) });
+                return Err(SearchError::Replay {
+                    repeat,
+                    found: finished.trial.rate,
+                    expected: Some(rate),
+                });
             }
             None => {
                 let standing = Standing {
@@ -226,7 +246,11 @@ pub fn run(
         trials.push(trial);
     }
     if let Some(finished) = replay.next() {
-        return Err(SearchError::Replay { repeat: finished.repeat, found: finished.trial.rate, expected: None });
+        return Err(SearchError::Replay {
+            repeat: finished.repeat,
+            found: finished.trial.rate,
+            expected: None,
+        });
     }
     Ok(SearchResult::conclude(plan, &course, trials))
 }
@@ -245,10 +269,12 @@ fn new_trial(
     journal: &mut Journal,
     runner: &mut dyn Runner,
 ) -> Result<TrialResult, SearchError> {
-    let of_its_length = |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
+    let of_its_length =
+        |first_name| TrialPlan { duration, ..plan.trial_at(standing.rate, first_name) };
     let needed = of_its_length(0).names_needed();
     let first = plan.trial.first_name;
-    // A block that is used from its middle goes on at its beginning: names are positions modulo the block's size.
+    // A block that is used from its middle goes on at its beginning: names are positions modulo the
+    // block's size.
     if *names_until - first + needed > plan.trial.names.count() {
         if !plan.reuse_names {
             return Err(SearchError::NamesUsedUp { range: plan.trial.names.to_string() });
@@ -256,11 +282,19 @@ fn new_trial(
         *names_until = first;
     }
     let trial = of_its_length(*names_until);
-    let started = Started { repeat: standing.repeat, rate: standing.rate, first_name: *names_until, names: needed };
+    let started = Started {
+        repeat: standing.repeat,
+        rate: standing.rate,
+        first_name: *names_until,
+        names: needed,
+    };
     *names_until += needed;
     journal.append(&Entry::Started(started))?;
     let trial = runner.trial(&trial, standing)?;
-    journal.append(&Entry::Finished(Box::new(Finished { repeat: standing.repeat, trial: trial.clone() })))?;
+    journal.append(&Entry::Finished(Box::new(Finished {
+        repeat: standing.repeat,
+        trial: trial.clone(),
+    })))?;
     Ok(trial)
 }
 
@@ -279,7 +313,12 @@ mod tests {
         trial.duration = Nanos::SECOND;
         SearchPlan {
             trial,
-            range: SearchRange { min: Qps(10), max: Qps(1000), resolution: Qps(1), invalid_retries: 2 },
+            range: SearchRange {
+                min: Qps(10),
+                max: Qps(1000),
+                resolution: Qps(1),
+                invalid_retries: 2,
+            },
             repeat,
             pause: Duration::ZERO,
             reuse_names: false,
@@ -290,7 +329,10 @@ mod tests {
 
     fn result(plan: &TrialPlan, passes: bool) -> TrialResult {
         let lost = u64::from(!passes);
-        TrialResult::simulated(plan, Counts { sent: 100, valid: 100 - lost, lost, ..Counts::default() })
+        TrialResult::simulated(
+            plan,
+            Counts { sent: 100, valid: 100 - lost, lost, ..Counts::default() },
+        )
     }
 
     /// A simulated DUT that does `capacity`; dies (as kill -9 would) after `lives` trials.
@@ -316,7 +358,11 @@ mod tests {
         Simulated { capacity, lives, asked: Vec::new() }
     }
 
-    fn whole(path: &Path, plan: &SearchPlan, capacity: u64) -> (SearchResult, Vec<(Qps, u64, u64)>) {
+    fn whole(
+        path: &Path,
+        plan: &SearchPlan,
+        capacity: u64,
+    ) -> (SearchResult, Vec<(Qps, u64, u64)>) {
         let mut dut = simulated(capacity, usize::MAX);
         let mut journal = Journal::create(path, plan).unwrap();
         (run(plan, &mut journal, vec![], &mut dut).unwrap().unwrap(), dut.asked)
@@ -340,7 +386,12 @@ mod tests {
             (Some(400.0), false, Some(Qps(500)))
         );
         let (found, _) = whole(&folder.path().join("b"), &plan(3), 600);
-        assert_eq!((found.figures.median, found.lower_bound), (Some(600.0), true), "{:?}", found.lower_bound_reasons);
+        assert_eq!(
+            (found.figures.median, found.lower_bound),
+            (Some(600.0), true),
+            "{:?}",
+            found.lower_bound_reasons
+        );
         let (found, _) = whole(&folder.path().join("c"), &plan(1), 5);
         assert_eq!((found.figures.median, found.repeats[0].highest), (Some(0.0), None));
         let shortfall = found.failed_by[0].unwrap();
@@ -348,7 +399,8 @@ mod tests {
         assert_eq!(found.figures.interval, Interval { from: None, to: Some(10.0) });
     }
 
-    /// Another test's process that has just been forked holds our lock until it becomes another program.
+    /// Another test's process that has just been forked holds our lock until it becomes another
+    /// program.
     fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<Entry>), JournalError> {
         loop {
             match Journal::open(path) {
@@ -372,14 +424,21 @@ mod tests {
             assert_eq!(read, plan(2));
             let mut second = simulated(300, usize::MAX);
             let found = run(&read, &mut journal, done, &mut second).unwrap().unwrap();
-            assert_eq!((found.figures, found.failed_by), (expected.figures, expected.failed_by.clone()));
+            assert_eq!(
+                (found.figures, found.failed_by),
+                (expected.figures, expected.failed_by.clone())
+            );
             let rates = |asked: &[(Qps, u64, u64)]| asked.iter().map(|a| a.0).collect::<Vec<_>>();
-            // The trial that was killed is the only one that is done again, and with names of its own.
+            // The trial that was killed is the only one that is done again, and with names of its
+            // own.
             let mut both = rates(&first.asked[..lives]);
             both.extend(rates(&second.asked));
             assert_eq!(both, rates(&all));
             let killed = first.asked[lives];
-            assert!(second.asked[0].1 >= killed.1 + killed.2, "names of the killed trial are used again");
+            assert!(
+                second.asked[0].1 >= killed.1 + killed.2,
+                "names of the killed trial are used again"
+            );
         }
     }
 
@@ -391,7 +450,8 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         let lines = |b: &[u8]| b.iter().filter(|&&c| c == b'\n').count();
         for cut in (0..bytes.len()).step_by(7) {
-            // A file of its own: a process that another test has just forked may still hold the lock of the last one.
+            // A file of its own: a process that another test has just forked may still hold the
+            // lock of the last one.
             let path = folder.path().join(format!("cut-{cut}"));
             std::fs::write(&path, &bytes[..cut]).unwrap();
             match reopened(&path) {
@@ -421,7 +481,8 @@ mod tests {
         assert!(matches!(error, SearchError::NamesUsedUp { .. }), "{error}");
         small.reuse_names = true;
         let mut journal = Journal::create(&folder.path().join("b"), &small).unwrap();
-        let found = run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap().unwrap();
+        let found =
+            run(&small, &mut journal, vec![], &mut simulated(300, usize::MAX)).unwrap().unwrap();
         assert!(!found.compliant && found.figures.median == Some(300.0));
     }
 }

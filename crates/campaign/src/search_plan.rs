@@ -40,7 +40,8 @@ pub enum Method {
     /// Halving the range with full trials, as RFC 8219 §9.2 has it.
     #[default]
     Bisection,
-    /// MLRsearch (RFC 9971) for these goals; the first is that of RFC 8219, at the plan's duration and acceptance.
+    /// MLRsearch (RFC 9971) for these goals; the first is that of RFC 8219, at the plan's duration
+    /// and acceptance.
     MlrSearch(Vec<Goal>),
 }
 
@@ -76,10 +77,13 @@ impl PassedSelfTest {
         }
     }
 
-    /// As [`PassedSelfTest::proof`], of a single trial, whose rate must be one that the self-test vouches for.
+    /// As [`PassedSelfTest::proof`], of a single trial, whose rate must be one that the self-test
+    /// vouches for.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> Proof {
         match (self.proof(plan, trial), self.allowed(plan)) {
-            (Proof::SelfTest { delta }, allowed) if plan.rate > allowed => Proof::BelowRate { delta, allowed },
+            (Proof::SelfTest { delta }, allowed) if plan.rate > allowed => {
+                Proof::BelowRate { delta, allowed }
+            }
             (proof, _) => proof,
         }
     }
@@ -107,17 +111,21 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// The most names that the set can take: every search of the full length, at the highest rate. Of an MLRsearch, which ends
-    /// when it may, so many as its goals take at the least: two loads for each, at the highest rate.
+    /// The most names that the set can take: every search of the full length, at the highest rate.
+    /// Of an MLRsearch, which ends when it may, so many as its goals take at the least: two loads
+    /// for each, at the highest rate.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {
-                TrialPlan { duration: goal.duration_sum, ..self.trial_at(self.range.max, 0) }.names_needed()
+                TrialPlan { duration: goal.duration_sum, ..self.trial_at(self.range.max, 0) }
+                    .names_needed()
             };
-            let one: u64 = goals.iter().map(|goal| of(goal).saturating_mul(2)).fold(0, u64::saturating_add);
+            let one: u64 =
+                goals.iter().map(|goal| of(goal).saturating_mul(2)).fold(0, u64::saturating_add);
             return one.saturating_mul(self.repeat.into());
         }
-        let span = (self.range.max.0 - self.range.min.0).max(1) / self.range.resolution.0.max(1) + 1;
+        let span =
+            (self.range.max.0 - self.range.min.0).max(1) / self.range.resolution.0.max(1) + 1;
         let trials = u64::from(span.ilog2()) + 3;
         let each = self.trial_at(self.range.max, 0).names_needed();
         each.saturating_mul(trials).saturating_mul(self.repeat.into())
@@ -133,7 +141,8 @@ impl SearchPlan {
         self.self_test.as_ref().map_or(Proof::None, |test| test.proof(&self.trial, trial))
     }
 
-    /// What decides whether the set is as RFC 8219 §9.2 wants it, where `trial` is one of its trials.
+    /// What decides whether the set is as RFC 8219 §9.2 wants it, where `trial` is one of its
+    /// trials.
     pub fn facts(&self, trial: &TrialResult) -> Facts {
         Facts {
             repeats: Some(self.repeat),
@@ -146,12 +155,14 @@ impl SearchPlan {
         }
     }
 
-    /// How long a trial takes with the pause before it, but for the time in which names to be cached are resolved.
+    /// How long a trial takes with the pause before it, but for the time in which names to be
+    /// cached are resolved.
     pub fn each(&self) -> Duration {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
-    /// By which factor the rates may be overstated, because replies after the end of short trials count as well.
+    /// By which factor the rates may be overstated, because replies after the end of short trials
+    /// count as well.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
     }
@@ -173,11 +184,19 @@ mod tests {
         let faster = TrialPlan { rate: Qps(501), ..plan.clone() };
         let below = Proof::BelowRate { delta: 0.1, allowed: Qps(500) };
         assert_eq!(test.proof_at_its_rate(&faster, &trial), below);
-        let others = [TrialPlan { threads: 2, ..plan.clone() }, TrialPlan { offload: !plan.offload, ..plan.clone() }];
+        let others = [
+            TrialPlan { threads: 2, ..plan.clone() },
+            TrialPlan { offload: !plan.offload, ..plan.clone() },
+        ];
         for other in others {
-            assert_eq!(test.proof_at_its_rate(&other, &trial), Proof::OtherSettings { delta: 0.1 }, "{other:?}");
+            assert_eq!(
+                test.proof_at_its_rate(&other, &trial),
+                Proof::OtherSettings { delta: 0.1 },
+                "{other:?}"
+            );
         }
-        let lax = PassedSelfTest { sent: Some(SelfTestSending { held_auth: false, ..sent }), ..test };
+        let lax =
+            PassedSelfTest { sent: Some(SelfTestSending { held_auth: false, ..sent }), ..test };
         assert_eq!(lax.proof_at_its_rate(&plan, &trial), Proof::OtherSettings { delta: 0.1 });
     }
 }

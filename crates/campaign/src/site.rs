@@ -14,7 +14,9 @@ use crate::archive::{Archive, ArchiveError, Configuration};
 use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
 use crate::plan::{AuthPlan, DutPlan, Plan};
-use crate::servers::{Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE};
+use crate::servers::{
+    Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE,
+};
 use crate::text::plain_line;
 use crate::world::World;
 
@@ -34,7 +36,9 @@ const LOOK: Duration = Duration::from_millis(50);
 #[non_exhaustive]
 pub enum SiteError {
     /// A server's program is not there.
-    #[error("{name}: there is no program {program}; install it, or name it with program = in the plan")]
+    #[error(
+        "{name}: there is no program {program}; install it, or name it with program = in the plan"
+    )]
     NotFound {
         /// The server's name.
         name: String,
@@ -94,9 +98,12 @@ impl SiteError {
     /// With what a command said about a server that did not start.
     fn said_by(self, said: &str) -> SiteError {
         match self {
-            SiteError::NotStarted { name, why, log, log_path } => {
-                SiteError::NotStarted { name, why, log: format!("{log}\n{said}").trim().to_owned(), log_path }
-            }
+            SiteError::NotStarted { name, why, log, log_path } => SiteError::NotStarted {
+                name,
+                why,
+                log: format!("{log}\n{said}").trim().to_owned(),
+                log_path,
+            },
             other => other,
         }
     }
@@ -110,7 +117,8 @@ impl SiteError {
     }
 }
 
-/// Large files of a server on its host, which go with this value: caches would fill the disk point by point.
+/// Large files of a server on its host, which go with this value: caches would fill the disk point
+/// by point.
 struct Bulk {
     machine: Machine,
     files: Vec<String>,
@@ -171,7 +179,8 @@ impl RunningAuth {
         let place = machine.place(&folder);
         // A socket's name is used once: one that was killed leaves it behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
-        let status = (driver.ready == Ready::Status).then(|| machine.greeting().scratch.join(format!("auth-{number}")));
+        let status = (driver.ready == Ready::Status)
+            .then(|| machine.greeting().scratch.join(format!("auth-{number}")));
         let cores = match plan.cpus.auth.len() {
             0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
             pinned => pinned.max(1),
@@ -190,7 +199,12 @@ impl RunningAuth {
         let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
         let auth = RunningAuth { process, _bulk, status, listen, configuration };
         let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
-        wait_until_ready(driver.name, &mut || auth.is_ready(machine, listen), &ended, &auth.process)?;
+        wait_until_ready(
+            driver.name,
+            &mut || auth.is_ready(machine, listen),
+            &ended,
+            &auth.process,
+        )?;
         Ok(auth)
     }
 
@@ -247,8 +261,8 @@ pub struct RunningDut {
 }
 
 impl RunningDut {
-    /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many threads; whether it answers is
-    /// for the caller to see.
+    /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many
+    /// threads; whether it answers is for the caller to see.
     ///
     /// # Errors
     /// If its program is not there or cannot be started.
@@ -265,9 +279,17 @@ impl RunningDut {
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
         let operator = dut.operator();
-        let task = Translate { upstream: world.auth_address(dut.family), prefix: plan.trial.prefix };
+        let task =
+            Translate { upstream: world.auth_address(dut.family), prefix: plan.trial.prefix };
         let threads = dut.threads.unwrap_or(cores);
-        let setting = Setting { folder: &place, listen: world.dut_address, cores, threads, operator: &operator, task };
+        let setting = Setting {
+            folder: &place,
+            listen: world.dut_address,
+            cores,
+            threads,
+            operator: &operator,
+            task,
+        };
         let text = driver.configuration(&setting);
         if !text.is_empty() {
             machine.write(&folder.join(driver.file), &text).map_err(&refused)?;
@@ -275,21 +297,31 @@ impl RunningDut {
         let custom = operator.custom.clone().unwrap_or_default();
         let stop = setting.fill_all(&custom.stop);
         if !stop.is_empty() {
-            // What an earlier run that was killed left behind would answer in its place, from a full cache.
+            // What an earlier run that was killed left behind would answer in its place, from a
+            // full cache.
             machine.run(&stop, START).map_err(&refused)?;
         }
-        let words = driver.command(&setting, &program(machine, name, driver, dut.program.as_deref())?);
+        let words =
+            driver.command(&setting, &program(machine, name, driver, dut.program.as_deref())?);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
         let told = driver.tells_threads(&operator).then_some(setting.threads);
         // What only starts the server is not the server, and its CPUs are not the server's.
         let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
         let shared = world.sharing(plan, confined);
-        let place = Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
+        let place =
+            Place { cpus: confined.iter().copied().collect(), told, allowed: Vec::new(), shared };
         let existing = world.topology.cpus();
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &machine.place(&folder), dut.driver.bulk());
-        let mut started =
-            RunningDut { cpu_ids: vec![process.id()], process, _bulk, stop, place, existing, configuration };
+        let mut started = RunningDut {
+            cpu_ids: vec![process.id()],
+            process,
+            _bulk,
+            stop,
+            place,
+            existing,
+            configuration,
+        };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
             let mut told = String::new();
@@ -299,11 +331,14 @@ impl RunningDut {
                 Ok(is_ready)
             };
             let waited = started.wait_until(name, &mut is_ready);
-            waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))?;
+            waited
+                .map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))?;
         }
         if !custom.cpu_pids.is_empty() {
-            let (_, printed) = machine.run(&setting.fill_all(&custom.cpu_pids), START).map_err(&refused)?;
-            started.cpu_ids = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let (_, printed) =
+                machine.run(&setting.fill_all(&custom.cpu_pids), START).map_err(&refused)?;
+            started.cpu_ids =
+                printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         }
         Ok(started)
     }
@@ -376,7 +411,8 @@ impl Drop for RunningDut {
     }
 }
 
-/// Looks at a server that starts until `is_ready`; an error if it ends before, or takes longer than [`START`].
+/// Looks at a server that starts until `is_ready`; an error if it ends before, or takes longer than
+/// [`START`].
 fn wait_until_ready<E: From<SiteError>>(
     name: &str,
     is_ready: &mut dyn FnMut() -> Result<bool, E>,
@@ -387,7 +423,8 @@ fn wait_until_ready<E: From<SiteError>>(
     while !is_ready()? {
         let ended = ended()?;
         if ended.is_some() || Instant::now() > give_up {
-            let why = ended.unwrap_or_else(|| format!("it is not ready after {} s", START.as_secs()));
+            let why =
+                ended.unwrap_or_else(|| format!("it is not ready after {} s", START.as_secs()));
             return Err(SiteError::did_not_come_up(name, why, process).into());
         }
         process.machine().check().map_err(SiteError::from)?;
@@ -397,15 +434,27 @@ fn wait_until_ready<E: From<SiteError>>(
 }
 
 /// Has this program write the zone file of all of a plan's names on a host.
-fn write_zone(machine: &Machine, name: &str, file: &Path, plan: &Plan, aaaa: Share) -> Result<(), SiteError> {
-    let (aaaa, names, file) = (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
-    let words = ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
+fn write_zone(
+    machine: &Machine,
+    name: &str,
+    file: &Path,
+    plan: &Plan,
+    aaaa: Share,
+) -> Result<(), SiteError> {
+    let (aaaa, names, file) =
+        (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
+    let words =
+        ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
     let (written, told) = machine.run(&machine.ours(&words), WRITE).map_err(SiteError::of(name))?;
-    if written { Ok(()) } else { Err(SiteError::not_started(name, &"its zone file could not be written", told)) }
+    if written {
+        Ok(())
+    } else {
+        Err(SiteError::not_started(name, &"its zone file could not be written", told))
+    }
 }
 
-/// The words that a server's command begins with on a host: its program, as the plan gives it or where it is found; nothing
-/// where the plan's commands name it.
+/// The words that a server's command begins with on a host: its program, as the plan gives it or
+/// where it is found; nothing where the plan's commands name it.
 fn program<T>(
     machine: &Machine,
     name: &str,
@@ -432,7 +481,12 @@ fn program<T>(
 /// If its program is not there.
 pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
     let driver = dut.driver.driver();
-    version(machine, driver, &dut.operator(), &program(machine, dut.name(), driver, dut.program.as_deref())?)
+    version(
+        machine,
+        driver,
+        &dut.operator(),
+        &program(machine, dut.name(), driver, dut.program.as_deref())?,
+    )
 }
 
 /// What plays AuthDNS says that it is.
@@ -441,7 +495,12 @@ pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError>
 /// If its program is not there.
 pub fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
     let driver = auth.driver.driver();
-    version(machine, driver, &auth.operator(), &program(machine, auth.name(), driver, auth.program.as_deref())?)
+    version(
+        machine,
+        driver,
+        &auth.operator(),
+        &program(machine, auth.name(), driver, auth.program.as_deref())?,
+    )
 }
 
 /// The line of its version that a server prints; `unknown` where it prints none.
@@ -459,7 +518,8 @@ fn version<T: Task>(
     Ok(version_line(&printed, driver.name).unwrap_or_else(|| "unknown".into()))
 }
 
-/// The first line with a number in it of what a server prints, from its name on: PowerDNS has the time in front.
+/// The first line with a number in it of what a server prints, from its name on: PowerDNS has the
+/// time in front.
 fn version_line(printed: &str, name: &str) -> Option<String> {
     let line = printed.lines().find(|line| line.chars().any(|c| c.is_ascii_digit()))?;
     Some(plain_line(line[line.find(name).unwrap_or(0)..].trim(), VERSION))
@@ -472,7 +532,11 @@ mod tests {
     #[test]
     fn versions_begin_with_the_servers_name_where_they_have_it() {
         for (printed, name, expected) in [
-            ("Nov 22 14:25:00 PowerDNS Recursor 4.8.8 (C) 2001\nmore", "PowerDNS", "PowerDNS Recursor 4.8.8 (C) 2001"),
+            (
+                "Nov 22 14:25:00 PowerDNS Recursor 4.8.8 (C) 2001\nmore",
+                "PowerDNS",
+                "PowerDNS Recursor 4.8.8 (C) 2001",
+            ),
             ("Version 1.17.1\n\nConfigure line: x", "Unbound", "Version 1.17.1"),
             ("hello\nBIND 9.18.49 (Extended)\n", "BIND", "BIND 9.18.49 (Extended)"),
         ] {

@@ -1,5 +1,5 @@
-//! Where this program keeps what it needs between two commands (XDG Base Directory Specification 0.8): journals of searches, and
-//! which processes hold the lab.
+//! Where this program keeps what it needs between two commands (XDG Base Directory Specification
+//! 0.8): journals of searches, and which processes hold the lab.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,8 @@ use nix::unistd::{Uid, geteuid};
 /// Our folder below those of all programs.
 const OURS: &str = "dns64bench";
 
-/// The folder for what outlives a reboot, made if it is not there: `$XDG_STATE_HOME/dns64bench`, or `~/.local/state/dns64bench`.
+/// The folder for what outlives a reboot, made if it is not there: `$XDG_STATE_HOME/dns64bench`, or
+/// `~/.local/state/dns64bench`.
 ///
 /// # Errors
 /// If the user has none that can be written.
@@ -21,8 +22,9 @@ pub fn lasting() -> io::Result<PathBuf> {
     first_usable(&lasting_places(&|name| env::var_os(name)))
 }
 
-/// The folder for what ends with the machine's uptime, made if it is not there: `$XDG_RUNTIME_DIR/dns64bench` (where it is not set
-/// `/run/user/UID/dns64bench`), or [`lasting`], or `/tmp/dns64bench-UID`, which must be the user's own then.
+/// The folder for what ends with the machine's uptime, made if it is not there:
+/// `$XDG_RUNTIME_DIR/dns64bench` (where it is not set `/run/user/UID/dns64bench`), or [`lasting`],
+/// or `/tmp/dns64bench-UID`, which must be the user's own then.
 ///
 /// # Errors
 /// If none of them can be written by this user alone.
@@ -51,11 +53,14 @@ fn passing_places(user: Uid, variable: &Variable<'_>) -> Vec<PathBuf> {
 
 /// The first of the folders that is there, or can be made, and is nobody else's.
 fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
-    let mut why = io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME names a folder");
+    let mut why =
+        io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME names a folder");
     for place in places {
         match own(place) {
             Ok(()) => return Ok(place.clone()),
-            Err(error) => why = io::Error::new(error.kind(), format!("{}: {error}", place.display())),
+            Err(error) => {
+                why = io::Error::new(error.kind(), format!("{}: {error}", place.display()))
+            }
         }
     }
     Err(why)
@@ -86,11 +91,21 @@ mod tests {
 
     #[test]
     fn folders_are_those_of_the_specification() {
-        let given = variables(&[("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "/r"), ("HOME", "/h")]);
-        assert_eq!(lasting_places(&given), ["/s/dns64bench", "/h/.local/state/dns64bench"].map(PathBuf::from));
+        let given =
+            variables(&[("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "/r"), ("HOME", "/h")]);
+        assert_eq!(
+            lasting_places(&given),
+            ["/s/dns64bench", "/h/.local/state/dns64bench"].map(PathBuf::from)
+        );
         let user = Uid::from_raw(7);
-        assert_eq!(passing_places(user, &given)[..2], ["/r/dns64bench", "/s/dns64bench"].map(PathBuf::from));
-        assert_eq!(passing_places(user, &variables(&[]))[0], PathBuf::from("/run/user/7/dns64bench"));
+        assert_eq!(
+            passing_places(user, &given)[..2],
+            ["/r/dns64bench", "/s/dns64bench"].map(PathBuf::from)
+        );
+        assert_eq!(
+            passing_places(user, &variables(&[]))[0],
+            PathBuf::from("/run/user/7/dns64bench")
+        );
         let relative = variables(&[("XDG_STATE_HOME", "s"), ("HOME", "/h")]);
         assert_eq!(lasting_places(&relative), [PathBuf::from("/h/.local/state/dns64bench")]);
         assert!(lasting_places(&variables(&[])).is_empty());
@@ -99,7 +114,8 @@ mod tests {
     #[test]
     fn a_folder_of_somebody_else_and_a_link_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let [own, link, below] = ["own", "link", "link/below/x"].map(|name| folder.path().join(name));
+        let [own, link, below] =
+            ["own", "link", "link/below/x"].map(|name| folder.path().join(name));
         std::os::unix::fs::symlink("/nonexistent", &link).unwrap();
         assert_eq!(first_usable(&[link.clone(), below, own.clone()]).unwrap(), own);
         assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);

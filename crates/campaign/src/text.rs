@@ -3,11 +3,13 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// How many characters of a message from a host or a server are shown; what is longer is no message.
+/// How many characters of a message from a host or a server are shown; what is longer is no
+/// message.
 pub const MESSAGE: usize = 4_000;
 
-/// The text without escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and without control and direction-changing characters, cut
-/// to `most` characters. Ends of lines stay, tabs become blanks. Where something was cut off, the text says how much.
+/// The text without escape sequences (ECMA-48 §5.3, §5.4, §8.3.89) and without control and
+/// direction-changing characters, cut to `most` characters. Ends of lines stay, tabs become blanks.
+/// Where something was cut off, the text says how much.
 pub fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut kept = 0;
@@ -48,7 +50,8 @@ pub fn plain_line(text: &str, most: usize) -> String {
     plain(text.trim_end(), most).replace('\n', " ")
 }
 
-/// Characters that change the direction of what follows, and so can make a text look like another one.
+/// Characters that change the direction of what follows, and so can make a text look like another
+/// one.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -78,8 +81,8 @@ fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
     chars.next_if(|c| ('@'..='~').contains(c));
 }
 
-/// Skips a control string up to its terminator, BEL or ST, but never beyond the end of the line: a text that only begins one
-/// must not hide what comes after it.
+/// Skips a control string up to its terminator, BEL or ST, but never beyond the end of the line: a
+/// text that only begins one must not hide what comes after it.
 fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     while let Some(c) = chars.next_if(|&c| c != '\n') {
         match c {

@@ -1,4 +1,5 @@
-//! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes beyond the resolution.
+//! Rates in words, the same ones everywhere: an interval says what was proven, and no digit goes
+//! beyond the resolution.
 
 use method::precision::{Figures, Interval, Ratio, rounded_down, rounded_up};
 use method::search::Shortfall;
@@ -27,8 +28,8 @@ pub fn interval(interval: &Interval, resolution: Qps) -> String {
     }
 }
 
-/// The median of the rates that passed, without digits beyond the resolution; `less than …` where the median search passed
-/// nowhere.
+/// The median of the rates that passed, without digits beyond the resolution; `less than …` where
+/// the median search passed nowhere.
 pub fn median(figures: &Figures, resolution: Qps) -> String {
     match figures.median {
         None => "not measured".into(),
@@ -41,13 +42,23 @@ pub fn median(figures: &Figures, resolution: Qps) -> String {
 pub fn lower_bound(reason: &LowerBound) -> String {
     match *reason {
         LowerBound::RangeEnd { searches, of, max } => {
-            format!("{searches} of {} passed at the highest rate, {}", counted_searches(of), grouped(max.0))
+            format!(
+                "{searches} of {} passed at the highest rate, {}",
+                counted_searches(of),
+                grouped(max.0)
+            )
         }
         LowerBound::Unmeasurable { searches, of } => {
-            format!("in {searches} of {} the next higher rate could not be measured", counted_searches(of))
+            format!(
+                "in {searches} of {} the next higher rate could not be measured",
+                counted_searches(of)
+            )
         }
         LowerBound::SelfTest { allowed } => {
-            format!("the self-test vouches for the tester up to {} queries/s only", number(allowed.0 as f64))
+            format!(
+                "the self-test vouches for the tester up to {} queries/s only",
+                number(allowed.0 as f64)
+            )
         }
     }
 }
@@ -57,8 +68,8 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// What an MLRsearch found for a goal beside that of RFC 8219: `at most 0.5 % lost, by up to 50 % of 21 s exceeded: 20 050 queries/s
-/// in [20 050, 20 110), conditional throughput 19 950`.
+/// What an MLRsearch found for a goal beside that of RFC 8219: `at most 0.5 % lost, by up to 50 %
+/// of 21 s exceeded: 20 050 queries/s in [20 050, 20 110), conditional throughput 19 950`.
 pub fn goal(found: &GoalFigures) -> String {
     let GoalFigures { goal, figures, searches } = found;
     let percent = |share: f64| number(share * 100.0);
@@ -67,9 +78,10 @@ pub fn goal(found: &GoalFigures) -> String {
         true => format!("in all but {} % of {seconds} s", percent(goal.exceed_ratio)),
         false => format!("in {seconds} s"),
     };
-    let conditional = searches.iter().filter_map(|search| search.conditional_throughput).reduce(f64::min);
-    let replies =
-        conditional.map_or(String::new(), |rate| format!(", {} replies/s at the least", number(rate.floor())));
+    let conditional =
+        searches.iter().filter_map(|search| search.conditional_throughput).reduce(f64::min);
+    let replies = conditional
+        .map_or(String::new(), |rate| format!(", {} replies/s at the least", number(rate.floor())));
     format!(
         "at most {} % lost {exceeded}: {} queries/s in {}{replies} (not RFC 8219 compliant)",
         percent(goal.loss_ratio),
@@ -124,8 +136,8 @@ pub fn searches(n: usize) -> String {
     }
 }
 
-/// How many times as fast, with two significant digits: `3.1 to 8.2 times`, `at least 18 times`; `None` if the ratio does not say
-/// who is faster.
+/// How many times as fast, with two significant digits: `3.1 to 8.2 times`, `at least 18 times`;
+/// `None` if the ratio does not say who is faster.
 pub fn ratio(ratio: &Ratio) -> Option<String> {
     let digits = |value: f64, up: bool| {
         let step = 10f64.powi(value.log10().floor() as i32 - 1);
@@ -134,7 +146,9 @@ pub fn ratio(ratio: &Ratio) -> Option<String> {
     };
     match (ratio.from, ratio.to) {
         _ if !ratio.is_decided() => None,
-        (Some(from), Some(to)) => Some(format!("{} to {} times", digits(from, false), digits(to, true))),
+        (Some(from), Some(to)) => {
+            Some(format!("{} to {} times", digits(from, false), digits(to, true)))
+        }
         (Some(from), None) => Some(format!("at least {} times", digits(from, false))),
         (None, Some(to)) => Some(format!("at most {} times", digits(to, true))),
         (None, None) => None,
@@ -149,7 +163,8 @@ mod tests {
     fn intervals_in_words() {
         let words = |from: Option<u64>, to: Option<u64>| {
             let value = |n: Option<u64>| n.map(|n| n as f64);
-            interval(&Interval { from: value(from), to: value(to) }, Qps(3_000)).replace('\u{202f}', " ")
+            interval(&Interval { from: value(from), to: value(to) }, Qps(3_000))
+                .replace('\u{202f}', " ")
         };
         assert_eq!(words(Some(22_875), Some(25_312)), "[22 000, 26 000)");
         assert_eq!(words(Some(66_000), None), "at least 66 000");

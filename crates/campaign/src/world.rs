@@ -53,14 +53,15 @@ pub struct World {
     _lab: Option<PutUp>,
 }
 
-/// A lab that is ours to take down. A note in the run folder says so while it is up, for the run that goes on if this one is
-/// killed.
+/// A lab that is ours to take down. A note in the run folder says so while it is up, for the run
+/// that goes on if this one is killed.
 struct PutUp {
     note: PathBuf,
 }
 
 impl PutUp {
-    /// Puts the lab up, or takes over what an earlier process of this run has put up; `None` if it was up and is somebody's.
+    /// Puts the lab up, or takes over what an earlier process of this run has put up; `None` if it
+    /// was up and is somebody's.
     fn up(run_folder: &Path) -> Result<Option<PutUp>, WorldError> {
         let note = run_folder.join("lab");
         let noted = std::fs::read_to_string(&note).ok();
@@ -85,8 +86,8 @@ impl Drop for PutUp {
     }
 }
 
-/// Whether a lab is this run's to take down: `up` tells it from others if there is one, `noted` is what the run noted. A note
-/// without content is from before the lab was up.
+/// Whether a lab is this run's to take down: `up` tells it from others if there is one, `noted` is
+/// what the run noted. A note without content is from before the lab was up.
 fn is_ours(up: Option<&str>, noted: Option<&str>) -> bool {
     match (up, noted) {
         (None, _) | (Some(_), Some("")) => true,
@@ -100,7 +101,11 @@ impl World {
     ///
     /// # Errors
     /// If the lab cannot be put up, a host cannot be reached, or there is no free port.
-    pub fn make(plan: &Plan, archive: &Archive, interruption: &Interruption) -> Result<World, WorldError> {
+    pub fn make(
+        plan: &Plan,
+        archive: &Archive,
+        interruption: &Interruption,
+    ) -> Result<World, WorldError> {
         let run_folder = archive.folder();
         let here = |host, in_lab| agent_here(host, in_lab, run_folder, interruption);
         let in_lab = plan.topology == plan::Topology::Lab;
@@ -114,7 +119,11 @@ impl World {
                     None => here(host, false),
                     Some(at) => over_ssh(at, config, &far, run_folder, interruption),
                 };
-                [machine(Host::Tester, &ssh.tester)?, machine(Host::Dut, &ssh.dut)?, machine(Host::Auth, &ssh.auth)?]
+                [
+                    machine(Host::Tester, &ssh.tester)?,
+                    machine(Host::Dut, &ssh.dut)?,
+                    machine(Host::Auth, &ssh.auth)?,
+                ]
             }
             _ => [here(Host::Tester, in_lab)?, here(Host::Dut, in_lab)?, here(Host::Auth, in_lab)?],
         };
@@ -125,8 +134,8 @@ impl World {
         Ok(World { tester, dut, auth, dut_address, auth_addresses, topology, loopback, _lab })
     }
 
-    /// The CPUs of the DUT at a place: those of the plan, or else as many of its host as the place has cores. None: the plan names
-    /// none, and the host does not say which it has.
+    /// The CPUs of the DUT at a place: those of the plan, or else as many of its host as the place
+    /// has cores. None: the plan names none, and the host does not say which it has.
     pub fn dut_cpus(&self, plan: &Plan, place: &Cores) -> Vec<usize> {
         let given = plan.cpus_at(place);
         if !given.is_empty() {
@@ -148,11 +157,18 @@ impl World {
     /// Who runs on the DUT's machine besides, and where: on any CPU if the plan names none.
     fn neighbours(&self, plan: &Plan) -> Vec<(Neighbour, BTreeSet<usize>)> {
         let here = &self.dut.greeting().boot_id;
-        let all =
-            [(Neighbour::Tester, &self.tester, &plan.cpus.tester), (Neighbour::Auth, &self.auth, &plan.cpus.auth)];
-        let near = all.into_iter().filter(|(_, machine, _)| !here.is_empty() && machine.greeting().boot_id == *here);
+        let all = [
+            (Neighbour::Tester, &self.tester, &plan.cpus.tester),
+            (Neighbour::Auth, &self.auth, &plan.cpus.auth),
+        ];
+        let near = all
+            .into_iter()
+            .filter(|(_, machine, _)| !here.is_empty() && machine.greeting().boot_id == *here);
         near.map(|(who, _, cpus)| {
-            (who, if cpus.is_empty() { self.topology.cpus() } else { cpus.iter().copied().collect() })
+            (
+                who,
+                if cpus.is_empty() { self.topology.cpus() } else { cpus.iter().copied().collect() },
+            )
         })
         .collect()
     }
@@ -179,15 +195,19 @@ impl World {
     }
 }
 
-/// Where AuthDNS is asked: the address that is taken where a plan does not say which, first; never none.
+/// Where AuthDNS is asked: the address that is taken where a plan does not say which, first; never
+/// none.
 struct AuthAddresses {
     by_dut: Vec<SocketAddr>,
     by_tester: Vec<SocketAddr>,
 }
 
-/// The address of a family, or else the first one. A plan whose family has none is refused when it is read.
+/// The address of a family, or else the first one. A plan whose family has none is refused when it
+/// is read.
 fn of_family(addresses: &[SocketAddr], family: Option<Family>) -> SocketAddr {
-    let of = addresses.iter().find(|address| family.is_none_or(|family| Family::of(**address) == family));
+    let of = addresses
+        .iter()
+        .find(|address| family.is_none_or(|family| Family::of(**address) == family));
     *of.unwrap_or(&addresses[0])
 }
 
@@ -197,7 +217,13 @@ fn addresses(plan: &Plan) -> Result<(SocketAddr, AuthAddresses), WorldError> {
     Ok(match (&plan.ssh, plan.topology) {
         (Some(ssh), plan::Topology::Ssh) => {
             let a = &ssh.addresses;
-            (a.dut, AuthAddresses { by_dut: vec![a.auth], by_tester: vec![a.self_test.unwrap_or(a.auth)] })
+            (
+                a.dut,
+                AuthAddresses {
+                    by_dut: vec![a.auth],
+                    by_tester: vec![a.self_test.unwrap_or(a.auth)],
+                },
+            )
         }
         (_, plan::Topology::Lab) => {
             let by_dut = ["198.18.0.2:53", "[2001:2:0:2::2]:53"].map(address).into();

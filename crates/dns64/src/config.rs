@@ -1,4 +1,5 @@
-//! The configuration file: what is written in it ([`Config`], in `keys`), and what it means ([`Settings`], in `settings`).
+//! The configuration file: what is written in it ([`Config`], in `keys`), and what it means
+//! ([`Settings`], in `settings`).
 //!
 //! ```text
 //! text ─► keys: Config, types ─► settings: do they make sense together? ─► Settings: policies, routes, upstreams
@@ -14,7 +15,7 @@ mod times;
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{
-    AccessKeys, CacheKeys, Config, ForwardKeys, ForwardingKeys, GroupKeys, LimitKeys, LogFormat, LogKeys, LogLevel,
-    MetricsKeys, Overload, PrefixKeys, TranslationKeys, UpstreamKeys,
+    AccessKeys, CacheKeys, Config, ForwardKeys, ForwardingKeys, GroupKeys, LimitKeys, LogFormat,
+    LogKeys, LogLevel, MetricsKeys, Overload, PrefixKeys, TranslationKeys, UpstreamKeys,
 };
 pub use self::settings::Settings;

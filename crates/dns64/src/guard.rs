@@ -6,10 +6,11 @@
 //!               └── a panic outside of catch, or too many ──────────┴──► the panic hook: the process ends
 //! ```
 //!
-//! The tasks of an event loop are begun by [`Tasks`]: the loop would end a task that panics without a word to anybody.
+//! The tasks of an event loop are begun by [`Tasks`]: the loop would end a task that panics without
+//! a word to anybody.
 //!
-//! Work that is unwound leaves what it had changed as it was at that moment. Who catches gives up what was being worked on; the
-//! rest was not touched.
+//! Work that is unwound leaves what it had changed as it was at that moment. Who catches gives up
+//! what was being worked on; the rest was not touched.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -51,7 +52,8 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Tells the panic hook of the process whether a panic will be caught here, so that the hook need do nothing. Notes its place.
+/// Tells the panic hook of the process whether a panic will be caught here, so that the hook need
+/// do nothing. Notes its place.
 pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     let guarded = GUARDED.get();
     if guarded {
@@ -60,8 +62,8 @@ pub(crate) fn is_caught(panic: &PanicHookInfo<'_>) -> bool {
     guarded
 }
 
-/// Runs a thread's work, in which panics may be caught by [`catch`]. One that is not caught there is passed on to the process's
-/// panic hook.
+/// Runs a thread's work, in which panics may be caught by [`catch`]. One that is not caught there
+/// is passed on to the process's panic hook.
 ///
 /// # Panics
 /// If `work` does.
@@ -82,7 +84,9 @@ pub(crate) fn guard_thread(work: impl FnOnce()) {
 pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic");
+        let text = text
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("a panic");
         Panic { message: text[..text.floor_char_boundary(LONGEST)].to_owned(), place: PLACE.take() }
     })
 }
@@ -122,7 +126,11 @@ impl Tasks {
     }
 
     /// Runs a task beside the others. If it panics, that has cost `cost`.
-    pub(crate) fn spawn(&self, cost: impl FnOnce() -> String + 'static, task: impl Future<Output = ()> + 'static) {
+    pub(crate) fn spawn(
+        &self,
+        cost: impl FnOnce() -> String + 'static,
+        task: impl Future<Output = ()> + 'static,
+    ) {
         let tasks = self.clone();
         spawn_local(async move {
             if let Err(panic) = catch_async(task).await {
@@ -131,7 +139,8 @@ impl Tasks {
         });
     }
 
-    /// Runs a task beside the others that the thread cannot do without: it is begun anew after each panic.
+    /// Runs a task beside the others that the thread cannot do without: it is begun anew after each
+    /// panic.
     pub(crate) fn keep<F>(&self, cost: &'static str, mut begin: impl FnMut() -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -145,7 +154,8 @@ impl Tasks {
     }
 }
 
-/// How many panics a thread may still have: ten at once, then one a minute (a generic cell rate algorithm, ITU-T I.371).
+/// How many panics a thread may still have: ten at once, then one a minute (a generic cell rate
+/// algorithm, ITU-T I.371).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowance {
     whole_at: Nanos,
@@ -202,7 +212,10 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        assert_eq!(*reported.borrow(), ["a connection: once", "a listener: 2 left", "a listener: 1 left"]);
+        assert_eq!(
+            *reported.borrow(),
+            ["a connection: once", "a listener: 2 left", "a listener: 1 left"]
+        );
     }
 
     #[test]
@@ -212,6 +225,9 @@ mod tests {
         assert!((0..AT_ONCE).all(|_| allowance.take(now)));
         assert!(!allowance.take(now) && !allowance.take(now + Nanos::SECOND));
         let mut allowance = Allowance::default();
-        assert!((0..1_000).all(|n| allowance.take(Nanos(n * EACH.0))), "one a minute is none of them");
+        assert!(
+            (0..1_000).all(|n| allowance.take(Nanos(n * EACH.0))),
+            "one a minute is none of them"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers that name things, a type for each, so that the compiler tells them apart.
 
-/// Names an upstream server, as one worker's resolver numbers them. It stays the same when the configuration is read again.
+/// Names an upstream server, as one worker's resolver numbers them. It stays the same when the
+/// configuration is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerId(pub u16);
 
@@ -12,8 +13,8 @@ pub(crate) struct RouteId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerId(pub usize);
 
-/// Names a client query that waits for upstreams. A place that is used again has another serial number then, so that no
-/// query gets the answer of one that was there before.
+/// Names a client query that waits for upstreams. A place that is used again has another serial
+/// number then, so that no query gets the answer of one that was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
     pub(crate) place: usize,

@@ -1,4 +1,5 @@
-//! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses made from A records.
+//! A DNS64 server (RFC 6147): forwards, caches, and answers AAAA queries with addresses made from A
+//! records.
 //!
 //! ```text
 //! clients ─► server ─► client ─► translation ─► resolver ─► upstreams
@@ -7,11 +8,13 @@
 //!                       cookies   local           upstreams
 //! ```
 //!
-//! This is a query's way. `translation` is pure: no sockets, no clock. `server` has a worker thread per core that shares nothing with
-//! the others but the cache and what they must agree on. Which room uses which is drawn in docs/ARCHITECTURE.md, and tested.
+//! This is a query's way. `translation` is pure: no sockets, no clock. `server` has a worker thread
+//! per core that shares nothing with the others but the cache and what they must agree on. Which
+//! room uses which is drawn in docs/ARCHITECTURE.md, and tested.
 //!
-//! Other crates see what a server is made with (`config`, `server`), its program (`process`), its counters (`metrics`), and the way of
-//! one query without sockets (`walk`); all else is this crate's own.
+//! Other crates see what a server is made with (`config`, `server`), its program (`process`), its
+//! counters (`metrics`), and the way of one query without sockets (`walk`); all else is this
+//! crate's own.
 #![forbid(unsafe_code)]
 
 mod client;

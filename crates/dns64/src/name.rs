@@ -7,7 +7,8 @@ use domain::base::Name;
 use smallvec::SmallVec;
 use wire::view::rtype;
 
-/// Octets of a name, and of a question, that are kept in place. Few names are longer; they are kept on the heap.
+/// Octets of a name, and of a question, that are kept in place. Few names are longer; they are kept
+/// on the heap.
 pub(crate) const USUAL_NAME: usize = 64;
 const USUAL_KEY: usize = 96;
 
@@ -82,10 +83,13 @@ pub(crate) fn is_at_or_below(name: &[u8], ancestor: &[u8]) -> bool {
     ancestors(name).any(|suffix| suffix.eq_ignore_ascii_case(ancestor))
 }
 
-/// Whether two question sections ask the same. Letter case matters in no name; type and class are numbers, and have no letters.
+/// Whether two question sections ask the same. Letter case matters in no name; type and class are
+/// numbers, and have no letters.
 #[inline]
 pub(crate) fn is_question(said: &[u8], asked: &[u8]) -> bool {
-    let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else { return false };
+    let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else {
+        return false;
+    };
     said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
 }
 
@@ -97,9 +101,10 @@ pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
 }
 
-/// What distinguishes one question to upstreams from another: name (lower case), type, class, DO and CD. Questions with DO
-/// get signatures, those with CD unvalidated data, so neither may stand for the other. Nor may a probe, which is asked with CD as
-/// well, but only to learn what is behind a failure: its answer is of use for that failure alone.
+/// What distinguishes one question to upstreams from another: name (lower case), type, class, DO
+/// and CD. Questions with DO get signatures, those with CD unvalidated data, so neither may stand
+/// for the other. Nor may a probe, which is asked with CD as well, but only to learn what is behind
+/// a failure: its answer is of use for that failure alone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(Box<[u8]>);
 
@@ -122,14 +127,26 @@ impl std::fmt::Debug for KeyBuf {
 impl KeyBuf {
     /// The key of a question, as tests write it.
     #[cfg(test)]
-    pub(crate) fn new(name: &LowerName, qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
+    pub(crate) fn new(
+        name: &LowerName,
+        qtype: u16,
+        qclass: u16,
+        dnssec_ok: bool,
+        checking_disabled: bool,
+    ) -> KeyBuf {
         KeyBuf::of_wire(name.wire(), qtype, qclass, dnssec_ok, checking_disabled)
     }
 
-    /// The key of a question for `name`, which is in wire format and lower case; `dnssec_ok` and `checking_disabled` are the query's
-    /// DO and CD bits.
+    /// The key of a question for `name`, which is in wire format and lower case; `dnssec_ok` and
+    /// `checking_disabled` are the query's DO and CD bits.
     #[inline]
-    pub(crate) fn of_wire(name: &[u8], qtype: u16, qclass: u16, dnssec_ok: bool, checking_disabled: bool) -> KeyBuf {
+    pub(crate) fn of_wire(
+        name: &[u8],
+        qtype: u16,
+        qclass: u16,
+        dnssec_ok: bool,
+        checking_disabled: bool,
+    ) -> KeyBuf {
         let ([t0, t1], [c0, c1]) = (qtype.to_be_bytes(), qclass.to_be_bytes());
         let flags = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
         let mut octets: SmallVec<[u8; USUAL_KEY]> = SmallVec::from_elem(0, name.len() + TAIL);
@@ -138,8 +155,8 @@ impl KeyBuf {
         KeyBuf(octets)
     }
 
-    /// The key of a probe: the question for the AAAA records of a name (wire format, lower case), with CD, that looks behind a
-    /// failure.
+    /// The key of a probe: the question for the AAAA records of a name (wire format, lower case),
+    /// with CD, that looks behind a failure.
     pub(crate) fn probe(name: &[u8], qclass: u16, dnssec_ok: bool) -> KeyBuf {
         let mut key = KeyBuf::of_wire(name, rtype::AAAA, qclass, dnssec_ok, true);
         if let Some(flags) = key.0.last_mut() {
@@ -250,7 +267,11 @@ mod tests {
         let probe = KeyBuf::probe(name.wire(), 1, false);
         assert!(probe.is_probe() && !keys.iter().any(KeyBuf::is_probe));
         let keys: Vec<Key> = keys.iter().chain([&probe]).map(KeyBuf::to_key).collect();
-        assert!(keys[4].checking_disabled() && keys[4].is_probe() && keys[4].question() == keys[3].question());
+        assert!(
+            keys[4].checking_disabled()
+                && keys[4].is_probe()
+                && keys[4].question() == keys[3].question()
+        );
         for (i, a) in keys.iter().enumerate() {
             assert!(keys.iter().enumerate().all(|(j, b)| (i == j) == (a == b)));
         }

@@ -1,4 +1,5 @@
-//! Answers of upstreams for tests, put together octet by octet: nothing here leans on the code that reads them.
+//! Answers of upstreams for tests, put together octet by octet: nothing here leans on the code that
+//! reads them.
 
 use std::sync::Arc;
 
@@ -115,8 +116,11 @@ impl Said {
         for section in [Section::Answer, Section::Authority, Section::Additional] {
             for (_, record) in self.records.iter().filter(|(at, _)| *at == section) {
                 message.extend(record);
-                let count = u16::from_be_bytes([message[section as usize], message[section as usize + 1]]) + 1;
-                message[section as usize..section as usize + 2].copy_from_slice(&count.to_be_bytes());
+                let count =
+                    u16::from_be_bytes([message[section as usize], message[section as usize + 1]])
+                        + 1;
+                message[section as usize..section as usize + 2]
+                    .copy_from_slice(&count.to_be_bytes());
             }
         }
         message

@@ -1,5 +1,6 @@
-//! The whole way of one query without the server: the client side, the decision and the cache are those that serve clients, and
-//! upstreams are a function. Property tests and fuzzers walk it, and whoever wants DNS64 as a library.
+//! The whole way of one query without the server: the client side, the decision and the cache are
+//! those that serve clients, and upstreams are a function. Property tests and fuzzers walk it, and
+//! whoever wants DNS64 as a library.
 //!
 //! ```text
 //! bytes ─► Received ─► Inquiry::step ─► cache, or ask(question) ─► Answer ─┐
@@ -36,8 +37,9 @@ pub struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The reply to a datagram (or to a message of a TCP stream); `None` if it gets none. `ask` is given each question (with type,
-    /// class, DO and CD) that must be asked upstream, and returns the message that answers it, or `None` if nobody does.
+    /// The reply to a datagram (or to a message of a TCP stream); `None` if it gets none. `ask` is
+    /// given each question (with type, class, DO and CD) that must be asked upstream, and returns
+    /// the message that answers it, or `None` if nobody does.
     pub fn reply(
         &self,
         bytes: &[u8],
@@ -55,7 +57,8 @@ impl Walk<'_> {
             Received::Query(query) => query,
         };
         let policy = self.settings.policy(client);
-        let mut inquiry = Inquiry::begin(&query, client, transport, self.cookies.answer(&query, client), policy);
+        let mut inquiry =
+            Inquiry::begin(&query, client, transport, self.cookies.answer(&query, client), policy);
         let rules = self.settings.rules(policy, inquiry.name());
         loop {
             match inquiry.step(&rules) {
@@ -74,7 +77,8 @@ impl Walk<'_> {
 
     /// What becomes of an upstream's message, which the cache keeps.
     fn keep(&self, key: &KeyBuf, message: Option<Vec<u8>>) -> Outcome {
-        let parsed = message.map(|message| Answer::parse(&message, key.question(), &self.settings.ttl));
+        let parsed =
+            message.map(|message| Answer::parse(&message, key.question(), &self.settings.ttl));
         let failure = match parsed {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);

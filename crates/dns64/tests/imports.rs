@@ -1,12 +1,13 @@
-//! No file of this crate imports in a circle, and docs/ARCHITECTURE.md draws its rooms as they use each other.
+//! No file of this crate imports in a circle, and docs/ARCHITECTURE.md draws its rooms as they use
+//! each other.
 //!
 //! ```text
 //! src/**.rs ─► tokens, without comments, texts and tests ─► paths: `use` and others ─► file ─► files that it names
 //!                                                                                       └─► room ─► rooms
 //! ```
 //!
-//! A path counts for the file of the deepest module that it names, wherever what it names is defined; what only tests use does not
-//! count. Macros are read as they are written.
+//! A path counts for the file of the deepest module that it names, wherever what it names is
+//! defined; what only tests use does not count. Macros are read as they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,15 +20,24 @@ type Uses<T> = BTreeMap<T, BTreeSet<T>>;
 #[test]
 fn no_file_imports_in_a_circle() {
     let circles = circles(&uses(&sources()));
-    assert!(circles.is_empty(), "these files import in circles, or lie between two circles: {circles:#?}");
+    assert!(
+        circles.is_empty(),
+        "these files import in circles, or lie between two circles: {circles:#?}"
+    );
 }
 
 #[test]
 fn the_drawing_of_the_rooms_is_what_the_imports_are() {
     let drawn = drawn(&read(&root().join("../../docs/ARCHITECTURE.md")));
     let found = rooms(&uses(&sources()));
-    let lines = found.iter().map(|(room, used)| format!("{room} ─► {}\n", Vec::from_iter(used.clone()).join(", ")));
-    assert!(drawn == found, "docs/ARCHITECTURE.md must have these lines, in any order:\n{}", lines.collect::<String>());
+    let lines = found
+        .iter()
+        .map(|(room, used)| format!("{room} ─► {}\n", Vec::from_iter(used.clone()).join(", ")));
+    assert!(
+        drawn == found,
+        "docs/ARCHITECTURE.md must have these lines, in any order:\n{}",
+        lines.collect::<String>()
+    );
 }
 
 fn root() -> PathBuf {
@@ -49,7 +59,8 @@ fn sources() -> BTreeMap<Module, String> {
             if path.is_dir() {
                 folders.push(path);
             } else if path != src.join("main.rs") {
-                let mut module: Module = path.strip_prefix(&src).unwrap().with_extension("").iter().map(text).collect();
+                let mut module: Module =
+                    path.strip_prefix(&src).unwrap().with_extension("").iter().map(text).collect();
                 if module.last().is_some_and(|last| last == "mod") || module == ["lib"] {
                     module.pop();
                 }
@@ -70,7 +81,9 @@ fn uses(sources: &BTreeMap<Module, String>) -> Uses<Module> {
         sources.iter().map(|(module, text)| (module, without_tests(&tokens(text)))).collect();
     let declared: BTreeSet<Module> = tokens
         .iter()
-        .flat_map(|(module, tokens)| children(tokens).into_iter().map(|child| below(module, &child)))
+        .flat_map(|(module, tokens)| {
+            children(tokens).into_iter().map(|child| below(module, &child))
+        })
         .chain([Vec::new()])
         .collect();
     let of = |(module, tokens): (&&Module, &Vec<String>)| {
@@ -86,7 +99,11 @@ fn below(module: &Module, child: &str) -> Module {
 
 /// The longest part of a path that is a module.
 fn deepest(path: &[String], modules: &BTreeSet<Module>) -> Module {
-    (0..=path.len()).rev().map(|len| path[..len].to_vec()).find(|module| modules.contains(module)).unwrap()
+    (0..=path.len())
+        .rev()
+        .map(|len| path[..len].to_vec())
+        .find(|module| modules.contains(module))
+        .unwrap()
 }
 
 /// Names, `::` and single characters; comments, texts, characters and lifetimes are left out.
@@ -137,7 +154,8 @@ fn literal(rest: &str) -> Option<usize> {
     });
     let len = end.map_or(after_b.len(), |(at, _)| at + 1);
     // A character is one, or an escape; anything else is a lifetime, of which the name is a token.
-    let is_character = quote == '"' || after_b[1..].starts_with('\\') || after_b[1..len - 1].chars().count() == 1;
+    let is_character =
+        quote == '"' || after_b[1..].starts_with('\\') || after_b[1..len - 1].chars().count() == 1;
     Some(before + if is_character { len } else { 1 })
 }
 
@@ -214,8 +232,14 @@ fn paths(module: &Module, tokens: &[String]) -> Vec<Module> {
     found
 }
 
-/// Reads a path with all its branches: each leaf, and the name that it has from then on. Returns where it ends.
-fn tree(tokens: &[String], mut at: usize, before: &mut Vec<String>, leaves: &mut Vec<(Module, String)>) -> usize {
+/// Reads a path with all its branches: each leaf, and the name that it has from then on. Returns
+/// where it ends.
+fn tree(
+    tokens: &[String],
+    mut at: usize,
+    before: &mut Vec<String>,
+    leaves: &mut Vec<(Module, String)>,
+) -> usize {
     let len = before.len();
     loop {
         match tokens.get(at).map(String::as_str) {
@@ -268,13 +292,16 @@ fn absolute(module: &Module, path: &[String], known: &BTreeMap<String, Module>) 
     Some(base)
 }
 
-/// What is left when everything is taken away, again and again, that uses nothing of the rest or is used by nothing of it.
+/// What is left when everything is taken away, again and again, that uses nothing of the rest or is
+/// used by nothing of it.
 fn circles<T: Ord + Clone>(uses: &Uses<T>) -> Uses<T> {
     let mut left = uses.clone();
     loop {
         let members: BTreeSet<T> = left.keys().cloned().collect();
         let used: BTreeSet<T> = left.values().flatten().cloned().collect();
-        left.retain(|module, uses| used.contains(module) && uses.iter().any(|used| members.contains(used)));
+        left.retain(|module, uses| {
+            used.contains(module) && uses.iter().any(|used| members.contains(used))
+        });
         left.values_mut().for_each(|uses| uses.retain(|used| members.contains(used)));
         if left.len() == members.len() {
             return left;
@@ -296,10 +323,12 @@ fn rooms(uses: &Uses<Module>) -> Uses<String> {
 /// The rooms as they are drawn: the lines of the block below "uses these others:".
 fn drawn(document: &str) -> Uses<String> {
     let block = document.split("uses these others:\n").nth(1).expect("the drawing of the rooms");
-    let lines = block.split("```").nth(1).expect("a block").lines().filter(|line| line.contains('─'));
+    let lines =
+        block.split("```").nth(1).expect("a block").lines().filter(|line| line.contains('─'));
     let room = |line: &str| {
         let (room, used) = line.split_once('─').unwrap();
-        let used = used.trim_start_matches(['─', '►', ' ']).split(", ").filter(|used| !used.is_empty());
+        let used =
+            used.trim_start_matches(['─', '►', ' ']).split(", ").filter(|used| !used.is_empty());
         (room.trim().to_owned(), used.map(|used| used.trim().to_owned()).collect())
     };
     lines.map(room).collect()
@@ -307,7 +336,9 @@ fn drawn(document: &str) -> Uses<String> {
 
 #[test]
 fn paths_are_read_as_the_compiler_reads_them() {
-    let of = |parts: &str| parts.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
+    let of = |parts: &str| {
+        parts.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>()
+    };
     let sources = BTreeMap::from(
         [
             ("", "pub mod a; mod b; #[cfg(test)] mod testing; mod alone;"),

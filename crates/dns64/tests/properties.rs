@@ -1,4 +1,5 @@
-//! Whatever comes in, from clients or from upstreams: no panic, and no reply that the client cannot take.
+//! Whatever comes in, from clients or from upstreams: no panic, and no reply that the client cannot
+//! take.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -68,8 +69,20 @@ struct Said {
 }
 
 fn said() -> impl Strategy<Value = Said> {
-    (prop_oneof![6 => Just(0u8), 1 => Just(3u8), 1 => 0u8..16], 0u8..20, 0u8..130, any::<bool>(), any::<u32>())
-        .prop_map(|(rcode, aliases, addresses, aaaa_too, ttl)| Said { rcode, aliases, addresses, aaaa_too, ttl })
+    (
+        prop_oneof![6 => Just(0u8), 1 => Just(3u8), 1 => 0u8..16],
+        0u8..20,
+        0u8..130,
+        any::<bool>(),
+        any::<u32>(),
+    )
+        .prop_map(|(rcode, aliases, addresses, aaaa_too, ttl)| Said {
+            rcode,
+            aliases,
+            addresses,
+            aaaa_too,
+            ttl,
+        })
 }
 
 fn reply_of(said: &Said, question: &[u8]) -> Vec<u8> {
@@ -95,7 +108,13 @@ fn reply_of(said: &Said, question: &[u8]) -> Vec<u8> {
         match qtype {
             Rtype::A => answer.push((&owner, ttl, A::new(Ipv4Addr::new(8, 8, 4, n)))).unwrap(),
             Rtype::AAAA if said.aaaa_too => {
-                answer.push((&owner, ttl, Aaaa::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into())))).unwrap();
+                answer
+                    .push((
+                        &owner,
+                        ttl,
+                        Aaaa::new(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into())),
+                    ))
+                    .unwrap();
             }
             _ => {}
         }
@@ -103,18 +122,26 @@ fn reply_of(said: &Said, question: &[u8]) -> Vec<u8> {
     answer.finish()
 }
 
-/// An AAAA question that gets no answer, and an A question whose name does not exist: once a panic, found by fuzzing.
+/// An AAAA question that gets no answer, and an A question whose name does not exist: once a panic,
+/// found by fuzzing.
 #[test]
 fn no_answer_then_nxdomain_is_nxdomain() {
     let ask = |question: &[u8]| {
         let is_a = question.ends_with(&[0, 1, 0, 1]);
-        is_a.then(|| reply_of(&Said { rcode: 3, aliases: 0, addresses: 0, aaaa_too: false, ttl: 0 }, question))
+        is_a.then(|| {
+            reply_of(
+                &Said { rcode: 3, aliases: 0, addresses: 0, aaaa_too: false, ttl: 0 },
+                question,
+            )
+        })
     };
-    let reply = walk(&settings("", ""), &query(Rtype::AAAA, None, false), Transport::Udp, ask).unwrap();
+    let reply =
+        walk(&settings("", ""), &query(Rtype::AAAA, None, false), Transport::Udp, ask).unwrap();
     assert_eq!(View::new(&reply).unwrap().rcode().in_header(), 3);
 }
 
-/// Records parse to the end, the id is the query's, and over UDP it is no longer than the client allows.
+/// Records parse to the end, the id is the query's, and over UDP it is no longer than the client
+/// allows.
 fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
     prop_assert!(reply.len() <= limit, "{} octets for a client that takes {limit}", reply.len());
     let view = View::new(reply).unwrap();
@@ -128,19 +155,28 @@ fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Settings of all kinds: whom signatures do not matter to, who excludes everything, whose domain has a mode of its own.
+/// Settings of all kinds: whom signatures do not matter to, who excludes everything, whose domain
+/// has a mode of its own.
 fn any_settings() -> impl Strategy<Value = Settings> {
     (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(break_dnssec, exclude, nodata_only, group)| {
             let exclude = if exclude { "exclude = ['::/0']" } else { "" };
-            let mode = if nodata_only { "[[forward]]\ndomain = 'example'\nmode = 'nodata-only'" } else { "" };
-            let prefixes = "prefixes = [{ prefix = '2001:db8:64::/96' }, { prefix = '2001:db8:96::/64' }]";
+            let mode = if nodata_only {
+                "[[forward]]\ndomain = 'example'\nmode = 'nodata-only'"
+            } else {
+                ""
+            };
+            let prefixes =
+                "prefixes = [{ prefix = '2001:db8:64::/96' }, { prefix = '2001:db8:96::/64' }]";
             let group = if group {
                 format!("[[group]]\nclients = ['127.0.0.0/8']\ndns64 = {{ {prefixes} }}")
             } else {
                 String::new()
             };
-            settings(&format!("break-dnssec = {break_dnssec}\n{exclude}"), &format!("{mode}\n{group}"))
+            settings(
+                &format!("break-dnssec = {break_dnssec}\n{exclude}"),
+                &format!("{mode}\n{group}"),
+            )
         },
     )
 }
@@ -194,7 +230,8 @@ proptest! {
         }
     }
 
-    /// What is synthesized is each A record's address under the prefix, in order, and nothing else (RFC 6147 §5.1.7).
+    /// What is synthesized is each A record's address under the prefix, in order, and nothing else
+    /// (RFC 6147 §5.1.7).
     #[test]
     fn synthesis_embeds_every_address(addresses in 1u8..130, aliases in 0u8..8) {
         // The A question is for the end of the aliases.
@@ -210,7 +247,8 @@ proptest! {
         prop_assert_eq!(embedded, expected);
     }
 
-    /// What the cache has is not asked for again, and gives the same answer; nothing in it makes a reply too long.
+    /// What the cache has is not asked for again, and gives the same answer; nothing in it makes a
+    /// reply too long.
     #[test]
     fn a_second_query_is_answered_from_the_cache(said in said(), settings in any_settings(), later in 0u64..100_000) {
         let (cache, cookies) = (Cache::new(1), Cookies::new());

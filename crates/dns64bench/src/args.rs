@@ -16,15 +16,18 @@ use tester::measurer::burst::Burst;
 use tester::measurer::expect::Prefix;
 use wire::name::{Domain, NameRange};
 
-pub(crate) use clients::{ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport};
+pub(crate) use clients::{
+    ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport,
+};
 pub(crate) use goal::TypedGoal;
 use help::{
-    AUTH, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH, SELF_TEST, SERVER, THREADS,
+    AUTH, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH, SELF_TEST,
+    SERVER, THREADS,
 };
 pub(crate) use values::{CpuList, DelayRange, Server};
 use values::{
-    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage, parse_share,
-    parse_some_time, parse_time,
+    parse_address, parse_cpus, parse_decrease, parse_delay, parse_fraction, parse_percentage,
+    parse_share, parse_some_time, parse_time,
 };
 
 /// Measures how many queries per second a DNS64 server answers, by RFC 8219.
@@ -114,10 +117,12 @@ pub(crate) struct Traffic {
     /// How long to send; RFC 8219 asks for 60 s at least
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Duration,
-    /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of --duration a twentieth of it]
+    /// A reply at or after this is late; RFC 8219 allows 1 s at most [default: 1s; below 20 s of
+    /// --duration a twentieth of it]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Option<Duration>,
-    /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may need more takes 0.0.0.0/0]
+    /// Block of IPv4 addresses whose names are asked for [default: 10.0.0.0/8; a search that may
+    /// need more takes 0.0.0.0/0]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
     /// Position in that block of the first name
@@ -132,10 +137,12 @@ pub(crate) struct Traffic {
     /// Share of queries for names that the DUT has just resolved (β)
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) cached_share: Share,
-    /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
+    /// Prefix that synthesized addresses must have; may be given several times [default: any
+    /// address will do]
     #[arg(long, value_name = "P/LEN", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
+    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS
+    /// did not write
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
     /// Share of valid replies at which a trial passes; below 1 it is not RFC 8219 compliant
@@ -153,14 +160,15 @@ pub(crate) struct Traffic {
     /// Whether senders burn CPU to be exact; auto: if there are CPUs to spare
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
-    /// How far from its time a query may leave so that it can leave together with others; auto: as far as it takes to leave
-    /// two thirds of a CPU that others need, 1ms at most
+    /// How far from its time a query may leave so that it can leave together with others; auto: as
+    /// far as it takes to leave two thirds of a CPU that others need, 1ms at most
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
     /// Never send with real-time priority, not even on a CPU that nobody of ours shares
     #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
-    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the schedule
+    /// A trial is invalid if the queries of any 100 ms are further than this many per cent from the
+    /// schedule
     #[arg(long, value_name = "PCT", default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
     /// A trial is invalid if one query in a thousand leaves later than this
@@ -169,7 +177,8 @@ pub(crate) struct Traffic {
     /// Send queries that leave together from one port in one system call (UDP_SEGMENT)
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// AuthDNS's status socket (auth --status): its drops and its own time make trials invalid, never failed
+    /// AuthDNS's status socket (auth --status): its drops and its own time make trials invalid,
+    /// never failed
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
     /// A trial is invalid if AuthDNS itself took longer than this for one query in a thousand
@@ -186,7 +195,8 @@ pub(crate) struct Traffic {
 /// Whether the server is asked first.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Asking {
-    /// Ask whether anybody is there before the first trial and after one without a valid reply, for up to 3 s
+    /// Ask whether anybody is there before the first trial and after one without a valid reply, for
+    /// up to 3 s
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = SERVER)]
     pub(crate) liveness: bool,
 }
@@ -224,10 +234,12 @@ pub(crate) struct Measure {
     pub(crate) asking: Asking,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
-    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines a trial, as a campaign writes it
+    /// Carry out the trial of this file (- is standard input), a JSON object with all that defines
+    /// a trial, as a campaign writes it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["NewTrial", "Traffic", "interval"], help_heading = FILES)]
     pub(crate) plan: Option<PathBuf>,
-    /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up to the rate that it allows
+    /// What `self-test --json` printed; it vouches for a trial that is sent with its settings, up
+    /// to the rate that it allows
     #[arg(long, value_name = "FILE", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
 }
@@ -235,7 +247,8 @@ pub(crate) struct Measure {
 /// What only a trial of its own has.
 #[derive(Debug, Args)]
 pub(crate) struct NewTrial {
-    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
+    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
+    /// port is 53 unless given
     #[arg(long, value_name = "SERVER", required_unless_present = "plan", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Queries per second to offer, such as 20000 or 20k
@@ -265,7 +278,8 @@ pub(crate) struct Search {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewSearch {
-    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
+    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
+    /// port is 53 unless given
     #[arg(long, value_name = "SERVER", required_unless_present = "resume", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     /// Lowest rate to try
@@ -280,8 +294,9 @@ pub(crate) struct NewSearch {
     /// How rates are chosen
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
-    /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may lose, the share of the time that
-    /// may lose more, the length of the trials that decide, and their sum at one rate
+    /// Another goal for mlrsearch beside that of RFC 8219: the share of queries that a trial may
+    /// lose, the share of the time that may lose more, the length of the trials that decide, and
+    /// their sum at one rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// How near the bounds of an mlrsearch must be, in relation to the upper one
@@ -299,10 +314,12 @@ pub(crate) struct NewSearch {
     /// Begin again with the names when the block is used up; not RFC 8219 compliant
     #[arg(long, help_heading = NAMES)]
     pub(crate) reuse_names: bool,
-    /// What `self-test --json` printed; it vouches for trials that are sent with its settings, up to the rate that it allows
+    /// What `self-test --json` printed; it vouches for trials that are sent with its settings, up
+    /// to the rate that it allows
     #[arg(long, value_name = "FILE", conflicts_with = "self_test_passed", help_heading = SELF_TEST)]
     pub(crate) self_test: Option<PathBuf>,
-    /// The rate at which a self-test passed whose settings are not known; results above what it allows are lower bounds
+    /// The rate at which a self-test passed whose settings are not known; results above what it
+    /// allows are lower bounds
     #[arg(long, value_name = "QPS", help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
     /// The reserve δ of that self-test
@@ -324,7 +341,8 @@ pub(crate) enum SearchMethod {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as 198.18.1.2
+    /// AuthDNS, serving with --aaaa-share 1, at its address on the self-test link, such as
+    /// 198.18.1.2
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
@@ -340,7 +358,8 @@ pub(crate) struct SelfTest {
     /// How many trials must pass
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = SELF_TEST)]
     pub(crate) repeat: u32,
-    /// Search for the highest rate that passes, up to this, instead; of the --repeat results the smallest counts
+    /// Search for the highest rate that passes, up to this, instead; of the --repeat results the
+    /// smallest counts
     #[arg(long, value_name = "QPS", help_heading = SELF_TEST)]
     pub(crate) search_to: Option<Qps>,
 }
@@ -429,7 +448,8 @@ pub(crate) struct Report {
 /// How runs are held against a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
-    /// Run folder that the others are held against; given several times, their searches are taken together
+    /// Run folder that the others are held against; given several times, their searches are taken
+    /// together
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
     /// The largest decrease of a median that is no regression, such as 5% or 0.05
@@ -536,7 +556,8 @@ pub(crate) struct ReferenceDut {
     /// CPU to run on
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
-    /// Ask this AuthDNS for every name that is answered, as a DNS64 server would, without waiting for its answers
+    /// Ask this AuthDNS for every name that is answered, as a DNS64 server would, without waiting
+    /// for its answers
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,
     /// How many times each question is asked
@@ -666,21 +687,31 @@ mod tests {
 
     #[test]
     fn a_resumed_search_takes_nothing_but_its_journal() {
-        let parse =
-            |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "search", "--resume", "j"], more].concat());
+        let parse = |more: &[&str]| {
+            Arguments::try_parse_from([&["dns64bench", "search", "--resume", "j"], more].concat())
+        };
         assert!(parse(&["--json", "--quiet"]).is_ok());
-        for more in [["--repeat", "3"], ["--threads", "2"], ["--server", "[::1]:53"], ["--min", "1"]] {
+        for more in
+            [["--repeat", "3"], ["--threads", "2"], ["--server", "[::1]:53"], ["--min", "1"]]
+        {
             assert!(parse(&more).is_err(), "{more:?} was accepted and would be ignored");
         }
     }
 
     #[test]
     fn a_given_plan_takes_nothing_that_it_holds_itself() {
-        let parse =
-            |more: &[&str]| Arguments::try_parse_from([&["dns64bench", "measure", "--plan", "-"], more].concat());
+        let parse = |more: &[&str]| {
+            Arguments::try_parse_from([&["dns64bench", "measure", "--plan", "-"], more].concat())
+        };
         assert!(parse(&["--json", "--quiet", "--liveness", "false", "--hdr-log", "h"]).is_ok());
-        let others =
-            ["--server=[::1]:53", "--rate=1", "--threads=2", "--duration=1s", "--interval=1s", "--records=r.csv"];
+        let others = [
+            "--server=[::1]:53",
+            "--rate=1",
+            "--threads=2",
+            "--duration=1s",
+            "--interval=1s",
+            "--records=r.csv",
+        ];
         for other in others {
             assert!(parse(&[other]).is_err(), "{other} was accepted and would be ignored");
         }

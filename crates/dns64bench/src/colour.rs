@@ -8,7 +8,8 @@ use method::verdict::Verdict;
 
 use crate::output::word;
 
-/// Whether a stream may be written to with colours: it is a terminal, and the user does not object (https://no-color.org).
+/// Whether a stream may be written to with colours: it is a terminal, and the user does not object
+/// (https://no-color.org).
 pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
     allowed(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
 }
@@ -38,14 +39,19 @@ impl From<Verdict> for Meaning {
     }
 }
 
-/// A text that is shown in colours or without. A width does not count what a terminal does not show.
+/// A text that is shown in colours or without. A width does not count what a terminal does not
+/// show.
 pub(crate) struct Painted<'a> {
     text: &'a str,
     meaning: Option<Meaning>,
 }
 
 /// The text in the colour of its meaning, if `stream` is a terminal whose user does not object.
-pub(crate) fn painted<'a>(text: &'a str, meaning: Meaning, stream: &impl IsTerminal) -> Painted<'a> {
+pub(crate) fn painted<'a>(
+    text: &'a str,
+    meaning: Meaning,
+    stream: &impl IsTerminal,
+) -> Painted<'a> {
     Painted { text, meaning: may_colour(stream).then_some(meaning) }
 }
 
@@ -83,8 +89,11 @@ mod tests {
         let shown = |meaning| Painted { text: "passed", meaning }.to_string();
         assert_eq!(shown(None), "passed");
         assert_eq!(shown(Some(Meaning::Good)), "\u{1b}[1;32mpassed\u{1b}[0m");
-        let meanings = [Verdict::Passed, Verdict::Failed, Verdict::Invalid].map(|v| shown(Some(v.into())));
-        assert!(meanings[0] != meanings[1] && meanings[1] != meanings[2] && meanings[0] != meanings[2]);
+        let meanings =
+            [Verdict::Passed, Verdict::Failed, Verdict::Invalid].map(|v| shown(Some(v.into())));
+        assert!(
+            meanings[0] != meanings[1] && meanings[1] != meanings[2] && meanings[0] != meanings[2]
+        );
         assert_eq!(format!("{:>8}|", Painted { text: "passed", meaning: None }), "  passed|");
         assert_eq!(
             format!("{:>8}|", Painted { text: "x", meaning: Some(Meaning::Bad) }),

@@ -1,5 +1,5 @@
-//! Ctrl-C in a measurement: the first SIGINT or SIGTERM ends it in order, with what is known so far; the second ends the program at
-//! once.
+//! Ctrl-C in a measurement: the first SIGINT or SIGTERM ends it in order, with what is known so
+//! far; the second ends the program at once.
 
 use std::io;
 use std::sync::Arc;

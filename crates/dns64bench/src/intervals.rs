@@ -1,4 +1,5 @@
-//! Sums and histograms by interval, in files that other tools read: HDR interval logs, and DNS-OARC's dns-metrics.
+//! Sums and histograms by interval, in files that other tools read: HDR interval logs, and
+//! DNS-OARC's dns-metrics.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -75,8 +76,8 @@ pub(crate) struct Load<'a> {
     pub(crate) connections: Option<(&'a Connections, &'a Histogram<u64>)>,
 }
 
-/// The files that are wanted, opened before there is anything to write: what cannot be written is known then. Without
-/// [`Files::write`] nothing is left of them.
+/// The files that are wanted, opened before there is anything to write: what cannot be written is
+/// known then. Without [`Files::write`] nothing is left of them.
 pub(crate) struct Files {
     hdr_log: Option<NewFile>,
     json_lines: Option<NewFile>,
@@ -85,8 +86,13 @@ pub(crate) struct Files {
 impl Files {
     /// # Errors
     /// If one cannot be written.
-    pub(crate) fn open(hdr_log: Option<&Path>, json_lines: Option<&Path>) -> Result<Files, Failure> {
-        let open = |path: &Path| NewFile::open(path).with_context(|| format!("cannot write {}", path.display()));
+    pub(crate) fn open(
+        hdr_log: Option<&Path>,
+        json_lines: Option<&Path>,
+    ) -> Result<Files, Failure> {
+        let open = |path: &Path| {
+            NewFile::open(path).with_context(|| format!("cannot write {}", path.display()))
+        };
         let open = |path: Option<&Path>| path.map(open).transpose().map_err(Failure::environment);
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
@@ -96,14 +102,19 @@ impl Files {
     /// # Errors
     /// If one cannot be written.
     pub(crate) fn write(self, load: &Load<'_>) -> Result<(), Failure> {
-        let hdr_log = self.hdr_log.map_or(Ok(()), |file| finished(file, |out| load.write_hdr_log(out)));
-        let json_lines = self.json_lines.map_or(Ok(()), |file| finished(file, |out| load.write_lines(out)));
+        let hdr_log =
+            self.hdr_log.map_or(Ok(()), |file| finished(file, |out| load.write_hdr_log(out)));
+        let json_lines =
+            self.json_lines.map_or(Ok(()), |file| finished(file, |out| load.write_lines(out)));
         hdr_log.and(json_lines).map_err(Failure::environment)
     }
 }
 
 /// Writes a file, and gives it its name.
-fn finished(mut file: NewFile, write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn finished(
+    mut file: NewFile,
+    write: impl FnOnce(&mut NewFile) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let path = file.path().to_owned();
     let written = write(&mut file).and_then(|()| Ok(file.finish()?));
     written.with_context(|| format!("cannot write {}", path.display()))
@@ -118,9 +129,13 @@ impl Load<'_> {
     /// Every interval's round-trip times in µs as HDR interval log.
     fn write_hdr_log(&self, file: &mut NewFile) -> anyhow::Result<()> {
         let mut out = BufWriter::new(file);
-        let (mut serializer, start) = (V2DeflateSerializer::new(), UNIX_EPOCH + Duration::from_nanos(self.began.0));
+        let (mut serializer, start) =
+            (V2DeflateSerializer::new(), UNIX_EPOCH + Duration::from_nanos(self.began.0));
         let mut log = IntervalLogWriterBuilder::new()
-            .add_comment(&format!("dns64bench {}, round-trip times in microseconds", env!("CARGO_PKG_VERSION")))
+            .add_comment(&format!(
+                "dns64bench {}, round-trip times in microseconds",
+                env!("CARGO_PKG_VERSION")
+            ))
             .with_start_time(start)
             .with_base_time(start)
             .with_max_value_divisor(1.0)
@@ -129,7 +144,10 @@ impl Load<'_> {
         for (i, interval) in self.intervals.list.iter().enumerate() {
             let mut in_us: Histogram<u64> = Histogram::new(3)?;
             for value in interval.rtt.iter_recorded() {
-                in_us.record_n(value.value_iterated_to().div_ceil(1_000).max(1), value.count_at_value())?;
+                in_us.record_n(
+                    value.value_iterated_to().div_ceil(1_000).max(1),
+                    value.count_at_value(),
+                )?;
             }
             log.write_histogram(&in_us, width * i as u32, width, None)
                 .map_err(|e| anyhow::anyhow!("the histogram cannot be written: {e:?}"))?;

@@ -54,7 +54,8 @@ fn main() -> ExitCode {
 /// Does what was asked for.
 fn run() -> ExitCode {
     let command = command();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG").unwrap_or_else(|_| "warn".into());
+    let filter = tracing_subscriber::EnvFilter::try_from_env("DNS64BENCH_LOG")
+        .unwrap_or_else(|_| "warn".into());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     log.with_ansi(may_colour(&std::io::stderr())).init();
     let outcome = match command {
@@ -85,7 +86,8 @@ fn run() -> ExitCode {
     outcome.unwrap_or_else(Failure::report)
 }
 
-/// What was asked for. Under the name of an older tool (a link to this program) its arguments are understood as they are.
+/// What was asked for. Under the name of an older tool (a link to this program) its arguments are
+/// understood as they are.
 fn command() -> Command {
     let called = std::env::args_os().next().map(std::path::PathBuf::from);
     match called.as_deref().and_then(|path| path.file_name()?.to_str()) {
@@ -95,7 +97,8 @@ fn command() -> Command {
     }
 }
 
-/// The arguments, or the end with what is wrong about them: told in the same way as all that can go wrong.
+/// The arguments, or the end with what is wrong about them: told in the same way as all that can go
+/// wrong.
 fn parsed<T: Parser>() -> T {
     T::try_parse().unwrap_or_else(|error| {
         if !error.use_stderr() {

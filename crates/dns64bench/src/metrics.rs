@@ -5,7 +5,8 @@
 //! command ──────────► what it is about ───┘
 //! ```
 //!
-//! The tester keeps its counters for the progress bar in any case; a scrape reads them, and nobody waits for it.
+//! The tester keeps its counters for the progress bar in any case; a scrape reads them, and nobody
+//! waits for it.
 
 use std::fmt::{self, Debug};
 use std::net::{SocketAddr, TcpListener};
@@ -31,7 +32,8 @@ use crate::output::Failure;
 /// The board of this process, if somebody is to see it.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// What can be seen of the measurement. Locked by the command between trials, and by a scrape; never by a thread that sends.
+/// What can be seen of the measurement. Locked by the command between trials, and by a scrape;
+/// never by a thread that sends.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,
@@ -96,8 +98,8 @@ pub(crate) struct CampaignState {
     pub(crate) mishaps: u64,
 }
 
-/// Shows the measurement of `command` at an address from now on; `busy` are CPUs that the reader keeps off. Without an address nothing
-/// is shown.
+/// Shows the measurement of `command` at an address from now on; `busy` are CPUs that the reader
+/// keeps off. Without an address nothing is shown.
 ///
 /// # Errors
 /// If there can be no listener at the address.
@@ -108,7 +110,9 @@ pub(crate) fn serve(
     quiet: bool,
 ) -> Result<(), Failure> {
     let Some(address) = address else { return Ok(()) };
-    let cannot = |error| Failure::environment(anyhow::anyhow!("cannot serve the metrics at {address}: {error}"));
+    let cannot = |error| {
+        Failure::environment(anyhow::anyhow!("cannot serve the metrics at {address}: {error}"))
+    };
     let listener = TcpListener::bind(address).map_err(cannot)?;
     let board = Arc::clone(BOARD.get_or_init(Arc::default));
     board.lock(|shown| shown.command = command);
@@ -118,7 +122,8 @@ pub(crate) fn serve(
     let busy = busy.to_vec();
     let serving = thread::Builder::new().name("metrics".into()).spawn(move || {
         stand_back(&busy);
-        // It ends with the process only, or where no file descriptor is left; the measurement goes on.
+        // It ends with the process only, or where no file descriptor is left; the measurement goes
+        // on.
         let _ = dns64::metrics::http::serve_alone(listener, move || board.text());
     });
     serving.map(drop).map_err(cannot)
@@ -126,19 +131,26 @@ pub(crate) fn serve(
 
 /// Shows a trial that begins.
 pub(crate) fn trial_begins(rate: Qps, planned: u64, progress: &Arc<Progress>) {
-    let running =
-        || Running { rate: Some(rate), planned: Some(planned), counters: Counters::Trial(Arc::clone(progress)) };
+    let running = || Running {
+        rate: Some(rate),
+        planned: Some(planned),
+        counters: Counters::Trial(Arc::clone(progress)),
+    };
     on_board(|shown| shown.running = Some(running()));
 }
 
 /// Shows a trial that another process carries out.
 pub(crate) fn trial_begins_elsewhere(rate: Qps) {
-    on_board(|shown| shown.running = Some(Running { rate: Some(rate), planned: None, counters: Counters::Elsewhere }));
+    on_board(|shown| {
+        shown.running =
+            Some(Running { rate: Some(rate), planned: None, counters: Counters::Elsewhere })
+    });
 }
 
 /// Shows a closed loop that begins.
 pub(crate) fn loop_begins(progress: &Arc<ClientProgress>) {
-    let running = || Running { rate: None, planned: None, counters: Counters::Client(Arc::clone(progress)) };
+    let running =
+        || Running { rate: None, planned: None, counters: Counters::Client(Arc::clone(progress)) };
     on_board(|shown| shown.running = Some(running()));
 }
 
@@ -211,14 +223,24 @@ impl Collector for Snapshot {
 
 impl State {
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let mut described =
-            encoder.encode_descriptor("info", "Command and version of this program", None, MetricType::Gauge)?;
+        let mut described = encoder.encode_descriptor(
+            "info",
+            "Command and version of this program",
+            None,
+            MetricType::Gauge,
+        )?;
         let labels = [("command", self.command), ("version", env!("CARGO_PKG_VERSION"))];
         ConstGauge::new(1i64).encode(described.encode_family(&labels)?)?;
         let trials = VERDICTS.iter().map(|(_, verdict)| *verdict).zip(self.trials);
         counter(encoder, "trials", "Trials that have ended, by verdict", "verdict", trials)?;
         let queries = OUTCOMES.into_iter().zip(self.queries);
-        counter(encoder, "queries", "Queries of trials that have ended, by outcome", "outcome", queries)?;
+        counter(
+            encoder,
+            "queries",
+            "Queries of trials that have ended, by outcome",
+            "outcome",
+            queries,
+        )?;
         for (name, help, value) in self.gauges() {
             let described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             // A gauge that has no value now has no sample.
@@ -228,7 +250,8 @@ impl State {
         }
         if let Some(campaign) = &self.campaign {
             let help = "Servers that died, hung or could not be started";
-            let described = encoder.encode_descriptor("campaign_mishaps", help, None, MetricType::Counter)?;
+            let described =
+                encoder.encode_descriptor("campaign_mishaps", help, None, MetricType::Counter)?;
             ConstCounter::new(campaign.mishaps).encode(described)?;
         }
         Ok(())
@@ -242,17 +265,41 @@ impl State {
         let count = |i: usize| counters.map(|counters| counters[i] as f64);
         let (search, campaign) = (self.search, self.campaign);
         [
-            ("trial_running", "Whether queries are being sent", Some(f64::from(u8::from(running.is_some())))),
-            ("trial_rate", "Offered queries per second of the trial that runs", rate(running.and_then(|r| r.rate))),
-            ("trial_planned", "Queries that it will send", running.and_then(|r| r.planned).map(|n| n as f64)),
+            (
+                "trial_running",
+                "Whether queries are being sent",
+                Some(f64::from(u8::from(running.is_some()))),
+            ),
+            (
+                "trial_rate",
+                "Offered queries per second of the trial that runs",
+                rate(running.and_then(|r| r.rate)),
+            ),
+            (
+                "trial_planned",
+                "Queries that it will send",
+                running.and_then(|r| r.planned).map(|n| n as f64),
+            ),
             ("trial_sent", "Queries that it has sent", count(0)),
             ("trial_valid", "Valid replies that it has got", count(1)),
             ("trial_decided", "Queries of it whose outcome is known", count(2)),
             ("search_number", "Which search runs, from 1", search.map(|s| f64::from(s.number))),
-            ("search_passed_rate", "The highest rate that passed in this search", rate(search.and_then(|s| s.passed))),
-            ("search_failed_rate", "The lowest rate that failed in this search", rate(search.and_then(|s| s.failed))),
+            (
+                "search_passed_rate",
+                "The highest rate that passed in this search",
+                rate(search.and_then(|s| s.passed)),
+            ),
+            (
+                "search_failed_rate",
+                "The lowest rate that failed in this search",
+                rate(search.and_then(|s| s.failed)),
+            ),
             ("campaign_points", "Points of the plan", campaign.map(|c| c.points as f64)),
-            ("campaign_points_complete", "Points that are complete", campaign.map(|c| c.complete as f64)),
+            (
+                "campaign_points_complete",
+                "Points that are complete",
+                campaign.map(|c| c.complete as f64),
+            ),
             ("campaign_left_seconds", "About how long the rest takes", campaign.map(|c| c.left_s)),
         ]
     }
@@ -287,9 +334,12 @@ mod tests {
             shown.trials = [4, 3, 2];
             shown.queries = [10, 0, 1, 2];
             let counters = Counters::Trial(Progress::new(&plan));
-            shown.running = Some(Running { rate: Some(Qps(1_000)), planned: Some(60_000), counters });
-            shown.search = Some(SearchState { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
-            shown.campaign = Some(CampaignState { points: 9, complete: 3, left_s: 12.5, mishaps: 1 });
+            shown.running =
+                Some(Running { rate: Some(Qps(1_000)), planned: Some(60_000), counters });
+            shown.search =
+                Some(SearchState { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
+            shown.campaign =
+                Some(CampaignState { points: 9, complete: 3, left_s: 12.5, mishaps: 1 });
         });
         board
     }
@@ -320,8 +370,16 @@ mod tests {
     fn what_is_not_known_is_no_sample() {
         let text = Arc::new(Board::default()).text();
         assert!(text.contains("dns64bench_trial_running 0.0"), "{text}");
-        for name in ["dns64bench_trial_rate ", "dns64bench_trial_sent ", "dns64bench_search_number ", "mishaps_total"] {
-            assert!(!text.lines().any(|l| l.contains(name) && !l.starts_with('#')), "{name} is in\n{text}");
+        for name in [
+            "dns64bench_trial_rate ",
+            "dns64bench_trial_sent ",
+            "dns64bench_search_number ",
+            "mishaps_total",
+        ] {
+            assert!(
+                !text.lines().any(|l| l.contains(name) && !l.starts_with('#')),
+                "{name} is in\n{text}"
+            );
         }
     }
 

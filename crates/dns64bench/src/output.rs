@@ -25,7 +25,8 @@ use crate::colour;
 /// How many characters of an error are shown; it may quote the end of a log.
 const ERROR: usize = 2 * MESSAGE;
 
-/// A length of time without digits that nobody needs: seconds below ten minutes, minutes below a day.
+/// A length of time without digits that nobody needs: seconds below ten minutes, minutes below a
+/// day.
 pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     let step: u64 = match time.as_secs() {
         0..600 => 1,
@@ -69,7 +70,10 @@ impl Failure {
 
     /// With what the user can do about it, behind a semicolon.
     pub(crate) fn with_advice(self, advice: &str) -> Failure {
-        Failure { status: self.status, error: anyhow::anyhow!("{}; {advice}", told_once(&self.error)) }
+        Failure {
+            status: self.status,
+            error: anyhow::anyhow!("{}; {advice}", told_once(&self.error)),
+        }
     }
 
     pub(crate) fn report(self) -> ExitCode {
@@ -95,7 +99,8 @@ fn told_once(error: &anyhow::Error) -> String {
 impl From<TrialError> for Failure {
     fn from(error: TrialError) -> Failure {
         match error {
-            TrialError::Plan(_) | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => {
+            TrialError::Plan(_)
+            | TrialError::Records(tester::measurer::recorder::RecordError::Extension { .. }) => {
                 Failure::usage(error)
             }
             TrialError::Interrupted => Failure::interrupted(error),
@@ -149,7 +154,8 @@ pub(crate) fn print_json<T: Serialize>(result: &T) -> Result<(), Failure> {
 
 /// Prints exactly one JSON object on standard output.
 pub(crate) fn print_versioned<T: Serialize>(object: &T) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(&Versioned::new(object)).map_err(Failure::environment)?;
+    let text =
+        serde_json::to_string_pretty(&Versioned::new(object)).map_err(Failure::environment)?;
     println!("{text}");
     Ok(())
 }
@@ -180,11 +186,16 @@ pub(crate) fn word(verdict: Verdict) -> &'static str {
 pub(crate) fn print_trial(trial: &TrialResult) {
     let c = &trial.counts;
     let verdict = colour::verdict(trial.verdict, &std::io::stdout());
-    println!("Verdict     {verdict} at {} queries/s for {} s", grouped(trial.rate.0), trial.duration_s);
+    println!(
+        "Verdict     {verdict} at {} queries/s for {} s",
+        grouped(trial.rate.0),
+        trial.duration_s
+    );
     for reason in &trial.reasons {
         println!("            {reason}");
     }
-    let [sent, valid, late, lost, wrong] = [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);
+    let [sent, valid, late, lost, wrong] =
+        [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);
     println!("Queries     {sent} sent, {valid} valid, {late} late, {lost} lost, {wrong} wrong");
     print_wrong(&c.wrong);
     let duplicates = counted(c.duplicates, "duplicate", "duplicates");
@@ -236,7 +247,10 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
         (w.malformed, "malformed"),
         (w.signature, "not signed right"),
     ];
-    let others = others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", grouped(n)));
+    let others = others
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{} {what}", grouped(n)));
     let all: Vec<String> = others.chain(rcodes).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
@@ -244,7 +258,8 @@ pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
 /// Percentiles of the round-trip time, if there was a valid reply.
 pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
     if let Some(rtt) = rtt {
-        let [min, median, p99, p999, max] = [rtt.min, rtt.p50, rtt.p99, rtt.p999, rtt.max].map(whole);
+        let [min, median, p99, p999, max] =
+            [rtt.min, rtt.p50, rtt.p99, rtt.p999, rtt.max].map(whole);
         println!("RTT         {min} µs min, {median} median, {p99} p99, {p999} p99.9, {max} max");
     }
 }
@@ -253,8 +268,11 @@ pub(crate) fn print_rtt(rtt: Option<&Rtt>) {
 fn print_auth(auth: &AuthPart) {
     let asked = &auth.asked;
     let [aaaa, a, other, again, dropped] =
-        [asked.aaaa, asked.a, asked.other, asked.aaaa_retries + asked.a_retries, auth.socket_drops].map(grouped);
-    println!("AuthDNS     asked {aaaa} AAAA, {a} A, {other} other, of which {again} again; {dropped} queries dropped");
+        [asked.aaaa, asked.a, asked.other, asked.aaaa_retries + asked.a_retries, auth.socket_drops]
+            .map(grouped);
+    println!(
+        "AuthDNS     asked {aaaa} AAAA, {a} A, {other} other, of which {again} again; {dropped} queries dropped"
+    );
     if let Some(own) = &auth.own_time_us {
         let [median, p99, p999, max] = [own.p50, own.p99, own.p999, own.max].map(whole);
         println!("            own time {median} µs median, {p99} p99, {p999} p99.9, {max} max");
@@ -284,7 +302,10 @@ pub(crate) fn print_search(result: &SearchResult) {
         1 => println!("One look    {interval} queries/s from 1 search, which is no result yet"),
         n => {
             let bound = if result.lower_bound { "at least " } else { "" };
-            println!("Median      {bound}{} queries/s over {n} searches", wording::median(f, resolution));
+            println!(
+                "Median      {bound}{} queries/s over {n} searches",
+                wording::median(f, resolution)
+            );
             println!("Interval    {interval} queries/s");
         }
     }
@@ -300,7 +321,8 @@ pub(crate) fn print_search(result: &SearchResult) {
     if let Some(shortfall) = Shortfall::lowest(&result.failed_by) {
         println!("Failed      {}", wording::shortfall(&shortfall));
     }
-    let (trials, invalid) = (grouped(result.trials.len() as u64), grouped(result.invalid_trials as u64));
+    let (trials, invalid) =
+        (grouped(result.trials.len() as u64), grouped(result.invalid_trials as u64));
     println!("Trials      {trials}, of which the tester spoiled {invalid}");
     if let Some(allowed) = result.self_test_allows {
         println!("Self-test   vouches for the tester up to {} queries/s", grouped(allowed.0));
@@ -332,7 +354,8 @@ mod tests {
 
     #[test]
     fn times_have_no_needless_digits() {
-        for (seconds, words) in [(0.2, "0s"), (555.4, "9m 15s"), (810.0, "14m"), (7_229.0, "2h"), (1.0e6, "11days 14h")]
+        for (seconds, words) in
+            [(0.2, "0s"), (555.4, "9m 15s"), (810.0, "14m"), (7_229.0, "2h"), (1.0e6, "11days 14h")]
         {
             assert_eq!(rounded(Duration::from_secs_f64(seconds)).to_string(), words);
         }

@@ -1,5 +1,5 @@
-//! Progress on standard error: drawn anew on a terminal, a line after a second and then every ten elsewhere, nothing with
-//! `--quiet`.
+//! Progress on standard error: drawn anew on a terminal, a line after a second and then every ten
+//! elsewhere, nothing with `--quiet`.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,11 @@ const LINES: Duration = Duration::from_secs(10);
 const BAR: &str = "{wide_msg}\n{bar:30} {pos}/{len} sent, {prefix} valid, {eta} left";
 
 /// Carries out a trial and shows how it goes; ends it before its time when the user wants to stop.
-pub(crate) fn run_trial(plan: &TrialPlan, quiet: bool, title: &str) -> Result<TrialResult, TrialError> {
+pub(crate) fn run_trial(
+    plan: &TrialPlan,
+    quiet: bool,
+    title: &str,
+) -> Result<TrialResult, TrialError> {
     let progress = Progress::until(plan, interruption::flag());
     let planned = plan.schedule().count();
     metrics::trial_begins(plan.rate, planned, &progress);
@@ -50,7 +54,9 @@ pub(crate) fn run_trial(plan: &TrialPlan, quiet: bool, title: &str) -> Result<Tr
 /// Does `work`, during which there are no counts to show but words, which it may change.
 pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&Shown) -> T) -> T {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    bar.set_style(ProgressStyle::with_template("{wide_msg} {elapsed}").expect("a constant template"));
+    bar.set_style(
+        ProgressStyle::with_template("{wide_msg} {elapsed}").expect("a constant template"),
+    );
     let shown = Shown { bar, text: Mutex::new(words.to_owned()) };
     let began = Instant::now();
     let lines = |words: &str| format!("{words}: {} s", began.elapsed().as_secs());
@@ -62,15 +68,21 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);
     }
-    during(quiet, &format!("Pause of {}, then {next}", rounded(time)), |_| interruption::sleep(time));
+    during(quiet, &format!("Pause of {}, then {next}", rounded(time)), |_| {
+        interruption::sleep(time)
+    });
 }
 
-/// Where a search stands, before a trial of it: `trial 7 of about 19 at 1 500 q/s in [1 000, 2 000), …`.
+/// Where a search stands, before a trial of it: `trial 7 of about 19 at 1 500 q/s in [1 000,
+/// 2 000), …`.
 pub(crate) fn title(standing: &Standing) -> String {
     let show = |rate: Option<Qps>| rate.map_or("…".to_owned(), |rate| grouped(rate.0));
     let (passed, failed) = standing.bracket;
-    let search =
-        if standing.of > 1 { format!(" (search {}/{})", standing.repeat + 1, standing.of) } else { String::new() };
+    let search = if standing.of > 1 {
+        format!(" (search {}/{})", standing.repeat + 1, standing.of)
+    } else {
+        String::new()
+    };
     let bracket = match standing.bracket {
         (None, None) => String::new(),
         _ => format!(" in [{}, {})", show(passed), show(failed)),
@@ -110,8 +122,14 @@ impl Shown {
         self.bar.suspend(write)
     }
 
-    /// Does `work` and shows it; `line` makes the line for where no terminal is, and brings the bar up to date.
-    fn during<T>(&self, quiet: bool, line: &(dyn Fn(&str) -> String + Sync), work: impl FnOnce(&Shown) -> T) -> T {
+    /// Does `work` and shows it; `line` makes the line for where no terminal is, and brings the bar
+    /// up to date.
+    fn during<T>(
+        &self,
+        quiet: bool,
+        line: &(dyn Fn(&str) -> String + Sync),
+        work: impl FnOnce(&Shown) -> T,
+    ) -> T {
         if quiet {
             self.bar.set_draw_target(ProgressDrawTarget::hidden());
             return work(self);
@@ -143,7 +161,8 @@ impl Shown {
     }
 }
 
-/// Ends what is shown, also where `work` is left by a panic: standard output may be gone (`streams`).
+/// Ends what is shown, also where `work` is left by a panic: standard output may be gone
+/// (`streams`).
 struct End<'a>(&'a AtomicBool, Thread);
 
 impl Drop for End<'_> {
@@ -170,15 +189,26 @@ mod tests {
         let text = title(&standing).replace('\u{202f}', " ");
         let words = "trial 27 of about 380 (search 2/20) at 1 500 q/s in [1 000, 2 000), about 1h to go, until ";
         assert!(text.starts_with(words) && text.ends_with(" UTC"), "{text}");
-        let first = title(&Standing { of: 1, repeat: 0, bracket: (None, None), forecast: None, ..standing });
+        let first = title(&Standing {
+            of: 1,
+            repeat: 0,
+            bracket: (None, None),
+            forecast: None,
+            ..standing
+        });
         assert!(!first.contains("about"), "{first}");
         assert!(!first.contains('[') && !first.contains("search"), "{first}");
-        assert_eq!(clock(UNIX_EPOCH + Duration::from_secs(86_400 + 19 * 3_600 + 40 * 60 + 59)), "19:40");
+        assert_eq!(
+            clock(UNIX_EPOCH + Duration::from_secs(86_400 + 19 * 3_600 + 40 * 60 + 59)),
+            "19:40"
+        );
     }
 
     #[test]
     fn work_that_is_left_by_a_panic_ends_what_is_shown() {
-        let left = std::panic::catch_unwind(|| during(false, "work", |_| std::panic::resume_unwind(Box::new("gone"))));
+        let left = std::panic::catch_unwind(|| {
+            during(false, "work", |_| std::panic::resume_unwind(Box::new("gone")))
+        });
         assert!(left.is_err());
     }
 }

@@ -17,15 +17,18 @@ use net::affinity::allowed_cpus;
 use tester::authdns::answer;
 use tester::client::closed_loop::ClosedLoopPlan;
 use tester::client::ramp::{Ramp, RampPlan};
-use tester::client::{self, Additional, Check, ClientSettings, Edns, EdnsOption, Names, QueryFile, Source};
+use tester::client::{
+    self, Additional, Check, ClientSettings, Edns, EdnsOption, Names, QueryFile, Source,
+};
 use tester::delay_line::Delay;
 use tester::measurer::expect::Expectation;
 use tester::measurer::plan::{Spin, Subject, TrialPlan};
 use wire::name::{Domain, NameRange};
 
 use crate::args::{
-    ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch, Questions, Resperf,
-    SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport, ZoneContent,
+    ClosedLoop, DelayRange, Dns64perf, Experiments, Family, IntervalFiles, Measure, NewSearch,
+    Questions, Resperf, SearchMethod, SelfTest, Server, SpinChoice, Traffic, Transport,
+    ZoneContent,
 };
 use crate::commands::self_test::{SelfTestPlan, SelfTestResult};
 use crate::intervals;
@@ -42,7 +45,8 @@ impl Server {
             Server::Name(name, port) => (name, *port),
         };
         let unknown = |why: String| Failure::usage(anyhow::anyhow!("--server {name}: {why}"));
-        let mut found = (name.as_str(), port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+        let mut found =
+            (name.as_str(), port).to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
         found.next().ok_or_else(|| unknown("it has no address".into()))
     }
 }
@@ -52,7 +56,9 @@ impl Traffic {
         let defaults = TrialPlan::new(server, rate);
         TrialPlan {
             duration: self.duration.into(),
-            timeout: self.timeout.map_or_else(|| default_timeout(self.duration.into()), Nanos::from),
+            timeout: self
+                .timeout
+                .map_or_else(|| default_timeout(self.duration.into()), Nanos::from),
             domain: self.domain.clone(),
             names: self.names.unwrap_or(defaults.names),
             first_name: self.first_name,
@@ -86,14 +92,18 @@ impl Traffic {
     }
 }
 
-/// The plan, if what it names is there: a first name in its block, and CPUs that this process may use.
+/// The plan, if what it names is there: a first name in its block, and CPUs that this process may
+/// use.
 ///
 /// # Errors
 /// If it is not.
 fn with_what_is_there(plan: TrialPlan) -> Result<TrialPlan, Failure> {
     let (first, count) = (plan.first_name, plan.names.count());
     if first >= count {
-        let why = anyhow::anyhow!("--first-name {first}: --names {} has {count} names, counted from 0", plan.names);
+        let why = anyhow::anyhow!(
+            "--first-name {first}: --names {} has {count} names, counted from 0",
+            plan.names
+        );
         return Err(Failure::usage(why));
     }
     may_use(&plan.cpus)?;
@@ -107,7 +117,11 @@ fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         Some(cpu) => {
             let here: Vec<String> = allowed.iter().map(|cpu| cpu.0.to_string()).collect();
-            Err(Failure::usage(anyhow::anyhow!("--cpus {}: there are {} here", cpu.0, here.join(", "))))
+            Err(Failure::usage(anyhow::anyhow!(
+                "--cpus {}: there are {} here",
+                cpu.0,
+                here.join(", ")
+            )))
         }
         None => Ok(()),
     }
@@ -127,9 +141,14 @@ impl Measure {
             return Ok(TrialPlan { interval: plan.interval.or(width), ..plan });
         }
         let (Some(server), Some(rate)) = (&self.new.server, self.new.rate) else {
-            return Err(Failure::usage(anyhow::anyhow!("--server and --rate are needed, or --plan")));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--server and --rate are needed, or --plan"
+            )));
         };
-        with_what_is_there(TrialPlan { interval: width, ..self.traffic.plan(server.resolve()?, rate) })
+        with_what_is_there(TrialPlan {
+            interval: width,
+            ..self.traffic.plan(server.resolve()?, rate)
+        })
     }
 }
 
@@ -137,8 +156,11 @@ impl Measure {
 fn given_plan(path: &Path) -> Result<TrialPlan, Failure> {
     let name = path.display();
     let unusable = |why: String| Failure::usage(anyhow::anyhow!("--plan {name}: {why}"));
-    let read =
-        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    let read = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
     parse_plan(&read.map_err(|e| unusable(e.to_string()))?).map_err(unusable)
 }
 
@@ -148,7 +170,11 @@ fn parse_plan(text: &str) -> Result<TrialPlan, String> {
     let plan = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let field = error.path().to_string();
         // A field that is missing or unknown is in the error itself.
-        if field == "." { error.into_inner().to_string() } else { format!("{field}: {}", error.into_inner()) }
+        if field == "." {
+            error.into_inner().to_string()
+        } else {
+            format!("{field}: {}", error.into_inner())
+        }
     })?;
     json.end().map_err(|e| e.to_string())?;
     Ok(plan)
@@ -159,7 +185,9 @@ impl NewSearch {
     /// If the range is empty, or the names do not suffice.
     pub(crate) fn resolve(&self, traffic: &Traffic) -> Result<SearchPlan, Failure> {
         let (Some(server), Some(min), Some(max)) = (&self.server, self.min, self.max) else {
-            return Err(Failure::usage(anyhow::anyhow!("--server, --min and --max are needed, or --resume")));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--server, --min and --max are needed, or --resume"
+            )));
         };
         if min > max {
             return Err(Failure::usage(anyhow::anyhow!("--min {min} is above --max {max}")));
@@ -176,7 +204,12 @@ impl NewSearch {
         let plan = SearchPlan {
             method: self.method(&trial)?,
             trial,
-            range: SearchRange { min, max, resolution: self.resolution, invalid_retries: self.invalid_retries },
+            range: SearchRange {
+                min,
+                max,
+                resolution: self.resolution,
+                invalid_retries: self.invalid_retries,
+            },
             repeat: self.repeat,
             pause: self.pause,
             reuse_names: self.reuse_names,
@@ -201,20 +234,26 @@ pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<Search
 }
 
 impl NewSearch {
-    /// How rates are chosen: the first goal is always that of RFC 8219, by the plan's duration and acceptance.
+    /// How rates are chosen: the first goal is always that of RFC 8219, by the plan's duration and
+    /// acceptance.
     fn method(&self, trial: &TrialPlan) -> Result<Method, Failure> {
         let refused = |why: &str| Err(Failure::usage(anyhow::anyhow!("{why}")));
         if self.method == SearchMethod::Bisection {
             return if self.goal.is_empty() {
                 Ok(Method::Bisection)
             } else {
-                refused("--goal is for --method mlrsearch; a bisection has the one goal of RFC 8219")
+                refused(
+                    "--goal is for --method mlrsearch; a bisection has the one goal of RFC 8219",
+                )
             };
         }
         if self.resolution != Qps(1) {
-            return refused("--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%");
+            return refused(
+                "--resolution is for --method bisection; mlrsearch takes --width, such as --width 0.5%",
+            );
         }
-        let first = Goal { loss_ratio: 1.0 - trial.accept.0, ..Goal::rfc8219(trial.duration, self.width) };
+        let first =
+            Goal { loss_ratio: 1.0 - trial.accept.0, ..Goal::rfc8219(trial.duration, self.width) };
         let others = self.goal.iter().map(|goal| goal.goal(trial.duration.into(), self.width));
         let goals: Vec<Goal> = std::iter::once(first).chain(others).collect();
         for goal in &goals {
@@ -238,11 +277,13 @@ impl NewSearch {
 /// # Errors
 /// If it is no such file, or that self-test did not pass.
 pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
-    let unusable = |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
+    let unusable =
+        |why: String| Failure::usage(anyhow::anyhow!("--self-test {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|e| unusable(e.to_string()))?;
     let test: SelfTestResult = serde_json::from_str(&text)
         .map_err(|e| unusable(format!("not what `dns64bench self-test --json` prints: {e}")))?;
-    // What it allows is computed by the α and β of these trials, whatever those were that it was for.
+    // What it allows is computed by the α and β of these trials, whatever those were that it was
+    // for.
     test.vouches().ok_or_else(|| unusable("that self-test did not pass".into()))
 }
 
@@ -257,9 +298,9 @@ impl SelfTest {
     /// If the server's name has no address.
     pub(crate) fn resolve(&self) -> Result<SelfTestPlan, Failure> {
         let asked = with_what_is_there(self.traffic.plan(self.server.resolve()?, self.for_rate))?;
-        let highest = self
-            .search_to
-            .unwrap_or_else(|| required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta));
+        let highest = self.search_to.unwrap_or_else(|| {
+            required_rate(self.for_rate, asked.aaaa_share, asked.cached_share, self.delta)
+        });
         let (aaaa_share, cached_share) = (asked.aaaa_share, asked.cached_share);
         let mut trial = as_self_test(asked, self.delta);
         let most = TrialPlan { rate: highest, ..trial.clone() };
@@ -271,8 +312,9 @@ impl SelfTest {
     }
 }
 
-/// The trial of a self-test: AuthDNS itself answers, with an AAAA record for every name, in a quarter of the time, and is asked as
-/// the DUT will be: with the settings of the trials that the self-test vouches for.
+/// The trial of a self-test: AuthDNS itself answers, with an AAAA record for every name, in a
+/// quarter of the time, and is asked as the DUT will be: with the settings of the trials that the
+/// self-test vouches for.
 pub(crate) fn as_self_test(asked: TrialPlan, delta: f64) -> TrialPlan {
     let factor = factor(asked.aaaa_share, asked.cached_share, delta);
     TrialPlan {
@@ -305,7 +347,9 @@ impl IntervalFiles {
     pub(crate) fn width(&self) -> Result<Option<Nanos>, Failure> {
         let is_wanted = self.hdr_log.is_some() || self.json_lines.is_some();
         if self.interval.is_some() && !is_wanted {
-            return Err(Failure::usage(anyhow::anyhow!("--interval needs a file: --hdr-log or --json-lines")));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--interval needs a file: --hdr-log or --json-lines"
+            )));
         }
         Ok(is_wanted.then(|| self.interval.map_or(Nanos::SECOND, Nanos::from)))
     }
@@ -374,7 +418,11 @@ impl ClosedLoop {
     ///
     /// # Errors
     /// Never, as the arguments allow no number that leaves the name space.
-    pub(crate) fn experiment(&self, e: &Experiments, number: u64) -> Result<ClosedLoopPlan, Failure> {
+    pub(crate) fn experiment(
+        &self,
+        e: &Experiments,
+        number: u64,
+    ) -> Result<ClosedLoopPlan, Failure> {
         let first = (u64::from(e.space) << 24) + number * 256;
         let source = self.source(NameRange::ALL, first, 256)?;
         Ok(ClosedLoopPlan {
@@ -389,8 +437,11 @@ impl ClosedLoop {
 
     fn source(&self, names: NameRange, first: u64, count: u64) -> Result<Source, Failure> {
         let source = Names::new(&self.domain, names, first, count);
-        let missing =
-            || anyhow::anyhow!("--names {names} from --first-name {first} on has fewer than --count {count} names");
+        let missing = || {
+            anyhow::anyhow!(
+                "--names {names} from --first-name {first} on has fewer than --count {count} names"
+            )
+        };
         source.map(Source::Names).ok_or_else(|| Failure::usage(missing()))
     }
 
@@ -433,19 +484,27 @@ impl Resperf {
         let (source, check) = match self.names {
             None => (query_file(self.data.as_deref().unwrap_or(Path::new("-")))?, Check::Rcode),
             Some(names) => {
-                let all = Names::new(&Domain::dns64perf(), names, 0, names.count()).expect("the block has them");
+                let all = Names::new(&Domain::dns64perf(), names, 0, names.count())
+                    .expect("the block has them");
                 let prefixes = self.expect_prefix.clone();
-                let expectation = Expectation { aaaa_share: Share::ZERO, check_own_aaaa: false, prefixes };
+                let expectation =
+                    Expectation { aaaa_share: Share::ZERO, check_own_aaaa: false, prefixes };
                 (Source::Names(all), Check::Address(expectation))
             }
         };
         let wanted = self.edns || self.dnssec_ok || !self.edns_option.is_empty();
         // The size that resperf offers.
-        let edns = wanted.then(|| Edns { size: 4_096, dnssec_ok: self.dnssec_ok, options: self.edns_option.clone() });
+        let edns = wanted.then(|| Edns {
+            size: 4_096,
+            dnssec_ok: self.dnssec_ok,
+            options: self.edns_option.clone(),
+        });
         let clients = self.clients.max(1);
         if self.local_port != 0 && usize::from(self.local_port) + clients > 65_536 {
             let port = self.local_port;
-            return Err(Failure::usage(anyhow::anyhow!("-x {port}: there are no {clients} ports (-C) from there on")));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "-x {port}: there are no {clients} ports (-C) from there on"
+            )));
         }
         Ok(RampPlan {
             settings: ClientSettings {
@@ -480,7 +539,11 @@ impl Resperf {
             Family::Inet => address.is_ipv4(),
             Family::Inet6 => address.is_ipv6(),
         };
-        let none = || Failure::usage(anyhow::anyhow!("-s {server} has no address of the family that -f asks for"));
+        let none = || {
+            Failure::usage(anyhow::anyhow!(
+                "-s {server} has no address of the family that -f asks for"
+            ))
+        };
         all.find(fits).ok_or_else(none)
     }
 }
@@ -497,18 +560,24 @@ impl Dns64perf {
             return Err(wrong("requests, burst, threads and delay must be more than 0"));
         }
         if requests > subnet.count() {
-            return Err(wrong(&format!("{subnet} has {} names, fewer than {requests} requests", subnet.count())));
+            return Err(wrong(&format!(
+                "{subnet} has {} names, fewer than {requests} requests",
+                subnet.count()
+            )));
         }
         let rate = burst as f64 * threads as f64 * 1e9 / delay as f64;
         let exact = rate;
         let rate = Qps(rate.round().max(1.0) as u64);
         if (exact / rate.0 as f64 - 1.0).abs() > 0.001 {
-            return Err(wrong(&format!("that is a rate of {exact:.3} queries/s; whole ones are offered only")));
+            return Err(wrong(&format!(
+                "that is a rate of {exact:.3} queries/s; whole ones are offered only"
+            )));
         }
         let mut plan = TrialPlan::new(SocketAddr::new(self.server, self.port), rate);
         // The shortest time in which so many queries are due.
         let duration = (u128::from(requests) * u128::from(Nanos::SECOND.0)).div_ceil(rate.0.into());
-        plan.duration = Nanos(u64::try_from(duration).map_err(|_| wrong("that takes more than 500 years"))?);
+        plan.duration =
+            Nanos(u64::try_from(duration).map_err(|_| wrong("that takes more than 500 years"))?);
         plan.timeout = self.timeout.into();
         plan.names = subnet;
         // As the original checks: an answer with a AAAA record, whatever address it has.
@@ -542,7 +611,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn plan_with(field: &str, value: Option<Value>) -> Result<TrialPlan, String> {
-        let mut plan = serde_json::to_value(TrialPlan::new("[::1]:53".parse().unwrap(), Qps(10))).unwrap();
+        let mut plan =
+            serde_json::to_value(TrialPlan::new("[::1]:53".parse().unwrap(), Qps(10))).unwrap();
         let fields = plan.as_object_mut().unwrap();
         match value {
             Some(value) => fields.insert(field.to_owned(), value),
@@ -565,7 +635,11 @@ mod tests {
             ("rate", Some(json!("ten")), "rate: invalid type"),
             ("server", Some(json!("::1")), "server: "),
             ("max_burst", Some(json!("often")), "write auto, or a time such as 200us"),
-            ("limits", Some(json!({"window_100ms_pct": 1.0})), "limits: missing field `lateness_p999`"),
+            (
+                "limits",
+                Some(json!({"window_100ms_pct": 1.0})),
+                "limits: missing field `lateness_p999`",
+            ),
             ("cpus", Some(json!([0, "one"])), "cpus[1]: "),
             ("aaaa_share", Some(json!(0.123)), "aaaa_share: '0.123' is no share"),
         ] {

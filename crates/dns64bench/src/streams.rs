@@ -1,8 +1,10 @@
-//! Standard output and standard error where nobody reads them any more, or there is no room for them.
+//! Standard output and standard error where nobody reads them any more, or there is no room for
+//! them.
 //!
-//! The standard library's `println!` panics there. Ours (in `main.rs`) end the program instead, in order, so that servers that it
-//! has started end and temporary files go: quietly when the reader has gone, with a sentence when a disk is full. Standard
-//! error shows progress; the program goes on where it cannot be written, because no result is lost.
+//! The standard library's `println!` panics there. Ours (in `main.rs`) end the program instead, in
+//! order, so that servers that it has started end and temporary files go: quietly when the reader
+//! has gone, with a sentence when a disk is full. Standard error shows progress; the program goes
+//! on where it cannot be written, because no result is lost.
 
 use std::fmt;
 use std::io::{self, BufWriter, Write};
@@ -33,7 +35,10 @@ impl Unwritable {
     pub(crate) fn report(self) -> ExitCode {
         match self.0.kind() {
             io::ErrorKind::BrokenPipe => ExitCode::from(BROKEN_PIPE),
-            _ => Failure::environment(anyhow::anyhow!("cannot write to standard output: {}", self.0)).report(),
+            _ => {
+                Failure::environment(anyhow::anyhow!("cannot write to standard output: {}", self.0))
+                    .report()
+            }
         }
     }
 }
@@ -43,7 +48,8 @@ pub(crate) fn begin() {
     MAIN.get_or_init(|| thread::current().id());
 }
 
-/// Ends the program for want of standard output. In any other thread than `main`'s it does nothing: that will notice itself.
+/// Ends the program for want of standard output. In any other thread than `main`'s it does nothing:
+/// that will notice itself.
 pub(crate) fn give_up(error: io::Error) {
     if MAIN.get() == Some(&thread::current().id()) {
         resume_unwind(Box::new(Unwritable(error)));
@@ -64,7 +70,10 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
 ///
 /// # Errors
 /// If the file cannot be written. The program ends if standard output cannot be.
-pub(crate) fn write_to(path: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Outcome {
+pub(crate) fn write_to(
+    path: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Outcome {
     if let Some(path) = path {
         let to_file = || -> io::Result<()> {
             let mut out = BufWriter::with_capacity(BUFFER, NewFile::open(path)?);

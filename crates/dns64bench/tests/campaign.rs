@@ -45,12 +45,16 @@ repeat = 1
 driver = "dns64d"
 "#;
 
-/// Finished trials that were not spoiled, by point, repetition, rate and length: how often each was done.
+/// Finished trials that were not spoiled, by point, repetition, rate and length: how often each was
+/// done.
 fn finished(folder: &Path) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for entry in journal(folder).iter().filter_map(|entry| entry.get("finished")) {
         if entry["trial"]["verdict"] != "invalid" {
-            let key = format!("{} {} {} {}", entry["point"], entry["repeat"], entry["rate"], entry["length"]);
+            let key = format!(
+                "{} {} {} {}",
+                entry["point"], entry["repeat"], entry["rate"], entry["length"]
+            );
             *counts.entry(key).or_default() += 1;
         }
     }
@@ -65,11 +69,15 @@ fn a_campaign_is_killed_resumed_and_reported() {
 
     let plan = run_in(folder, &["campaign", "plan", "plan.toml"]);
     let printed = told(&plan);
-    assert!(plan.status.success() && printed.contains("self-test") && printed.contains("load 0.5"), "{printed}");
+    assert!(
+        plan.status.success() && printed.contains("self-test") && printed.contains("load 0.5"),
+        "{printed}"
+    );
     assert!(!folder.join("plan-run").exists(), "`plan` does nothing");
 
     // Killed at several moments, then to the end.
-    let mut first = dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]).spawn().unwrap();
+    let mut first =
+        dns64bench(folder, &["campaign", "run", "plan.toml", "--quiet"]).spawn().unwrap();
     let give_up = Instant::now() + Duration::from_secs(60);
     while !folder.join("plan-run/journal.jsonl").exists() || journal(folder).len() < 6 {
         assert!(Instant::now() < give_up, "no trial in a minute");
@@ -79,7 +87,8 @@ fn a_campaign_is_killed_resumed_and_reported() {
     first.wait().unwrap();
     for _ in 0..2 {
         let before = journal(folder).len();
-        let mut next = dns64bench(folder, &["campaign", "resume", "plan.toml", "--quiet"]).spawn().unwrap();
+        let mut next =
+            dns64bench(folder, &["campaign", "resume", "plan.toml", "--quiet"]).spawn().unwrap();
         let give_up = Instant::now() + Duration::from_secs(60);
         while journal(folder).len() < before + 3 && Instant::now() < give_up {
             thread::sleep(Duration::from_millis(20));
@@ -106,7 +115,8 @@ fn a_campaign_is_killed_resumed_and_reported() {
     assert_eq!(there, files.len(), "nothing else is left in the folder");
     // An own server that was left over by a kill is gone: nothing is noted as running.
     assert_eq!(fs::read_dir(folder.join("plan-run/running")).unwrap().count(), 0);
-    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let results: Value =
+        serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     holds("results", &results);
     journal(folder).iter().for_each(|line| holds("journal", line));
     let points = results["duts"][0]["points"].as_array().unwrap();
@@ -114,10 +124,18 @@ fn a_campaign_is_killed_resumed_and_reported() {
     assert!(points.iter().all(|p| p["complete"] == true && p["figures"]["n"] == 2), "{results:#}");
     assert_eq!(results["duts"][0]["loads"].as_array().unwrap().len(), 1);
     assert_eq!(results["complete"], true);
-    for file in
-        ["report.html", "tables.md", "tables.tex", "results.csv", "figures/worst-case.svg", "figures/worst-case.png"]
-    {
-        assert!(fs::metadata(folder.join("plan-run").join(file)).is_ok_and(|m| m.len() > 100), "{file}");
+    for file in [
+        "report.html",
+        "tables.md",
+        "tables.tex",
+        "results.csv",
+        "figures/worst-case.svg",
+        "figures/worst-case.png",
+    ] {
+        assert!(
+            fs::metadata(folder.join("plan-run").join(file)).is_ok_and(|m| m.len() > 100),
+            "{file}"
+        );
     }
     let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
     // Links lead to parts of the page only.
@@ -150,10 +168,11 @@ fn what_cannot_be_done_is_said_before_anything_is_done() {
     }
 }
 
-/// A plan whose only DUT is dns64d behind a script that spoils its first start for a trial; before, it is started once to see
-/// whether it does.
+/// A plan whose only DUT is dns64d behind a script that spoils its first start for a trial; before,
+/// it is started once to see whether it does.
 fn with_script(folder: &Path, first_start: &str) -> Value {
-    let (script, program, flag) = (folder.join("server"), env!("CARGO_BIN_EXE_dns64bench"), folder.join("started"));
+    let (script, program, flag) =
+        (folder.join("server"), env!("CARGO_BIN_EXE_dns64bench"), folder.join("started"));
     let seen = folder.join("seen");
     let text = format!(
         "#!/bin/sh\n[ \"$1\" != --version ] || exec {program} dns64d \"$@\"\n\
@@ -172,7 +191,8 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let output = run_in(folder, &["campaign", "run", "plan.toml"]);
     assert!(output.status.success(), "{}", told(&output));
-    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let results: Value =
+        serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
     assert_eq!(results["duts"][0]["points"][0]["figures"]["median"], 400.0, "{results:#}");
     results
@@ -190,10 +210,14 @@ fn a_dut_that_dies_is_noticed_started_again_and_its_trial_repeated() {
 fn a_dut_that_hangs_is_noticed_started_again_and_its_trial_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let results = with_script(folder.path(), "(sleep 1.2; kill -STOP $$) & exec");
-    assert!(results["mishaps"][0]["what"].as_str().is_some_and(|what| what.contains("the DUT hangs")), "{results:#}");
+    assert!(
+        results["mishaps"][0]["what"].as_str().is_some_and(|what| what.contains("the DUT hangs")),
+        "{results:#}"
+    );
 }
 
-/// A server that goes into the background, as one started by an init system does: all its commands are the plan's.
+/// A server that goes into the background, as one started by an init system does: all its commands
+/// are the plan's.
 #[test]
 fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,11 +242,15 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let output = run_in(folder, &["campaign", "run", "plan.toml"]);
     assert!(output.status.success(), "{}", told(&output));
-    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let results: Value =
+        serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
     let dut = &results["duts"][0];
     assert_eq!(dut["points"][0]["figures"]["median"], 200.0, "{dut:#}");
     assert!(dut["version"].as_str().unwrap().contains("dns64d"), "{dut:#}");
-    assert!(dut["loads"][0]["cpu"]["median"].as_f64().unwrap() > 0.0, "its CPU time is that of cpu-pids: {dut:#}");
+    assert!(
+        dut["loads"][0]["cpu"]["median"].as_f64().unwrap() > 0.0,
+        "its CPU time is that of cpu-pids: {dut:#}"
+    );
     assert!(folder.join("plan-run/servers/daemon-1/stopped").exists(), "its stop command was run");
 }

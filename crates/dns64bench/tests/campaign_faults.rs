@@ -1,5 +1,5 @@
-//! Campaigns in which something is not as it should be: plans that changed, servers that do not start, hosts that misbehave,
-//! users who want to stop.
+//! Campaigns in which something is not as it should be: plans that changed, servers that do not
+//! start, hosts that misbehave, users who want to stop.
 
 mod common;
 
@@ -95,7 +95,8 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     .unwrap();
     ends(folder, &["campaign", "resume", "plan.toml", "--quiet"], 0, &[]);
     let other =
-        begun.replace("'200ms'\ntimeout", "'60s'\ntimeout").replace("max = 100", "max = 4000") + "name = 'other'\n";
+        begun.replace("'200ms'\ntimeout", "'60s'\ntimeout").replace("max = 100", "max = 4000")
+            + "name = 'other'\n";
     fs::write(folder.join("plan.toml"), &other).unwrap();
     let keys = ["trial.duration", "search.max", "dut[0].name"];
     let text = ends(folder, &["campaign", "resume", "plan.toml"], 2, &keys);
@@ -111,21 +112,31 @@ fn a_run_goes_on_by_the_plan_that_it_was_begun_with_or_not_at_all() {
     ends(folder, &["report", "plan-run"], 0, &["trial.duration"]);
     let page = fs::read_to_string(folder.join("plan-run/report.html")).unwrap();
     assert!(page.contains("trial.duration"), "the report says so");
-    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
-    assert_eq!(results["plan"]["trial"]["duration"], "200ms", "trials of 200 ms are not told as ones of 60 s");
+    let results: Value =
+        serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    assert_eq!(
+        results["plan"]["trial"]["duration"], "200ms",
+        "trials of 200 ms are not told as ones of 60 s"
+    );
     fs::write(&own, text).unwrap();
 
     let path = folder.join("plan-run/journal.jsonl");
     let lines = fs::read_to_string(&path).unwrap();
     // As version 1 wrote it.
     fs::write(&path, format!("{{\"plan\":{}}}\n", first["begun"]["plan"])).unwrap();
-    for args in [&["campaign", "resume", "plan-run"][..], &["campaign", "status", "plan-run"], &["report", "plan-run"]]
-    {
+    for args in [
+        &["campaign", "resume", "plan-run"][..],
+        &["campaign", "status", "plan-run"],
+        &["report", "plan-run"],
+    ] {
         ends(folder, args, 2, &["version 1 of the format", "reads version 2"]);
     }
     fs::write(&path, lines.split_once('\n').unwrap().1).unwrap();
-    for args in [&["campaign", "resume", "plan-run"][..], &["campaign", "status", "plan-run"], &["report", "plan-run"]]
-    {
+    for args in [
+        &["campaign", "resume", "plan-run"][..],
+        &["campaign", "status", "plan-run"],
+        &["report", "plan-run"],
+    ] {
         ends(folder, args, 2, &["does not begin with the plan"]);
     }
 }
@@ -135,10 +146,22 @@ fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for (rest, words) in [
-        ("[[dut]]\ndriver = 'unbound'\nprogram = '/no/such/unbound'\n", &["host dut", "/no/such/unbound"][..]),
-        ("[[dut]]\ndriver = 'custom'\ncustom = { start = ['/no/such/server'] }\n", &["/no/such/server"]),
-        ("[cpus]\ndut = [4000]\n[[dut]]\ndriver = 'dns64d'\n", &["[cpus] dut", "4000", "host dut has"]),
-        ("[measure]\ncores = [4000]\n[[dut]]\ndriver = 'dns64d'\n", &["[measure] cores", "4000", "host dut has"]),
+        (
+            "[[dut]]\ndriver = 'unbound'\nprogram = '/no/such/unbound'\n",
+            &["host dut", "/no/such/unbound"][..],
+        ),
+        (
+            "[[dut]]\ndriver = 'custom'\ncustom = { start = ['/no/such/server'] }\n",
+            &["/no/such/server"],
+        ),
+        (
+            "[cpus]\ndut = [4000]\n[[dut]]\ndriver = 'dns64d'\n",
+            &["[cpus] dut", "4000", "host dut has"],
+        ),
+        (
+            "[measure]\ncores = [4000]\n[[dut]]\ndriver = 'dns64d'\n",
+            &["[measure] cores", "4000", "host dut has"],
+        ),
     ] {
         fs::write(folder.join("plan.toml"), plan(rest)).unwrap();
         let words = [&["Missing: "][..], words].concat();
@@ -154,10 +177,16 @@ fn what_a_plan_names_and_is_not_there_is_said_before_anything_is_done() {
         ends(folder, &["campaign", "run", "plan.toml"], 2, &[word]);
     }
     let ssh = "[ssh]\ndut = { host = 'far' }\naddresses = { dut = '192.0.2.1:53', auth = '203.0.113.1:53' }\n";
-    fs::write(folder.join("plan.toml"), format!("topology = 'ssh'\n{SHORT}{ssh}[[dut]]\ndriver = 'unbound'\n"))
-        .unwrap();
-    let words =
-        ["far (dut)", "192.0.2.1:53: not looked at from here", "203.0.113.1:53: this machine has no such address"];
+    fs::write(
+        folder.join("plan.toml"),
+        format!("topology = 'ssh'\n{SHORT}{ssh}[[dut]]\ndriver = 'unbound'\n"),
+    )
+    .unwrap();
+    let words = [
+        "far (dut)",
+        "192.0.2.1:53: not looked at from here",
+        "203.0.113.1:53: this machine has no such address",
+    ];
     ends(folder, &["campaign", "plan", "plan.toml"], 0, &words);
 }
 
@@ -173,7 +202,10 @@ fn a_server_that_does_not_start_is_said_before_the_self_test() {
     let words = ["broken did not start", "exit status: 3", "the reason", "servers/broken-"];
     let text = ends(folder, &["campaign", "run", "plan.toml"], 4, &words);
     assert!(!text.contains('\u{1b}'), "{text:?}");
-    assert!(journal(folder).iter().all(|entry| entry.get("started").is_none()), "nothing is measured");
+    assert!(
+        journal(folder).iter().all(|entry| entry.get("started").is_none()),
+        "nothing is measured"
+    );
 }
 
 #[test]
@@ -202,8 +234,11 @@ fn with_ssh(folder: &Path, ssh: &str, args: &[&str]) -> Command {
     fs::create_dir_all(&bin).unwrap();
     script(&bin.join("ssh"), &format!("touch {}\n{ssh}", folder.join("called").display()));
     let hosts = "[ssh]\ndut = { host = 'far' }\naddresses = { dut = '[::1]:10053', auth = '127.0.0.1:10054' }\n";
-    fs::write(folder.join("plan.toml"), format!("topology = 'ssh'\n{SHORT}{hosts}[[dut]]\ndriver = 'dns64d'\n"))
-        .unwrap();
+    fs::write(
+        folder.join("plan.toml"),
+        format!("topology = 'ssh'\n{SHORT}{hosts}[[dut]]\ndriver = 'dns64d'\n"),
+    )
+    .unwrap();
     let mut command = dns64bench(folder, args);
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", bin.display()));
@@ -219,7 +254,8 @@ fn a_host_that_says_too_much_or_dies_ends_the_campaign_with_a_plain_sentence() {
         ("echo '{\"version\": \"\u{1b}]0;evil\u{7}9\"}'; sleep 100", "far"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let output = with_ssh(folder.path(), ssh, &["campaign", "run", "plan.toml"]).output().unwrap();
+        let output =
+            with_ssh(folder.path(), ssh, &["campaign", "run", "plan.toml"]).output().unwrap();
         let text = told(&output);
         assert_eq!(output.status.code(), Some(4), "{ssh}: {text}");
         assert!(text.contains(word) && text.contains("far"), "{ssh}: {text}");
@@ -227,7 +263,8 @@ fn a_host_that_says_too_much_or_dies_ends_the_campaign_with_a_plain_sentence() {
     }
 }
 
-/// Silent from the begin, and silent after a greeting of the right version: a request is pending in both.
+/// Silent from the begin, and silent after a greeting of the right version: a request is pending in
+/// both.
 #[test]
 fn a_silent_host_does_not_keep_the_user_from_stopping() {
     let folder = tempfile::tempdir().unwrap();
@@ -240,7 +277,8 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        let mut command = with_ssh(folder, &ssh, &["campaign", "run", "plan.toml", "--dir", "my-run"]);
+        let mut command =
+            with_ssh(folder, &ssh, &["campaign", "run", "plan.toml", "--dir", "my-run"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         wait_for("the host is not silent yet", &|| folder.join("silent").exists());
         // Each of two signals of different names counts, however close they follow each other.
@@ -264,8 +302,10 @@ fn stubborn(folder: &Path) -> PathBuf {
         pid.display()
     );
     let path = script(&folder.join("stubborn"), &text);
-    let rest =
-        format!("[[dut]]\ndriver = 'custom'\nname = 'stubborn'\ncustom = {{ start = ['{}'] }}\n", path.display());
+    let rest = format!(
+        "[[dut]]\ndriver = 'custom'\nname = 'stubborn'\ncustom = {{ start = ['{}'] }}\n",
+        path.display()
+    );
     fs::write(folder.join("plan.toml"), plan(&rest)).unwrap();
     pid
 }
@@ -280,8 +320,11 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
         let text = || fs::read_to_string(&pid).unwrap_or_default();
         wait_for("the server does not start", &|| text().ends_with('\n'));
         for (number, name) in signals.iter().enumerate() {
-            // What the first one does is over when the second comes, for two at once may count as one.
-            wait_for("the server is not asked to end", &|| number == 0 || folder.join("asked").exists());
+            // What the first one does is over when the second comes, for two at once may count as
+            // one.
+            wait_for("the server is not asked to end", &|| {
+                number == 0 || folder.join("asked").exists()
+            });
             signal(&child, name);
         }
         let (output, took) = end_of(child);
@@ -296,12 +339,15 @@ fn one_signal_ends_a_campaign_in_order_and_two_at_once_and_nothing_is_left() {
     }
 }
 
-/// In a mount namespace of its own, where nobody else's lab is: killed, resumed, and the lab is gone; one that was up before stays.
+/// In a mount namespace of its own, where nobody else's lab is: killed, resumed, and the lab is
+/// gone; one that was up before stays.
 #[test]
 fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let rest = plan("[[dut]]\ndriver = 'dns64d'\n").replace("loopback", "lab").replace("repeat = 1", "repeat = 5");
+    let rest = plan("[[dut]]\ndriver = 'dns64d'\n")
+        .replace("loopback", "lab")
+        .replace("repeat = 1", "repeat = 5");
     fs::write(folder.join("plan.toml"), rest).unwrap();
     let text = format!(
         "mount -t tmpfs none /run && mkdir /run/netns && {PROGRAM} lab up && {PROGRAM} lab down || {{ echo SKIPPED; exit 0; }}\n\
@@ -324,7 +370,8 @@ fn a_lab_is_taken_down_by_the_resume_after_a_kill_and_one_of_somebody_else_is_no
     }
 }
 
-/// Says that this machine has no lab; a failure where it must have one: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
+/// Says that this machine has no lab; a failure where it must have one: `cargo xtask test` sets
+/// `DNS64BENCH_MUST_RUN` in CI.
 fn skipped(why: &str) {
     assert!(std::env::var_os("DNS64BENCH_MUST_RUN").is_none(), "the lab must run here: {why}");
     eprintln!("SKIPPED the lab: {why}");
@@ -338,7 +385,8 @@ fn loaded(end: &str) -> Value {
     let plan = server(folder, 3, 3, end).replace("[[dut]]", &format!("{load}[[dut]]"));
     fs::write(folder.join("plan.toml"), plan).unwrap();
     ends(folder, &["campaign", "run", "plan.toml"], 0, &[]);
-    let results: Value = serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
+    let results: Value =
+        serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     let tables = fs::read_to_string(folder.join("plan-run/tables.md")).unwrap();
     assert!(tables.contains("HUNG") || tables.contains("DIED"), "{tables}");
     results["duts"][0]["loads"][0].clone()
@@ -354,6 +402,10 @@ fn a_dut_that_hangs_or_dies_at_a_load_has_a_marked_row_and_no_figures() {
         for figure in ["cpu", "cprdp", "rtt_us"] {
             assert!(load[figure].is_null(), "{figure}: {load:#}");
         }
-        assert_eq!((&load["passed"], &load["trials"]), (&Value::Bool(false), &Value::from(1)), "{load:#}");
+        assert_eq!(
+            (&load["passed"], &load["trials"]),
+            (&Value::Bool(false), &Value::from(1)),
+            "{load:#}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A campaign's rows say "N cores" only where that is so: this test reads from /proc itself, while the campaign runs, where the
-//! threads of each DUT may run, and holds it against the results.
+//! A campaign's rows say "N cores" only where that is so: this test reads from /proc itself, while
+//! the campaign runs, where the threads of each DUT may run, and holds it against the results.
 
 mod common;
 
@@ -34,12 +34,15 @@ struct Seen {
     cpus: Vec<usize>,
 }
 
-/// The threads of all processes whose command lines name a server's folder of this run; what tidies up there after the server
-/// runs under `timeout`, anywhere, and is none of it.
+/// The threads of all processes whose command lines name a server's folder of this run; what tidies
+/// up there after the server runs under `timeout`, anywhere, and is none of it.
 fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
     let marker = format!("{}/servers/", run.display());
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
         let words = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
         let Some((_, rest)) = words.split_once(&marker) else { continue };
         let program = words.split('\0').next().unwrap_or_default();
@@ -49,8 +52,16 @@ fn look(run: &Path, seen: &mut BTreeSet<Seen>) {
         let start = rest.split(['/', '\0']).next().unwrap_or_default().to_owned();
         for task in fs::read_dir(entry.path().join("task")).into_iter().flatten().flatten() {
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            let Some(list) = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")) else { continue };
-            seen.insert(Seen { start: start.clone(), process, cpus: cpu_list(list).into_iter().collect() });
+            let Some(list) =
+                status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+            else {
+                continue;
+            };
+            seen.insert(Seen {
+                start: start.clone(),
+                process,
+                cpus: cpu_list(list).into_iter().collect(),
+            });
         }
     }
 }
@@ -75,11 +86,14 @@ fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
     (seen, serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap())
 }
 
-/// Programs that this test starts as DUTs: those that are installed. mtd64-ng needs the lab, and other commands are the plan's.
+/// Programs that this test starts as DUTs: those that are installed. mtd64-ng needs the lab, and
+/// other commands are the plan's.
 fn installed() -> Vec<(Dut, &'static str)> {
-    let is_there =
-        |dut: &Dut| *dut == Dut::Dns64d || dut.driver().program_name().is_some_and(|name| find(name).is_some());
-    let here = Dut::ALL.iter().filter(|dut| is_there(dut) && !matches!(dut, Dut::Mtd64Ng | Dut::Custom));
+    let is_there = |dut: &Dut| {
+        *dut == Dut::Dns64d || dut.driver().program_name().is_some_and(|name| find(name).is_some())
+    };
+    let here =
+        Dut::ALL.iter().filter(|dut| is_there(dut) && !matches!(dut, Dut::Mtd64Ng | Dut::Custom));
     here.map(|dut| (*dut, dut.name())).collect()
 }
 
@@ -98,21 +112,35 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
     let folder = tempfile::tempdir().unwrap();
     let (seen, results) = watched(folder.path(), &plan);
     for (dut, name) in installed() {
-        let result = results["duts"].as_array().unwrap().iter().find(|result| result["name"] == name).unwrap();
+        let result = results["duts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|result| result["name"] == name)
+            .unwrap();
         let points = result["points"].as_array().unwrap();
         assert_eq!(points.len(), cores.len(), "{name}: {result:#}");
         for (point, &cores) in points.iter().zip(&cores) {
             let place: Place = serde_json::from_value(point["place"].clone()).unwrap();
-            assert!(place.is_cores(cores), "{name}: {cores} cores were asked for, and it ran on: {}", place.in_words());
+            assert!(
+                place.is_cores(cores),
+                "{name}: {cores} cores were asked for, and it ran on: {}",
+                place.in_words()
+            );
             // The kernel said the same to somebody else.
             let prefix = format!("{}-", name.to_lowercase().replace(' ', "-"));
             let own = || seen.iter().filter(|seen| seen.start.starts_with(&prefix));
             let starts: BTreeSet<&str> = own().map(|seen| seen.start.as_str()).collect();
             let of = |start: &str| -> BTreeSet<usize> {
-                own().filter(|seen| seen.start == start).flat_map(|seen| seen.cpus.iter().copied()).collect()
+                own()
+                    .filter(|seen| seen.start == start)
+                    .flat_map(|seen| seen.cpus.iter().copied())
+                    .collect()
             };
-            // A server may have been seen for a moment before it was confined: `taskset` begins as the agent's child.
-            let same: Vec<&str> = starts.into_iter().filter(|start| of(start) == place.cpus).collect();
+            // A server may have been seen for a moment before it was confined: `taskset` begins as
+            // the agent's child.
+            let same: Vec<&str> =
+                starts.into_iter().filter(|start| of(start) == place.cpus).collect();
             assert!(
                 !same.is_empty(),
                 "{name} was never seen on {:?} only: {:?}",
@@ -120,8 +148,10 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
                 own().collect::<Vec<_>>()
             );
             if dut == Dut::KnotResolver {
-                let processes: BTreeSet<u32> =
-                    own().filter(|seen| same.contains(&seen.start.as_str())).map(|seen| seen.process).collect();
+                let processes: BTreeSet<u32> = own()
+                    .filter(|seen| same.contains(&seen.start.as_str()))
+                    .map(|seen| seen.process)
+                    .collect();
                 assert!(processes.len() >= cores, "{name}: {processes:?}");
             }
         }
@@ -131,8 +161,11 @@ fn every_dut_runs_on_the_cpus_that_its_row_claims() {
         tables.contains("| dns64d | 1, shares CPU"),
         "tester and AuthDNS may run anywhere, which the row says: {tables}"
     );
-    let shared =
-        results["noncompliance"].as_array().unwrap().iter().any(|point| point.to_string().contains("share CPUs"));
+    let shared = results["noncompliance"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|point| point.to_string().contains("share CPUs"));
     assert!(shared, "{}", results["noncompliance"]);
 }
 
@@ -159,8 +192,10 @@ fn rows_say_what_is_true_instead() {
     let (_, results) = watched(folder.path(), &plan);
     let rows = fs::read_to_string(folder.path().join("plan-run/tables.md")).unwrap();
     let starts = |name: &str, row: &str| {
-        let line =
-            rows.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap_or_else(|| panic!("{rows}"));
+        let line = rows
+            .lines()
+            .find(|line| line.starts_with(&format!("| {name} |")))
+            .unwrap_or_else(|| panic!("{rows}"));
         assert!(line.starts_with(&format!("| {name} | {row}")), "{line}");
     };
     starts("more threads", "1 CPU with 3 threads");
@@ -171,9 +206,17 @@ fn rows_say_what_is_true_instead() {
         starts("command", "threads by its own choice, not confined");
     }
     let told = results["configurations"].as_array().unwrap();
-    let of = |name: &str| told.iter().find(|told| told["server"] == name).unwrap()["text"].as_str().unwrap().to_owned();
+    let of = |name: &str| {
+        told.iter().find(|told| told["server"] == name).unwrap()["text"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     assert!(of("lines").contains("in-flight = 1000") && of("more threads").contains("threads = 3"));
-    assert!(of("own file, told").contains("address = '::1'") && of("own file").contains("address = '127.0.0.1'"));
+    assert!(
+        of("own file, told").contains("address = '::1'")
+            && of("own file").contains("address = '127.0.0.1'")
+    );
     let page = fs::read_to_string(folder.path().join("plan-run/report.html")).unwrap();
     assert!(
         page.contains("Configuration of own file, told") && page.contains("in-flight = 1000"),
@@ -190,7 +233,10 @@ fn cpus_that_a_host_does_not_have_are_refused_and_all_points_are_printed() {
     let printed = told(&run_in(folder.path(), &["campaign", "plan", "plan.toml"]));
     let of = |word: &str| printed.lines().filter(|line| line.contains(word)).count();
     let many = format!("dns64d, {} cores", has + 1);
-    assert!(of("dns64d, 1 core") == 1 && of(&many) == 2 && of("Not on this machine") == 1, "{printed}");
+    assert!(
+        of("dns64d, 1 core") == 1 && of(&many) == 2 && of("Not on this machine") == 1,
+        "{printed}"
+    );
     let refused = run_in(folder.path(), &["campaign", "run", "plan.toml"]);
     let said = told(&refused);
     assert_eq!(refused.status.code(), Some(2), "{said}");

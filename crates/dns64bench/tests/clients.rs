@@ -1,4 +1,5 @@
-//! The clients that older tools live on in, through the real binary: closed loop, resperf, dns64perf++.
+//! The clients that older tools live on in, through the real binary: closed loop, resperf,
+//! dns64perf++.
 
 mod common;
 
@@ -21,7 +22,8 @@ fn port(server: &Server) -> &str {
 }
 
 fn queries(folder: &Path, count: u32) -> String {
-    let lines = (0..count).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n >> 8, n & 255));
+    let lines =
+        (0..count).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n >> 8, n & 255));
     let path = folder.join("queries");
     fs::write(&path, lines.collect::<String>()).unwrap();
     path.to_string_lossy().into_owned()
@@ -85,24 +87,39 @@ fn resperf_by_name_prints_what_scripts_read() {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
     let plot = fs::read_to_string(folder.path().join("resperf.gnuplot")).unwrap();
-    let rows: Vec<Vec<f64>> =
-        plot.lines().skip(1).map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect()).collect();
-    // 1.5 s, if this machine did not stand still at the end. 0.3 s does not divide that evenly in floating point; it does here.
-    let ended = text.lines().find_map(|line| line.trim().strip_prefix("Sending ended after:")?.strip_suffix(" s"));
+    let rows: Vec<Vec<f64>> = plot
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().map(|word| word.parse().unwrap()).collect())
+        .collect();
+    // 1.5 s, if this machine did not stand still at the end. 0.3 s does not divide that evenly in
+    // floating point; it does here.
+    let ended = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Sending ended after:")?.strip_suffix(" s"));
     let ended: f64 = ended.unwrap().trim().parse().unwrap();
     assert!(ended >= 1.49, "{ended}");
     // Less than a tenth of an interval belongs to the one before.
     let count = (ended / 0.3 + 0.9).floor() as usize;
     assert_eq!((rows.len(), rows[0].len()), (count, 8), "{plot}");
     let last_width = ended - 0.3 * (count - 1) as f64;
-    let sent: f64 = rows.iter().map(|row| row[2] * 0.3).sum::<f64>() + rows[count - 1][2] * (last_width - 0.3);
+    let sent: f64 =
+        rows.iter().map(|row| row[2] * 0.3).sum::<f64>() + rows[count - 1][2] * (last_width - 0.3);
     assert!((sent - 2_000.0).abs() < 1.0, "{sent} queries in the plot");
-    assert!(rows.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] <= pair[1][1] + 0.01), "{plot}");
+    assert!(
+        rows.windows(2).all(|pair| pair[0][0] < pair[1][0] && pair[0][1] <= pair[1][1] + 0.01),
+        "{plot}"
+    );
 
-    let names: Vec<String> =
-        fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let names: Vec<String> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     for end in [".html", ".output", ".gnuplot", ".rate.svg", ".latency.svg"] {
-        assert!(names.iter().any(|name| name.starts_with("20") && name.ends_with(end)), "no {end} in {names:?}");
+        assert!(
+            names.iter().any(|name| name.starts_with("20") && name.ends_with(end)),
+            "no {end} in {names:?}"
+        );
     }
     let log = fs::read(folder.path().join("log.hdr")).unwrap();
     let mut count = 0;
@@ -117,10 +134,15 @@ fn resperf_by_name_prints_what_scripts_read() {
     }
     assert_eq!(count, 2_000, "all round-trip times are in the log");
     let lines = fs::read_to_string(folder.path().join("lines.json")).unwrap();
-    let objects: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let objects: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(objects.iter().all(|o| o["runid"] == objects[0]["runid"]));
-    assert_eq!((&objects[0]["type"], &objects.last().unwrap()["type"]), (&"header".into(), &"stats_sum".into()));
-    let sent: u64 = objects[1..objects.len() - 1].iter().map(|o| o["sent"]["queries"].as_u64().unwrap()).sum();
+    assert_eq!(
+        (&objects[0]["type"], &objects.last().unwrap()["type"]),
+        (&"header".into(), &"stats_sum".into())
+    );
+    let sent: u64 =
+        objects[1..objects.len() - 1].iter().map(|o| o["sent"]["queries"].as_u64().unwrap()).sum();
     assert_eq!((sent, &objects.last().unwrap()["received"]["responses"]), (2_000, &2_000.into()));
 }
 
@@ -135,17 +157,32 @@ fn resperf_ends_on_its_limits() {
     let queries = queries(folder.path(), 100);
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent_port = silent.local_addr().unwrap().port().to_string();
-    let common = ["-s", "127.0.0.1", "-d", &queries, "-m", "1000", "-r", "1", "-t", "0.5", "-P", "/dev/null"];
+    let common = [
+        "-s",
+        "127.0.0.1",
+        "-d",
+        &queries,
+        "-m",
+        "1000",
+        "-r",
+        "1",
+        "-t",
+        "0.5",
+        "-P",
+        "/dev/null",
+    ];
     let outstanding = [&common[..], &["-p", &silent_port, "-q", "30"]].concat();
     let text = printed(&outstanding, &run_as("resperf", folder.path(), &outstanding));
     assert!(
-        text.contains("[Status] Reached 30 outstanding queries\n") && text.contains("Queries lost:         30\n"),
+        text.contains("[Status] Reached 30 outstanding queries\n")
+            && text.contains("Queries lost:         30\n"),
         "{text}"
     );
     let end = [&common[..], &["-p", port(&server)]].concat();
     let text = printed(&end, &run_as("resperf", folder.path(), &end));
     assert!(
-        text.contains("[Status] Ran out of query data, ending test at ") && text.contains("sent:         100\n"),
+        text.contains("[Status] Ran out of query data, ending test at ")
+            && text.contains("sent:         100\n"),
         "{text}"
     );
     let repeat = [&end[..], &["-R"]].concat();
@@ -173,7 +210,10 @@ fn bad_input_is_named() {
         ([&closed[..], &["--edns-option", "3:x"]].concat(), "hexadecimal"),
         ([&closed[..], &["--names", "10.0.0.0/24", "--count", "300"]].concat(), "fewer"),
         (vec!["closed-loop", "--dns64perf2", "0", "1", "3", "1", "::1"], "'3'"),
-        (vec!["dns64perf++", "::1", "53", "10.0.0.0/24", "300", "1", "1", "1000", "1"], "256 names"),
+        (
+            vec!["dns64perf++", "::1", "53", "10.0.0.0/24", "300", "1", "1", "1000", "1"],
+            "256 names",
+        ),
     ] {
         let output = run(&args);
         assert_eq!(output.status.code(), Some(2), "{}", show(&args, &output));
@@ -194,12 +234,20 @@ fn dns64perf_by_name_leaves_what_its_scripts_read() {
     };
     let text = printed(&args, &output);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[..3], ["Sent queries: 1000", "Received answers: 1000 (100.00%)", "Valid answers: 1000 (100.00%)"]);
-    assert!(lines[3].starts_with("Average round-trip time: ") && lines[3].ends_with(" ms"), "{text}");
+    assert_eq!(
+        lines[..3],
+        ["Sent queries: 1000", "Received answers: 1000 (100.00%)", "Valid answers: 1000 (100.00%)"]
+    );
+    assert!(
+        lines[3].starts_with("Average round-trip time: ") && lines[3].ends_with(" ms"),
+        "{text}"
+    );
     assert!(lines[4].starts_with("Standard deviation of the round-trip time: "), "{text}");
     let csv = fs::read_to_string(folder.path().join("dns64perf.csv")).unwrap();
     assert_eq!(
-        csv.lines().filter(|line| line.ends_with("dns64perf.test.") || line.contains(".dns64perf.test.;")).count(),
+        csv.lines()
+            .filter(|line| line.ends_with("dns64perf.test.") || line.contains(".dns64perf.test.;"))
+            .count(),
         1_000
     );
     assert!(csv.contains("delay between bursts: 500000 ns\n"), "{csv:.300}");
@@ -209,7 +257,8 @@ fn dns64perf_by_name_leaves_what_its_scripts_read() {
 fn experiments_of_dns64perf2_print_a_time_each() {
     let server = auth();
     let experiments = ["--dns64perf2", "7", "1", "4", "1", "127.0.0.1", port(&server)];
-    let args = [&["closed-loop", "--aaaa-share", "1", "--liveness", "false"][..], &experiments].concat();
+    let args =
+        [&["closed-loop", "--aaaa-share", "1", "--liveness", "false"][..], &experiments].concat();
     let text = printed(&args, &run(&args));
     let times: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
     assert!(times.len() == 256 && times.iter().all(|&ms| ms > 0.0), "{text}");

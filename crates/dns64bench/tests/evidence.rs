@@ -1,4 +1,5 @@
-//! AuthDNS is half of the tester: what it does never counts against the DUT, and what it was asked is held against the trial.
+//! AuthDNS is half of the tester: what it does never counts against the DUT, and what it was asked
+//! is held against the trial.
 
 mod common;
 
@@ -59,7 +60,8 @@ fn a_dut_that_asks_everything_twice_passes_with_four_questions_per_query() {
     let site = site("100000", &["--ask-times", "2"]);
     let (trial, status) = site.measure(&[]);
     assert_eq!((status, count(&trial, "/valid")), (0, 4000), "{trial}");
-    let asked = ["aaaa", "a", "aaaa_retries", "a_retries"].map(|of| count(&trial, &format!("/auth/asked/{of}")));
+    let asked = ["aaaa", "a", "aaaa_retries", "a_retries"]
+        .map(|of| count(&trial, &format!("/auth/asked/{of}")));
     assert_eq!(asked, [8000, 8000, 4000, 4000], "{trial}");
     assert!(trial["auth"]["own_time_us"]["p999"].as_f64() > Some(0.0), "{trial}");
 }
@@ -70,7 +72,10 @@ fn a_dut_that_answers_new_names_without_asking_is_not_measured() {
     let (trial, status) = site.measure_once(&[]);
     assert_eq!(status, 3, "{trial}");
     let real = trial["deviation"]["cached_share"]["real"].as_f64().unwrap();
-    assert!((real - 0.5).abs() < 0.01 && words(&trial, "deviation").unwrap().contains("from its cache"), "{trial}");
+    assert!(
+        (real - 0.5).abs() < 0.01 && words(&trial, "deviation").unwrap().contains("from its cache"),
+        "{trial}"
+    );
 }
 
 #[test]
@@ -78,7 +83,11 @@ fn a_dut_that_caches_nothing_has_no_cached_share() {
     let forgetful = site("100000", &[]);
     let cached = ["--cached-share", "0.6", "--timeout", "400ms"];
     let (trial, status) = forgetful.measure_once(&cached);
-    assert_eq!((status, trial["deviation"]["cached_share"]["wanted"].as_f64()), (3, Some(0.6)), "{trial}");
+    assert_eq!(
+        (status, trial["deviation"]["cached_share"]["wanted"].as_f64()),
+        (3, Some(0.6)),
+        "{trial}"
+    );
     let remembering = site("100000", &["--remember"]);
     let (trial, status) = remembering.measure(&cached);
     assert_eq!((status, &trial["deviation"]), (0, &Value::Null), "{trial}");
@@ -98,7 +107,9 @@ fn an_authdns_that_stands_still_makes_the_trial_invalid() {
     let over = AtomicBool::new(false);
     let (trial, status) = thread::scope(|scope| {
         scope.spawn(|| {
-            let kill = |signal: &str| Command::new("kill").args([signal, &site.auth.id().to_string()]).status();
+            let kill = |signal: &str| {
+                Command::new("kill").args([signal, &site.auth.id().to_string()]).status()
+            };
             while !over.load(Ordering::Relaxed) {
                 kill("-STOP").unwrap();
                 // The trial's own moment: long against the limit, short against the timeout.
@@ -118,8 +129,17 @@ fn an_authdns_that_stands_still_makes_the_trial_invalid() {
 #[test]
 fn a_status_socket_that_nobody_serves_is_an_error_of_the_environment() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
-    let args =
-        ["measure", "--server", &dut.address, "--rate", "100", "--duration", "1s", "--auth-status", "/nonexistent/s"];
+    let args = [
+        "measure",
+        "--server",
+        &dut.address,
+        "--rate",
+        "100",
+        "--duration",
+        "1s",
+        "--auth-status",
+        "/nonexistent/s",
+    ];
     let output = common::run(&args);
     let text = common::show(&args, &output);
     assert_eq!(output.status.code(), Some(4), "{text}");

@@ -1,4 +1,5 @@
-//! Files that commands write: opened before anything is measured, whole or not there, with the mode of any other file.
+//! Files that commands write: opened before anything is measured, whole or not there, with the mode
+//! of any other file.
 
 mod common;
 
@@ -19,15 +20,29 @@ fn after(before: &str, folder: &Path, args: &[&str]) -> Output {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
 
 /// A trial in which the lateness of this machine counts for nothing.
 fn trial<'a>(server: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let args = ["measure", "--server", server, "--rate", "1000", "--duration", "2s", "--timeout", "1s", "--json", "-q"];
+    let args = [
+        "measure",
+        "--server",
+        server,
+        "--rate",
+        "1000",
+        "--duration",
+        "2s",
+        "--timeout",
+        "1s",
+        "--json",
+        "-q",
+    ];
     [&args[..], &LENIENT, more].concat()
 }
 
@@ -58,7 +73,8 @@ fn modes_follow_the_umask() {
     let args = trial(&dut.address, &files);
     let output = after("umask 027", folder.path(), &args);
     let zone = ["zone", "--names", "10.0.0.0/30", "--output", "zone"];
-    let others = [after("umask 027", folder.path(), &zone), after("umask 027", folder.path(), &["check"])];
+    let others =
+        [after("umask 027", folder.path(), &zone), after("umask 027", folder.path(), &["check"])];
     assert!(others.iter().all(|output| output.status.success()), "{others:?}");
     let text = show(&args, &output);
     assert_eq!(names(folder.path()), ["lines", "log", "r.csv", "zone"], "{text}");
@@ -77,7 +93,8 @@ fn a_disk_without_room_for_the_records_does_not_take_the_verdict() {
     let output = after("trap '' XFSZ; ulimit -f 8", folder.path(), &args);
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(4), "{text}");
-    let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let trial: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert_eq!((&trial["sent"], &trial["valid"]), (&2_000.into(), &2_000.into()), "{text}");
     assert_eq!(trial["verdict"], "passed", "{text}");
     assert!(text.contains("cannot write the records r.csv: File too large"), "{text}");
@@ -86,10 +103,15 @@ fn a_disk_without_room_for_the_records_does_not_take_the_verdict() {
 
 #[test]
 fn a_device_is_written_and_stays_a_device() {
-    for args in [&["zone", "--names", "10.0.0.0/30"][..], &["queryfile", "--names", "10.0.0.0/30"]] {
+    for args in [&["zone", "--names", "10.0.0.0/30"][..], &["queryfile", "--names", "10.0.0.0/30"]]
+    {
         let args = [args, &["--output", "/dev/null"]].concat();
         let output = common::run(&args);
-        assert!(output.status.success() && !Path::new("/dev/null").is_file(), "{}", show(&args, &output));
+        assert!(
+            output.status.success() && !Path::new("/dev/null").is_file(),
+            "{}",
+            show(&args, &output)
+        );
     }
 }
 
@@ -97,7 +119,8 @@ fn a_device_is_written_and_stays_a_device() {
 fn journals_are_with_the_users_state_unless_they_are_named() {
     let (state, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let search = |more: &[&str]| {
-        let args = [&["search", "--server", "127.0.0.1:9", "--min", "1", "--max", "2"], more].concat();
+        let args =
+            [&["search", "--server", "127.0.0.1:9", "--min", "1", "--max", "2"], more].concat();
         let before = format!("export XDG_STATE_HOME='{}'", state.path().display());
         let output = after(&before, folder.path(), &args);
         (output.status.code(), show(&args, &output))
@@ -117,7 +140,17 @@ fn journals_are_with_the_users_state_unless_they_are_named() {
 fn a_query_file_has_the_testers_names_and_is_read_by_the_client() {
     let dut = Server::start(&["reference-dut", "--capacity", "1000000"]);
     let folder = tempfile::tempdir().unwrap();
-    let make = ["queryfile", "--names", "10.0.0.0/24", "--first-name", "250", "--count", "3", "--qtype", "A"];
+    let make = [
+        "queryfile",
+        "--names",
+        "10.0.0.0/24",
+        "--first-name",
+        "250",
+        "--count",
+        "3",
+        "--qtype",
+        "A",
+    ];
     let output = after("true", folder.path(), &make);
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let name = |n: u32| format!("010-000-000-{n}.dns64perf.test A\n");
@@ -126,9 +159,14 @@ fn a_query_file_has_the_testers_names_and_is_read_by_the_client() {
     assert!(after("true", folder.path(), &make).status.success());
     let ask = ["closed-loop", "--server", &dut.address, "--queries", "queries", "--json", "-q"];
     let output = after("true", folder.path(), &ask);
-    let result: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&ask, &output)));
-    assert_eq!((&result["sent"], &result["valid"]), (&256.into(), &256.into()), "{}", show(&ask, &output));
+    let result: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", show(&ask, &output)));
+    assert_eq!(
+        (&result["sent"], &result["valid"]),
+        (&256.into(), &256.into()),
+        "{}",
+        show(&ask, &output)
+    );
     let many = ["queryfile", "--names", "10.0.0.0/24", "--first-name", "250", "--count", "7"];
     let output = after("true", folder.path(), &many);
     assert_eq!(output.status.code(), Some(2), "{}", show(&many, &output));

@@ -31,7 +31,12 @@ fn a_broken_pipe_ends_quietly() {
         &["send-cost"],
     ] {
         let output = unread(args);
-        assert_eq!((output.status.code(), &output.stderr[..]), (Some(141), &b""[..]), "{}", show(args, &output));
+        assert_eq!(
+            (output.status.code(), &output.stderr[..]),
+            (Some(141), &b""[..]),
+            "{}",
+            show(args, &output)
+        );
     }
 }
 
@@ -39,7 +44,8 @@ fn a_broken_pipe_ends_quietly() {
 fn a_full_disk_is_said_in_a_sentence() {
     for args in [&["campaign", "show", "paper"][..], &["check", "--json"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = Command::new(PROGRAM).args(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let output =
+            Command::new(PROGRAM).args(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
         let text = show(args, &output);
         assert_eq!(output.status.code(), Some(4), "{text}");
         assert!(text.contains("No space left") && !text.contains("panicked"), "{text}");
@@ -51,24 +57,44 @@ fn a_trial_goes_on_when_nobody_reads_its_progress() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let args = ["measure", "--server", &dut.address, "--rate", "200", "--duration", "2s", "--timeout", "1s", "--json"];
-    let output = Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(writer).output().unwrap();
-    let trial: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    let args = [
+        "measure",
+        "--server",
+        &dut.address,
+        "--rate",
+        "200",
+        "--duration",
+        "2s",
+        "--timeout",
+        "1s",
+        "--json",
+    ];
+    let output =
+        Command::new(PROGRAM).args(args).stdout(Stdio::piped()).stderr(writer).output().unwrap();
+    let trial: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
     assert_eq!(trial["sent"], 400);
 }
 
-/// Starts the program in `folder`, sends `signal` when a line of its standard error has `until` in it, and waits for its end.
+/// Starts the program in `folder`, sends `signal` when a line of its standard error has `until` in
+/// it, and waits for its end.
 fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
-    command.current_dir(folder).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .current_dir(folder)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap());
     let mut before = String::new();
     while !before.contains(until) {
         assert!(told.read_line(&mut before).unwrap() > 0, "{args:?} said no more than {before}");
     }
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
+    );
     let rest = thread::spawn(move || {
         let mut rest = String::new();
         std::io::Read::read_to_string(&mut told, &mut rest).map(|_| rest)
@@ -81,7 +107,10 @@ fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Outpu
 }
 
 fn files(folder: &Path) -> Vec<String> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 #[test]
@@ -89,12 +118,23 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     for signal in ["-INT", "-TERM"] {
         let folder = tempfile::tempdir().unwrap();
-        let args =
-            ["measure", "--server", &dut.address, "--rate", "500", "--records", "r.csv", "--json-lines", "l", "--json"];
+        let args = [
+            "measure",
+            "--server",
+            &dut.address,
+            "--rate",
+            "500",
+            "--records",
+            "r.csv",
+            "--json-lines",
+            "l",
+            "--json",
+        ];
         let output = interrupted(folder.path(), signal, " sent, ", &args);
         let text = show(&args, &output);
         assert_eq!(output.status.code(), Some(130), "{text}");
-        let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+        let trial: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
         let sent = trial["sent"].as_u64().unwrap();
         assert!((1..30_000).contains(&sent), "{text}");
         assert_eq!(
@@ -112,15 +152,20 @@ fn an_interrupted_trial_shows_what_is_known_and_leaves_no_file() {
 fn an_interrupted_search_says_what_passed_and_how_it_goes_on() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let folder = tempfile::tempdir().unwrap();
-    let range = ["search", "--server", &dut.address, "--min", "100", "--max", "9000", "--journal", "j"];
-    let trials = ["--duration", "1s", "--timeout", "200ms", "--pause", "60s", "--invalid-retries", "0"];
+    let range =
+        ["search", "--server", &dut.address, "--min", "100", "--max", "9000", "--journal", "j"];
+    let trials =
+        ["--duration", "1s", "--timeout", "200ms", "--pause", "60s", "--invalid-retries", "0"];
     let args = [&range[..], &trials, &LENIENT].concat();
     // After the first trial's verdict it pauses for a minute, and says so.
     let output = interrupted(folder.path(), "-INT", "Pause of 1m, then trial 2 of about ", &args);
     let text = show(&args, &output);
     assert!(text.contains("trial 1 of about ") && text.contains(" to go, until "), "{text}");
     assert_eq!(output.status.code(), Some(130), "{text}");
-    assert!(text.contains("dns64bench search --resume j") && text.contains("interrupted; "), "{text}");
+    assert!(
+        text.contains("dns64bench search --resume j") && text.contains("interrupted; "),
+        "{text}"
+    );
     assert_eq!(files(folder.path()), ["j"], "{text}");
 }
 
@@ -157,9 +202,13 @@ fn an_interrupted_closed_loop_shows_what_is_known() {
     let output = interrupted(folder.path(), "-INT", "4 queries in flight for 5m: ", &args);
     let text = show(&args, &output);
     assert_eq!(output.status.code(), Some(130), "{text}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let result: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
     assert!(result["interrupted"] == true && result["valid"].as_u64() > Some(0), "{text}");
-    assert!(result["duration_s"].as_f64() < Some(300.0) && result["qps"].as_f64() > Some(0.0), "{text}");
+    assert!(
+        result["duration_s"].as_f64() < Some(300.0) && result["qps"].as_f64() > Some(0.0),
+        "{text}"
+    );
     assert!(!lines.exists());
 }
 
@@ -170,13 +219,25 @@ fn addresses_rates_and_times_are_read_as_people_write_them() {
     let server = format!("localhost:{port}");
     // localhost may be ::1 here, where nobody listens; what matters is that it is understood.
     for server in [dut.address.as_str(), &server] {
-        let args =
-            ["measure", "--server", server, "--rate", "0.2k", "--duration", "0.5", "--timeout", "1", "--json", "-q"];
+        let args = [
+            "measure",
+            "--server",
+            server,
+            "--rate",
+            "0.2k",
+            "--duration",
+            "0.5",
+            "--timeout",
+            "1",
+            "--json",
+            "-q",
+        ];
         let output = Command::new(PROGRAM).args(args).output().unwrap();
         let text = show(&args, &output);
         assert_ne!(output.status.code(), Some(2), "{text}");
         if output.status.code() != Some(4) {
-            let trial: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let trial: Value =
+                serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {text}"));
             assert_eq!(
                 (&trial["rate"], &trial["duration_s"], &trial["timeout_s"]),
                 (&200.into(), &0.5.into(), &1.0.into())
@@ -189,8 +250,15 @@ fn addresses_rates_and_times_are_read_as_people_write_them() {
 fn logs_have_no_colours_where_no_terminal_reads_them() {
     let queries = tempfile::NamedTempFile::new().unwrap();
     fs::write(queries.path(), "a.example AAAA\n").unwrap();
-    let args =
-        ["closed-loop", "--server", "127.0.0.1:9", "--queries", queries.path().to_str().unwrap(), "--timeout", "100ms"];
+    let args = [
+        "closed-loop",
+        "--server",
+        "127.0.0.1:9",
+        "--queries",
+        queries.path().to_str().unwrap(),
+        "--timeout",
+        "100ms",
+    ];
     let output = Command::new(PROGRAM).args(args).env("DNS64BENCH_LOG", "info").output().unwrap();
     let text = show(&args, &output);
     assert!(text.contains("INFO") && !text.contains('\u{1b}'), "{text}");
@@ -200,7 +268,10 @@ fn logs_have_no_colours_where_no_terminal_reads_them() {
 fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
     let command = [&[PROGRAM], args].concat().join(" ");
     let mut script = Command::new("script");
-    script.args(["-qec", &command, "/dev/null"]).env_remove("NO_COLOR").envs(environment.iter().copied());
+    script
+        .args(["-qec", &command, "/dev/null"])
+        .env_remove("NO_COLOR")
+        .envs(environment.iter().copied());
     let output = script.stdin(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -208,10 +279,24 @@ fn on_a_terminal(environment: &[(&str, &str)], args: &[&str]) -> String {
 #[test]
 fn verdicts_and_marks_are_coloured_on_terminals_of_who_does_not_object() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
-    let measure =
-        ["measure", "--server", &dut.address, "--rate", "100", "--duration", "200ms", "--timeout", "1s", "-q"];
+    let measure = [
+        "measure",
+        "--server",
+        &dut.address,
+        "--rate",
+        "100",
+        "--duration",
+        "200ms",
+        "--timeout",
+        "1s",
+        "-q",
+    ];
     let coloured = |text: &str, words: [&str; 3]| words.iter().any(|word| text.contains(word));
-    let verdicts = ["\u{1b}[1;32mpassed\u{1b}[0m", "\u{1b}[1;31mfailed\u{1b}[0m", "\u{1b}[1;33mINVALID\u{1b}[0m"];
+    let verdicts = [
+        "\u{1b}[1;32mpassed\u{1b}[0m",
+        "\u{1b}[1;31mfailed\u{1b}[0m",
+        "\u{1b}[1;33mINVALID\u{1b}[0m",
+    ];
     let marks = ["\u{1b}[1;32m✓\u{1b}[0m", "\u{1b}[1;33m!\u{1b}[0m", "\u{1b}[1;33m!\u{1b}[0m"];
     for (args, words) in [(&measure[..], verdicts), (&["check"], marks)] {
         let shown = on_a_terminal(&[], args);
@@ -225,10 +310,19 @@ fn verdicts_and_marks_are_coloured_on_terminals_of_who_does_not_object() {
 fn check_stops_a_script_if_it_is_asked_to() {
     let output = common::run(&["check", "--json"]);
     let environment: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let concerns = environment["findings"].as_array().unwrap().iter().filter(|f| !f["concern"].is_null()).count();
+    let concerns = environment["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|f| !f["concern"].is_null())
+        .count();
     let strict = common::run(&["check", "--json", "--strict"]);
     let status = if concerns > 0 { 4 } else { 0 };
-    assert_eq!((output.status.code(), strict.status.code()), (Some(0), Some(status)), "{concerns} concerns");
+    assert_eq!(
+        (output.status.code(), strict.status.code()),
+        (Some(0), Some(status)),
+        "{concerns} concerns"
+    );
 }
 
 #[test]
@@ -239,7 +333,8 @@ fn every_command_tells_its_version() {
     }
 }
 
-/// The program as a user who is not root, with a folder for what lasts as long as the user is logged in.
+/// The program as a user who is not root, with a folder for what lasts as long as the user is
+/// logged in.
 fn as_a_user(runtime: &Path, args: &[&str]) -> Output {
     let mut command = match is_root() {
         true => {
@@ -250,7 +345,8 @@ fn as_a_user(runtime: &Path, args: &[&str]) -> Output {
         }
         false => Command::new(PROGRAM),
     };
-    let places = ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME", "TMPDIR"].map(|name| (name, runtime));
+    let places =
+        ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME", "TMPDIR"].map(|name| (name, runtime));
     command.args(args).envs(places).stdin(Stdio::null()).output().unwrap()
 }
 

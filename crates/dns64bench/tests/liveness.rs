@@ -31,13 +31,31 @@ fn nobody_at_an_address_is_said_at_once_by_every_command() {
         &["measure", "--server", &address, "--rate", "100", "--duration", "60s"][..],
         &["self-test", "--server", &address, "--for-rate", "100", "--duration", "60s"],
         &["closed-loop", "--server", &address, "--outstanding", "1"],
-        &["search", "--server", &address, "--min", "100", "--max", "200", "--journal", journal.to_str().unwrap()],
+        &[
+            "search",
+            "--server",
+            &address,
+            "--min",
+            "100",
+            "--max",
+            "200",
+            "--journal",
+            journal.to_str().unwrap(),
+        ],
     ] {
         ends(args, 4, &[&said]);
     }
     // What is wrong with the command itself is said before anybody is asked.
-    ends(&["measure", "--server", &address, "--rate", "100", "--records", "x.txt"], 2, &[".parquet"]);
-    ends(&["closed-loop", "--server", &address, "--outstanding", "1", "--threads", "2"], 2, &["--threads 2"]);
+    ends(
+        &["measure", "--server", &address, "--rate", "100", "--records", "x.txt"],
+        2,
+        &[".parquet"],
+    );
+    ends(
+        &["closed-loop", "--server", &address, "--outstanding", "1", "--threads", "2"],
+        2,
+        &["--threads 2"],
+    );
     assert!(begun.elapsed() < Duration::from_secs(50), "{:?}", begun.elapsed());
 }
 
@@ -58,9 +76,24 @@ fn a_server_that_answers_nothing_right_has_failed_and_is_there() {
     ends(&args, 1, &["0 valid"]);
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
-    let range = ["--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s", "--invalid-retries", "20"];
-    let args =
-        [&["search", "--server", &auth.address, "--journal", journal.to_str().unwrap()], &range[..], &load].concat();
+    let range = [
+        "--min",
+        "100",
+        "--max",
+        "200",
+        "--repeat",
+        "1",
+        "--pause",
+        "0s",
+        "--invalid-retries",
+        "20",
+    ];
+    let args = [
+        &["search", "--server", &auth.address, "--journal", journal.to_str().unwrap()],
+        &range[..],
+        &load,
+    ]
+    .concat();
     ends(&args, 1, &["Trials"]);
 }
 
@@ -71,11 +104,38 @@ fn a_server_that_dies_in_a_search_ends_it_and_the_search_goes_on_when_it_is_back
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal.jsonl");
     let journal = journal.to_str().unwrap();
-    let range = ["--min", "100", "--max", "1600", "--resolution", "100", "--repeat", "4", "--pause", "300ms"];
-    let load = ["--duration", "300ms", "--timeout", "200ms", "--window-limit", "50", "--lateness-limit", "300ms"];
-    let args = [&["search", "--server", &address, "--journal", journal], &range[..], &load].concat();
-    let search = Command::new(PROGRAM).args(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let finished = || std::fs::read_to_string(journal).unwrap_or_default().matches("{\"finished\"").count();
+    let range = [
+        "--min",
+        "100",
+        "--max",
+        "1600",
+        "--resolution",
+        "100",
+        "--repeat",
+        "4",
+        "--pause",
+        "300ms",
+    ];
+    let load = [
+        "--duration",
+        "300ms",
+        "--timeout",
+        "200ms",
+        "--window-limit",
+        "50",
+        "--lateness-limit",
+        "300ms",
+    ];
+    let args =
+        [&["search", "--server", &address, "--journal", journal], &range[..], &load].concat();
+    let search = Command::new(PROGRAM)
+        .args(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let finished =
+        || std::fs::read_to_string(journal).unwrap_or_default().matches("{\"finished\"").count();
     let give_up = Instant::now() + Duration::from_secs(60);
     while finished() < 3 {
         assert!(Instant::now() < give_up, "no trials");
@@ -93,7 +153,12 @@ fn a_server_that_dies_in_a_search_ends_it_and_the_search_goes_on_when_it_is_back
     // Back on the same port. Whatever the search had seen of it is still there.
     let before = finished();
     let listen = ["reference-dut", "--capacity", "100000", "--listen", &address];
-    let mut back = Command::new(PROGRAM).args(listen).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut back = Command::new(PROGRAM)
+        .args(listen)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let output = run(&["search", "--resume", journal, "--quiet"]);
     let _ = back.kill();
     let _ = back.wait();

@@ -31,13 +31,15 @@ fn plan(capacity: u64) -> String {
 
 fn measured(folder: &Path, name: &str, capacity: u64) {
     fs::write(folder.join(format!("{name}.toml")), plan(capacity)).unwrap();
-    let output = run_in(folder, &["campaign", "run", &format!("{name}.toml"), "--dir", name, "--quiet"]);
+    let output =
+        run_in(folder, &["campaign", "run", &format!("{name}.toml"), "--dir", name, "--quiet"]);
     assert!(output.status.success(), "{}", told(&output));
 }
 
 fn compared(folder: &Path, args: &[&str]) -> (Value, Option<i32>) {
     let output = run_in(folder, &[&["report", "--json"], args].concat());
-    let comparison = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
+    let comparison =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(&output)));
     holds("comparison", &comparison);
     (comparison, output.status.code())
 }
@@ -45,7 +47,8 @@ fn compared(folder: &Path, args: &[&str]) -> (Value, Option<i32>) {
 /// The object that a command prints, held against its schema.
 fn printed(schema: &str, args: &[&str]) -> Value {
     let output = run(args);
-    let object = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(args, &output)));
+    let object = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", show(args, &output)));
     holds(schema, &object);
     object
 }
@@ -57,7 +60,8 @@ fn what_is_printed_is_as_its_schema_says() {
     let journal = journal.to_str().unwrap();
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
     let auth = Server::start(&["auth", "--aaaa-share", "1"]);
-    let short = [&["--duration", "300ms", "--timeout", "200ms", "--json", "--quiet"][..], &LENIENT].concat();
+    let short = [&["--duration", "300ms", "--timeout", "200ms", "--json", "--quiet"][..], &LENIENT]
+        .concat();
     let with = |args: &[&'static str], server: &str| -> Vec<String> {
         let all = args.iter().chain(&short).map(|word| (*word).to_owned());
         all.chain(["--server".to_owned(), server.to_owned()]).collect()
@@ -66,20 +70,32 @@ fn what_is_printed_is_as_its_schema_says() {
         ("trial", with(&["measure", "--rate", "300"], &dut.address)),
         // Nothing listens there: most of a trial is absent then.
         ("trial", with(&["measure", "--rate", "300", "--liveness", "false"], "127.0.0.1:9")),
-        ("self-test", with(&["self-test", "--for-rate", "100", "--aaaa-share", "1"], &auth.address)),
+        (
+            "self-test",
+            with(&["self-test", "--for-rate", "100", "--aaaa-share", "1"], &auth.address),
+        ),
     ] {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         assert_eq!(printed(schema, &args)["schema_version"], 2);
     }
-    let mut search = with(&["search", "--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s"], &dut.address);
+    let mut search = with(
+        &["search", "--min", "100", "--max", "200", "--repeat", "1", "--pause", "0s"],
+        &dut.address,
+    );
     search.extend(["--resolution", "50", "--journal", journal].map(str::to_owned));
     printed("search", &search.iter().map(String::as_str).collect::<Vec<_>>());
     for line in fs::read_to_string(journal).unwrap().lines() {
         holds("search-journal", &serde_json::from_str(line).unwrap());
     }
-    printed("closed-loop", &["closed-loop", "--server", &dut.address, "--duration", "300ms", "--json", "--quiet"]);
+    printed(
+        "closed-loop",
+        &["closed-loop", "--server", &dut.address, "--duration", "300ms", "--json", "--quiet"],
+    );
     let (ip, port) = dut.address.rsplit_once(':').unwrap();
-    printed("dns64perf2", &["closed-loop", "--dns64perf2", "0", "1", "2", "1", ip, port, "--json", "--quiet"]);
+    printed(
+        "dns64perf2",
+        &["closed-loop", "--dns64perf2", "0", "1", "2", "1", ip, port, "--json", "--quiet"],
+    );
     printed("check", &["check", "--json"]);
     for (schema, object) in [("auth", auth.end()), ("reference-dut", dut.end())] {
         holds(schema, &object);
@@ -104,24 +120,35 @@ fn a_capacity_three_per_cent_lower_is_found_over_ten_searches_each() {
         measured(folder, "old", 2_000);
         measured(folder, "new", 1_940);
         let files = ["--junit", "junit.xml", "--summary", "summary.md", "--output", "both"];
-        let gate = [&["old", "new", "--baseline", "old", "--max-regression", "1%"][..], &files].concat();
+        let gate =
+            [&["old", "new", "--baseline", "old", "--max-regression", "1%"][..], &files].concat();
         let (comparison, status) = compared(folder, &gate);
         let row = &comparison["rows"][0];
-        let (tolerated, _) = compared(folder, &["old", "new", "--baseline", "old", "--max-regression", "50%"]);
+        let (tolerated, _) =
+            compared(folder, &["old", "new", "--baseline", "old", "--max-regression", "50%"]);
         // A search that a busy machine disturbed leaves one of the two open.
-        if let Some(open) =
-            [&comparison, &tolerated].into_iter().find(|all| all["rows"][0]["change"]["outcome"] == "undecided")
+        if let Some(open) = [&comparison, &tolerated]
+            .into_iter()
+            .find(|all| all["rows"][0]["change"]["outcome"] == "undecided")
         {
             last = open.clone();
             continue;
         }
-        assert_eq!((row["change"]["outcome"].as_str(), status), (Some("regressed"), Some(1)), "{comparison:#}");
+        assert_eq!(
+            (row["change"]["outcome"].as_str(), status),
+            (Some("regressed"), Some(1)),
+            "{comparison:#}"
+        );
         let text = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
         assert!(text("junit.xml").contains("<failure"), "{}", text("junit.xml"));
         assert!(text("summary.md").contains("1 regressed"), "{}", text("summary.md"));
-        assert!(text("both/report.html").contains("Change against old"), "the change is in the report");
+        assert!(
+            text("both/report.html").contains("Change against old"),
+            "the change is in the report"
+        );
         // The other way round it is the faster one, and a larger decrease is tolerated.
-        let (_, status) = compared(folder, &["old", "new", "--baseline", "new", "--max-regression", "1%"]);
+        let (_, status) =
+            compared(folder, &["old", "new", "--baseline", "new", "--max-regression", "1%"]);
         assert_eq!(status, Some(0), "an improvement");
         assert_eq!(tolerated["rows"][0]["change"]["outcome"], "no_regression", "{tolerated:#}");
         return;
@@ -151,7 +178,11 @@ fn a_gate_that_cannot_decide_is_not_green() {
         (&["report", "b", "--baseline", "a", "--max-regression", "5"], "5% or 0.05"),
     ] {
         let output = run_in(folder, args);
-        assert!(output.status.code() == Some(2) && told(&output).contains(hint), "{args:?}: {}", told(&output));
+        assert!(
+            output.status.code() == Some(2) && told(&output).contains(hint),
+            "{args:?}: {}",
+            told(&output)
+        );
     }
 }
 
@@ -164,13 +195,19 @@ struct Shown {
 impl Shown {
     fn start(args: &[&str]) -> Shown {
         let mut command = dns64bench(Path::new("."), args);
-        command.args(["--metrics", "127.0.0.1:0", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["--metrics", "127.0.0.1:0", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = lines.find_map(|line| line.ok().filter(|line| line.starts_with("Metrics: "))).expect("an address");
+        let line = lines
+            .find_map(|line| line.ok().filter(|line| line.starts_with("Metrics: ")))
+            .expect("an address");
         // Somebody must read what it says besides.
         thread::spawn(move || lines.for_each(drop));
-        let address = line.trim_start_matches("Metrics: http://").trim_end_matches("/metrics").to_owned();
+        let address =
+            line.trim_start_matches("Metrics: http://").trim_end_matches("/metrics").to_owned();
         Shown { child, address }
     }
 
@@ -220,7 +257,17 @@ impl Drop for Shown {
 #[test]
 fn a_trial_is_seen_while_it_runs() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
-    let trial = ["measure", "--server", &dut.address, "--rate", "500", "--duration", "4s", "--timeout", "1s"];
+    let trial = [
+        "measure",
+        "--server",
+        &dut.address,
+        "--rate",
+        "500",
+        "--duration",
+        "4s",
+        "--timeout",
+        "1s",
+    ];
     let shown = Shown::start(&trial);
     let text = shown.wait_for("dns64bench_trial_sent");
     let value = |name| Shown::value(&text, name);
@@ -236,7 +283,15 @@ fn a_trial_is_seen_while_it_runs() {
 #[test]
 fn a_closed_loop_is_seen_while_it_runs() {
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
-    let shown = Shown::start(&["closed-loop", "--server", &dut.address, "--duration", "4s", "--outstanding", "2"]);
+    let shown = Shown::start(&[
+        "closed-loop",
+        "--server",
+        &dut.address,
+        "--duration",
+        "4s",
+        "--outstanding",
+        "2",
+    ]);
     let text = shown.wait_for("dns64bench_trial_valid");
     assert_eq!(Shown::value(&text, "dns64bench_trial_running"), Some(1.0), "{text}");
     let seen = Shown::value(&text, "dns64bench_trial_sent").unwrap();
@@ -250,12 +305,17 @@ fn a_search_is_seen_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("j.jsonl");
     let dut = Server::start(&["reference-dut", "--capacity", "100000"]);
-    let range = ["search", "--server", &dut.address, "--min", "100", "--max", "400", "--resolution", "100"];
+    let range =
+        ["search", "--server", &dut.address, "--min", "100", "--max", "400", "--resolution", "100"];
     let trials = ["--repeat", "3", "--duration", "500ms", "--timeout", "400ms", "--pause", "200ms"];
     let journal = ["--journal", journal.to_str().unwrap()];
     let shown = Shown::start(&[&range[..], &trials, &journal, &LENIENT].concat());
     let text = shown.wait_for("dns64bench_trials_total{verdict=\"passed\"}");
     assert!(Shown::value(&text, "dns64bench_search_number").is_some_and(|n| n >= 1.0), "{text}");
-    assert!(Shown::value(&text, "dns64bench_queries_total{outcome=\"valid\"}").is_some_and(|n| n >= 50.0), "{text}");
+    assert!(
+        Shown::value(&text, "dns64bench_queries_total{outcome=\"valid\"}")
+            .is_some_and(|n| n >= 50.0),
+        "{text}"
+    );
     assert_eq!(shown.end()["n"], 3);
 }

@@ -22,8 +22,13 @@ use common::{PROGRAM, Server, count, holds, measure, run, show};
 #[test]
 fn every_name_of_authdns_is_valid_and_counted() {
     let auth = Server::start(&["auth", "--aaaa-share", "1", "--threads", "2"]);
-    let (trial, status) = measure(&auth.address, &["--rate", "2000", "--duration", "1s", "--aaaa-share", "1"]);
-    assert_eq!((status, count(&trial, "/sent"), count(&trial, "/valid")), (0, 2000, 2000), "{trial}");
+    let (trial, status) =
+        measure(&auth.address, &["--rate", "2000", "--duration", "1s", "--aaaa-share", "1"]);
+    assert_eq!(
+        (status, count(&trial, "/sent"), count(&trial, "/valid")),
+        (0, 2000, 2000),
+        "{trial}"
+    );
     assert_eq!(trial["compliant"], false);
     assert!(trial["environment"]["kernel"].is_string());
     let counters = auth.end();
@@ -35,13 +40,19 @@ fn every_name_of_authdns_is_valid_and_counted() {
 #[test]
 fn aaaa_share_agrees_between_measurer_and_authdns() {
     let auth = Server::start(&["auth", "--aaaa-share", "0.2"]);
-    let (trial, status) = measure(&auth.address, &["--rate", "1000", "--duration", "1s", "--aaaa-share", "0.2"]);
-    assert_eq!((status, count(&trial, "/valid"), count(&trial, "/wrong/no_aaaa")), (1, 200, 800), "{trial}");
+    let (trial, status) =
+        measure(&auth.address, &["--rate", "1000", "--duration", "1s", "--aaaa-share", "0.2"]);
+    assert_eq!(
+        (status, count(&trial, "/valid"), count(&trial, "/wrong/no_aaaa")),
+        (1, 200, 800),
+        "{trial}"
+    );
 }
 
 #[test]
 fn the_reference_duts_faults_are_counted_exactly() {
-    let shares = ["--loss", "0.1", "--late-share", "0.05", "--late-by", "400ms", "--wrong-share", "0.02"];
+    let shares =
+        ["--loss", "0.1", "--late-share", "0.05", "--late-by", "400ms", "--wrong-share", "0.02"];
     let dut = Server::start(&[&["reference-dut", "--capacity", "100000"], &shares[..]].concat());
     let more = [
         "--rate",
@@ -56,7 +67,8 @@ fn the_reference_duts_faults_are_counted_exactly() {
         "0.83",
     ];
     let (trial, status) = measure(&dut.address, &more);
-    let counts = ["/sent", "/valid", "/lost", "/late", "/wrong/address"].map(|of| count(&trial, of));
+    let counts =
+        ["/sent", "/valid", "/lost", "/late", "/wrong/address"].map(|of| count(&trial, of));
     assert_eq!((counts, status), ([1000, 830, 100, 50, 20], 0), "{trial}");
     assert!(trial["noncompliance"].to_string().contains("83"));
 }
@@ -64,8 +76,18 @@ fn the_reference_duts_faults_are_counted_exactly() {
 #[test]
 fn cached_share_repeats_names_that_were_resolved() {
     let auth = Server::start(&["auth", "--aaaa-share", "1"]);
-    let more =
-        ["--rate", "1000", "--duration", "1s", "--aaaa-share", "1", "--cached-share", "0.8", "--timeout", "200ms"];
+    let more = [
+        "--rate",
+        "1000",
+        "--duration",
+        "1s",
+        "--aaaa-share",
+        "1",
+        "--cached-share",
+        "0.8",
+        "--timeout",
+        "200ms",
+    ];
     let (trial, status) = measure(&auth.address, &more);
     assert_eq!((status, count(&trial, "/valid")), (0, 1000), "{trial}");
     // 200 fresh names, and twice 500 that were resolved before.
@@ -83,28 +105,50 @@ fn records_say_the_same_as_the_result() {
     let load = ["--rate", "1000", "--duration", "1s", "--timeout", "200ms"];
     let (trial, _) = measure(&dut.address, &[&load[..], &files].concat());
     let lines = std::fs::read_to_string(lines).unwrap();
-    let intervals: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let sums = |of: &str| intervals.iter().filter(|o| o["type"] == "stats_periodic").map(|o| count(o, of)).sum::<u64>();
+    let intervals: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sums = |of: &str| {
+        intervals
+            .iter()
+            .filter(|o| o["type"] == "stats_periodic")
+            .map(|o| count(o, of))
+            .sum::<u64>()
+    };
     assert_eq!(sums("/sent/queries"), count(&trial, "/sent"), "{lines}");
-    assert_eq!(sums("/received/responses"), count(&trial, "/sent") - count(&trial, "/lost"), "{lines}");
+    assert_eq!(
+        sums("/received/responses"),
+        count(&trial, "/sent") - count(&trial, "/lost"),
+        "{lines}"
+    );
     let text = std::fs::read_to_string(file).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().skip(9).map(|l| l.split(';').collect()).collect();
     assert_eq!(rows.len() as u64, count(&trial, "/sent"));
     assert_eq!(rows.iter().filter(|r| r[5] == "1").count() as u64, count(&trial, "/valid"));
-    assert_eq!(rows.iter().filter(|r| r[3] == "0" && r[6] == "-1").count() as u64, count(&trial, "/lost"));
+    assert_eq!(
+        rows.iter().filter(|r| r[3] == "0" && r[6] == "-1").count() as u64,
+        count(&trial, "/lost")
+    );
     // The send times give the same largest lateness as the audit, to the histogram's three digits.
     let sent: Vec<i64> = rows.iter().map(|r| r[2].parse().unwrap()).collect();
     let spread =
-        sent.iter().enumerate().map(|(i, t)| t - sent[0] - i as i64 * 1_000_000).max().unwrap() as f64 / 1000.0;
+        sent.iter().enumerate().map(|(i, t)| t - sent[0] - i as i64 * 1_000_000).max().unwrap()
+            as f64
+            / 1000.0;
     let max = trial["pacing"]["max_us"].as_f64().unwrap();
     assert!(spread <= max * 1.01, "{spread} {max}");
 }
 
 /// `measure --plan -` with this on standard input.
 fn measure_plan(plan: &str, more: &[&str]) -> Output {
-    let args = [&["measure", "--plan", "-", "--json", "--quiet", "--liveness", "false"], more].concat();
+    let args =
+        [&["measure", "--plan", "-", "--json", "--quiet", "--liveness", "false"], more].concat();
     let mut command = Command::new(PROGRAM);
-    let child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let mut child = child.unwrap();
     // Who refuses its options does not read.
     let _ = child.stdin.take().unwrap().write_all(plan.as_bytes());
@@ -124,7 +168,11 @@ fn a_plan_as_json_is_the_trial_that_is_carried_out() {
     let trial: TrialResult = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((trial.server.as_str(), trial.rate), (auth.address.as_str(), plan.rate));
     assert_eq!((trial.names.first, trial.settings.clone()), (77, plan.sender_settings()));
-    assert!(!trial.facts.checks_own_aaaa && trial.facts.proof == Proof::IsSelfTest { delta: 0.1 }, "{:?}", trial.facts);
+    assert!(
+        !trial.facts.checks_own_aaaa && trial.facts.proof == Proof::IsSelfTest { delta: 0.1 },
+        "{:?}",
+        trial.facts
+    );
     assert!(trial.verdict == Verdict::Invalid || trial.counts.valid == 700, "{trial:?}");
 }
 
@@ -156,9 +204,19 @@ fn a_plan_that_is_none_is_bad_usage() {
 #[test]
 fn a_self_test_vouches_for_a_single_trial() {
     let folder = tempfile::tempdir().unwrap();
-    let [status, file] = ["status", "test.json"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
+    let [status, file] =
+        ["status", "test.json"].map(|name| folder.path().join(name).to_string_lossy().into_owned());
     let auth = Server::start(&["auth", "--aaaa-share", "1", "--status", &status]);
-    let common = ["--server", &auth.address, "--duration", "1s", "--timeout", "1s", "--auth-status", &status];
+    let common = [
+        "--server",
+        &auth.address,
+        "--duration",
+        "1s",
+        "--timeout",
+        "1s",
+        "--auth-status",
+        &status,
+    ];
     let asked = ["self-test", "--for-rate", "500", "--json", "--quiet", "--repeat", "1"];
     // The machine may be too busy for a trial, which is not what is tested.
     let passed = (0..10).any(|_| {
@@ -168,13 +226,16 @@ fn a_self_test_vouches_for_a_single_trial() {
     });
     assert!(passed);
     let proof = |rate: &str| {
-        let more = ["--rate", rate, "--duration", "1s", "--aaaa-share", "1", "--auth-status", &status];
-        measure(&auth.address, &[&more[..], &["--timeout", "1s", "--self-test", &file]].concat()).0["facts"]["proof"]
+        let more =
+            ["--rate", rate, "--duration", "1s", "--aaaa-share", "1", "--auth-status", &status];
+        measure(&auth.address, &[&more[..], &["--timeout", "1s", "--self-test", &file]].concat()).0
+            ["facts"]["proof"]
             .clone()
     };
     assert!(proof("500")["self_test"]["delta"].is_number());
     assert!(proof("2000")["below_rate"]["allowed"].is_number());
-    let (alone, _) = measure(&auth.address, &["--rate", "500", "--duration", "1s", "--aaaa-share", "1"]);
+    let (alone, _) =
+        measure(&auth.address, &["--rate", "500", "--duration", "1s", "--aaaa-share", "1"]);
     assert_eq!(alone["facts"]["proof"], "none");
 }
 
@@ -183,7 +244,8 @@ fn authdns_shows_its_counters_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("status");
     let auth = Server::start(&["auth", "--aaaa-share", "1", "--status", socket.to_str().unwrap()]);
-    let (trial, _) = measure(&auth.address, &["--rate", "500", "--duration", "1s", "--aaaa-share", "1"]);
+    let (trial, _) =
+        measure(&auth.address, &["--rate", "500", "--duration", "1s", "--aaaa-share", "1"]);
     let mut line = String::new();
     BufReader::new(UnixStream::connect(&socket).unwrap()).read_line(&mut line).unwrap();
     let counters: Value = serde_json::from_str(&line).unwrap();
@@ -194,10 +256,22 @@ fn authdns_shows_its_counters_while_it_runs() {
 #[test]
 fn loss_is_the_same_for_the_same_seed() {
     let lost = |seed: &str| {
-        let auth = Server::start(&["auth", "--threads", "1", "--aaaa-share", "1", "--loss", "0.3", "--seed", seed]);
+        let auth = Server::start(&[
+            "auth",
+            "--threads",
+            "1",
+            "--aaaa-share",
+            "1",
+            "--loss",
+            "0.3",
+            "--seed",
+            seed,
+        ]);
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let mut query = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x0f010-000-000-001\x09dns64perf\x04test\0\0\x1c\0\x01".to_vec();
+        let mut query =
+            b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x0f010-000-000-001\x09dns64perf\x04test\0\0\x1c\0\x01"
+                .to_vec();
         (0..20u8)
             .map(|id| {
                 query[1] = id;
@@ -219,26 +293,59 @@ fn bad_usage_says_what_would_be_right() {
             &["measure", "--server", "::g", "--rate", "1"],
             "write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost",
         ),
-        (&["measure", "--server", "no-such-name.invalid", "--rate", "1"], "--server no-such-name.invalid: "),
+        (
+            &["measure", "--server", "no-such-name.invalid", "--rate", "1"],
+            "--server no-such-name.invalid: ",
+        ),
         (&["measure", "--server", "::1", "--rate", "-5"], "such as 20000 or 20k"),
         (&["measure", "--server", "::1", "--rate", "5", "--duration", "ten"], "10s, 250ms or 1m"),
         (&["auth", "--listen", "localhost"], "[::1]:5353"),
-        (&["measure", "--server", "[::1]:1", "--rate", "1", "--aaaa-share", "0.123"], "steps of 0.01"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--aaaa-share", "0.123"],
+            "steps of 0.01",
+        ),
         (
             &["measure", "--server", "[::1]:1", "--rate", "1", "--expect-prefix", "64:ff9b::/72"],
             "32, 40, 48, 56, 64 and 96",
         ),
         (&["measure", "--server", "[::1]:1", "--rate", "300000"], "0.0.0.0/0"),
-        (&["measure", "--server", "[::1]:1", "--rate", "200000", "--source-ports", "1"], "--source-ports"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "200000", "--source-ports", "1"],
+            "--source-ports",
+        ),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--records", "x.txt"], ".parquet"),
         (&["measure", "--server", "[::1]:1", "--rate", "1", "--interval", "1s"], "--json-lines"),
-        (&["measure", "--server", "[::1]:1", "--rate", "1", "--window-limit", "0"], "percentage above 0"),
-        (&["measure", "--server", "[::1]:1", "--rate", "1", "--lateness-limit", "0s"], "such as 10ms"),
-        (&["search", "--server", "[::1]:1", "--min", "5", "--max", "4"], "--min 5 is above --max 4"),
-        (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
-        (&["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--goal", "1%"], "--method mlrsearch"),
         (
-            &["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--method", "mlrsearch", "--goal", "2"],
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--window-limit", "0"],
+            "percentage above 0",
+        ),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "1", "--lateness-limit", "0s"],
+            "such as 10ms",
+        ),
+        (
+            &["search", "--server", "[::1]:1", "--min", "5", "--max", "4"],
+            "--min 5 is above --max 4",
+        ),
+        (&["search", "--resume", "x", "--repeat", "3"], "cannot be used with"),
+        (
+            &["search", "--server", "[::1]:1", "--min", "5", "--max", "9", "--goal", "1%"],
+            "--method mlrsearch",
+        ),
+        (
+            &[
+                "search",
+                "--server",
+                "[::1]:1",
+                "--min",
+                "5",
+                "--max",
+                "9",
+                "--method",
+                "mlrsearch",
+                "--goal",
+                "2",
+            ],
             "below 1",
         ),
         (
@@ -262,12 +369,31 @@ fn bad_usage_says_what_would_be_right() {
             &["measure", "--server", "[::1]:1", "--rate", "1", "--first-name", "99999999999"],
             "16777216 names, counted from 0",
         ),
-        (&["measure", "--server", "[::1]:1", "--rate", "100", "--duration", "1ns"], "not one query"),
-        (&["measure", "--server", "[::1]:1", "--rate", "100", "--cpus", "4000,4001"], "--cpus 4000: there are "),
-        (&["search", "--server", "[::1]:1", "--min", "1", "--max", "2", "--cpus", "4000"], "--cpus 4000"),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "100", "--duration", "1ns"],
+            "not one query",
+        ),
+        (
+            &["measure", "--server", "[::1]:1", "--rate", "100", "--cpus", "4000,4001"],
+            "--cpus 4000: there are ",
+        ),
+        (
+            &["search", "--server", "[::1]:1", "--min", "1", "--max", "2", "--cpus", "4000"],
+            "--cpus 4000",
+        ),
         (&["closed-loop", "--server", "[::1]:1", "--cpus", "4000"], "--cpus 4000"),
         (
-            &["measure", "--server", "[::1]:1", "--rate", "100M", "--duration", "1m", "--source-ports", "2000"],
+            &[
+                "measure",
+                "--server",
+                "[::1]:1",
+                "--rate",
+                "100M",
+                "--duration",
+                "1m",
+                "--source-ports",
+                "2000",
+            ],
             "a lower rate",
         ),
     ] {
@@ -276,7 +402,10 @@ fn bad_usage_says_what_would_be_right() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words), "{words} missing in {text}");
         let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.starts_with("dns64bench: ") && !told.contains("error:"), "one prefix for all errors: {text}");
+        assert!(
+            told.starts_with("dns64bench: ") && !told.contains("error:"),
+            "one prefix for all errors: {text}"
+        );
     }
 }
 
@@ -298,7 +427,10 @@ fn killed_and_resumed(trials: usize, server: &str, args: &[&str]) -> Resumed {
     let mut killed = Command::new(PROGRAM).args(args).stderr(Stdio::null()).spawn().unwrap();
     let finished = || {
         let text = std::fs::read_to_string(journal).unwrap_or_default();
-        text.lines().filter(|l| l.starts_with("{\"finished\"")).map(str::to_owned).collect::<Vec<_>>()
+        text.lines()
+            .filter(|l| l.starts_with("{\"finished\""))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let give_up = Instant::now() + Duration::from_secs(30);
     while finished().len() < trials && Instant::now() < give_up {
@@ -321,9 +453,21 @@ fn killed_and_resumed(trials: usize, server: &str, args: &[&str]) -> Resumed {
 #[test]
 fn a_search_killed_in_the_middle_is_resumed() {
     let dut = Server::start(&["reference-dut", "--capacity", "3000"]);
-    let range = ["--min", "500", "--max", "20000", "--resolution", "100", "--repeat", "1", "--pause", "150ms"];
+    let range = [
+        "--min",
+        "500",
+        "--max",
+        "20000",
+        "--resolution",
+        "100",
+        "--repeat",
+        "1",
+        "--pause",
+        "150ms",
+    ];
     let trials = ["--duration", "600ms", "--timeout", "100ms", "--invalid-retries", "20"];
-    let Resumed { finished, found, .. } = killed_and_resumed(3, &dut.address, &[&range[..], &trials].concat());
+    let Resumed { finished, found, .. } =
+        killed_and_resumed(3, &dut.address, &[&range[..], &trials].concat());
     assert_eq!(found["trials"].as_array().unwrap().len(), finished.len());
     let decided: Vec<u64> = found["trials"]
         .as_array()
@@ -346,7 +490,8 @@ fn an_mlrsearch_finds_each_goal_and_is_resumed() {
     let goals = ["--method", "mlrsearch", "--goal", "20%,final=200ms", "--width", "5%"];
     let range = ["--min", "500", "--max", "20000", "--repeat", "1", "--pause", "150ms"];
     let trials = ["--duration", "1200ms", "--timeout", "100ms", "--invalid-retries", "20"];
-    let Resumed { found, text, .. } = killed_and_resumed(2, &dut.address, &[&goals[..], &range, &trials].concat());
+    let Resumed { found, text, .. } =
+        killed_and_resumed(2, &dut.address, &[&goals[..], &range, &trials].concat());
     let goals = found["goals"].as_array().unwrap();
     assert_eq!(goals.len(), 2, "that of RFC 8219 and the other: {text}");
     let strict = &found["repeats"][0];
@@ -354,7 +499,12 @@ fn an_mlrsearch_finds_each_goal_and_is_resumed() {
     let passed = strict["highest"].as_u64().unwrap();
     assert!(passed <= 3000, "{passed}");
     let is_the_proof = |t: &&Value| t["rate"] == passed && t["duration_s"] == 1.2;
-    let proof = found["trials"].as_array().unwrap().iter().filter(is_the_proof).any(|t| t["verdict"] == "passed");
+    let proof = found["trials"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(is_the_proof)
+        .any(|t| t["verdict"] == "passed");
     assert!(proof, "what is called passed has passed a trial of full length: {text}");
     let tolerant = goals[1]["searches"][0]["relevant_lower_bound"].as_u64().unwrap();
     assert!(tolerant >= passed, "who may lose a fifth does no less: {tolerant}");

@@ -1,5 +1,5 @@
-//! How the rate of a server compares with that of a baseline: the 95 % interval of the ratio of their medians, and what it
-//! says about a limit.
+//! How the rate of a server compares with that of a baseline: the 95 % interval of the ratio of
+//! their medians, and what it says about a limit.
 //!
 //! ```text
 //! searches of the baseline  ─► medians of all resamples ─┐
@@ -7,16 +7,19 @@
 //! searches of the candidate ─► medians of all resamples ─┘                            improved, undecided
 //! ```
 //!
-//! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of
-//! Statistics 7, 1979, DOI 10.1214/aos/1176344552). The probability of each median of a resample is computed instead of drawn
-//! ([`resamples`]), so that the same searches always give the same interval, and no seed is needed. Percentile intervals of few
-//! values are too short; the percentiles are moved outwards as in T. Hesterberg, "What Teachers Should Know About the
-//! Bootstrap", The American Statistician 69, 2015, DOI 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the
-//! degrees of freedom of the smaller set, and by √(n ÷ (n − 1)).
+//! The interval is that of the bootstrap over searches (B. Efron, "Bootstrap Methods: Another Look
+//! at the Jackknife", Annals of Statistics 7, 1979, DOI 10.1214/aos/1176344552). The probability of
+//! each median of a resample is computed instead of drawn ([`resamples`]), so that the same
+//! searches always give the same interval, and no seed is needed. Percentile intervals of few
+//! values are too short; the percentiles are moved outwards as in T. Hesterberg, "What Teachers
+//! Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
+//! 10.1080/00031305.2015.1089789, section 5.1: by Student's t with the degrees of freedom of the
+//! smaller set, and by √(n ÷ (n − 1)).
 //!
-//! A search does not find a rate: it proves that the limit lies between a rate that passed and one that failed. So the lower
-//! end of the interval divides what the candidate passed by what the baseline failed, and the upper end the reverse. A
-//! resolution that is too coarse makes the interval wide, never the outcome wrong.
+//! A search does not find a rate: it proves that the limit lies between a rate that passed and one
+//! that failed. So the lower end of the interval divides what the candidate passed by what the
+//! baseline failed, and the upper end the reverse. A resolution that is too coarse makes the
+//! interval wide, never the outcome wrong.
 
 mod resamples;
 
@@ -26,8 +29,8 @@ use crate::precision::Ratio;
 use crate::search::Found;
 use resamples::Medians;
 
-/// Searches that each side needs at least: of fewer, no order of their results has a probability below 5 % between equal servers
-/// (with three each it is 2 of 20).
+/// Searches that each side needs at least: of fewer, no order of their results has a probability
+/// below 5 % between equal servers (with three each it is 2 of 20).
 pub const LEAST_SEARCHES: usize = 4;
 /// Beyond so many searches of each side nobody is told to measure more.
 pub const MOST_SEARCHES: usize = 1_000;
@@ -42,13 +45,15 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// Those of `found` that say something about the server. `overstated` is the factor by which short trials may overstate
-    /// ([`crate::precision::overstatement`]), at least 1. What failed above `proven` queries per second is not held against the
-    /// server: there the tester itself is not proven.
+    /// Those of `found` that say something about the server. `overstated` is the factor by which
+    /// short trials may overstate ([`crate::precision::overstatement`]), at least 1. What failed
+    /// above `proven` queries per second is not held against the server: there the tester itself is
+    /// not proven.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
         let telling: Vec<&Found> = found.iter().filter(|search| !search.says_nothing()).collect();
-        let passed =
-            telling.iter().map(|search| search.highest.map_or(0.0, |rate| rate.0 as f64 / overstated.max(1.0)));
+        let passed = telling
+            .iter()
+            .map(|search| search.highest.map_or(0.0, |rate| rate.0 as f64 / overstated.max(1.0)));
         let failed = telling.iter().map(|search| {
             let failed = search.failed.filter(|rate| proven.is_none_or(|proven| rate.0 <= proven));
             failed.map_or(f64::INFINITY, |rate| rate.0 as f64)
@@ -109,11 +114,13 @@ pub enum Outcome {
 pub enum Wanted {
     /// So many more searches of each side, if they scatter like those that there are.
     Searches(usize),
-    /// More than so many searches of each side: the servers are as far apart as the limit, or nearly so.
+    /// More than so many searches of each side: the servers are as far apart as the limit, or
+    /// nearly so.
     MoreSearchesThan(usize),
     /// A finer resolution: the limit lies between rates that passed and failed in all searches.
     Resolution,
-    /// Rates that failed, or passed: a search only proves "at least" or "less than" so many queries per second.
+    /// Rates that failed, or passed: a search only proves "at least" or "less than" so many queries
+    /// per second.
     Bounds,
 }
 
@@ -124,7 +131,8 @@ pub struct Change {
     pub baseline_searches: usize,
     /// Searches of the candidate that say something.
     pub searches: usize,
-    /// The median of what the candidate passed divided by that of the baseline; absent where that is 0.
+    /// The median of what the candidate passed divided by that of the baseline; absent where that
+    /// is 0.
     pub ratio: Option<f64>,
     /// The 95 % interval of the ratio of the medians; open without [`LEAST_SEARCHES`] of each.
     pub interval: Ratio,
@@ -134,7 +142,8 @@ pub struct Change {
     pub wanted: Option<Wanted>,
 }
 
-/// Compares a candidate with a baseline. `limit` is the largest decrease that is tolerated, as a fraction from 0 to 1.
+/// Compares a candidate with a baseline. `limit` is the largest decrease that is tolerated, as a
+/// fraction from 0 to 1.
 pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change {
     let interval = interval(baseline, candidate, (baseline.len(), candidate.len()));
     let outcome = judge(&interval, limit);
@@ -160,15 +169,18 @@ fn judge(interval: &Ratio, limit: f64) -> Outcome {
     }
 }
 
-/// The interval that so many searches of each side would give, if they scattered like those that there are.
+/// The interval that so many searches of each side would give, if they scattered like those that
+/// there are.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES || baseline.is_empty() || candidate.is_empty() {
         return Ratio { from: None, to: None };
     }
     let tail = tail(fewest);
-    let [then_passed, then_failed] = [&baseline.passed, &baseline.failed].map(|all| Medians::of(all, searches.0));
-    let [passed, failed] = [&candidate.passed, &candidate.failed].map(|all| Medians::of(all, searches.1));
+    let [then_passed, then_failed] =
+        [&baseline.passed, &baseline.failed].map(|all| Medians::of(all, searches.0));
+    let [passed, failed] =
+        [&candidate.passed, &candidate.failed].map(|all| Medians::of(all, searches.1));
     let from = passed.ratio_to(&then_failed).below(tail).filter(|&from| from > 0.0);
     Ratio { from, to: failed.ratio_to(&then_passed).above(tail) }
 }
@@ -180,12 +192,16 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> Wanted {
         return Wanted::Searches(LEAST_SEARCHES);
     }
     let decides = |more: usize| {
-        let planned = interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
+        let planned =
+            interval(baseline, candidate, (baseline.len() + more, candidate.len() + more));
         judge(&planned, limit) != Outcome::Undecided
     };
     // What remains of the interval however many searches there are.
-    let quotient = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite());
-    let from = quotient(median(&candidate.passed), median(&baseline.failed)).filter(|&from| from > 0.0);
+    let quotient = |a: Option<f64>, b: Option<f64>| {
+        a.zip(b).map(|(a, b)| a / b).filter(|ratio| ratio.is_finite())
+    };
+    let from =
+        quotient(median(&candidate.passed), median(&baseline.failed)).filter(|&from| from > 0.0);
     let to = quotient(median(&candidate.failed), median(&baseline.passed));
     if judge(&Ratio { from, to }, limit) == Outcome::Undecided {
         return if from.is_none() || to.is_none() { Wanted::Bounds } else { Wanted::Resolution };
@@ -206,21 +222,25 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> Wanted {
     Wanted::Searches(enough)
 }
 
-/// The probability at either end of the interval of the bootstrap that makes it one of 95 % for so many values.
+/// The probability at either end of the interval of the bootstrap that makes it one of 95 % for so
+/// many values.
 fn tail(n: usize) -> f64 {
     let n = n.max(2) as f64;
     normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))
 }
 
-/// The 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical Functions", 26.7.5): within 1 % from
-/// three degrees of freedom on.
+/// The 97.5th percentile of Student's t (M. Abramowitz, I. Stegun, "Handbook of Mathematical
+/// Functions", 26.7.5): within 1 % from three degrees of freedom on.
 fn student(freedom: f64) -> f64 {
     let z: f64 = 1.959_963_985;
     let terms = [
         (z.powi(3) + z) / 4.0,
         (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
         (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
-        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1_482.0 * z.powi(5) - 1_920.0 * z.powi(3) - 945.0 * z) / 92_160.0,
+        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1_482.0 * z.powi(5)
+            - 1_920.0 * z.powi(3)
+            - 945.0 * z)
+            / 92_160.0,
     ];
     z + (1..).zip(terms).map(|(power, term)| term / freedom.powi(power)).sum::<f64>()
 }
@@ -228,8 +248,10 @@ fn student(freedom: f64) -> f64 {
 /// The normal distribution function for `x` below 0 (the same, 26.2.17): within 10⁻⁷.
 fn normal_below(x: f64) -> f64 {
     let t = 1.0 / (1.0 - 0.231_641_9 * x);
-    let polynomial =
-        t * (0.319_381_530 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let polynomial = t
+        * (0.319_381_530
+            + t * (-0.356_563_782
+                + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
     (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * polynomial
 }
 

@@ -1,8 +1,8 @@
-//! In which points a result is not what RFC 8219 §9.2 wants: one function of facts, for trials, searches, self-tests and
-//! campaigns alike.
+//! In which points a result is not what RFC 8219 §9.2 wants: one function of facts, for trials,
+//! searches, self-tests and campaigns alike.
 //!
-//! A fact is yes, no, or not known. What is not known stands on the list and keeps a result from being compliant until the
-//! user states it; what the user states is said to be so.
+//! A fact is yes, no, or not known. What is not known stands on the list and keeps a result from
+//! being compliant until the user states it; what the user states is said to be so.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,8 @@ use crate::verdict::Acceptance;
 
 /// Repetitions that RFC 8219 §9.2 asks for at least.
 pub const COMPLIANT_REPEATS: u32 = 20;
-/// AuthDNS's own time, 99.9th percentile, beyond which a trial is invalid unless the user allows more.
+/// AuthDNS's own time, 99.9th percentile, beyond which a trial is invalid unless the user allows
+/// more.
 pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 /// The shortest trial of RFC 8219 §9.2.
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
@@ -43,13 +44,14 @@ pub enum Proof {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test that sent otherwise than the trials do (burst, offload, CPUs, threads, ports, priority), or of which that is
-    /// not known.
+    /// A self-test that sent otherwise than the trials do (burst, offload, CPUs, threads, ports,
+    /// priority), or of which that is not known.
     OtherSettings {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// A self-test that was carried out with the settings of the trial, at a rate that does not suffice for it.
+    /// A self-test that was carried out with the settings of the trial, at a rate that does not
+    /// suffice for it.
     BelowRate {
         /// The self-test's reserve δ, a fraction (RFC 8219 §9.2).
         delta: f64,
@@ -112,9 +114,16 @@ impl Facts {
 
     /// What the user stated and nobody could see; to be told beside a compliant result.
     pub fn statements(&self) -> Vec<String> {
-        let stated = [(self.shares_host, "the roles have hosts of their own"), (self.shares_cpus, "no CPU is shared")];
+        let stated = [
+            (self.shares_host, "the roles have hosts of their own"),
+            (self.shares_cpus, "no CPU is shared"),
+        ];
         let told = |what: &str| format!("stated by the user: {what}");
-        stated.into_iter().filter(|(fact, _)| *fact == Fact::StatedNo).map(|(_, what)| told(what)).collect()
+        stated
+            .into_iter()
+            .filter(|(fact, _)| *fact == Fact::StatedNo)
+            .map(|(_, what)| told(what))
+            .collect()
     }
 
     fn is_self_test(&self) -> bool {
@@ -144,7 +153,11 @@ impl Facts {
         if duration < SHORTEST {
             points.push(Noncompliance::ShortTrials { duration });
         }
-        let most = if self.is_self_test() { crate::selftest::timeout(Nanos::SECOND) } else { Nanos::SECOND };
+        let most = if self.is_self_test() {
+            crate::selftest::timeout(Nanos::SECOND)
+        } else {
+            Nanos::SECOND
+        };
         if timeout > most {
             points.push(Noncompliance::LongTimeout { timeout, most });
         }
@@ -163,7 +176,8 @@ impl Facts {
         }
     }
 
-    /// Where the tester may be less exact than by default. RFC 8219 §9.2 wants a constant rate and gives no limits.
+    /// Where the tester may be less exact than by default. RFC 8219 §9.2 wants a constant rate and
+    /// gives no limits.
     fn limits(&self, points: &mut Vec<Noncompliance>) {
         let usual = PacingLimits::default();
         let [limit_pct, usual_pct] = [self.limits, usual].map(|limits| limits.window_100ms_pct);
@@ -275,7 +289,8 @@ mod tests {
 
     #[test]
     fn what_the_user_states_is_compliant_and_said() {
-        let stated = Facts { shares_host: Fact::StatedNo, shares_cpus: Fact::StatedNo, ..compliant() };
+        let stated =
+            Facts { shares_host: Fact::StatedNo, shares_cpus: Fact::StatedNo, ..compliant() };
         assert_eq!(stated.noncompliance(), []);
         assert_eq!(stated.statements().len(), 2);
         assert!(stated.statements()[0].contains("stated by the user"));

@@ -1,4 +1,5 @@
-//! Whether the DUT was asked what the plan wanted: AuthDNS's counters held against the trial's AAAA share and cached share.
+//! Whether the DUT was asked what the plan wanted: AuthDNS's counters held against the trial's AAAA
+//! share and cached share.
 //!
 //! ```text
 //! Measurer: `valid` replies, `preloaded` names ─┐
@@ -6,8 +7,9 @@
 //! AuthDNS: questions, repeated ones apart ──────┘
 //! ```
 //!
-//! A name that is asked for again within the trial's timeout is a *retry* of the DUT's; one that is asked for later was not in
-//! its cache, since the Measurer repeats cached names no sooner than 1.5 timeouts after their first query.
+//! A name that is asked for again within the trial's timeout is a *retry* of the DUT's; one that is
+//! asked for later was not in its cache, since the Measurer repeats cached names no sooner than 1.5
+//! timeouts after their first query.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +19,9 @@ use crate::units::Share;
 pub const TOLERANCE: f64 = 0.02;
 
 /// What AuthDNS was asked during a trial, the names that were resolved before it included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Asked {
     /// AAAA questions that AuthDNS got, retries included.
     pub aaaa: u64,
@@ -33,7 +37,8 @@ pub struct Asked {
     pub a_retries: u64,
 }
 
-/// Names by which the share of those with AAAA records may differ besides: the pattern that chooses them need not end with a trial.
+/// Names by which the share of those with AAAA records may differ besides: the pattern that chooses
+/// them need not end with a trial.
 const PATTERN: f64 = 2.0;
 
 /// What the Measurer asked of the DUT in a trial.
@@ -45,8 +50,8 @@ pub struct Wanted {
     pub preloaded: u64,
     /// Share of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Share of the trial's queries that were for cached names, a fraction: β, but for what the pattern that chooses them leaves over
-    /// in a short trial.
+    /// Share of the trial's queries that were for cached names, a fraction: β, but for what the
+    /// pattern that chooses them leaves over in a short trial.
     pub cached: f64,
 }
 
@@ -55,8 +60,8 @@ pub struct Wanted {
 pub struct Real {
     /// Share of the names asked for that had an AAAA record; absent where none was asked for.
     pub aaaa_share: Option<f64>,
-    /// Share of valid replies for which AuthDNS was asked no AAAA question. Negative where the DUT asked for more names than
-    /// it answered.
+    /// Share of valid replies for which AuthDNS was asked no AAAA question. Negative where the DUT
+    /// asked for more names than it answered.
     pub cached_share: f64,
     /// A and AAAA questions for each valid reply, retries included.
     pub questions_per_query: f64,
@@ -132,12 +137,13 @@ impl Asked {
             aaaa_share: (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64),
             cached_share: 1.0 - misses / valid,
             questions_per_query: (self.aaaa + self.a) as f64 * of_trial / valid,
-            retries_per_question: (self.aaaa_retries + self.a_retries) as f64 / (first + first_a).max(1.0),
+            retries_per_question: (self.aaaa_retries + self.a_retries) as f64
+                / (first + first_a).max(1.0),
         })
     }
 
-    /// In which way a trial that passed was not the one that was asked for. Trials that failed are not judged: a DUT that
-    /// sheds load asks less.
+    /// In which way a trial that passed was not the one that was asked for. Trials that failed are
+    /// not judged: a DUT that sheds load asks less.
     pub fn deviation(&self, wanted: &Wanted) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
@@ -162,24 +168,42 @@ mod tests {
     fn two_questions_per_new_name_are_the_worst_case() {
         let asked = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
         let real = asked.real(&wanted(0)).unwrap();
-        assert_eq!((real.cached_share, real.questions_per_query, real.aaaa_share), (0.0, 2.0, Some(0.0)));
+        assert_eq!(
+            (real.cached_share, real.questions_per_query, real.aaaa_share),
+            (0.0, 2.0, Some(0.0))
+        );
         assert_eq!(asked.deviation(&wanted(0)), None);
     }
 
     #[test]
     fn a_dut_that_asks_everything_twice_is_no_other_trial() {
-        let asked = Asked { aaaa: 20_000, a: 20_000, aaaa_retries: 10_000, a_retries: 10_000, ..Asked::default() };
+        let asked = Asked {
+            aaaa: 20_000,
+            a: 20_000,
+            aaaa_retries: 10_000,
+            a_retries: 10_000,
+            ..Asked::default()
+        };
         let real = asked.real(&wanted(0)).unwrap();
-        assert_eq!((real.cached_share, real.questions_per_query, real.retries_per_question), (0.0, 4.0, 1.0));
+        assert_eq!(
+            (real.cached_share, real.questions_per_query, real.retries_per_question),
+            (0.0, 4.0, 1.0)
+        );
         assert_eq!(asked.deviation(&wanted(0)), None);
     }
 
     #[test]
     fn caching_what_is_new_and_not_caching_what_is_not_deviate() {
         let half = Asked { aaaa: 5_000, a: 5_000, ..Asked::default() };
-        assert_eq!(half.deviation(&wanted(0)), Some(Deviation::CachedShare { wanted: 0.0, real: 0.5 }));
+        assert_eq!(
+            half.deviation(&wanted(0)),
+            Some(Deviation::CachedShare { wanted: 0.0, real: 0.5 })
+        );
         let none = Asked { aaaa: 10_000, a: 10_000, ..Asked::default() };
-        assert_eq!(none.deviation(&wanted(60)), Some(Deviation::CachedShare { wanted: 0.6, real: 0.0 }));
+        assert_eq!(
+            none.deviation(&wanted(60)),
+            Some(Deviation::CachedShare { wanted: 0.6, real: 0.0 })
+        );
         let right = Asked { aaaa: 4_100, a: 4_100, ..Asked::default() };
         assert_eq!(right.deviation(&wanted(60)), None);
     }
@@ -195,7 +219,10 @@ mod tests {
     #[test]
     fn another_aaaa_share_at_authdns_deviates() {
         let asked = Asked { aaaa: 10_000, a: 5_000, aaaa_present: 5_000, ..Asked::default() };
-        assert_eq!(asked.deviation(&wanted(0)), Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 }));
+        assert_eq!(
+            asked.deviation(&wanted(0)),
+            Some(Deviation::AaaaShare { wanted: 0.0, real: 0.5 })
+        );
         assert_eq!(asked.deviation(&Wanted { aaaa: Share::percent(50), ..wanted(0) }), None);
         // A DUT that asks for both types at once is none of that.
         let both = Asked { a: 10_000, ..asked };

@@ -1,8 +1,9 @@
-//! Lists of data inside of another JSON object, with their words beside them: readers have sentences, programs the data, which is
-//! what is read back. Nobody decides by the words.
+//! Lists of data inside of another JSON object, with their words beside them: readers have
+//! sentences, programs the data, which is what is read back. Nobody decides by the words.
 
-/// Makes a module for `#[serde(flatten, with = "…")]` on a `Vec` of what has a `Display`: `in_words!(Reason: "reasons", "causes")`
-/// writes the sentences as `reasons` and the data as `causes`.
+/// Makes a module for `#[serde(flatten, with = "…")]` on a `Vec` of what has a `Display`:
+/// `in_words!(Reason: "reasons", "causes")` writes the sentences as `reasons` and the data as
+/// `causes`.
 macro_rules! in_words {
     ($item:ident: $words:tt, $data:tt) => {
         #[doc = concat!("Inside of another object: `", $words, "` holds the words, for readers, and `", $data, "` the data, which \

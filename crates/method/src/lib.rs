@@ -7,11 +7,12 @@
 //!                                                                       invalid    rate
 //! ```
 //!
-//! [`narrow`] is the search with short probes in front, [`mlr`] the one of RFC 9971, [`set`] all searches of a point.
-//! [`selftest`] holds the formulas that say how fast the tester itself must be, [`reason`] why a trial did not pass,
-//! [`warning`] what did not decide and should be known, [`stats`] what a set of searches amounts to, [`precision`] how exactly
-//! that is known, [`change`] whether a server has become slower, [`evidence`] whether the DUT was asked what the plan wanted, and [`compliance`] in which points
-//! ([`noncompliance`]) it all is not what RFC 8219 wants.
+//! [`narrow`] is the search with short probes in front, [`mlr`] the one of RFC 9971, [`set`] all
+//! searches of a point. [`selftest`] holds the formulas that say how fast the tester itself must
+//! be, [`reason`] why a trial did not pass, [`warning`] what did not decide and should be known,
+//! [`stats`] what a set of searches amounts to, [`precision`] how exactly that is known, [`change`]
+//! whether a server has become slower, [`evidence`] whether the DUT was asked what the plan wanted,
+//! and [`compliance`] in which points ([`noncompliance`]) it all is not what RFC 8219 wants.
 #![forbid(unsafe_code)]
 
 pub mod change;

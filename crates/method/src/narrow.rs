@@ -1,4 +1,5 @@
-//! The binary search of [`crate::search`] with short probes in front of full trials: less time, the same result.
+//! The binary search of [`crate::search`] with short probes in front of full trials: less time, the
+//! same result.
 //!
 //! ```text
 //! plain search asks for rate r ─► probe at r ── fails ──────────────► r has failed (a full trial would contain the failure)
@@ -7,8 +8,9 @@
 //! plain search is over ─► was the lowest failed rate only probed? ─► full trial there: it must fail, or the search goes on
 //! ```
 //!
-//! Every rate that is called passed, and the failed rate just above the result, are decided by full trials. The result is
-//! that of the plain search for any DUT of which a short trial fails only if the full one does; monotonic it need not be.
+//! Every rate that is called passed, and the failed rate just above the result, are decided by full
+//! trials. The result is that of the plain search for any DUT of which a short trial fails only if
+//! the full one does; monotonic it need not be.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,16 @@ use crate::verdict::Verdict;
 
 /// How long a trial is to be.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
@@ -55,7 +66,15 @@ impl NarrowedSearch {
     pub fn new(range: SearchRange, probes: bool) -> NarrowedSearch {
         let state = if probes { State::Probe } else { State::Full };
         let search = Search::new(range);
-        NarrowedSearch { search, range, probes, state, failed: BTreeMap::new(), retries: 0, found: None }
+        NarrowedSearch {
+            search,
+            range,
+            probes,
+            state,
+            failed: BTreeMap::new(),
+            retries: 0,
+            found: None,
+        }
     }
 
     /// The trial to carry out next; `None` when the search is over.
@@ -112,14 +131,18 @@ impl NarrowedSearch {
     fn settle(&mut self) {
         let Some(found) = self.search.result() else { return };
         self.found = Some(found);
-        let above = self.failed.iter().find(|(rate, _)| found.highest.is_none_or(|highest| **rate > highest));
+        let above = self
+            .failed
+            .iter()
+            .find(|(rate, _)| found.highest.is_none_or(|highest| **rate > highest));
         self.state = match above {
             Some((&rate, Length::Probe)) => State::Confirm(rate),
             _ => State::Done,
         };
     }
 
-    /// The probe failed at `rate` and the full trial passed: the DUT is flaky. The search goes on between it and the next failure.
+    /// The probe failed at `rate` and the full trial passed: the DUT is flaky. The search goes on
+    /// between it and the next failure.
     fn go_on_above(&mut self, rate: Qps) {
         self.failed.remove(&rate);
         self.retries = 0;
@@ -136,7 +159,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn range(min: u64, max: u64, resolution: u64) -> SearchRange {
-        SearchRange { min: Qps(min), max: Qps(max), resolution: Qps(resolution), invalid_retries: 2 }
+        SearchRange {
+            min: Qps(min),
+            max: Qps(max),
+            resolution: Qps(resolution),
+            invalid_retries: 2,
+        }
     }
 
     fn plain(range: SearchRange, mut dut: impl FnMut(Qps) -> Verdict) -> Found {
@@ -148,7 +176,10 @@ mod tests {
     }
 
     /// Returns what was found, and how many probes and full trials that took.
-    fn narrowed(range: SearchRange, mut dut: impl FnMut(Qps, Length) -> Verdict) -> (Found, usize, usize) {
+    fn narrowed(
+        range: SearchRange,
+        mut dut: impl FnMut(Qps, Length) -> Verdict,
+    ) -> (Found, usize, usize) {
         let mut search = NarrowedSearch::new(range, true);
         let (mut probes, mut full) = (0, 0);
         while let Some((rate, length)) = search.next() {
@@ -215,7 +246,8 @@ mod tests {
 
     #[test]
     fn failures_cost_a_probe_each_and_one_full_trial() {
-        let (found, probes, full) = narrowed(range(100, 65_536, 1), |rate, _| verdict(rate.0 <= 100));
+        let (found, probes, full) =
+            narrowed(range(100, 65_536, 1), |rate, _| verdict(rate.0 <= 100));
         assert_eq!(found.highest, Some(Qps(100)));
         assert_eq!((probes, full), (17, 2), "full trials at 100 and 101 only");
     }

@@ -1,5 +1,5 @@
-//! The points in which a result is not what RFC 8219 §9.2 wants, as data: [`crate::compliance`] finds them, whoever prints one puts
-//! it into words with its `Display`.
+//! The points in which a result is not what RFC 8219 §9.2 wants, as data: [`crate::compliance`]
+//! finds them, whoever prints one puts it into words with its `Display`.
 
 use std::fmt;
 
@@ -132,25 +132,37 @@ impl fmt::Display for Noncompliance {
         match *self {
             N::SharesHost { server } => write!(f, "{server} shares this host with the Measurer"),
             N::HostNotKnown { server } => {
-                write!(f, "not known whether {server} has a host of its own (--separate-hosts states that it does)")
+                write!(
+                    f,
+                    "not known whether {server} has a host of its own (--separate-hosts states that it does)"
+                )
             }
             N::SharesCpus => f.write_str("Measurer, AuthDNS and DUT share CPUs"),
-            N::CpusNotKnown => f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs"),
+            N::CpusNotKnown => {
+                f.write_str("not known whether Measurer, AuthDNS and DUT share CPUs")
+            }
             N::OverIpv4 => f.write_str("the Measurer asks the DUT over IPv4, not IPv6"),
             N::FewSearches { searches } => {
                 let searches = counted(searches.into(), "search", "searches");
                 write!(f, "{searches} of each point, not at least {COMPLIANT_REPEATS}")
             }
-            N::Coarse { resolution } => write!(f, "the resolution is {resolution} queries/s, not 1"),
+            N::Coarse { resolution } => {
+                write!(f, "the resolution is {resolution} queries/s, not 1")
+            }
             N::NamesRepeat => f.write_str("names may have repeated"),
             N::Unproven => f.write_str("tester unproven: no self-test vouches for it"),
-            N::ProvenOtherwise => {
-                f.write_str("tester unproven: its self-test is not known to have sent as these trials do")
-            }
+            N::ProvenOtherwise => f.write_str(
+                "tester unproven: its self-test is not known to have sent as these trials do",
+            ),
             N::ProvenBelow { allowed } => {
-                write!(f, "tester unproven: its self-test vouches for it up to {allowed} queries/s only")
+                write!(
+                    f,
+                    "tester unproven: its self-test vouches for it up to {allowed} queries/s only"
+                )
             }
-            N::SmallReserve { delta } => write!(f, "the self-test's reserve δ is {delta}, less than {MIN_DELTA}"),
+            N::SmallReserve { delta } => {
+                write!(f, "the self-test's reserve δ is {delta}, less than {MIN_DELTA}")
+            }
             _ => self.of_trial(f),
         }
     }
@@ -165,7 +177,12 @@ impl Noncompliance {
                 write!(f, "trials last {} s, not at least 60 s", duration.as_secs_f64())
             }
             N::LongTimeout { timeout, most } => {
-                write!(f, "the timeout is {} s, more than {} s", timeout.as_secs_f64(), most.as_secs_f64())
+                write!(
+                    f,
+                    "the timeout is {} s, more than {} s",
+                    timeout.as_secs_f64(),
+                    most.as_secs_f64()
+                )
             }
             N::Overstated { factor } => write!(
                 f,
@@ -174,12 +191,17 @@ impl Noncompliance {
             N::LossAccepted { share } => {
                 write!(f, "{} % of valid replies are accepted, not only 100 %", share * 100.0)
             }
-            N::PrefixNotChecked => f.write_str("the prefix of synthesized addresses is not checked (--expect-prefix)"),
-            N::OwnAaaaNotChecked => {
-                f.write_str("addresses of names with AAAA records of their own are not checked (--any-aaaa)")
+            N::PrefixNotChecked => {
+                f.write_str("the prefix of synthesized addresses is not checked (--expect-prefix)")
             }
+            N::OwnAaaaNotChecked => f.write_str(
+                "addresses of names with AAAA records of their own are not checked (--any-aaaa)",
+            ),
             N::LooseWindow { limit_pct, usual_pct } => {
-                write!(f, "the rate may be off by {limit_pct} % for 100 ms, not only by {usual_pct} %")
+                write!(
+                    f,
+                    "the rate may be off by {limit_pct} % for 100 ms, not only by {usual_pct} %"
+                )
             }
             N::LooseLateness { limit, usual } => {
                 write!(
@@ -189,9 +211,16 @@ impl Noncompliance {
                     usual.as_millis_f64()
                 )
             }
-            N::AuthNotSeen => f.write_str("AuthDNS's own time and drops were not looked at (--auth-status)"),
+            N::AuthNotSeen => {
+                f.write_str("AuthDNS's own time and drops were not looked at (--auth-status)")
+            }
             N::LooseAuth { limit, usual } => {
-                write!(f, "AuthDNS may take {} ms, not only {} ms", limit.as_millis_f64(), usual.as_millis_f64())
+                write!(
+                    f,
+                    "AuthDNS may take {} ms, not only {} ms",
+                    limit.as_millis_f64(),
+                    usual.as_millis_f64()
+                )
             }
             _ => Ok(()),
         }

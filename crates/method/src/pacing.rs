@@ -1,7 +1,8 @@
 //! The audit of the tester's own sending: did the queries leave when they were due?
 //!
-//! Windows of 100 ms and of 10 ms are those of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++
-//! Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), figures 2 to 5.
+//! Windows of 100 ms and of 10 ms are those of G. Lencse and A. Pivoda, "Checking and Increasing
+//! the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
+//! 10.11601/ijates.v7i1.255), figures 2 to 5.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -36,11 +37,16 @@ pub struct PacingLimits {
 impl Default for PacingLimits {
     /// 1 % in any 100 ms window, 10 ms, and 0.001 % of the total.
     fn default() -> Self {
-        PacingLimits { window_100ms_pct: 1.0, lateness_p999: Nanos::from_millis(10), total_pct: 0.001 }
+        PacingLimits {
+            window_100ms_pct: 1.0,
+            lateness_p999: Nanos::from_millis(10),
+            total_pct: 0.001,
+        }
     }
 }
 
-/// Collects the send times of one shard. Memory: four bytes per 10 ms of the trial and a fixed histogram.
+/// Collects the send times of one shard. Memory: four bytes per 10 ms of the trial and a fixed
+/// histogram.
 pub struct PacingRecorder {
     fine: Vec<u32>,
     lateness: Histogram<u64>,
@@ -50,8 +56,8 @@ impl PacingRecorder {
     /// A recorder for trials of up to about `duration`; longer ones make it grow.
     pub fn new(duration: Nanos) -> PacingRecorder {
         let windows = (duration.0 / FINE_WINDOW.0 + 2) as usize;
-        let lateness =
-            Histogram::new_with_bounds(1, MAX_LATENESS, 3).expect("constant bounds that HdrHistogram accepts");
+        let lateness = Histogram::new_with_bounds(1, MAX_LATENESS, 3)
+            .expect("constant bounds that HdrHistogram accepts");
         PacingRecorder { fine: vec![0; windows], lateness }
     }
 
@@ -97,18 +103,28 @@ impl PacingRecorder {
             p50_us: us(0.5),
             p99_us: us(0.99),
             p999_us: us(0.999),
-            max_us: if self.lateness.is_empty() { 0.0 } else { self.lateness.max() as f64 / 1000.0 },
+            max_us: if self.lateness.is_empty() {
+                0.0
+            } else {
+                self.lateness.max() as f64 / 1000.0
+            },
             window_100ms_worst_pct: worst_window(schedule, &coarse, COARSE_WINDOW),
             window_10ms_worst_pct: worst_window(schedule, &fine, FINE_WINDOW),
         }
     }
 }
 
-/// Queries due in each window and how many more of them left (fewer: negative), from the first window to that of the last query.
-fn deviations(schedule: &Schedule, sent: &[u64], window: Nanos) -> impl Iterator<Item = (u64, i64)> {
+/// Queries due in each window and how many more of them left (fewer: negative), from the first
+/// window to that of the last query.
+fn deviations(
+    schedule: &Schedule,
+    sent: &[u64],
+    window: Nanos,
+) -> impl Iterator<Item = (u64, i64)> {
     let end = schedule.deadline(QueryIndex(schedule.count().saturating_sub(1)));
     (0..end.0 / window.0 + 1).map(move |w| {
-        let due = schedule.due_before(Nanos((w + 1) * window.0)) - schedule.due_before(Nanos(w * window.0));
+        let due = schedule.due_before(Nanos((w + 1) * window.0))
+            - schedule.due_before(Nanos(w * window.0));
         let sent = sent.get(w as usize).copied().unwrap_or(0);
         (due, sent as i64 - due as i64)
     })
@@ -116,8 +132,9 @@ fn deviations(schedule: &Schedule, sent: &[u64], window: Nanos) -> impl Iterator
 
 /// The largest relative deviation of a window from the schedule, in per cent.
 ///
-/// One query is always allowed for: a query that is due a microsecond before a window's end may rightly leave in the next.
-/// Windows in which nothing is due do not count; lag at the end of a trial shows in the windows before.
+/// One query is always allowed for: a query that is due a microsecond before a window's end may
+/// rightly leave in the next. Windows in which nothing is due do not count; lag at the end of a
+/// trial shows in the windows before.
 fn worst_window(schedule: &Schedule, sent: &[u64], window: Nanos) -> f64 {
     deviations(schedule, sent, window)
         .filter(|(due, _)| *due > 0)
@@ -125,17 +142,20 @@ fn worst_window(schedule: &Schedule, sent: &[u64], window: Nanos) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// How far the windows of a trial were off the schedule, in queries more than were due (fewer: negative).
+/// How far the windows of a trial were off the schedule, in queries more than were due (fewer:
+/// negative).
 ///
-/// The trial is cut into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more 100 ms windows. Of each stretch
-/// the window with the least and that with the most are kept: however long a trial is, no stall and no burst is averaged away.
+/// The trial is cut into stretches of equal length, at most [`MOST_STRETCHES`], each of one or more
+/// 100 ms windows. Of each stretch the window with the least and that with the most are kept:
+/// however long a trial is, no stall and no burst is averaged away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
     /// Length of a stretch in milliseconds, a multiple of 100.
     pub stretch_ms: u64,
     /// The least of the 100 ms windows of each stretch.
     pub least_100ms: Vec<i32>,
-    /// The most of the 100 ms windows of each stretch; the same as the least where a stretch is one window.
+    /// The most of the 100 ms windows of each stretch; the same as the least where a stretch is one
+    /// window.
     pub most_100ms: Vec<i32>,
     /// The least of the 10 ms windows of each stretch.
     pub least_10ms: Vec<i32>,
@@ -151,8 +171,10 @@ impl Windows {
         };
         let (coarse, fine) = (off(coarse, COARSE_WINDOW), off(fine, FINE_WINDOW));
         let per_stretch = coarse.len().div_ceil(MOST_STRETCHES).max(1);
-        let least = |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().min().copied()).collect();
-        let most = |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().max().copied()).collect();
+        let least =
+            |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().min().copied()).collect();
+        let most =
+            |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().max().copied()).collect();
         Windows {
             stretch_ms: per_stretch as u64 * COARSE_WINDOW.0 / 1_000_000,
             least_100ms: least(&coarse, per_stretch),
@@ -174,14 +196,16 @@ pub struct Pacing {
     pub p999_us: f64,
     /// Largest lateness, µs.
     pub max_us: f64,
-    /// Worst deviation of a 100 ms window from the schedule, in per cent of what was due in it, one query allowed for.
+    /// Worst deviation of a 100 ms window from the schedule, in per cent of what was due in it, one
+    /// query allowed for.
     pub window_100ms_worst_pct: f64,
     /// The same for windows of 10 ms.
     pub window_10ms_worst_pct: f64,
 }
 
 impl Pacing {
-    /// The limits that this sending broke; none for a clean trial. `planned` and `sent` are query counts.
+    /// The limits that this sending broke; none for a clean trial. `planned` and `sent` are query
+    /// counts.
     pub fn violations(&self, limits: &PacingLimits, planned: u64, sent: u64) -> Vec<Reason> {
         let mut reasons = Vec::new();
         if self.window_100ms_worst_pct > limits.window_100ms_pct {
@@ -216,13 +240,17 @@ mod tests {
     fn exact_sending_is_clean() {
         let schedule = Schedule::new(Qps(50_000), Nanos::SECOND);
         let pacing = audit(schedule, |_, due| due);
-        assert_eq!((pacing.window_100ms_worst_pct, pacing.window_10ms_worst_pct, pacing.max_us), (0.0, 0.0, 0.0));
+        assert_eq!(
+            (pacing.window_100ms_worst_pct, pacing.window_10ms_worst_pct, pacing.max_us),
+            (0.0, 0.0, 0.0)
+        );
         assert_eq!(pacing.violations(&PacingLimits::default(), 50_000, 50_000), []);
     }
 
     #[test]
     fn spread_lag_of_the_original_timing_is_caught() {
-        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms (Table I of that paper).
+        // 90 ns too much per query at 250 000/s: 24 450 instead of 25 000 queries per 100 ms
+        // (Table I of that paper).
         let schedule = Schedule::new(Qps(250_000), Nanos::SECOND);
         let pacing = audit(schedule, |i, _| Nanos(i * 4090));
         assert!((pacing.window_100ms_worst_pct - 2.2).abs() < 0.1, "{pacing:?}");
@@ -243,7 +271,8 @@ mod tests {
 
     #[test]
     fn windows_keep_every_extreme_whatever_the_length() {
-        // 60 s: a stretch is five windows. Nothing leaves from 30.005 s to 30.015 s, all of it follows at once.
+        // 60 s: a stretch is five windows. Nothing leaves from 30.005 s to 30.015 s, all of it
+        // follows at once.
         for (seconds, stretch_ms, stretches) in [(60, 500, 120), (2, 100, 20), (13, 200, 65)] {
             let schedule = Schedule::new(Qps(1_000), Nanos(seconds * Nanos::SECOND.0));
             let mut recorder = PacingRecorder::new(Nanos::SECOND);
@@ -254,10 +283,17 @@ mod tests {
                 recorder.record(due, if stall.contains(&due) { stall.end } else { due });
             }
             let windows = recorder.windows(&schedule);
-            assert_eq!((windows.stretch_ms, windows.least_10ms.len()), (stretch_ms, stretches), "{seconds} s");
+            assert_eq!(
+                (windows.stretch_ms, windows.least_10ms.len()),
+                (stretch_ms, stretches),
+                "{seconds} s"
+            );
             let (least, most) = (windows.least_10ms.iter().min(), windows.most_10ms.iter().max());
             assert_eq!((least, most), (Some(&-5), Some(&5)), "{seconds} s");
-            assert!(windows.least_100ms.iter().chain(&windows.most_100ms).all(|&off| off == 0), "{windows:?}");
+            assert!(
+                windows.least_100ms.iter().chain(&windows.most_100ms).all(|&off| off == 0),
+                "{windows:?}"
+            );
             assert_eq!(windows.most_10ms.iter().filter(|&&off| off != 0).count(), 1, "{seconds} s");
         }
     }

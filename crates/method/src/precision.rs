@@ -1,4 +1,5 @@
-//! How precisely a rate is known: the interval that trials prove, ratios of intervals, and no digit beyond the resolution.
+//! How precisely a rate is known: the interval that trials prove, ratios of intervals, and no digit
+//! beyond the resolution.
 //!
 //! ```text
 //! search 1   passed ──────┤├── failed            each search proves [highest rate that passed, lowest that failed)
@@ -12,31 +13,40 @@ use crate::search::Found;
 use crate::stats::Summary;
 use crate::units::{Nanos, Qps};
 
-/// Searches from which on the 1st and the 99th percentile say more than minimum and maximum (RFC 8219 §9.2 asks for 20
-/// repetitions at least).
+/// Searches from which on the 1st and the 99th percentile say more than minimum and maximum
+/// (RFC 8219 §9.2 asks for 20 repetitions at least).
 pub const PERCENTILES_FROM: usize = 20;
 
-/// Below this duration what waits in queues when a trial ends weighs so much that the default timeout shrinks with it.
+/// Below this duration what waits in queues when a trial ends weighs so much that the default
+/// timeout shrinks with it.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
-/// The default timeout of a short trial is this part of its duration, and no longer one is taken at its word.
+/// The default timeout of a short trial is this part of its duration, and no longer one is taken at
+/// its word.
 const PART: u64 = 20;
 
-/// The timeout of a trial for which the user gave none: 1 s (RFC 8219 §9.2), and a twentieth of the duration where that is
-/// shorter than 20 s, because replies that come after the end of the sending count as well.
+/// The timeout of a trial for which the user gave none: 1 s (RFC 8219 §9.2), and a twentieth of the
+/// duration where that is shorter than 20 s, because replies that come after the end of the sending
+/// count as well.
 pub fn default_timeout(duration: Nanos) -> Nanos {
     if duration < SHORT { Nanos((duration.0 / PART).max(1)) } else { Nanos::SECOND }
 }
 
-/// By how much a trial may overstate what the DUT keeps up: up to 1 + timeout ÷ duration, since the DUT has `duration +
-/// timeout` to answer what was sent in `duration`. 1 where the timeout is no longer than [`default_timeout`] allows.
+/// By how much a trial may overstate what the DUT keeps up: up to 1 + timeout ÷ duration, since the
+/// DUT has `duration + timeout` to answer what was sent in `duration`. 1 where the timeout is no
+/// longer than [`default_timeout`] allows.
 pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
-    if timeout <= default_timeout(duration) { 1.0 } else { 1.0 + timeout.0 as f64 / duration.0.max(1) as f64 }
+    if timeout <= default_timeout(duration) {
+        1.0
+    } else {
+        1.0 + timeout.0 as f64 / duration.0.max(1) as f64
+    }
 }
 
 /// The rates between which the DUT's limit lies: `from` passed, `to` failed. Queries per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// The smallest of the highest rates that passed, divided by [`overstatement`]; absent where a search passed nowhere.
+    /// The smallest of the highest rates that passed, divided by [`overstatement`]; absent where a
+    /// search passed nowhere.
     pub from: Option<f64>,
     /// The largest of the lowest rates that failed; absent where a search found none that failed.
     pub to: Option<f64>,
@@ -55,7 +65,8 @@ impl Interval {
 
     /// The ratio of this to `other`: [a.from ÷ b.to, a.to ÷ b.from].
     pub fn ratio_to(&self, other: &Interval) -> Ratio {
-        let quotient = |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|&b| b > 0.0)).map(|(a, b)| a / b);
+        let quotient =
+            |a: Option<f64>, b: Option<f64>| a.zip(b.filter(|&b| b > 0.0)).map(|(a, b)| a / b);
         Ratio { from: quotient(self.from, other.to), to: quotient(self.to, other.from) }
     }
 }
@@ -78,8 +89,8 @@ impl Ratio {
 
 /// The statistics of a point, each only where there are enough searches for it. Queries per second.
 ///
-/// A search of which no rate could be measured is left out: it says nothing about the DUT. A search that passed nowhere
-/// counts as 0, which stands for "less than the lowest rate".
+/// A search of which no rate could be measured is left out: it says nothing about the DUT. A search
+/// that passed nowhere counts as 0, which stands for "less than the lowest rate".
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Figures {
     /// Searches that say something.
@@ -104,7 +115,8 @@ impl Figures {
     /// What searches amount to; `overstated` as in [`Interval::of`].
     pub fn of(found: &[Found], overstated: f64) -> Figures {
         let telling: Vec<Found> = found.iter().filter(|f| !f.says_nothing()).copied().collect();
-        let rates: Vec<f64> = telling.iter().map(|f| f.highest.map_or(0.0, |rate| rate.0 as f64)).collect();
+        let rates: Vec<f64> =
+            telling.iter().map(|f| f.highest.map_or(0.0, |rate| rate.0 as f64)).collect();
         let summary = Summary::of(&rates);
         let many = summary.filter(|s| s.n >= PERCENTILES_FROM);
         Figures {
@@ -119,13 +131,15 @@ impl Figures {
         }
     }
 
-    /// Whether at least one rate passed in the median search; otherwise the result is "less than the lowest rate".
+    /// Whether at least one rate passed in the median search; otherwise the result is "less than
+    /// the lowest rate".
     pub fn has_rate(&self) -> bool {
         self.median.is_some_and(|median| median > 0.0)
     }
 }
 
-/// The smallest step in which a rate may be written that was searched with `resolution`: the power of ten not above it.
+/// The smallest step in which a rate may be written that was searched with `resolution`: the power
+/// of ten not above it.
 pub fn step(resolution: Qps) -> u64 {
     10u64.pow(resolution.0.max(1).ilog10())
 }
@@ -158,7 +172,11 @@ mod tests {
 
     #[test]
     fn an_interval_reaches_from_the_smallest_pass_to_the_largest_fail() {
-        let all = [found(Some(900), Some(1000)), found(Some(1100), Some(1200)), found(Some(1000), Some(1100))];
+        let all = [
+            found(Some(900), Some(1000)),
+            found(Some(1100), Some(1200)),
+            found(Some(1000), Some(1100)),
+        ];
         assert_eq!(Interval::of(&all, 1.0), Interval { from: Some(900.0), to: Some(1200.0) });
         assert_eq!(Interval::of(&all, 1.5).from, Some(600.0));
         let open = [found(Some(900), Some(1000)), found(Some(1100), None)];
@@ -170,12 +188,14 @@ mod tests {
 
     #[test]
     fn a_ratio_is_said_only_if_it_does_not_contain_one() {
-        let interval = |from: u64, to: u64| Interval { from: Some(from as f64), to: Some(to as f64) };
+        let interval =
+            |from: u64, to: u64| Interval { from: Some(from as f64), to: Some(to as f64) };
         let ratio = interval(60, 80).ratio_to(&interval(10, 20));
         assert_eq!((ratio.from, ratio.to, ratio.is_decided()), (Some(3.0), Some(8.0), true));
         assert!(!interval(60, 80).ratio_to(&interval(70, 90)).is_decided());
         assert!(interval(10, 20).ratio_to(&interval(60, 80)).is_decided());
-        // The smoke run of November 2026: at least 66 000 against [1 000, 3 500) is "at least 18 times", not 66.
+        // The smoke run of November 2026: at least 66 000 against [1 000, 3 500) is "at least 18
+        // times", not 66.
         let open = Interval { from: Some(66_000.0), to: None };
         let ratio = open.ratio_to(&interval(1_000, 3_500));
         assert_eq!((ratio.from.unwrap().floor(), ratio.to), (18.0, None));
@@ -194,8 +214,12 @@ mod tests {
 
     #[test]
     fn what_could_not_be_measured_is_not_zero() {
-        let blocked = Found { highest: None, failed: None, lower_bound: true, unmeasurable: Some(Qps(10)) };
-        assert_eq!((Figures::of(&[blocked], 1.0).n, Figures::of(&[blocked], 1.0).median), (0, None));
+        let blocked =
+            Found { highest: None, failed: None, lower_bound: true, unmeasurable: Some(Qps(10)) };
+        assert_eq!(
+            (Figures::of(&[blocked], 1.0).n, Figures::of(&[blocked], 1.0).median),
+            (0, None)
+        );
         let both = Figures::of(&[blocked, found(Some(50), Some(60))], 1.0);
         assert_eq!((both.n, both.median, both.interval.from), (1, Some(50.0), Some(50.0)));
         assert!(!Figures::of(&[found(None, Some(10))], 1.0).has_rate());
@@ -214,8 +238,17 @@ mod tests {
 
     #[test]
     fn no_digit_is_written_beyond_the_resolution() {
-        assert_eq!((rounded_down(22_875.0, Qps(3_000)), rounded_up(25_312.0, Qps(3_000))), (22_000, 26_000));
-        assert_eq!((rounded_down(65_535.0, Qps(1)), rounded_up(65_535.5, Qps(1))), (65_535, 65_536));
-        assert_eq!((rounded_down(66_000.0, Qps(4_000)), rounded_up(66_000.0, Qps(4_000))), (66_000, 66_000));
+        assert_eq!(
+            (rounded_down(22_875.0, Qps(3_000)), rounded_up(25_312.0, Qps(3_000))),
+            (22_000, 26_000)
+        );
+        assert_eq!(
+            (rounded_down(65_535.0, Qps(1)), rounded_up(65_535.5, Qps(1))),
+            (65_535, 65_536)
+        );
+        assert_eq!(
+            (rounded_down(66_000.0, Qps(4_000)), rounded_up(66_000.0, Qps(4_000))),
+            (66_000, 66_000)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Why a trial did not pass, as data. Whoever prints a reason puts it into words with its `Display`; nobody decides by the words.
+//! Why a trial did not pass, as data. Whoever prints a reason puts it into words with its
+//! `Display`; nobody decides by the words.
 //!
 //! ```text
 //! pacing ──┐
@@ -48,7 +49,8 @@ pub enum HostLoss {
         /// The interface that it belongs to.
         interface: String,
     },
-    /// The next hop's link-layer address was not known: packets waited in a short queue, which drops what it cannot hold.
+    /// The next hop's link-layer address was not known: packets waited in a short queue, which
+    /// drops what it cannot hold.
     Neighbour {
         /// Packets dropped; `None` where the kernel's counter is not to be seen.
         packets: Option<u64>,
@@ -71,12 +73,14 @@ pub enum Half {
     Receiver,
 }
 
-/// Why a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake case, beside the data.
+/// Why a trial failed or is invalid. In JSON an object whose `kind` is the variant's name in snake
+/// case, beside the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// The queries of a window of 100 ms were too far from the schedule (`PacingLimits::window_100ms_pct`).
+    /// The queries of a window of 100 ms were too far from the schedule
+    /// (`PacingLimits::window_100ms_pct`).
     WindowOff {
         /// The worst window's deviation, in per cent of what was due in it.
         worst_pct: f64,
@@ -134,14 +138,16 @@ pub enum Reason {
         /// Queries that were sent.
         sent: u64,
     },
-    /// The interface got datagrams for the tester that its sockets did not, as many as would have let the trial pass.
+    /// The interface got datagrams for the tester that its sockets did not, as many as would have
+    /// let the trial pass.
     Missed {
         /// Datagrams that no socket of the tester got.
         datagrams: u64,
         /// Queries that count as lost.
         lost: u64,
     },
-    /// The DUT did not resolve names that the trial was to find in its cache, so that the trial could not begin.
+    /// The DUT did not resolve names that the trial was to find in its cache, so that the trial
+    /// could not begin.
     NotPreloaded {
         /// Names that were not resolved.
         names: u64,
@@ -200,7 +206,19 @@ pub enum Reason {
 }
 
 /// What sort of reason it is, whatever its numbers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each is the variant of `Reason` or `HostLoss` of its name")]
@@ -314,7 +332,11 @@ impl fmt::Display for HostLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HostLoss::Sockets { packets } => {
-                write!(f, "the tester's sockets had no room for {}, which were dropped", packets_of(*packets))
+                write!(
+                    f,
+                    "the tester's sockets had no room for {}, which were dropped",
+                    packets_of(*packets)
+                )
             }
             HostLoss::InterfaceReceive { packets, interface } => {
                 write!(
@@ -324,7 +346,11 @@ impl fmt::Display for HostLoss {
                 )
             }
             HostLoss::InterfaceSend { packets, interface } => {
-                write!(f, "the tester's interface {interface} dropped {} to be sent", packets_of(*packets))
+                write!(
+                    f,
+                    "the tester's interface {interface} dropped {} to be sent",
+                    packets_of(*packets)
+                )
             }
             HostLoss::QueueingDiscipline { packets, discipline, interface } => {
                 let discipline = discipline.as_deref().unwrap_or("of unknown kind");
@@ -336,7 +362,10 @@ impl fmt::Display for HostLoss {
             }
             HostLoss::Neighbour { packets, address, interface, unresolved } => {
                 let ms = unresolved.0 / 1_000_000;
-                write!(f, "the tester's neighbour {address} on {interface} was not resolved for {ms} ms; ")?;
+                write!(
+                    f,
+                    "the tester's neighbour {address} on {interface} was not resolved for {ms} ms; "
+                )?;
                 match packets {
                     Some(packets) => write!(f, "its queue dropped {}", packets_of(*packets)),
                     None => write!(f, "how many packets its queue dropped is not known"),
@@ -359,25 +388,40 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::WindowOff { worst_pct, limit_pct } => {
-                write!(f, "pacing: a 100 ms window was off by {worst_pct:.2} %, limit {limit_pct} %")
+                write!(
+                    f,
+                    "pacing: a 100 ms window was off by {worst_pct:.2} %, limit {limit_pct} %"
+                )
             }
             Reason::Late { p999_us, limit } => {
-                let [late, limit] = [*p999_us, limit.0 as f64 / 1e3].map(|us| grouped(us.round() as u64));
+                let [late, limit] =
+                    [*p999_us, limit.0 as f64 / 1e3].map(|us| grouped(us.round() as u64));
                 write!(f, "pacing: p99.9 lateness {late} µs, limit {limit} µs")
             }
             Reason::TotalOff { sent, planned, limit_pct } => {
                 let (sent, planned) = (counted(*sent, "query", "queries"), grouped(*planned));
-                write!(f, "pacing: {sent} sent of {planned} planned, limit ± {limit_pct} % of the total")
+                write!(
+                    f,
+                    "pacing: {sent} sent of {planned} planned, limit ± {limit_pct} % of the total"
+                )
             }
-            Reason::NotPinned { half, cpu, error } => write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0),
-            Reason::LedgerFull => write!(f, "the receiver did not keep up: no room for further queries in the ledger"),
+            Reason::NotPinned { half, cpu, error } => {
+                write!(f, "cannot pin the {half} to CPU {}: {error}", cpu.0)
+            }
+            Reason::LedgerFull => {
+                write!(f, "the receiver did not keep up: no room for further queries in the ledger")
+            }
             Reason::SendRefused { query, error } => {
                 let error = error.as_deref().unwrap_or("no longer");
                 write!(f, "the kernel refused to send query {}: {error}", grouped(*query))
             }
             Reason::CannotReceive { error } => write!(f, "cannot receive: {error}"),
             Reason::RecordsLost { records } => {
-                write!(f, "the disk did not keep up: {} missing", counted(*records, "record is", "records are"))
+                write!(
+                    f,
+                    "the disk did not keep up: {} missing",
+                    counted(*records, "record is", "records are")
+                )
             }
             Reason::HostLoss(loss) => loss.fmt(f),
             Reason::Unbalanced { sent } => {
@@ -392,7 +436,11 @@ impl fmt::Display for Reason {
                 counted(*lost, "query counts", "queries count")
             ),
             Reason::NotPreloaded { names } => {
-                write!(f, "{} of the names to be cached could not be resolved before the trial", grouped(*names))
+                write!(
+                    f,
+                    "{} of the names to be cached could not be resolved before the trial",
+                    grouped(*names)
+                )
             }
             Reason::Interrupted { duration, planned } => {
                 let (duration, planned) = (duration.as_secs_f64(), planned.as_secs_f64());
@@ -403,7 +451,10 @@ impl fmt::Display for Reason {
                 let share = *valid as f64 / *sent as f64 * 100.0;
                 let sent = counted(*sent, "query", "queries");
                 let [valid, lost, late, wrong] = [*valid, *lost, *late, *wrong].map(grouped);
-                write!(f, "{valid} of {sent} got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong")
+                write!(
+                    f,
+                    "{valid} of {sent} got a valid reply ({share:.4} %): {lost} lost, {late} late, {wrong} wrong"
+                )
             }
             Reason::AuthDropped { .. }
             | Reason::AuthSendRefused { .. }
@@ -418,7 +469,11 @@ impl Reason {
     fn of_auth(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::AuthDropped { queries } => {
-                write!(f, "AuthDNS dropped {}: it was too slow to read", counted(*queries, "query", "queries"))
+                write!(
+                    f,
+                    "AuthDNS dropped {}: it was too slow to read",
+                    counted(*queries, "query", "queries")
+                )
             }
             Reason::AuthSendRefused { replies } => {
                 write!(f, "the kernel refused {} of AuthDNS's replies", grouped(*replies))
@@ -430,7 +485,10 @@ impl Reason {
             Reason::AuthDecides { questions, limit, unanswered } => {
                 let limit = limit.as_millis_f64();
                 let questions = counted(*questions, "question", "questions");
-                write!(f, "AuthDNS took longer than {limit} ms for {questions}, which may be why ")?;
+                write!(
+                    f,
+                    "AuthDNS took longer than {limit} ms for {questions}, which may be why "
+                )?;
                 write!(f, "{} got no reply in time", counted(*unanswered, "query", "queries"))
             }
             _ => Ok(()),

@@ -94,8 +94,8 @@ pub struct WrongCounts {
     pub signature: u64,
 }
 
-/// Counts by rcode, with the number as key. JSON keys are strings; serde_json reads numbers from them, but not inside of what is
-/// flattened, as [`Counts`] is. For `#[serde(with = "…")]`.
+/// Counts by rcode, with the number as key. JSON keys are strings; serde_json reads numbers from
+/// them, but not inside of what is flattened, as [`Counts`] is. For `#[serde(with = "…")]`.
 pub mod by_number {
     use std::collections::BTreeMap;
 
@@ -106,7 +106,10 @@ pub mod by_number {
     ///
     /// # Errors
     /// Those of the serializer.
-    pub fn serialize<S: Serializer>(map: &BTreeMap<u8, u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        map: &BTreeMap<u8, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         map.serialize(serializer)
     }
 
@@ -114,9 +117,12 @@ pub mod by_number {
     ///
     /// # Errors
     /// If a key is no number up to 255.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, u64>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<u8, u64>, D::Error> {
         let map = BTreeMap::<String, u64>::deserialize(deserializer)?;
-        let entry = |(key, n): (String, u64)| key.parse().map(|key| (key, n)).map_err(D::Error::custom);
+        let entry =
+            |(key, n): (String, u64)| key.parse().map(|key| (key, n)).map_err(D::Error::custom);
         map.into_iter().map(entry).collect()
     }
 }
@@ -133,7 +139,8 @@ impl WrongCounts {
     }
 }
 
-/// The sums over a trial. Invariant: sent = valid + late + lost + Σ wrong ([`Counts::is_balanced`]).
+/// The sums over a trial. Invariant: sent = valid + late + lost + Σ wrong
+/// ([`Counts::is_balanced`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
     /// Queries handed to the kernel.
@@ -152,7 +159,8 @@ pub struct Counts {
     pub stray: u64,
     /// Queries that the kernel refused to send; not part of `sent`.
     pub refused: u64,
-    /// Queries that the kernel refused at first and took when they were tried again; part of `sent`.
+    /// Queries that the kernel refused at first and took when they were tried again; part of
+    /// `sent`.
     #[serde(default)]
     pub sent_again: u64,
 }
@@ -227,7 +235,9 @@ mod tests {
             counts: Counts,
         }
         let mut counts = Counts { sent: 3, ..Counts::default() };
-        for outcome in [Outcome::Valid, Outcome::Wrong(Wrong::Rcode(2)), Outcome::Wrong(Wrong::Rcode(15))] {
+        for outcome in
+            [Outcome::Valid, Outcome::Wrong(Wrong::Rcode(2)), Outcome::Wrong(Wrong::Rcode(15))]
+        {
             counts.add(outcome);
         }
         let trial = Trial { counts };

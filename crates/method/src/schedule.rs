@@ -1,10 +1,11 @@
-//! When each query is due: t(i) = t₁ + i·T (equation 2 of G. Lencse and A. Pivoda, "Checking and Increasing the
-//! Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers", 2018, DOI 10.11601/ijates.v7i1.255).
+//! When each query is due: t(i) = t₁ + i·T (equation 2 of G. Lencse and A. Pivoda, "Checking and
+//! Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers",
+//! 2018, DOI 10.11601/ijates.v7i1.255).
 
 use crate::units::{Nanos, Qps, QueryIndex};
 
-/// The absolute schedule of a trial. Deadlines are relative to the trial's start and computed from the index alone, never
-/// by adding a rounded step, so no error accumulates.
+/// The absolute schedule of a trial. Deadlines are relative to the trial's start and computed from
+/// the index alone, never by adding a rounded step, so no error accumulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     rate: Qps,
@@ -38,11 +39,14 @@ impl Schedule {
         // i·10⁹ fits into u64 up to 1.8·10¹⁰ queries; beyond that the slow way is taken.
         match i.checked_mul(Nanos::SECOND.0) {
             Some(product) => Nanos(product / self.rate.0),
-            None => Nanos((u128::from(i) * u128::from(Nanos::SECOND.0) / u128::from(self.rate.0)) as u64),
+            None => Nanos(
+                (u128::from(i) * u128::from(Nanos::SECOND.0) / u128::from(self.rate.0)) as u64,
+            ),
         }
     }
 
-    /// How many queries are due strictly before `moment` (nanoseconds after the start), the trial's end considered.
+    /// How many queries are due strictly before `moment` (nanoseconds after the start), the trial's
+    /// end considered.
     pub fn due_before(&self, moment: Nanos) -> u64 {
         // Query i is due before m iff ⌊i·10⁹/r⌋ < m iff i·10⁹ < m·r iff i < ⌈m·r/10⁹⌉.
         let scaled = u128::from(moment.0) * u128::from(self.rate.0);
@@ -50,7 +54,8 @@ impl Schedule {
         u64::try_from(due).unwrap_or(u64::MAX).min(self.count)
     }
 
-    /// The interval T between two queries in nanoseconds, rounded down (for choosing strategies, not for deadlines).
+    /// The interval T between two queries in nanoseconds, rounded down (for choosing strategies,
+    /// not for deadlines).
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
@@ -66,7 +71,8 @@ mod tests {
         let schedule = Schedule::new(Qps(250_000), Nanos(60 * Nanos::SECOND.0));
         assert_eq!(schedule.count(), 15_000_000);
         assert_eq!(schedule.deadline(QueryIndex(1)), Nanos(4_000));
-        // A third of a nanosecond per query does not accumulate (table I of the paper: 6 667 ns at 150 000 qps).
+        // A third of a nanosecond per query does not accumulate (table I of the paper: 6 667 ns at
+        // 150 000 qps).
         let odd = Schedule::new(Qps(150_000), Nanos(60 * Nanos::SECOND.0));
         assert_eq!(odd.deadline(QueryIndex(150_000)), Nanos::SECOND);
     }

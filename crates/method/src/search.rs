@@ -8,8 +8,9 @@
 //!                           │          Bisect(passed, failed) ──► done(passed) when failed − passed ≤ resolution
 //! ```
 //!
-//! An invalid trial is tried again at the same rate. When the bound for that is used up, the rate is *unmeasurable*: the
-//! search goes on below it, and its result is a lower bound, since it was the tester that gave up and not the DUT.
+//! An invalid trial is tried again at the same rate. When the bound for that is used up, the rate
+//! is *unmeasurable*: the search goes on below it, and its result is a lower bound, since it was
+//! the tester that gave up and not the DUT.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,8 @@ pub struct SearchRange {
     pub min: Qps,
     /// Highest rate, tried second.
     pub max: Qps,
-    /// The search ends when the lowest failed rate is no more than this above the highest passed one; at least 1.
+    /// The search ends when the lowest failed rate is no more than this above the highest passed
+    /// one; at least 1.
     pub resolution: Qps,
     /// How many times one rate may be tried again after invalid trials.
     pub invalid_retries: u32,
@@ -33,12 +35,15 @@ pub struct SearchRange {
 /// What one search found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Found {
-    /// The highest rate that *passed* (not the last one tried); `None` if already the lowest rate failed.
+    /// The highest rate that *passed* (not the last one tried); `None` if already the lowest rate
+    /// failed.
     pub highest: Option<Qps>,
-    /// The lowest rate above it that *failed*; `None` if none did. A rate that the tester could not measure has not failed.
+    /// The lowest rate above it that *failed*; `None` if none did. A rate that the tester could not
+    /// measure has not failed.
     #[serde(default)]
     pub failed: Option<Qps>,
-    /// The DUT may do more: the range's end passed, or the tester could not measure the rates above.
+    /// The DUT may do more: the range's end passed, or the tester could not measure the rates
+    /// above.
     pub lower_bound: bool,
     /// The lowest rate that the tester could not measure, if there was one.
     pub unmeasurable: Option<Qps>,
@@ -82,7 +87,8 @@ enum State {
     Done { highest: Option<Qps>, open_end: bool },
 }
 
-/// One binary search. Ask for the [`next`](Search::next) rate, report the verdict, until there is a [`result`](Search::result).
+/// One binary search. Ask for the [`next`](Search::next) rate, report the verdict, until there is a
+/// [`result`](Search::result).
 #[derive(Clone, Debug)]
 pub struct Search {
     range: SearchRange,
@@ -103,7 +109,8 @@ impl Search {
         Search { range, state: State::TryMin, retries: 0, unmeasurable: None, failed: None }
     }
 
-    /// A search of which it is known already that `passed` passes and `failed` fails (none: the range's end is open).
+    /// A search of which it is known already that `passed` passes and `failed` fails (none: the
+    /// range's end is open).
     pub fn between(range: SearchRange, passed: Qps, failed: Option<Qps>) -> Search {
         let mut search = Search { failed, ..Search::new(range) };
         search.state = match failed {
@@ -151,7 +158,9 @@ impl Search {
         self.retries = 0;
         let passed = verdict == Verdict::Passed;
         self.state = match self.state {
-            State::TryMin if passed && rate == self.range.max => State::Done { highest: Some(rate), open_end: true },
+            State::TryMin if passed && rate == self.range.max => {
+                State::Done { highest: Some(rate), open_end: true }
+            }
             State::TryMin if passed => State::TryMax { passed: rate },
             State::TryMin => State::Done { highest: None, open_end: false },
             State::TryMax { .. } if passed => State::Done { highest: Some(rate), open_end: true },
@@ -165,10 +174,17 @@ impl Search {
     /// What was found, once the search is over.
     pub fn result(&self) -> Option<Found> {
         let State::Done { highest, open_end } = self.state else { return None };
-        // Only a rate just above the result that could not be measured leaves the result open; one higher up was
-        // overtaken by a real failure below it.
-        let blocked = self.unmeasurable.filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));
-        Some(Found { highest, failed: self.failed, lower_bound: open_end || blocked.is_some(), unmeasurable: blocked })
+        // Only a rate just above the result that could not be measured leaves the result open; one
+        // higher up was overtaken by a real failure below it.
+        let blocked = self
+            .unmeasurable
+            .filter(|u| highest.is_none_or(|h| u.0 - h.0 <= self.range.resolution.0.max(1)));
+        Some(Found {
+            highest,
+            failed: self.failed,
+            lower_bound: open_end || blocked.is_some(),
+            unmeasurable: blocked,
+        })
     }
 
     fn narrowed(&self, passed: Qps, failed: Qps) -> State {
@@ -186,7 +202,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn range(min: u64, max: u64, resolution: u64) -> SearchRange {
-        SearchRange { min: Qps(min), max: Qps(max), resolution: Qps(resolution), invalid_retries: 2 }
+        SearchRange {
+            min: Qps(min),
+            max: Qps(max),
+            resolution: Qps(resolution),
+            invalid_retries: 2,
+        }
     }
 
     /// Runs a search against a simulated DUT; returns what was found and the rates that were tried.
@@ -210,7 +231,12 @@ mod tests {
         let (found, tried) = run(range(1, 131_072, 1), capacity(65_535));
         assert_eq!(
             found,
-            Found { highest: Some(Qps(65_535)), failed: Some(Qps(65_536)), lower_bound: false, unmeasurable: None }
+            Found {
+                highest: Some(Qps(65_535)),
+                failed: Some(Qps(65_536)),
+                lower_bound: false,
+                unmeasurable: None
+            }
         );
         assert!((18..=19).contains(&tried.len()), "both ends and 17 halvings: {}", tried.len());
     }
@@ -228,7 +254,8 @@ mod tests {
 
     #[test]
     fn one_random_failure_shows_as_in_the_paper() {
-        // G. Lencse and Y. Kadobayashi, DOI 10.1016/j.comcom.2018.05.005: failing once at 65 536 of [0, 131 072] ends at 65 535.
+        // G. Lencse and Y. Kadobayashi, DOI 10.1016/j.comcom.2018.05.005: failing once at 65 536 of
+        // [0, 131 072] ends at 65 535.
         let (found, _) = run(range(1, 131_071, 1), |rate| {
             if rate.0 < 70_000 && rate.0 != 65_536 { Verdict::Passed } else { Verdict::Failed }
         });
@@ -237,8 +264,13 @@ mod tests {
 
     #[test]
     fn the_result_passed_even_on_a_non_monotonic_dut() {
-        let dut =
-            |rate: Qps| if rate.0.is_multiple_of(3) && rate.0 < 900 { Verdict::Failed } else { capacity(700)(rate) };
+        let dut = |rate: Qps| {
+            if rate.0.is_multiple_of(3) && rate.0 < 900 {
+                Verdict::Failed
+            } else {
+                capacity(700)(rate)
+            }
+        };
         let (found, tried) = run(range(1, 1000, 1), dut);
         let highest = found.highest.unwrap();
         assert!(tried.contains(&highest));
@@ -257,35 +289,60 @@ mod tests {
         });
         assert_eq!(
             found,
-            Found { highest: Some(Qps(600)), failed: Some(Qps(601)), lower_bound: false, unmeasurable: None }
+            Found {
+                highest: Some(Qps(600)),
+                failed: Some(Qps(601)),
+                lower_bound: false,
+                unmeasurable: None
+            }
         );
 
         let (found, tried) =
-            run(range(1, 1000, 1), |rate| if rate.0 > 400 { Verdict::Invalid } else { Verdict::Passed });
+            run(
+                range(1, 1000, 1),
+                |rate| if rate.0 > 400 { Verdict::Invalid } else { Verdict::Passed },
+            );
         assert_eq!(
             found,
-            Found { highest: Some(Qps(400)), failed: None, lower_bound: true, unmeasurable: Some(Qps(401)) }
+            Found {
+                highest: Some(Qps(400)),
+                failed: None,
+                lower_bound: true,
+                unmeasurable: Some(Qps(401))
+            }
         );
         assert_eq!(tried.iter().filter(|r| r.0 == 1000).count(), 3, "two retries");
 
         // The tester cannot do 1000, but the DUT's limit is far below that.
-        let (found, _) =
-            run(range(1, 1000, 1), |rate| if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) });
+        let (found, _) = run(range(1, 1000, 1), |rate| {
+            if rate.0 == 1000 { Verdict::Invalid } else { capacity(300)(rate) }
+        });
         assert_eq!(
             found,
-            Found { highest: Some(Qps(300)), failed: Some(Qps(301)), lower_bound: false, unmeasurable: None }
+            Found {
+                highest: Some(Qps(300)),
+                failed: Some(Qps(301)),
+                lower_bound: false,
+                unmeasurable: None
+            }
         );
     }
 
     #[test]
     fn the_shortfall_of_a_point_is_that_of_its_lowest_rate() {
         let at = |rate, valid| {
-            Some(Shortfall::of(Qps(rate), &Counts { sent: rate, valid, lost: rate - valid, ..Counts::default() }))
+            Some(Shortfall::of(
+                Qps(rate),
+                &Counts { sent: rate, valid, lost: rate - valid, ..Counts::default() },
+            ))
         };
         assert_eq!(Shortfall::lowest(&[]), None);
         assert_eq!(Shortfall::lowest(&[None, None]), None);
         let lowest = Shortfall { rate: Qps(400), missing: 1, of: 400 };
-        assert_eq!(Shortfall::lowest(&[at(500, 100), None, at(400, 399), at(600, 599)]), Some(lowest));
+        assert_eq!(
+            Shortfall::lowest(&[at(500, 100), None, at(400, 399), at(600, 599)]),
+            Some(lowest)
+        );
     }
 
     proptest! {

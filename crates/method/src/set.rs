@@ -1,12 +1,13 @@
-//! A set of trials as a state machine without any I/O: the next trial, its verdict, until there is nothing left to do.
+//! A set of trials as a state machine without any I/O: the next trial, its verdict, until there is
+//! nothing left to do.
 //!
 //! ```text
 //! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; what each found, and how narrowly
 //! Repeats  trial 1 ─► trial 2 ─► … ─► trial n             all at one rate; a spoiled trial is tried again
 //! ```
 //!
-//! Whoever carries trials out, continues a journal, or computes results from one walks the same set, so all three agree on
-//! which trial belongs where.
+//! Whoever carries trials out, continues a journal, or computes results from one walks the same
+//! set, so all three agree on which trial belongs where.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +69,8 @@ pub enum LowerBound {
     },
 }
 
-/// A set of searches. Ask for the [`next`](Set::next) trial, [`report`](Set::report) what it was, until nothing is due.
+/// A set of searches. Ask for the [`next`](Set::next) trial, [`report`](Set::report) what it was,
+/// until nothing is due.
 #[derive(Clone, Debug)]
 pub struct Set {
     plan: SetPlan,
@@ -87,7 +89,14 @@ impl Set {
     /// If the range is empty, as [`crate::search::Search::new`].
     pub fn new(plan: SetPlan) -> Set {
         let search = NarrowedSearch::new(plan.range, plan.probes);
-        Set { plan, search, repeat: 0, failed: Vec::new(), found: Vec::new(), failed_by: Vec::new() }
+        Set {
+            plan,
+            search,
+            repeat: 0,
+            failed: Vec::new(),
+            found: Vec::new(),
+            failed_by: Vec::new(),
+        }
     }
 
     /// The trial to carry out next; `None` when all searches are over.
@@ -114,9 +123,10 @@ impl Set {
         self.search = NarrowedSearch::new(self.plan.range, self.plan.probes);
     }
 
-    /// How many trials are left, the one that is due among them, if the DUT goes on as it has: the last search's rate passes, or
-    /// in the first search the middle of what is still open, and nothing is spoiled. For sets without probes, whose number of
-    /// trials hardly depends on the rate.
+    /// How many trials are left, the one that is due among them, if the DUT goes on as it has: the
+    /// last search's rate passes, or in the first search the middle of what is still open, and
+    /// nothing is spoiled. For sets without probes, whose number of trials hardly depends on the
+    /// rate.
     pub fn trials_left(&self) -> u64 {
         let Some(due) = self.next() else { return 0 };
         let capacity = match (self.found.last(), due.bracket) {
@@ -146,27 +156,36 @@ impl Set {
         &self.failed_by
     }
 
-    /// Why the DUT may do more than the median of `figures`, which are those of this set: see [`lower_bounds`].
+    /// Why the DUT may do more than the median of `figures`, which are those of this set: see
+    /// [`lower_bounds`].
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
 }
 
-/// Why the DUT may do more than the median of `figures`, which are those of `found`: searches that ended at `max`, the end of
-/// the range, or where nothing could be measured, and a median above `allowed`, up to which a self-test vouches for the tester.
-pub fn lower_bounds(found: &[Found], max: Qps, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
+/// Why the DUT may do more than the median of `figures`, which are those of `found`: searches that
+/// ended at `max`, the end of the range, or where nothing could be measured, and a median above
+/// `allowed`, up to which a self-test vouches for the tester.
+pub fn lower_bounds(
+    found: &[Found],
+    max: Qps,
+    figures: &Figures,
+    allowed: Option<Qps>,
+) -> Vec<LowerBound> {
     let of = found.len();
     let count = |is: fn(&&Found) -> bool| found.iter().filter(is).count();
     let open = count(|f| f.lower_bound && f.unmeasurable.is_none());
     let blocked = count(|f| f.unmeasurable.is_some());
-    let above = allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
+    let above =
+        allowed.filter(|allowed| figures.median.is_some_and(|median| median > allowed.0 as f64));
     let open = (open > 0).then_some(LowerBound::RangeEnd { searches: open, of, max });
     let blocked = (blocked > 0).then_some(LowerBound::Unmeasurable { searches: blocked, of });
     let above = above.map(|allowed| LowerBound::SelfTest { allowed });
     open.into_iter().chain(blocked).chain(above).collect()
 }
 
-/// The smallest of the highest rates that passed; `None` where a search passed nowhere, or there is none.
+/// The smallest of the highest rates that passed; `None` where a search passed nowhere, or there is
+/// none.
 pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
     // `None` is less than any rate.
     found.iter().map(|f| f.highest).min().flatten()
@@ -175,10 +194,13 @@ pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
 /// By how much the lowest failed rate of a search failed: in its full trial, or else in its probe.
 fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
     let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
-    at().find(|(length, _)| *length == Length::Full).or(at().next()).map(|(_, shortfall)| *shortfall)
+    at().find(|(length, _)| *length == Length::Full)
+        .or(at().next())
+        .map(|(_, shortfall)| *shortfall)
 }
 
-/// Trials at one rate: so many that the tester did not spoil, each tried again a few times if it did.
+/// Trials at one rate: so many that the tester did not spoil, each tried again a few times if it
+/// did.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     rate: Qps,
@@ -189,14 +211,16 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// `repeat` trials at `rate`; a spoiled one is tried again `invalid_retries` times and then given up.
+    /// `repeat` trials at `rate`; a spoiled one is tried again `invalid_retries` times and then
+    /// given up.
     pub fn new(rate: Qps, repeat: u32, invalid_retries: u32) -> Repeats {
         Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
     }
 
     /// The trial to carry out next; `None` when all are done or given up.
     pub fn next(&self) -> Option<Due> {
-        let due = Due { repeat: self.done, rate: self.rate, length: Length::Full, bracket: (None, None) };
+        let due =
+            Due { repeat: self.done, rate: self.rate, length: Length::Full, bracket: (None, None) };
         (self.done < self.repeat).then_some(due)
     }
 
@@ -215,7 +239,8 @@ mod tests {
     use super::*;
 
     fn plan(repeat: u32, probes: bool) -> SetPlan {
-        let range = SearchRange { min: Qps(100), max: Qps(500), resolution: Qps(100), invalid_retries: 1 };
+        let range =
+            SearchRange { min: Qps(100), max: Qps(500), resolution: Qps(100), invalid_retries: 1 };
         SetPlan { range, repeat, probes }
     }
 
@@ -254,7 +279,12 @@ mod tests {
 
     #[test]
     fn how_many_trials_are_left_is_known_from_the_first_search_on() {
-        let range = SearchRange { min: Qps(100), max: Qps(1_000_000), resolution: Qps(1), invalid_retries: 1 };
+        let range = SearchRange {
+            min: Qps(100),
+            max: Qps(1_000_000),
+            resolution: Qps(1),
+            invalid_retries: 1,
+        };
         let mut set = Set::new(SetPlan { range, repeat: 3, probes: false });
         let mut left = Vec::new();
         while let Some(due) = set.next() {
@@ -266,7 +296,10 @@ mod tests {
             let truth = (left.len() - done) as u64;
             // The first search is a guess, off by one for each search.
             let allowed = if *repeat == 0 { 3 } else { 0 };
-            assert!(said.abs_diff(truth) <= allowed, "{said} said, {truth} left, in search {repeat}");
+            assert!(
+                said.abs_diff(truth) <= allowed,
+                "{said} said, {truth} left, in search {repeat}"
+            );
         }
         assert_eq!(set.trials_left(), 0);
     }
@@ -279,8 +312,14 @@ mod tests {
         let figures = Figures::of(set.found(), 1.0);
         let end = LowerBound::RangeEnd { searches: 2, of: 2, max: Qps(500) };
         assert_eq!(set.lower_bounds(&figures, None), [end]);
-        assert_eq!(set.lower_bounds(&figures, Some(Qps(400))), [end, LowerBound::SelfTest { allowed: Qps(400) }]);
-        assert_eq!((set.failed_by(), smallest_pass(set.found())), (&[None, None][..], Some(Qps(500))));
+        assert_eq!(
+            set.lower_bounds(&figures, Some(Qps(400))),
+            [end, LowerBound::SelfTest { allowed: Qps(400) }]
+        );
+        assert_eq!(
+            (set.failed_by(), smallest_pass(set.found())),
+            (&[None, None][..], Some(Qps(500)))
+        );
         assert_eq!(smallest_pass(&[]), None);
     }
 
@@ -288,10 +327,16 @@ mod tests {
     fn what_cannot_be_measured_leaves_a_lower_bound() {
         let mut set = Set::new(plan(1, false));
         while let Some(due) = set.next() {
-            set.report(if due.rate.0 > 100 { Verdict::Invalid } else { Verdict::Passed }, &counts(100));
+            set.report(
+                if due.rate.0 > 100 { Verdict::Invalid } else { Verdict::Passed },
+                &counts(100),
+            );
         }
         let figures = Figures::of(set.found(), 1.0);
-        assert_eq!(set.lower_bounds(&figures, None), [LowerBound::Unmeasurable { searches: 1, of: 1 }]);
+        assert_eq!(
+            set.lower_bounds(&figures, None),
+            [LowerBound::Unmeasurable { searches: 1, of: 1 }]
+        );
     }
 
     #[test]

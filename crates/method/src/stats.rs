@@ -1,6 +1,6 @@
-//! Median, percentiles and dispersion of repeated searches (RFC 8219 §9.2; equation 3 of G. Lencse and A. Pivoda,
-//! "Checking and Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers", 2018,
-//! DOI 10.11601/ijates.v7i1.255).
+//! Median, percentiles and dispersion of repeated searches (RFC 8219 §9.2; equation 3 of G. Lencse
+//! and A. Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++ Measurement Tool for
+//! Benchmarking DNS64 Servers", 2018, DOI 10.11601/ijates.v7i1.255).
 
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +34,9 @@ impl Summary {
         let (&min, &max) = (sorted.first()?, sorted.last()?);
         let n = sorted.len();
         let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
-        // RFC 8219 takes the percentiles as minimum and maximum while there are fewer than 100 results; the nearest rank
-        // from the outside, ⌊n/100⌋ results cut at each end, says the same without a special case.
+        // RFC 8219 takes the percentiles as minimum and maximum while there are fewer than 100
+        // results; the nearest rank from the outside, ⌊n/100⌋ results cut at each end, says the
+        // same without a special case.
         let cut = (n / 100).min((n - 1) / 2);
         Some(Summary {
             n,
@@ -73,10 +74,10 @@ impl MeanAndDeviation {
     }
 }
 
-/// The interval that has the median of what `values` are drawn from in it with a probability of 95 % or more, whatever their
-/// distribution: from the k-th smallest to the k-th largest of them, by the binomial distribution (Le Boudec, "Performance
-/// Evaluation of Computer and Communication Systems", EPFL Press 2010, theorem 2.1). `None` for fewer than 6 values, which cannot
-/// say it.
+/// The interval that has the median of what `values` are drawn from in it with a probability of 95
+/// % or more, whatever their distribution: from the k-th smallest to the k-th largest of them, by
+/// the binomial distribution (Le Boudec, "Performance Evaluation of Computer and Communication
+/// Systems", EPFL Press 2010, theorem 2.1). `None` for fewer than 6 values, which cannot say it.
 ///
 /// # Panics
 /// If a value is NaN.
@@ -105,7 +106,9 @@ mod tests {
     #[test]
     fn the_medians_interval_has_the_ranks_of_the_tables() {
         // Ranks for 95 % as the book's appendix lists them.
-        for (n, lower, upper) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15), (30, 10, 21), (50, 18, 33)] {
+        for (n, lower, upper) in
+            [(6, 1, 6), (8, 1, 8), (9, 2, 8), (20, 6, 15), (30, 10, 21), (50, 18, 33)]
+        {
             let values: Vec<f64> = (1..=n).rev().map(f64::from).collect();
             assert_eq!(median_interval(&values), Some((f64::from(lower), f64::from(upper))), "{n}");
         }
@@ -114,7 +117,8 @@ mod tests {
 
     #[test]
     fn dispersion_of_the_papers_tables_2_and_3() {
-        // Table II, corrected: median 54 853, 54 223 … 55 459, dispersion 2.25 %; Table III: 177 051, 0.59 %.
+        // Table II, corrected: median 54 853, 54 223 … 55 459, dispersion 2.25 %; Table III:
+        // 177 051, 0.59 %.
         for (min, median, max, percent) in
             [(54_223.0, 54_853.0, 55_459.0, 2.25), (176_127.0, 177_051.0, 177_169.0, 0.59)]
         {
@@ -137,10 +141,17 @@ mod tests {
     #[test]
     fn mean_and_sample_deviation() {
         assert_eq!(MeanAndDeviation::of(&[]), None);
-        assert_eq!(MeanAndDeviation::of(&[3.0]), Some(MeanAndDeviation { n: 1, mean: 3.0, stdev: 0.0 }));
+        assert_eq!(
+            MeanAndDeviation::of(&[3.0]),
+            Some(MeanAndDeviation { n: 1, mean: 3.0, stdev: 0.0 })
+        );
         let found = MeanAndDeviation::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
         let wanted = (32.0f64 / 7.0).sqrt();
-        assert!(found.n == 8 && (found.mean - 5.0).abs() < 1e-12 && (found.stdev - wanted).abs() < 1e-12);
+        assert!(
+            found.n == 8
+                && (found.mean - 5.0).abs() < 1e-12
+                && (found.stdev - wanted).abs() < 1e-12
+        );
     }
 
     #[test]

@@ -7,7 +7,19 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// A rate in queries per second; a whole number, as RFC 8219 results are reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Qps(pub u64);
 
@@ -29,7 +41,8 @@ impl FromStr for Qps {
     }
 }
 
-/// Digits, perhaps with underscores between them, and with `k` or `M` behind them perhaps a fraction that leaves a whole number.
+/// Digits, perhaps with underscores between them, and with `k` or `M` behind them perhaps a
+/// fraction that leaves a whole number.
 fn whole_number(text: &str) -> Option<u64> {
     let (number, zeros) = match (text.strip_suffix(['k', 'K']), text.strip_suffix('M')) {
         (Some(thousands), _) => (thousands, 3),
@@ -43,11 +56,16 @@ fn whole_number(text: &str) -> Option<u64> {
     }
     let fraction = fraction.trim_end_matches('0');
     let left = zeros - u32::try_from(fraction.len()).ok().filter(|&len| len <= zeros)?;
-    let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()?.checked_mul(10u64.pow(left))? };
+    let part = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u64>().ok()?.checked_mul(10u64.pow(left))?
+    };
     whole.replace('_', "").parse::<u64>().ok()?.checked_mul(10u64.pow(zeros))?.checked_add(part)
 }
 
-/// A number with its digits in groups of three, parted by a narrow blank that does not break (U+202F): `1 234 567`.
+/// A number with its digits in groups of three, parted by a narrow blank that does not break
+/// (U+202F): `1 234 567`.
 pub fn grouped(n: u64) -> String {
     in_groups(&n.to_string())
 }
@@ -71,7 +89,18 @@ pub fn counted(n: u64, one: &str, many: &str) -> String {
 
 /// Nanoseconds: a length of time, or a moment of the monotonic clock.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
@@ -126,21 +155,56 @@ impl From<Nanos> for Duration {
 }
 
 /// The position of a query in its trial, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(transparent)]
 pub struct QueryIndex(pub u64);
 
 /// A logical CPU as the kernel numbers them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(transparent)]
 pub struct CpuId(pub usize);
 
 /// A share in whole per cent, 0 to 100.
 ///
-/// Whole per cents because the shares of a trial must be exact in every window of 100 consecutive names, and
-/// RFC 8219 §9.2 asks for 0, 20, 40, 60, 80 and 100 % only.
+/// Whole per cents because the shares of a trial must be exact in every window of 100 consecutive
+/// names, and RFC 8219 §9.2 asks for 0, 20, 40, 60, 80 and 100 % only.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(u8);
@@ -166,10 +230,11 @@ impl Share {
         f64::from(self.0) / 100.0
     }
 
-    /// Whether member `n` of a sequence belongs to the share. Of any 100 consecutive `n` exactly [`Share::per_hundred`] do,
-    /// spread evenly rather than in one lump.
+    /// Whether member `n` of a sequence belongs to the share. Of any 100 consecutive `n` exactly
+    /// [`Share::per_hundred`] do, spread evenly rather than in one lump.
     pub const fn selects(self, n: u64) -> bool {
-        // 37 has no factor in common with 100, so n ↦ 37·n mod 100 visits every residue once in any 100 steps.
+        // 37 has no factor in common with 100, so n ↦ 37·n mod 100 visits every residue once in any
+        // 100 steps.
         (n % 100) * 37 % 100 < self.0 as u64
     }
 
@@ -226,7 +291,9 @@ pub enum UnitError {
         given: String,
     },
     /// Not a share.
-    #[error("'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2")]
+    #[error(
+        "'{given}' is no share: a fraction from 0 to 1 in steps of 0.01 is needed, such as 0.2"
+    )]
     Share {
         /// The text that is no such quantity.
         given: String,
@@ -240,8 +307,14 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_and_counted() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
-        assert_eq!([0, 1, 2].map(|n| counted(n, "packet", "packets")), ["0 packets", "1 packet", "2 packets"]);
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567].map(grouped),
+            ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]
+        );
+        assert_eq!(
+            [0, 1, 2].map(|n| counted(n, "packet", "packets")),
+            ["0 packets", "1 packet", "2 packets"]
+        );
     }
 
     proptest! {

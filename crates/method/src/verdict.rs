@@ -18,8 +18,11 @@ pub enum Verdict {
     Invalid,
 }
 
-/// The share of valid replies at which a trial passes: 1.0 by RFC 8219 §9.2, less only as a labelled exception.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema)]
+/// The share of valid replies at which a trial passes: 1.0 by RFC 8219 §9.2, less only as a
+/// labelled exception.
+#[derive(
+    Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Acceptance(pub f64);
 
@@ -29,7 +32,11 @@ impl Acceptance {
 
     /// Whether so many valid replies are enough.
     pub fn is_met(self, counts: &Counts) -> bool {
-        if self.0 >= 1.0 { counts.valid == counts.sent } else { counts.valid as f64 >= counts.sent as f64 * self.0 }
+        if self.0 >= 1.0 {
+            counts.valid == counts.sent
+        } else {
+            counts.valid as f64 >= counts.sent as f64 * self.0
+        }
     }
 }
 
@@ -44,8 +51,8 @@ pub struct Evidence<'a> {
     pub pacing: &'a Pacing,
     /// What the tester's host lost, one entry for each place that lost something.
     pub host_losses: &'a [HostLoss],
-    /// Datagrams that the interface got for the tester and that its sockets never had, besides those in `host_losses`; 0
-    /// where nobody watched.
+    /// Datagrams that the interface got for the tester and that its sockets never had, besides
+    /// those in `host_losses`; 0 where nobody watched.
     pub missed: u64,
     /// Anything else with which the tester spoiled the trial (records lost, ledger overrun …).
     pub faults: &'a [Reason],
@@ -58,14 +65,17 @@ pub enum Missed {
     Nothing,
     /// They could not have changed the verdict, and belong into the warnings.
     Beside,
-    /// The trial would have passed if they had been valid replies: the loss may be the tester's own.
+    /// The trial would have passed if they had been valid replies: the loss may be the tester's
+    /// own.
     Decides,
 }
 
-/// Weighs `missed` datagrams. A missed datagram can stand for a lost query only: late and wrong replies were received.
+/// Weighs `missed` datagrams. A missed datagram can stand for a lost query only: late and wrong
+/// replies were received.
 pub fn weigh_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
-    let with_them = Counts { valid: counts.valid + found, lost: counts.lost - found, ..counts.clone() };
+    let with_them =
+        Counts { valid: counts.valid + found, lost: counts.lost - found, ..counts.clone() };
     match missed {
         0 => Missed::Nothing,
         _ if !acceptance.is_met(counts) && acceptance.is_met(&with_them) => Missed::Decides,
@@ -74,7 +84,11 @@ pub fn weigh_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Mis
 }
 
 /// Decides. A trial that the tester spoiled is invalid, never failed; the reasons say what decided.
-pub fn decide(evidence: &Evidence<'_>, acceptance: Acceptance, limits: &PacingLimits) -> (Verdict, Vec<Reason>) {
+pub fn decide(
+    evidence: &Evidence<'_>,
+    acceptance: Acceptance,
+    limits: &PacingLimits,
+) -> (Verdict, Vec<Reason>) {
     let counts = evidence.counts;
     let mut reasons = evidence.faults.to_vec();
     reasons.extend(evidence.pacing.violations(limits, evidence.planned, counts.sent));
@@ -103,7 +117,8 @@ mod tests {
     }
 
     fn verdict(counts: &Counts, accept: f64) -> Verdict {
-        decide(&evidence(counts, &Pacing::default()), Acceptance(accept), &PacingLimits::default()).0
+        decide(&evidence(counts, &Pacing::default()), Acceptance(accept), &PacingLimits::default())
+            .0
     }
 
     #[test]
@@ -132,8 +147,10 @@ mod tests {
     #[test]
     fn each_loss_of_the_host_is_a_reason() {
         let interface = "to-dut".to_owned();
-        let losses = [HostLoss::Sockets { packets: 3 }, HostLoss::InterfaceSend { packets: 5, interface }];
-        let (pacing, lost) = (Pacing::default(), Counts { sent: 1000, lost: 1000, ..Counts::default() });
+        let losses =
+            [HostLoss::Sockets { packets: 3 }, HostLoss::InterfaceSend { packets: 5, interface }];
+        let (pacing, lost) =
+            (Pacing::default(), Counts { sent: 1000, lost: 1000, ..Counts::default() });
         let evidence = Evidence { host_losses: &losses, ..evidence(&lost, &pacing) };
         let decided = decide(&evidence, Acceptance::ALL, &PacingLimits::default());
         assert_eq!(decided, (Verdict::Invalid, losses.map(Reason::HostLoss).to_vec()));
@@ -142,14 +159,19 @@ mod tests {
     #[test]
     fn a_failed_trial_says_what_became_of_its_queries() {
         let counts = Counts { sent: 1000, valid: 990, lost: 7, late: 3, ..Counts::default() };
-        let decided = decide(&evidence(&counts, &Pacing::default()), Acceptance::ALL, &PacingLimits::default());
+        let decided = decide(
+            &evidence(&counts, &Pacing::default()),
+            Acceptance::ALL,
+            &PacingLimits::default(),
+        );
         let reason = Reason::TooFewValid { sent: 1000, valid: 990, lost: 7, late: 3, wrong: 0 };
         assert_eq!(decided, (Verdict::Failed, vec![reason]));
     }
 
     #[test]
     fn missed_datagrams_spoil_a_trial_only_if_they_could_have_passed_it() {
-        let counts = |valid, lost, late| Counts { sent: 1000, valid, lost, late, ..Counts::default() };
+        let counts =
+            |valid, lost, late| Counts { sent: 1000, valid, lost, late, ..Counts::default() };
         let cases = [
             (counts(1000, 0, 0), 0, 1.0, Missed::Nothing, Verdict::Passed),
             (counts(1000, 0, 0), 5, 1.0, Missed::Beside, Verdict::Passed),
@@ -169,7 +191,11 @@ mod tests {
             assert_eq!(weigh_missed(&counts, missed, accept), weight, "{counts:?} {missed}");
             let pacing = Pacing::default();
             let evidence = Evidence { missed, ..evidence(&counts, &pacing) };
-            assert_eq!(decide(&evidence, accept, &PacingLimits::default()).0, verdict, "{counts:?} {missed}");
+            assert_eq!(
+                decide(&evidence, accept, &PacingLimits::default()).0,
+                verdict,
+                "{counts:?} {missed}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What did not decide over a trial and a reader should know all the same, as data; whoever prints a warning puts it into words with
-//! its `Display`.
+//! What did not decide over a trial and a reader should know all the same, as data; whoever prints
+//! a warning puts it into words with its `Display`.
 
 use std::fmt;
 
@@ -108,7 +108,11 @@ impl fmt::Display for Warning {
                 "a hypervisor took {worst_cpu_pct:.1} % of a CPU's time on the tester's host: lateness and losses may be its doing"
             ),
             Warning::AuthBusy { used, cores } => {
-                write!(f, "AuthDNS used {used:.2} of its {}", counted(*cores as u64, "core", "cores"))
+                write!(
+                    f,
+                    "AuthDNS used {used:.2} of its {}",
+                    counted(*cores as u64, "core", "cores")
+                )
             }
             Warning::BeyondSelfTest { allowed } => {
                 write!(f, "the self-test vouches for the tester up to {allowed} queries/s only")
@@ -144,13 +148,29 @@ mod tests {
         };
         let one = words(1);
         assert_eq!(one[0], "AuthDNS used 0.91 of its 1 core");
-        assert!(one[1].contains("got 1 datagram for") && one[1].contains("1 query counts as lost"), "{}", one[1]);
-        assert!(one[2].contains("send 1 query at first") && one[2].ends_with("it was sent again"), "{}", one[2]);
+        assert!(
+            one[1].contains("got 1 datagram for") && one[1].contains("1 query counts as lost"),
+            "{}",
+            one[1]
+        );
+        assert!(
+            one[2].contains("send 1 query at first") && one[2].ends_with("it was sent again"),
+            "{}",
+            one[2]
+        );
         assert!(one[3].starts_with("with 1 source port, "), "{}", one[3]);
         let two = words(2);
         assert_eq!(two[0], "AuthDNS used 0.91 of its 2 cores");
-        assert!(two[1].contains("got 2 datagrams for") && two[1].contains("2 queries count as lost"), "{}", two[1]);
-        assert!(two[2].contains("send 2 queries at first") && two[2].ends_with("they were sent again"), "{}", two[2]);
+        assert!(
+            two[1].contains("got 2 datagrams for") && two[1].contains("2 queries count as lost"),
+            "{}",
+            two[1]
+        );
+        assert!(
+            two[2].contains("send 2 queries at first") && two[2].ends_with("they were sent again"),
+            "{}",
+            two[2]
+        );
         assert!(two[3].starts_with("with 2 source ports, "), "{}", two[3]);
     }
 }

@@ -12,8 +12,8 @@ pub fn allowed_cpus() -> Vec<CpuId> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
 }
 
-/// Keeps the calling thread off `busy` CPUs, if this process may use others, and behind all other threads on its own: for work
-/// beside a measurement. Does what it can; neither is an error.
+/// Keeps the calling thread off `busy` CPUs, if this process may use others, and behind all other
+/// threads on its own: for work beside a measurement. Does what it can; neither is an error.
 pub fn stand_back(busy: &[CpuId]) {
     let mut set = CpuSet::new();
     let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();
@@ -34,24 +34,27 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
 }
 
-/// The shortest turn that Linux gives an ordinary thread on request (kernel/sched/syscalls.c), in nanoseconds.
+/// The shortest turn that Linux gives an ordinary thread on request (kernel/sched/syscalls.c), in
+/// nanoseconds.
 const SHORT_TURN: u64 = 100_000;
 /// The nice value of a thread that wakes up before others: the smallest there is.
 const FAVOURED: i32 = -20;
 /// The nice value of a thread that nobody waits for: the largest there is.
 const LAST: i32 = 19;
 
-/// Asks for real-time scheduling (SCHED_FIFO, priority 1) of the calling thread, which takes root, CAP_SYS_NICE or an rtprio
-/// limit; returns whether it was granted. Only for threads that sleep, and only on a CPU that nobody else needs: whatever shares
-/// it waits as long as this thread likes.
+/// Asks for real-time scheduling (SCHED_FIFO, priority 1) of the calling thread, which takes root,
+/// CAP_SYS_NICE or an rtprio limit; returns whether it was granted. Only for threads that sleep,
+/// and only on a CPU that nobody else needs: whatever shares it waits as long as this thread likes.
 pub fn be_real_time() -> bool {
     let parameter = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 names the calling thread.
+    // SAFETY: `parameter` is a valid sched_param that outlives the call; pid 0 names the calling
+    // thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 
-/// Asks that the calling thread, an ordinary one, runs soon after it wakes up: the smallest nice value, which takes root or
-/// CAP_SYS_NICE, and short turns. Returns whether the nice value was granted; the turns are shortened in any case.
+/// Asks that the calling thread, an ordinary one, runs soon after it wakes up: the smallest nice
+/// value, which takes root or CAP_SYS_NICE, and short turns. Returns whether the nice value was
+/// granted; the turns are shortened in any case.
 pub fn be_favoured() -> bool {
     set_turn(FAVOURED) || {
         take_short_turns();
@@ -59,8 +62,9 @@ pub fn be_favoured() -> bool {
     }
 }
 
-/// Gives the calling thread's CPU to others that wait after 0.1 ms at the latest (Linux 6.12 and later; a wish, not an error
-/// elsewhere). Threads that share a CPU keep each other waiting for the length of a turn, some milliseconds otherwise.
+/// Gives the calling thread's CPU to others that wait after 0.1 ms at the latest (Linux 6.12 and
+/// later; a wish, not an error elsewhere). Threads that share a CPU keep each other waiting for the
+/// length of a turn, some milliseconds otherwise.
 pub fn take_short_turns() {
     // SAFETY: only reads the calling thread's nice value, which stays as it is.
     set_turn(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });
@@ -90,7 +94,8 @@ fn set_turn(nice: i32) -> bool {
         deadline: 0,
         period: 0,
     };
-    // SAFETY: the kernel reads `size` octets of a sched_attr that outlives the call; pid 0 names the calling thread.
+    // SAFETY: the kernel reads `size` octets of a sched_attr that outlives the call; pid 0 names
+    // the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
@@ -103,7 +108,8 @@ mod tests {
         std::thread::spawn(|| {
             take_short_turns();
             // SAFETY: both calls only read the calling thread's scheduling.
-            let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+            let (policy, nice) =
+                unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
             assert_eq!((policy, nice), (libc::SCHED_OTHER, 0));
         })
         .join()

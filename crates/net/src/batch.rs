@@ -12,8 +12,9 @@ use crate::socket::Endpoint;
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
-/// Octets that hold the largest datagram of a receive with offload; an odd number of cache lines, so that the beginnings
-/// of the slots, which is all that replies fill, do not compete for the same lines.
+/// Octets that hold the largest datagram of a receive with offload; an odd number of cache lines,
+/// so that the beginnings of the slots, which is all that replies fill, do not compete for the same
+/// lines.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
 /// Room for ancillary data: a timestamp, a segment size and a destination address need 104 octets.
 const CONTROL_LEN: usize = 128;
@@ -40,13 +41,13 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
-    /// How many headers must be written before the next receive: those that the kernel has filled, and one that it may have begun
-    /// to fill; at first all.
+    /// How many headers must be written before the next receive: those that the kernel has filled,
+    /// and one that it may have begun to fill; at first all.
     used: usize,
 }
 
-// SAFETY: the raw pointers in `iovecs` and `headers` point into boxes that the same value owns and never replaces, so it may move
-// to another thread.
+// SAFETY: the raw pointers in `iovecs` and `headers` point into boxes that the same value owns and
+// never replaces, so it may move to another thread.
 unsafe impl Send for ReceiveBatch {}
 
 /// A received datagram, or several that the kernel has joined, in the batch that holds it.
@@ -64,7 +65,8 @@ impl<'a> Datagram<'a> {
     /// The datagrams one by one.
     #[inline]
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // chunks() of an empty datagram would give nothing; the caller must see that there was one, though it is no DNS message.
+        // chunks() of an empty datagram would give nothing; the caller must see that there was one,
+        // though it is no DNS message.
         let (bytes, size) = (self.bytes, self.segment.unwrap_or(self.bytes.len()).max(1));
         let empty = bytes.is_empty().then_some(bytes);
         empty.into_iter().chain(bytes.chunks(size))
@@ -74,7 +76,8 @@ impl<'a> Datagram<'a> {
 impl ReceiveBatch {
     /// Room for [`BATCH`] datagrams of up to `slot_len` octets; what is longer is cut off.
     pub fn new(slot_len: usize) -> ReceiveBatch {
-        // SAFETY: sockaddr_storage, iovec and mmsghdr are plain data for which all zeros is a valid value.
+        // SAFETY: sockaddr_storage, iovec and mmsghdr are plain data for which all zeros is a valid
+        // value.
         let (source, iov, header) = unsafe { (zeroed(), zeroed::<iovec>(), zeroed::<mmsghdr>()) };
         ReceiveBatch {
             slot_len,
@@ -91,18 +94,21 @@ impl ReceiveBatch {
     /// Receives up to [`BATCH`] datagrams; returns how many.
     ///
     /// # Errors
-    /// As recvmmsg(2). If no datagram is there, or none comes in time, the result is 0 and no error. An ICMP error for an
-    /// earlier datagram is an error, which the kernel reports once.
+    /// As recvmmsg(2). If no datagram is there, or none comes in time, the result is 0 and no
+    /// error. An ICMP error for an earlier datagram is an error, which the kernel reports once.
     pub fn receive(&mut self, endpoint: &Endpoint, wait: Wait) -> io::Result<usize> {
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
             Wait::Dont => libc::MSG_DONTWAIT,
         };
         self.count = 0;
-        // The kernel changes only the headers that it fills. After most calls that is one, so the others are still right.
+        // The kernel changes only the headers that it fills. After most calls that is one, so the
+        // others are still right.
         for i in 0..std::mem::replace(&mut self.used, 1) {
-            self.iovecs[i] =
-                iovec { iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(), iov_len: self.slot_len };
+            self.iovecs[i] = iovec {
+                iov_base: (&raw mut self.bytes[i * self.slot_len]).cast::<c_void>(),
+                iov_len: self.slot_len,
+            };
             self.headers[i].msg_hdr = msghdr {
                 msg_name: (&raw mut self.sources[i]).cast(),
                 msg_namelen: size_of::<sockaddr_storage>() as socklen_t,
@@ -113,8 +119,9 @@ impl ReceiveBatch {
                 msg_flags: 0,
             };
         }
-        // SAFETY: each header points to a slot of `bytes`, an address and a control buffer, all of the stated lengths and all
-        // owned by `self`, which is borrowed exclusively until the call is over.
+        // SAFETY: each header points to a slot of `bytes`, an address and a control buffer, all of
+        // the stated lengths and all owned by `self`, which is borrowed exclusively until the call
+        // is over.
         let received = unsafe {
             libc::recvmmsg(
                 endpoint.socket().as_raw_fd(),
@@ -150,9 +157,10 @@ impl ReceiveBatch {
     fn datagram(&self, i: usize) -> Datagram<'_> {
         let mut datagram = Datagram { bytes: self.bytes_of(i), segment: None, received: None };
         let message = &raw const self.headers[i].msg_hdr;
-        // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls` and msg_controllen says how much of
-        // it is valid, so the CMSG macros stay inside; the data of each type has the size that the kernel defines for it, and
-        // is read without an assumption about alignment.
+        // SAFETY: `message` was filled by recvmmsg: msg_control points into `self.controls` and
+        // msg_controllen says how much of it is valid, so the CMSG macros stay inside; the data of
+        // each type has the size that the kernel defines for it, and is read without an assumption
+        // about alignment.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
@@ -160,10 +168,12 @@ impl ReceiveBatch {
                 match ((*header).cmsg_level, (*header).cmsg_type) {
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                         let t = data.cast::<libc::timespec>().read_unaligned();
-                        datagram.received = Some(Nanos(t.tv_sec as u64 * Nanos::SECOND.0 + t.tv_nsec as u64));
+                        datagram.received =
+                            Some(Nanos(t.tv_sec as u64 * Nanos::SECOND.0 + t.tv_nsec as u64));
                     }
                     (libc::SOL_UDP, libc::UDP_GRO) => {
-                        datagram.segment = Some(data.cast::<libc::c_int>().read_unaligned() as usize);
+                        datagram.segment =
+                            Some(data.cast::<libc::c_int>().read_unaligned() as usize);
                     }
                     _ => {}
                 }
@@ -173,8 +183,8 @@ impl ReceiveBatch {
         datagram
     }
 
-    /// Where datagram `i` of the last receive came from, and on a wildcard address what it was sent to; `None` where the
-    /// kernel names no IP address.
+    /// Where datagram `i` of the last receive came from, and on a wildcard address what it was sent
+    /// to; `None` where the kernel names no IP address.
     #[inline]
     pub fn peer(&self, i: usize) -> Option<Peer> {
         Some(Peer { address: self.source(i)?, local: self.destination(i) })
@@ -192,7 +202,8 @@ impl ReceiveBatch {
 
     fn destination(&self, i: usize) -> Option<IpAddr> {
         let message = &raw const self.headers[i].msg_hdr;
-        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, and each type has the size read here.
+        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, and each type
+        // has the size read here.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
@@ -214,15 +225,18 @@ impl ReceiveBatch {
         None
     }
 
-    /// The ancillary data of datagram `i` that says what address it was sent to, where it is and how long: sent back, it makes
-    /// that the reply's source. What else came with it (timestamps) the kernel would refuse.
+    /// The ancillary data of datagram `i` that says what address it was sent to, where it is and
+    /// how long: sent back, it makes that the reply's source. What else came with it (timestamps)
+    /// the kernel would refuse.
     fn return_address(&self, i: usize) -> (*mut c_void, usize) {
         let message = &raw const self.headers[i].msg_hdr;
-        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG macros stay inside of it.
+        // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG
+        // macros stay inside of it.
         unsafe {
             let mut header = libc::CMSG_FIRSTHDR(message);
             while !header.is_null() {
-                if let (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) =
+                if let (libc::IPPROTO_IP, libc::IP_PKTINFO)
+                | (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) =
                     ((*header).cmsg_level, (*header).cmsg_type)
                 {
                     return (header.cast(), (*header).cmsg_len as usize);
@@ -237,7 +251,8 @@ impl ReceiveBatch {
         let storage = &raw const self.sources[i];
         match libc::c_int::from(self.sources[i].ss_family) {
             libc::AF_INET => {
-                // SAFETY: the family says that the kernel wrote a sockaddr_in, which sockaddr_storage has room and alignment for.
+                // SAFETY: the family says that the kernel wrote a sockaddr_in, which
+                // sockaddr_storage has room and alignment for.
                 let a = unsafe { *storage.cast::<libc::sockaddr_in>() };
                 let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
                 Some(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
@@ -246,7 +261,15 @@ impl ReceiveBatch {
                 // SAFETY: as above, with sockaddr_in6.
                 let a = unsafe { *storage.cast::<libc::sockaddr_in6>() };
                 let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
-                Some(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), a.sin6_flowinfo, a.sin6_scope_id).into())
+                Some(
+                    SocketAddrV6::new(
+                        ip,
+                        u16::from_be(a.sin6_port),
+                        a.sin6_flowinfo,
+                        a.sin6_scope_id,
+                    )
+                    .into(),
+                )
             }
             _ => None,
         }
@@ -258,7 +281,8 @@ impl ReceiveBatch {
 pub struct Peer {
     /// Address and port of the other end.
     pub address: SocketAddr,
-    /// Our address that it sent to, where the socket is bound to a wildcard: the reply must come from there.
+    /// Our address that it sent to, where the socket is bound to a wildcard: the reply must come
+    /// from there.
     pub local: Option<IpAddr>,
 }
 
@@ -282,7 +306,8 @@ pub struct ServerBatch {
     headers: Box<[mmsghdr]>,
 }
 
-// SAFETY: as for `ReceiveBatch`: the pointers are written anew before each use and point into boxes of the same value.
+// SAFETY: as for `ReceiveBatch`: the pointers are written anew before each use and point into boxes
+// of the same value.
 unsafe impl Send for ServerBatch {}
 
 impl ServerBatch {
@@ -299,8 +324,8 @@ impl ServerBatch {
         }
     }
 
-    /// Receives, lets `answer` write a reply to each query (it returns the reply's length, 0 for none), and sends the replies,
-    /// each from the address that its query was sent to.
+    /// Receives, lets `answer` write a reply to each query (it returns the reply's length, 0 for
+    /// none), and sends the replies, each from the address that its query was sent to.
     ///
     /// # Errors
     /// As recvmmsg(2). A reply that cannot be sent is counted, not an error: clients come and go.
@@ -315,16 +340,21 @@ impl ServerBatch {
         let mut count = 0;
         for i in 0..received {
             let slot = &mut self.replies[count * self.reply_len..][..self.reply_len];
-            let len = answer(&self.queries.datagram(i), Source { batch: &self.queries, index: i }, slot);
+            let len =
+                answer(&self.queries.datagram(i), Source { batch: &self.queries, index: i }, slot);
             if len == 0 {
                 continue;
             }
             debug_assert!(len <= self.reply_len);
-            self.iovecs[count] = iovec { iov_base: slot.as_mut_ptr().cast::<c_void>(), iov_len: len };
+            self.iovecs[count] =
+                iovec { iov_base: slot.as_mut_ptr().cast::<c_void>(), iov_len: len };
             // The query's source is the reply's destination.
             let query = &self.queries.headers[i].msg_hdr;
-            let (control, control_len) =
-                if endpoint.reports_destination() { self.queries.return_address(i) } else { (std::ptr::null_mut(), 0) };
+            let (control, control_len) = if endpoint.reports_destination() {
+                self.queries.return_address(i)
+            } else {
+                (std::ptr::null_mut(), 0)
+            };
             self.headers[count].msg_hdr = msghdr {
                 msg_iov: &raw mut self.iovecs[count],
                 msg_iovlen: 1,
@@ -339,8 +369,8 @@ impl ServerBatch {
         let mut turn = Turn { received, ..Turn::default() };
         while turn.sent + turn.refused < count {
             let done = turn.sent + turn.refused;
-            // SAFETY: headers `done..count` were written above; they point into `self.replies`, `self.iovecs` and `self.queries`,
-            // none of which changes before the call is over.
+            // SAFETY: headers `done..count` were written above; they point into `self.replies`,
+            // `self.iovecs` and `self.queries`, none of which changes before the call is over.
             let sent = unsafe {
                 libc::sendmmsg(
                     endpoint.socket().as_raw_fd(),
@@ -385,7 +415,11 @@ mod tests {
         endpoint.set_receive_timeout(Duration::from_secs(5)).unwrap();
         let mut local = endpoint.local_address().unwrap();
         if local.ip().is_unspecified() {
-            local.set_ip(if local.is_ipv4() { "127.0.0.2".parse().unwrap() } else { "::1".parse().unwrap() });
+            local.set_ip(if local.is_ipv4() {
+                "127.0.0.2".parse().unwrap()
+            } else {
+                "::1".parse().unwrap()
+            });
         }
         (endpoint, local)
     }
@@ -438,7 +472,10 @@ mod tests {
     #[test]
     fn wildcard_servers_answer_from_the_address_asked() {
         // The client is connected to 127.0.0.2: a reply from 127.0.0.1 would not reach it.
-        let free = Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap()[0].local_address().unwrap().port();
+        let free = Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap()[0]
+            .local_address()
+            .unwrap()
+            .port();
         echo_reaches(&format!("0.0.0.0:{free}"));
         echo_reaches(&format!("[::]:{free}"));
     }
@@ -467,7 +504,9 @@ mod tests {
         let mut got = Vec::new();
         while got.len() < 3 {
             assert!(batch.receive(&server, Wait::ForOne).unwrap() > 0, "timeout");
-            got.extend(batch.iter().flat_map(|d| d.segments().map(<[u8]>::to_vec).collect::<Vec<_>>()));
+            got.extend(
+                batch.iter().flat_map(|d| d.segments().map(<[u8]>::to_vec).collect::<Vec<_>>()),
+            );
         }
         assert_eq!(got, [&b"aaa"[..], b"bbb", b"cc"]);
         assert_eq!(server.drops(), 0);

@@ -25,22 +25,24 @@ pub fn thread_cpu_time() -> Nanos {
     read(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not shorten it.
+/// Sleeps until `moment` of the monotonic clock; returns at once if that has passed. Signals do not
+/// shorten it.
 pub fn sleep_until(moment: Nanos) {
-    let until = TimeSpec::new((moment.0 / Nanos::SECOND.0) as i64, (moment.0 % Nanos::SECOND.0) as i64);
+    let until =
+        TimeSpec::new((moment.0 / Nanos::SECOND.0) as i64, (moment.0 % Nanos::SECOND.0) as i64);
     while let Err(nix::Error::EINTR) =
         clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &until)
     {}
 }
 
-/// Lets the calling thread's sleeps end as exactly as the kernel's timers can (the default slack is 50 µs). Returns whether
-/// the kernel agreed.
+/// Lets the calling thread's sleeps end as exactly as the kernel's timers can (the default slack is
+/// 50 µs). Returns whether the kernel agreed.
 pub fn use_exact_timers() -> bool {
     nix::sys::prctl::set_timerslack(1).is_ok()
 }
 
-/// Both clocks at one moment, to convert kernel timestamps (wall clock) to the monotonic clock. Taken anew for every batch,
-/// so that a step of the wall clock spoils one batch at the most.
+/// Both clocks at one moment, to convert kernel timestamps (wall clock) to the monotonic clock.
+/// Taken anew for every batch, so that a step of the wall clock spoils one batch at the most.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockPair {
     monotonic: Nanos,
@@ -48,8 +50,9 @@ pub struct ClockPair {
 }
 
 impl ClockPair {
-    /// Reads both clocks, again where something came between the two readings. The monotonic one is read last: what still
-    /// came between makes a kernel timestamp later and a reply slower, never faster, than it was.
+    /// Reads both clocks, again where something came between the two readings. The monotonic one is
+    /// read last: what still came between makes a kernel timestamp later and a reply slower, never
+    /// faster, than it was.
     #[inline]
     pub fn sample() -> ClockPair {
         let mut best = (Nanos(u64::MAX), ClockPair { monotonic: Nanos(0), wall: Nanos(0) });
@@ -78,8 +81,8 @@ impl ClockPair {
         self.wall
     }
 
-    /// The monotonic moment of a kernel timestamp. A timestamp from after this sample (the wall clock was set back) counts
-    /// as this sample's moment.
+    /// The monotonic moment of a kernel timestamp. A timestamp from after this sample (the wall
+    /// clock was set back) counts as this sample's moment.
     #[inline]
     pub fn to_monotonic(self, kernel: Nanos) -> Nanos {
         Nanos(self.monotonic.0.saturating_sub(self.wall.0.saturating_sub(kernel.0)))

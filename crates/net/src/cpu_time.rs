@@ -25,7 +25,8 @@ struct Ticks {
     total: u64,
 }
 
-/// The share of CPU time that a hypervisor gave to others while there was work for it here ("steal"), in per cent.
+/// The share of CPU time that a hypervisor gave to others while there was work for it here
+/// ("steal"), in per cent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Stolen {
     /// Of the time of all CPUs.
@@ -42,8 +43,9 @@ impl CpuTimes {
     /// # Errors
     /// If /proc is not mounted, or is not that of Linux.
     pub fn now() -> io::Result<CpuTimes> {
-        CpuTimes::parse(&fs::read_to_string(FILE)?)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{FILE} tells no CPU times")))
+        CpuTimes::parse(&fs::read_to_string(FILE)?).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{FILE} tells no CPU times"))
+        })
     }
 
     /// Of the text of [`FILE`]; `None` if it does not begin with the time of all CPUs.
@@ -59,7 +61,9 @@ impl CpuTimes {
 
     /// What was stolen since `before`. A CPU that was not there then is left out.
     pub fn stolen_since(&self, before: &CpuTimes) -> Stolen {
-        let of = |(cpu, now): (&usize, &Ticks)| Some((*cpu, now.since(before.each.get(cpu)?).stolen_pct()));
+        let of = |(cpu, now): (&usize, &Ticks)| {
+            Some((*cpu, now.since(before.each.get(cpu)?).stolen_pct()))
+        };
         let worst = self.each.iter().filter_map(of).max_by(|a, b| a.1.total_cmp(&b.1));
         let all_pct = self.all.since(&before.all).stolen_pct();
         let (worst_cpu, worst_cpu_pct) = worst.unwrap_or((0, all_pct));
@@ -68,12 +72,15 @@ impl CpuTimes {
 
     /// What was stolen since the host started.
     pub fn stolen_ever(&self) -> Stolen {
-        let none =
-            CpuTimes { each: self.each.keys().map(|cpu| (*cpu, Ticks::default())).collect(), ..CpuTimes::default() };
+        let none = CpuTimes {
+            each: self.each.keys().map(|cpu| (*cpu, Ticks::default())).collect(),
+            ..CpuTimes::default()
+        };
         self.stolen_since(&none)
     }
 
-    /// The share of the time of all CPUs since `before` that was neither idle nor waiting for a disk, in per cent.
+    /// The share of the time of all CPUs since `before` that was neither idle nor waiting for a
+    /// disk, in per cent.
     pub fn busy_since(&self, before: &CpuTimes) -> f64 {
         let ticks = self.all.since(&before.all);
         share(ticks.total - ticks.idle.min(ticks.total), ticks.total)
@@ -83,7 +90,8 @@ impl CpuTimes {
 impl Ticks {
     fn parse(text: &str) -> Option<Ticks> {
         // user nice system idle iowait irq softirq steal; guest times are part of user's.
-        let ticks: Vec<u64> = text.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
+        let ticks: Vec<u64> =
+            text.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
         let total = ticks.iter().sum();
         Some(Ticks { idle: ticks.get(3)? + ticks.get(4)?, stolen: *ticks.get(7)?, total })
     }
@@ -110,10 +118,8 @@ fn share(part: u64, whole: u64) -> f64 {
 mod tests {
     use super::*;
 
-    const BEFORE: &str =
-        "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 50 0 50 400 0 0 0 0 0 0\ncpu1 50 0 50 300 100 0 0 0 0 0\nintr 1\n";
-    const AFTER: &str =
-        "cpu  150 0 110 810 110 5 5 10 40 0\ncpu0 100 0 50 450 0 0 0 0 40 0\ncpu1 50 0 60 360 110 5 5 10 0 0\nintr 2\n";
+    const BEFORE: &str = "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 50 0 50 400 0 0 0 0 0 0\ncpu1 50 0 50 300 100 0 0 0 0 0\nintr 1\n";
+    const AFTER: &str = "cpu  150 0 110 810 110 5 5 10 40 0\ncpu0 100 0 50 450 0 0 0 0 40 0\ncpu1 50 0 60 360 110 5 5 10 0 0\nintr 2\n";
 
     #[test]
     fn what_was_stolen_is_a_share_of_all_and_of_the_worst_cpu() {
@@ -132,7 +138,9 @@ mod tests {
         assert_eq!(CpuTimes::parse("cpu  1 2 3\n"), None);
         let same = CpuTimes::parse(AFTER).unwrap();
         assert_eq!(same.stolen_since(&same).all_pct, 0.0);
-        let newer = CpuTimes::parse(&format!("{}cpu2 1 1 1 1 1 1 1 90\n", AFTER.replace("intr 2\n", ""))).unwrap();
+        let newer =
+            CpuTimes::parse(&format!("{}cpu2 1 1 1 1 1 1 1 90\n", AFTER.replace("intr 2\n", "")))
+                .unwrap();
         assert_eq!(newer.stolen_since(&same).worst_cpu_pct, 0.0, "a CPU that came on is left out");
         CpuTimes::now().unwrap();
     }

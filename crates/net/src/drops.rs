@@ -11,7 +11,8 @@ use crate::ethtool::driver;
 pub struct InterfaceCounters {
     /// Packets that the interface has received.
     pub received: u64,
-    /// Packets that arrived and were lost in this host: no room in the backlog, in the ring, in memory.
+    /// Packets that arrived and were lost in this host: no room in the backlog, in the ring, in
+    /// memory.
     pub receive_drops: u64,
     /// Packets that this host lost before they left.
     pub send_drops: u64,
@@ -23,10 +24,14 @@ pub struct InterfaceCounters {
 /// If there is no such interface, or /proc is not mounted.
 pub fn interface_counters(interface: &str) -> io::Result<InterfaceCounters> {
     let table = parse_proc_net_dev(&fs::read_to_string("/proc/thread-self/net/dev")?);
-    let mut counters = *table
-        .get(interface)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface} in /proc/net/dev")))?;
-    // A veth counts as "send drops" what its peer could not take in: those packets were lost on the other side, not here.
+    let mut counters = *table.get(interface).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no interface {interface} in /proc/net/dev"),
+        )
+    })?;
+    // A veth counts as "send drops" what its peer could not take in: those packets were lost on the
+    // other side, not here.
     if driver(interface).as_deref() == Some("veth") {
         counters.send_drops = 0;
     }
@@ -38,7 +43,8 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
         .filter_map(|line| {
             let (name, numbers) = line.split_once(':')?;
             let n: Vec<u64> = numbers.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
-            // Receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs drop fifo …
+            // Receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes
+            // packets errs drop fifo …
             let counters = InterfaceCounters {
                 received: *n.get(1)?,
                 receive_drops: n.get(3)? + n.get(4)?,
@@ -49,11 +55,13 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
         .collect()
 }
 
-/// Counters of UDP over IPv4 and IPv6 together, since the network namespace exists. They are those of all its sockets.
+/// Counters of UDP over IPv4 and IPv6 together, since the network namespace exists. They are those
+/// of all its sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
-    /// Calls to send that found no room (RFC 4113 has no name for it, Linux has: SndbufErrors): among them those whose
-    /// packets a queueing discipline dropped. The caller is told that they were sent.
+    /// Calls to send that found no room (RFC 4113 has no name for it, Linux has: SndbufErrors):
+    /// among them those whose packets a queueing discipline dropped. The caller is told that they
+    /// were sent.
     pub no_room_to_send: u64,
     /// Datagrams received with a wrong checksum (InCsumErrors).
     pub wrong_checksum: u64,
@@ -89,7 +97,10 @@ fn parse_snmp6(text: &str) -> UdpErrors {
         let of_line = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
         text.lines().find_map(of_line).unwrap_or(0)
     };
-    UdpErrors { no_room_to_send: value("Udp6SndbufErrors"), wrong_checksum: value("Udp6InCsumErrors") }
+    UdpErrors {
+        no_room_to_send: value("Udp6SndbufErrors"),
+        wrong_checksum: value("Udp6InCsumErrors"),
+    }
 }
 
 #[cfg(test)]

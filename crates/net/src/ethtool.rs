@@ -1,5 +1,6 @@
-//! What a network interface and its driver say of themselves: the SIOCETHTOOL requests of ethtool(8), of the calling thread's
-//! network namespace. All numbers and layouts are those of linux/ethtool.h.
+//! What a network interface and its driver say of themselves: the SIOCETHTOOL requests of
+//! ethtool(8), of the calling thread's network namespace. All numbers and layouts are those of
+//! linux/ethtool.h.
 
 use std::ffi::CStr;
 use std::io;
@@ -83,7 +84,8 @@ pub struct Coalescing {
     pub adaptive_receive: bool,
 }
 
-/// The interfaces of this thread's network namespace that are up, in the kernel's order, without loopback.
+/// The interfaces of this thread's network namespace that are up, in the kernel's order, without
+/// loopback.
 ///
 /// # Errors
 /// If the kernel does not list them.
@@ -100,7 +102,11 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         });
         let Some(address) = entry.address else { continue };
         let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-        let v6 = address.as_sockaddr_in6().map(|a| a.ip()).filter(|ip| !ip.is_unicast_link_local()).map(IpAddr::V6);
+        let v6 = address
+            .as_sockaddr_in6()
+            .map(|a| a.ip())
+            .filter(|ip| !ip.is_unicast_link_local())
+            .map(IpAddr::V6);
         all[at].addresses.extend(v4.or(v6));
     }
     Ok(all)
@@ -113,7 +119,9 @@ pub fn driver(interface: &str) -> Option<String> {
 
 /// What can be asked of one interface; addresses aside.
 fn interface(name: &str) -> Interface {
-    let Some(device) = Device::open(name) else { return Interface { name: name.into(), ..Interface::default() } };
+    let Some(device) = Device::open(name) else {
+        return Interface { name: name.into(), ..Interface::default() };
+    };
     Interface {
         name: name.into(),
         addresses: Vec::new(),
@@ -138,8 +146,8 @@ struct Device {
 /// The layout of an answer to a request of SIOCETHTOOL.
 ///
 /// # Safety
-/// The type is `repr(C)`, plain data for which all bit patterns are valid, begins with the request's number as a `u32`, and is as
-/// long as what the kernel writes for [`Answer::REQUESTS`].
+/// The type is `repr(C)`, plain data for which all bit patterns are valid, begins with the
+/// request's number as a `u32`, and is as long as what the kernel writes for [`Answer::REQUESTS`].
 unsafe trait Answer {
     /// The requests that this is the answer to.
     const REQUESTS: &'static [u32];
@@ -148,7 +156,8 @@ unsafe trait Answer {
 impl Device {
     /// `None` for a name that no interface can have.
     fn open(interface: &str) -> Option<Device> {
-        let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+        let socket =
+            socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
         let mut name = [0; libc::IFNAMSIZ];
         if interface.len() >= name.len() {
             return None;
@@ -170,9 +179,11 @@ impl Device {
         let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
         ifreq.ifr_name = self.name;
         ifreq.ifr_ifru.ifru_data = (&raw mut answer).cast();
-        // SAFETY: for SIOCETHTOOL the kernel writes the answer to ifru_data, which points to a value that outlives the call and is,
-        // as `Answer` demands, as long as the kernel's answer to this request.
-        let status = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut ifreq) };
+        // SAFETY: for SIOCETHTOOL the kernel writes the answer to ifru_data, which points to a
+        // value that outlives the call and is, as `Answer` demands, as long as the kernel's answer
+        // to this request.
+        let status =
+            unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut ifreq) };
         (status == 0).then_some(answer)
     }
 }
@@ -260,14 +271,20 @@ unsafe impl Answer for Channels {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GCHANNELS];
 }
 
-const _: () = assert!(size_of::<DriverInfo>() == 196 && size_of::<Value>() == 8 && size_of::<Settings>() == 44);
+const _: () = assert!(
+    size_of::<DriverInfo>() == 196 && size_of::<Value>() == 8 && size_of::<Settings>() == 44
+);
 const _: () = assert!(size_of::<Coalesce>() == 92 && size_of::<Channels>() == 36);
 
 fn driver_info(device: &Device) -> Option<Driver> {
     let info: DriverInfo = device.ask(ETHTOOL_GDRVINFO)?;
     // Some drivers write N/A, or blanks, for what they do not have.
     let text = |bytes: &[u8]| {
-        let text = CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().trim().to_owned();
+        let text = CStr::from_bytes_until_nul(bytes)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .trim()
+            .to_owned();
         if text == "N/A" { String::new() } else { text }
     };
     Some(Driver { name: text(&info.driver), firmware: text(&info.firmware), bus: text(&info.bus) })
@@ -282,7 +299,8 @@ fn speed(device: &Device) -> Option<u32> {
 
 fn queues(device: &Device) -> Option<Queues> {
     let channels: Channels = device.ask(ETHTOOL_GCHANNELS)?;
-    let (receive, transmit) = (channels.receive + channels.combined, channels.transmit + channels.combined);
+    let (receive, transmit) =
+        (channels.receive + channels.combined, channels.transmit + channels.combined);
     Some(Queues { receive, transmit })
 }
 

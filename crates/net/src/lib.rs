@@ -1,4 +1,5 @@
-//! Batched UDP I/O, clocks, pinning and drop counters: everything that needs the kernel, and the only crate with `unsafe`.
+//! Batched UDP I/O, clocks, pinning and drop counters: everything that needs the kernel, and the
+//! only crate with `unsafe`.
 //!
 //! ```text
 //! clock ─ sleep_until ─► socket::Endpoint ── send / send_segmented ──► wire

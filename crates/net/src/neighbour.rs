@@ -1,11 +1,12 @@
-//! The next hop towards a server: by which interface it is reached, and whether its link-layer address is known.
+//! The next hop towards a server: by which interface it is reached, and whether its link-layer
+//! address is known.
 //!
 //! ```text
 //! server ─ RTM_GETROUTE ─► interface, gateway or the server itself ─ RTM_GETNEIGH ─► reachable, stale, incomplete, none …
 //! ```
 //!
-//! While the link-layer address is not known, the kernel keeps a few packets for the neighbour and drops the others: a loss
-//! of this host that no socket and no interface counts.
+//! While the link-layer address is not known, the kernel keeps a few packets for the neighbour and
+//! drops the others: a loss of this host that no socket and no interface counts.
 
 use std::fs;
 use std::io;
@@ -13,8 +14,12 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourHeader, NeighbourMessage, NeighbourState};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia};
+use netlink_packet_route::neighbour::{
+    NeighbourAttribute, NeighbourHeader, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_indextoname};
@@ -35,8 +40,8 @@ pub struct NextHop {
     pub interface: String,
     /// The gateway's address, or the server's where it is on the link.
     pub address: IpAddr,
-    /// Whether packets need the neighbour's link-layer address: not on loopback, point-to-point and NOARP interfaces, and
-    /// not for addresses of this host.
+    /// Whether packets need the neighbour's link-layer address: not on loopback, point-to-point and
+    /// NOARP interfaces, and not for addresses of this host.
     pub needs_address: bool,
     /// Whether the interface is a loopback interface.
     pub loopback: bool,
@@ -48,7 +53,8 @@ pub struct NextHop {
 pub enum Reach {
     /// The address is known (or none is needed): packets leave at once.
     Known,
-    /// The address is being asked for, or nobody answered: packets wait in a short queue, or are dropped.
+    /// The address is being asked for, or nobody answered: packets wait in a short queue, or are
+    /// dropped.
     Unresolved,
     /// There is no entry: the next packet makes the kernel ask.
     Absent,
@@ -70,20 +76,27 @@ impl NextHop {
         {
             question.attributes.push(RouteAttribute::Oif(v6.scope_id()));
         }
-        let RouteNetlinkMessage::NewRoute(route) = Routing::open()?.get(RouteNetlinkMessage::GetRoute(question))?
+        let RouteNetlinkMessage::NewRoute(route) =
+            Routing::open()?.get(RouteNetlinkMessage::GetRoute(question))?
         else {
-            return Err(io::Error::other("the kernel answered a question for a route with something else"));
+            return Err(io::Error::other(
+                "the kernel answered a question for a route with something else",
+            ));
         };
         let index = route.attributes.iter().find_map(|attribute| match attribute {
             RouteAttribute::Oif(index) => Some(*index),
             _ => None,
         });
-        let index = index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the route has no interface"))?;
+        let index = index
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the route has no interface"))?;
         let interface = if_indextoname(index)?.to_string_lossy().into_owned();
         let flags = getifaddrs()?.find(|i| i.interface_name == interface).map(|i| i.flags);
-        let flags =
-            flags.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface}")))?;
-        let alone = InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_POINTOPOINT;
+        let flags = flags.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("no interface {interface}"))
+        })?;
+        let alone = InterfaceFlags::IFF_LOOPBACK
+            | InterfaceFlags::IFF_NOARP
+            | InterfaceFlags::IFF_POINTOPOINT;
         Ok(NextHop {
             address: route.attributes.iter().find_map(gateway).unwrap_or(target),
             needs_address: !flags.intersects(alone) && route.header.kind == RouteType::Unicast,
@@ -93,8 +106,8 @@ impl NextHop {
         })
     }
 
-    /// Has the kernel resolve the link-layer address, if one is needed and it is not known: by empty datagrams to `server`'s
-    /// port for discarding, for `limit` at most. Needs no privilege.
+    /// Has the kernel resolve the link-layer address, if one is needed and it is not known: by
+    /// empty datagrams to `server`'s port for discarding, for `limit` at most. Needs no privilege.
     ///
     /// # Errors
     /// `TimedOut` if nobody answers; else what the kernel says.
@@ -105,12 +118,15 @@ impl NextHop {
         while watch.look()? != Reach::Known {
             let now = Instant::now();
             if now >= give_up {
-                let why = format!("its link-layer address is not known after {:.1} s", limit.as_secs_f64());
+                let why = format!(
+                    "its link-layer address is not known after {:.1} s",
+                    limit.as_secs_f64()
+                );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             if now >= ask_at {
-                // The kernel may refuse to send because the neighbour failed a moment ago. That is no reason to give up: the state of the
-                // entry says when the neighbour is there.
+                // The kernel may refuse to send because the neighbour failed a moment ago. That is
+                // no reason to give up: the state of the entry says when the neighbour is there.
                 let _ = discard(server);
                 ask_at = now + AGAIN;
             }
@@ -119,12 +135,14 @@ impl NextHop {
         Ok(())
     }
 
-    /// Packets that this machine dropped because a neighbour could not be resolved, since it started: those to all
-    /// neighbours of this next hop's address family, in all network namespaces. `None` where the kernel's counters are not
-    /// to be seen (they are in the initial namespace's /proc/net only).
+    /// Packets that this machine dropped because a neighbour could not be resolved, since it
+    /// started: those to all neighbours of this next hop's address family, in all network
+    /// namespaces. `None` where the kernel's counters are not to be seen (they are in the initial
+    /// namespace's /proc/net only).
     pub fn discards(&self) -> Option<u64> {
         let file = if self.address.is_ipv4() { "arp_cache" } else { "ndisc_cache" };
-        let read = |process: &str| fs::read_to_string(format!("/proc/{process}/net/stat/{file}")).ok();
+        let read =
+            |process: &str| fs::read_to_string(format!("/proc/{process}/net/stat/{file}")).ok();
         read("thread-self").or_else(|| read("1")).as_deref().and_then(parse_discards)
     }
 }
@@ -154,7 +172,11 @@ impl Watch {
             return Ok(Reach::Known);
         }
         let mut question = NeighbourMessage::default();
-        question.header = NeighbourHeader { family: family(address), ifindex: index, ..NeighbourHeader::default() };
+        question.header = NeighbourHeader {
+            family: family(address),
+            ifindex: index,
+            ..NeighbourHeader::default()
+        };
         question.attributes.push(NeighbourAttribute::Destination(address.into()));
         match self.routing.get(RouteNetlinkMessage::GetNeighbour(question)) {
             Ok(RouteNetlinkMessage::NewNeighbour(found)) => Ok(match found.header.state {
@@ -162,7 +184,9 @@ impl Watch {
                 NeighbourState::None => Reach::Absent,
                 _ => Reach::Known,
             }),
-            Ok(_) => Err(io::Error::other("the kernel answered a question for a neighbour with something else")),
+            Ok(_) => Err(io::Error::other(
+                "the kernel answered a question for a neighbour with something else",
+            )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Reach::Absent),
             Err(error) => Err(error),
         }
@@ -182,13 +206,17 @@ fn family(address: IpAddr) -> AddressFamily {
 
 fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     match attribute {
-        RouteAttribute::Gateway(RouteAddress::Inet(a)) | RouteAttribute::Via(RouteVia::Inet(a)) => Some((*a).into()),
-        RouteAttribute::Gateway(RouteAddress::Inet6(a)) | RouteAttribute::Via(RouteVia::Inet6(a)) => Some((*a).into()),
+        RouteAttribute::Gateway(RouteAddress::Inet(a)) | RouteAttribute::Via(RouteVia::Inet(a)) => {
+            Some((*a).into())
+        }
+        RouteAttribute::Gateway(RouteAddress::Inet6(a))
+        | RouteAttribute::Via(RouteVia::Inet6(a)) => Some((*a).into()),
         _ => None,
     }
 }
 
-/// The sum of the column `unresolved_discards` over all CPUs: a table with a header and hexadecimal numbers.
+/// The sum of the column `unresolved_discards` over all CPUs: a table with a header and hexadecimal
+/// numbers.
 fn parse_discards(table: &str) -> Option<u64> {
     let mut lines = table.lines();
     let column = lines.next()?.split_whitespace().position(|name| name == "unresolved_discards")?;
@@ -216,7 +244,11 @@ mod tests {
         for server in ["127.0.0.1:53", "127.9.9.9:53", "[::1]:53", "[::ffff:127.0.0.1]:53"] {
             let server = server.parse().unwrap();
             let hop = NextHop::towards(server).unwrap();
-            assert_eq!((hop.interface.as_str(), hop.needs_address, hop.loopback), ("lo", false, true), "{server}");
+            assert_eq!(
+                (hop.interface.as_str(), hop.needs_address, hop.loopback),
+                ("lo", false, true),
+                "{server}"
+            );
             hop.resolve(server, Duration::ZERO).unwrap();
         }
     }

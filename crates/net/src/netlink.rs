@@ -5,7 +5,8 @@
 use std::io;
 
 use netlink_packet_core::{
-    DecodeError, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    DecodeError, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -38,15 +39,23 @@ impl Routing {
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// All objects of the kind that `question` is of. An object that `netlink-packet-route` cannot read is left out.
+    /// All objects of the kind that `question` is of. An object that `netlink-packet-route` cannot
+    /// read is left out.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub(crate) fn dump(&mut self, question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    pub(crate) fn dump(
+        &mut self,
+        question: RouteNetlinkMessage,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.ask(question, NLM_F_REQUEST | NLM_F_DUMP)
     }
 
-    fn ask(&mut self, question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+    fn ask(
+        &mut self,
+        question: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = flags;
@@ -62,14 +71,18 @@ impl Routing {
             let (received, _) = self.socket.recv_from_full()?;
             let mut rest = &received[..];
             while !rest.is_empty() {
-                let length = NetlinkBuffer::new_checked(rest).map_err(|error| unreadable(&error))?.length() as usize;
+                let length = NetlinkBuffer::new_checked(rest)
+                    .map_err(|error| unreadable(&error))?
+                    .length() as usize;
                 let next = length.next_multiple_of(4).min(rest.len());
                 match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..length]) {
                     // This message belongs to an earlier question that ended with an error.
                     Ok(answer) if answer.header.sequence_number != self.sequence => {}
                     Ok(answer) => match answer.payload {
                         NetlinkPayload::InnerMessage(answer) => answers.push(answer),
-                        NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                        NetlinkPayload::Error(error) if error.code.is_some() => {
+                            return Err(error.to_io());
+                        }
                         // The end of a dump, or an acknowledgement.
                         _ => return Ok(answers),
                     },

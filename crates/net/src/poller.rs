@@ -28,7 +28,9 @@ impl Poller {
     /// # Errors
     /// If it is watched already, or the kernel is out of memory.
     pub fn add(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
-        self.epoll.add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64)).map_err(Into::into)
+        self.epoll
+            .add(watched, EpollEvent::new(EpollFlags::EPOLLIN, token as u64))
+            .map_err(Into::into)
     }
 
     /// Watches a socket no more.
@@ -39,22 +41,28 @@ impl Poller {
         self.epoll.delete(watched).map_err(Into::into)
     }
 
-    /// Watches a stream and reports it as `token` whenever it has *become* possible to read from it or to write to it, which is
-    /// also when it is connected, until it is closed. Who is told reads and writes as much as can be.
+    /// Watches a stream and reports it as `token` whenever it has *become* possible to read from it
+    /// or to write to it, which is also when it is connected, until it is closed. Who is told reads
+    /// and writes as much as can be.
     ///
     /// # Errors
     /// As [`Poller::add`].
     pub fn add_stream(&self, watched: &impl AsFd, token: usize) -> io::Result<()> {
-        let both = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        let both = EpollFlags::EPOLLIN
+            | EpollFlags::EPOLLOUT
+            | EpollFlags::EPOLLRDHUP
+            | EpollFlags::EPOLLET;
         self.epoll.add(watched, EpollEvent::new(both, token as u64)).map_err(Into::into)
     }
 
-    /// The tokens of the sockets that can be read, none if `timeout` passes first. A signal counts as a timeout.
+    /// The tokens of the sockets that can be read, none if `timeout` passes first. A signal counts
+    /// as a timeout.
     ///
     /// # Errors
     /// Whatever epoll_wait(2) reports otherwise.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
-        // The time is rounded up: if a wait ended before its time, the caller would begin it again and again, without a pause.
+        // The time is rounded up: if a wait ended before its time, the caller would begin it again
+        // and again, without a pause.
         let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
@@ -82,7 +90,8 @@ impl Alarm {
 
     /// Wakes the thread that watches it.
     pub fn ring(&self) {
-        // Writing fails only when the counter is full, after 2⁶⁴ − 1 rings, and then the alarm is ringing already.
+        // Writing fails only when the counter is full, after 2⁶⁴ − 1 rings, and then the alarm is
+        // ringing already.
         let _ = self.event.write(1);
     }
 

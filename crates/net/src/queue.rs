@@ -1,5 +1,5 @@
-//! Datagrams that leave together: one `sendmmsg` for all of them, and one pass through the network stack (`UDP_SEGMENT`) for
-//! those of equal length to the same peer.
+//! Datagrams that leave together: one `sendmmsg` for all of them, and one pass through the network
+//! stack (`UDP_SEGMENT`) for those of equal length to the same peer.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -14,7 +14,8 @@ use crate::socket::Endpoint;
 
 /// Datagrams of one flush; further ones make a flush of their own.
 const ROOM: usize = 64;
-/// The kernel segments up to 64 datagrams (UDP_MAX_SEGMENTS of older kernels) and 65 535 octets with headers at once.
+/// The kernel segments up to 64 datagrams (UDP_MAX_SEGMENTS of older kernels) and 65 535 octets
+/// with headers at once.
 const MAX_SEGMENTS: usize = 64;
 const MAX_SEGMENTED: usize = 65_000;
 /// Room for a segment size (24 octets) and a source address (40 octets).
@@ -39,7 +40,8 @@ pub struct Flushed {
     pub sent: usize,
     /// How many datagrams the kernel refused.
     pub refused: usize,
-    /// Whether it refused one because an ICMP message, or the routing table, says that nobody is there.
+    /// Whether it refused one because an ICMP message, or the routing table, says that nobody is
+    /// there.
     pub unreachable: bool,
 }
 
@@ -57,8 +59,8 @@ pub struct SendQueue {
     segments: bool,
 }
 
-// SAFETY: the raw pointers in `iovecs` and `headers` are written anew in `flush` before each use and point into buffers that
-// the same value owns, so it may move to another thread.
+// SAFETY: the raw pointers in `iovecs` and `headers` are written anew in `flush` before each use
+// and point into buffers that the same value owns, so it may move to another thread.
 unsafe impl Send for SendQueue {}
 
 impl Default for SendQueue {
@@ -70,7 +72,8 @@ impl Default for SendQueue {
 impl SendQueue {
     /// An empty queue.
     pub fn new() -> SendQueue {
-        // SAFETY: iovec, mmsghdr and sockaddr_storage are plain data for which all zeros is a valid value.
+        // SAFETY: iovec, mmsghdr and sockaddr_storage are plain data for which all zeros is a valid
+        // value.
         let (iov, header, address) = unsafe { (zeroed::<iovec>(), zeroed::<mmsghdr>(), zeroed()) };
         SendQueue {
             bytes: Vec::with_capacity(ROOM * 256),
@@ -99,8 +102,8 @@ impl SendQueue {
         self.queued.len() >= ROOM
     }
 
-    /// Queues the datagram that `write` appends, to `peer` or to the one that the socket is connected to. Nothing is queued if
-    /// it appends nothing.
+    /// Queues the datagram that `write` appends, to `peer` or to the one that the socket is
+    /// connected to. Nothing is queued if it appends nothing.
     ///
     /// # Panics
     /// If the queue is full.
@@ -121,15 +124,16 @@ impl SendQueue {
         if self.queued.is_empty() {
             return flushed;
         }
-        // Datagrams that can share a pass through the stack come together; order between peers means nothing.
+        // Datagrams that can share a pass through the stack come together; order between peers
+        // means nothing.
         if self.queued.iter().any(|q| q.peer.is_some()) {
             self.queued.sort_unstable_by_key(|q| (q.peer, q.len, q.start));
         }
         let messages = self.prepare();
         let (mut message, mut datagram) = (0, 0);
         while message < messages {
-            // SAFETY: headers `message..messages` were written by `prepare`; they point into buffers of `self` that do not
-            // change before the call is over.
+            // SAFETY: headers `message..messages` were written by `prepare`; they point into
+            // buffers of `self` that do not change before the call is over.
             let sent = unsafe {
                 libc::sendmmsg(
                     endpoint.socket().as_raw_fd(),
@@ -150,13 +154,18 @@ impl SendQueue {
             if error.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
-            // Only the first message was refused. EIO and EINVAL may mean that this interface does not segment, EMSGSIZE that
-            // the way there is too narrow for it; that it is the interface shows when the datagrams can go one by one.
+            // Only the first message was refused. EIO and EINVAL may mean that this interface does
+            // not segment, EMSGSIZE that the way there is too narrow for it; that it is the
+            // interface shows when the datagrams can go one by one.
             let carried = self.carried[message];
             let nobody = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
             flushed.unreachable |= error.raw_os_error().is_some_and(|code| nobody.contains(&code));
-            if carried > 1 && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE)) {
-                let one_by_one = (datagram..datagram + carried).filter(|&at| self.send_one(endpoint, at)).count();
+            if carried > 1
+                && matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
+            {
+                let one_by_one = (datagram..datagram + carried)
+                    .filter(|&at| self.send_one(endpoint, at))
+                    .count();
                 flushed.sent += one_by_one;
                 flushed.refused += carried - one_by_one;
                 self.segments &= one_by_one == 0 || error.raw_os_error() == Some(libc::EMSGSIZE);
@@ -176,11 +185,15 @@ impl SendQueue {
         let (mut messages, mut at) = (0, 0);
         while at < self.queued.len() {
             let first = self.queued[at];
-            let most = if self.segments { MAX_SEGMENTS.min(MAX_SEGMENTED / first.len).max(1) } else { 1 };
+            let most =
+                if self.segments { MAX_SEGMENTS.min(MAX_SEGMENTED / first.len).max(1) } else { 1 };
             let same = |q: &&Queued| q.peer == first.peer && q.len == first.len;
             let carried = self.queued[at..].iter().take(most).take_while(same).count();
             for (iov, q) in self.iovecs[at..].iter_mut().zip(&self.queued[at..at + carried]) {
-                *iov = iovec { iov_base: self.bytes[q.start..].as_mut_ptr().cast::<c_void>(), iov_len: q.len };
+                *iov = iovec {
+                    iov_base: self.bytes[q.start..].as_mut_ptr().cast::<c_void>(),
+                    iov_len: q.len,
+                };
             }
             let segment = (carried > 1).then_some(first.len as u16);
             self.write_header(messages, first.peer, at, carried, segment);
@@ -191,8 +204,16 @@ impl SendQueue {
         messages
     }
 
-    fn write_header(&mut self, message: usize, peer: Option<Peer>, iov: usize, iovs: usize, segment: Option<u16>) {
-        // SAFETY: msghdr is plain data; all zeros is a valid value with null pointers and zero lengths.
+    fn write_header(
+        &mut self,
+        message: usize,
+        peer: Option<Peer>,
+        iov: usize,
+        iovs: usize,
+        segment: Option<u16>,
+    ) {
+        // SAFETY: msghdr is plain data; all zeros is a valid value with null pointers and zero
+        // lengths.
         let mut header: libc::msghdr = unsafe { zeroed() };
         header.msg_iov = &raw mut self.iovecs[iov];
         header.msg_iovlen = iovs as _;
@@ -214,7 +235,8 @@ impl SendQueue {
         let q = self.queued[at];
         let bytes = &self.bytes[q.start..q.start + q.len];
         match q.peer {
-            // The kernel chooses the source address here, even of a reply from a wildcard socket: this path is rare enough.
+            // The kernel chooses the source address here, even of a reply from a wildcard socket:
+            // this path is rare enough.
             Some(peer) => endpoint.send_to(bytes, peer.address).is_ok(),
             None => endpoint.send(bytes).is_ok(),
         }
@@ -223,7 +245,8 @@ impl SendQueue {
 
 fn write_address(storage: &mut sockaddr_storage, address: SocketAddr) -> socklen_t {
     let address = SockAddr::from(address);
-    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides have room for that many.
+    // SAFETY: SockAddr's storage is a sockaddr_storage of which `len` octets are valid; both sides
+    // have room for that many.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
@@ -260,13 +283,24 @@ fn write_control(control: &mut Control, segment: Option<u16>, local: Option<IpAd
 }
 
 /// Appends one control message at `at`; returns the room that it takes.
-fn append<T: Copy>(control: &mut Control, at: usize, level: libc::c_int, kind: libc::c_int, value: T) -> usize {
+fn append<T: Copy>(
+    control: &mut Control,
+    at: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+    value: T,
+) -> usize {
     // SAFETY: CMSG_SPACE and CMSG_LEN only compute lengths.
-    let (space, len) =
-        unsafe { (libc::CMSG_SPACE(size_of::<T>() as u32) as usize, libc::CMSG_LEN(size_of::<T>() as u32) as usize) };
+    let (space, len) = unsafe {
+        (
+            libc::CMSG_SPACE(size_of::<T>() as u32) as usize,
+            libc::CMSG_LEN(size_of::<T>() as u32) as usize,
+        )
+    };
     assert!(at + space <= CONTROL_LEN, "CONTROL_LEN has room for both messages that there can be");
     let header = control.0[at..].as_mut_ptr().cast::<libc::cmsghdr>();
-    // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion says that header and data are inside.
+    // SAFETY: `at` is a sum of CMSG_SPACEs, so the header is aligned, and the assertion says that
+    // header and data are inside.
     unsafe {
         (*header).cmsg_level = level;
         (*header).cmsg_type = kind;
@@ -292,12 +326,15 @@ mod tests {
 
     #[test]
     fn replies_reach_their_peers_from_the_address_they_asked() {
-        for (listen, asked) in [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1"), ("127.0.0.1:0", "127.0.0.1")] {
+        for (listen, asked) in
+            [("0.0.0.0:0", "127.0.0.3"), ("[::]:0", "::1"), ("127.0.0.1:0", "127.0.0.1")]
+        {
             let server = Endpoint::listen(listen.parse().unwrap(), 1).unwrap().remove(0);
             server.set_receive_timeout(Duration::from_secs(5)).unwrap();
             let asked: IpAddr = asked.parse().unwrap();
             let port = server.local_address().unwrap().port();
-            let clients: Vec<UdpSocket> = (0..2).map(|_| UdpSocket::bind((asked, 0)).unwrap()).collect();
+            let clients: Vec<UdpSocket> =
+                (0..2).map(|_| UdpSocket::bind((asked, 0)).unwrap()).collect();
             let mut batch = ReceiveBatch::new(100);
             let mut queue = SendQueue::new();
             for client in &clients {

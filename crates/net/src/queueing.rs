@@ -16,27 +16,37 @@ pub struct Queueing {
     pub interface: String,
     /// What tc(8) calls its kind: `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
-    /// Packets that it and the disciplines below it dropped since it was installed; the kernel's counter has 32 bits. A
-    /// datagram with segments (`UDP_SEGMENT`) is one packet here.
+    /// Packets that it and the disciplines below it dropped since it was installed; the kernel's
+    /// counter has 32 bits. A datagram with segments (`UDP_SEGMENT`) is one packet here.
     pub drops: u32,
 }
 
-/// The root queueing disciplines of all interfaces of the calling thread's network namespace that are up.
+/// The root queueing disciplines of all interfaces of the calling thread's network namespace that
+/// are up.
 ///
 /// # Errors
 /// If the kernel does not tell them.
 pub fn disciplines() -> io::Result<Vec<Queueing>> {
     let mut names = Vec::new();
-    for interface in getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP)) {
-        // Each interface has one entry with its link-layer address, and with it the index by which netlink knows it.
-        if let Some(index) = interface.address.as_ref().and_then(|a| a.as_link_addr()).map(|link| link.ifindex()) {
+    for interface in
+        getifaddrs()?.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
+    {
+        // Each interface has one entry with its link-layer address, and with it the index by which
+        // netlink knows it.
+        if let Some(index) =
+            interface.address.as_ref().and_then(|a| a.as_link_addr()).map(|link| link.ifindex())
+        {
             names.push((index, interface.interface_name));
         }
     }
-    let answers = Routing::open()?.dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
+    let answers =
+        Routing::open()?.dump(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()))?;
     let root = |answer| match answer {
-        RouteNetlinkMessage::NewQueueDiscipline(message) if message.header.parent == TcHandle::ROOT => {
-            let (_, name) = names.iter().find(|(index, _)| *index as i32 == message.header.index)?;
+        RouteNetlinkMessage::NewQueueDiscipline(message)
+            if message.header.parent == TcHandle::ROOT =>
+        {
+            let (_, name) =
+                names.iter().find(|(index, _)| *index as i32 == message.header.index)?;
             read(name, &message.attributes)
         }
         _ => None,
@@ -47,11 +57,15 @@ pub fn disciplines() -> io::Result<Vec<Queueing>> {
 /// The root queueing discipline of `interface` in the calling thread's network namespace.
 ///
 /// # Errors
-/// `NotFound` if there is no such interface, if it is down, or if the kernel does not tell its discipline.
+/// `NotFound` if there is no such interface, if it is down, or if the kernel does not tell its
+/// discipline.
 pub fn discipline(interface: &str) -> io::Result<Queueing> {
     let found = disciplines()?.into_iter().find(|queueing| queueing.interface == interface);
     found.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::NotFound, format!("no queueing discipline of {interface} is known"))
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no queueing discipline of {interface} is known"),
+        )
     })
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// What we ask of the kernel as socket buffer; it gives less where `net.core.rmem_max` is lower and we are not root.
+/// What we ask of the kernel as socket buffer; it gives less where `net.core.rmem_max` is lower and
+/// we are not root.
 pub const WANTED_BUFFER: usize = 32 << 20;
 
 /// A listening TCP socket; as with UDP, `[::]` is IPv6 only.
@@ -38,12 +39,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A server's `count` sockets on `address`, over which the kernel spreads the clients (`SO_REUSEPORT`).
+    /// A server's `count` sockets on `address`, over which the kernel spreads the clients
+    /// (`SO_REUSEPORT`).
     ///
     /// # Errors
-    /// If the address is not of this host, or taken, be it by another server of the same user that would share it.
+    /// If the address is not of this host, or taken, be it by another server of the same user that
+    /// would share it.
     pub fn listen(address: SocketAddr, count: usize) -> io::Result<Vec<Endpoint>> {
-        // Bound without SO_REUSEPORT, the address is ours alone; set afterwards, it lets our other sockets in.
+        // Bound without SO_REUSEPORT, the address is ours alone; set afterwards, it lets our other
+        // sockets in.
         let new = || -> io::Result<Endpoint> {
             let endpoint = Endpoint::new(address)?;
             // [::] means IPv6 here; who wants IPv4 as well says so.
@@ -69,9 +73,10 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// A client's source port towards `server`: a connected socket, which gets what comes from the server, and a second one
-    /// on the same port, which gets what comes from anybody else. The kernel prefers the connected one (it matches more of
-    /// the packet), so strays can be counted without checking, or paying for, the source of every packet.
+    /// A client's source port towards `server`: a connected socket, which gets what comes from the
+    /// server, and a second one on the same port, which gets what comes from anybody else. The
+    /// kernel prefers the connected one (it matches more of the packet), so strays can be counted
+    /// without checking, or paying for, the source of every packet.
     ///
     /// # Errors
     /// If there is no route to the server, or no port left.
@@ -123,8 +128,8 @@ impl Endpoint {
         self.set_buffer(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, octets)
     }
 
-    /// A server's sockets from one that somebody else has bound (systemd's socket activation); `count` of them share it. Its
-    /// buffers are what that one has made them.
+    /// A server's sockets from one that somebody else has bound (systemd's socket activation);
+    /// `count` of them share it. Its buffers are what that one has made them.
     ///
     /// # Errors
     /// If it is no IP socket, or the process has no file descriptor left.
@@ -162,7 +167,8 @@ impl Endpoint {
             .or_else(|_| self.set_option(libc::SOL_SOCKET, ordinary, octets))
     }
 
-    /// The receive buffer that the kernel granted, in octets of its own accounting (some 768 for a small packet).
+    /// The receive buffer that the kernel granted, in octets of its own accounting (some 768 for a
+    /// small packet).
     pub fn receive_buffer(&self) -> usize {
         self.socket.recv_buffer_size().unwrap_or(0)
     }
@@ -191,7 +197,8 @@ impl Endpoint {
         self.set_option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
     }
 
-    /// Lets the kernel hand over several datagrams of one flow at once (`UDP_GRO`); false where it cannot.
+    /// Lets the kernel hand over several datagrams of one flow at once (`UDP_GRO`); false where it
+    /// cannot.
     pub fn use_receive_offload(&self) -> bool {
         self.set_option(libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
     }
@@ -204,8 +211,9 @@ impl Endpoint {
         }
     }
 
-    /// Packets that the kernel threw away because this socket's buffer was full: the counter that `SO_RXQ_OVFL` attaches to
-    /// received packets, read directly, so that drops after the last packet are seen as well.
+    /// Packets that the kernel threw away because this socket's buffer was full: the counter that
+    /// `SO_RXQ_OVFL` attaches to received packets, read directly, so that drops after the last
+    /// packet are seen as well.
     pub fn drops(&self) -> u64 {
         // linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of SK_MEMINFO_VARS values.
         const SO_MEMINFO: libc::c_int = 55;
@@ -242,11 +250,12 @@ impl Endpoint {
         self.socket.send_to(datagram, &SockAddr::from(peer)).map(drop)
     }
 
-    /// Sends `datagrams`, laid end to end and each `segment` octets long, to the connected peer with one call
-    /// (`UDP_SEGMENT`).
+    /// Sends `datagrams`, laid end to end and each `segment` octets long, to the connected peer
+    /// with one call (`UDP_SEGMENT`).
     ///
     /// # Errors
-    /// As sendmsg(2), for all of them: EIO or EINVAL where the kernel or the interface has no segmentation.
+    /// As sendmsg(2), for all of them: EIO or EINVAL where the kernel or the interface has no
+    /// segmentation.
     #[inline]
     pub fn send_segmented(&self, datagrams: &[u8], segment: u16) -> io::Result<()> {
         #[repr(C, align(8))]
@@ -255,16 +264,19 @@ impl Endpoint {
         let (space, len) = unsafe { (libc::CMSG_SPACE(2) as usize, libc::CMSG_LEN(2) as usize) };
         let mut control = Control([0; 24]);
         debug_assert!(space <= 24);
-        let mut iov =
-            libc::iovec { iov_base: datagrams.as_ptr().cast_mut().cast::<libc::c_void>(), iov_len: datagrams.len() };
-        // SAFETY: msghdr is plain data; all zeros is a valid value with null pointers and zero lengths.
+        let mut iov = libc::iovec {
+            iov_base: datagrams.as_ptr().cast_mut().cast::<libc::c_void>(),
+            iov_len: datagrams.len(),
+        };
+        // SAFETY: msghdr is plain data; all zeros is a valid value with null pointers and zero
+        // lengths.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = &raw mut iov;
         message.msg_iovlen = 1;
         message.msg_control = control.0.as_mut_ptr().cast();
         message.msg_controllen = space as _;
-        // SAFETY: msg_control points to 24 aligned octets and msg_controllen says `space` ≤ 24 of them, so CMSG_FIRSTHDR gives
-        // a header inside, and CMSG_DATA the two octets after it.
+        // SAFETY: msg_control points to 24 aligned octets and msg_controllen says `space` ≤ 24 of
+        // them, so CMSG_FIRSTHDR gives a header inside, and CMSG_DATA the two octets after it.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = libc::SOL_UDP;
@@ -272,7 +284,8 @@ impl Endpoint {
             (*header).cmsg_len = len as _;
             libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
         }
-        // SAFETY: `message` points to `iov` and `control`, which live until the call is over; the kernel only reads them.
+        // SAFETY: `message` points to `iov` and `control`, which live until the call is over; the
+        // kernel only reads them.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -285,7 +298,12 @@ impl Endpoint {
         &self.socket
     }
 
-    fn set_option(&self, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    fn set_option(
+        &self,
+        level: libc::c_int,
+        name: libc::c_int,
+        value: libc::c_int,
+    ) -> io::Result<()> {
         // SAFETY: `value` is a c_int that outlives the call, and its size is passed.
         let status = unsafe {
             libc::setsockopt(

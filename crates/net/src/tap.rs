@@ -1,12 +1,14 @@
-//! Counts the UDP datagrams that an interface got for some of our ports, before anything of this host can drop them.
+//! Counts the UDP datagrams that an interface got for some of our ports, before anything of this
+//! host can drop them.
 //!
 //! ```text
 //! interface ─► packet socket ─► eBPF filter: UDP, to our address, to one of our ports? counter += datagrams; take nothing
 //!     └──────► netfilter, routing, UDP ─► the ports' sockets
 //! ```
 //!
-//! The filter refuses every packet, so that none is ever copied or queued: its counter is all that is wanted of it. Several
-//! datagrams that travel as one packet (`UDP_SEGMENT`, generic receive offload) count one by one.
+//! The filter refuses every packet, so that none is ever copied or queued: its counter is all that
+//! is wanted of it. Several datagrams that travel as one packet (`UDP_SEGMENT`, generic receive
+//! offload) count one by one.
 
 use std::ffi::{CStr, c_int, c_uint};
 use std::io;
@@ -24,15 +26,18 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Counts from now on what `interface` gets for `ports` of `address`. Of fragmented datagrams only the first fragment
-    /// counts, of IPv6 datagrams only those without extension headers.
+    /// Counts from now on what `interface` gets for `ports` of `address`. Of fragmented datagrams
+    /// only the first fragment counts, of IPv6 datagrams only those without extension headers.
     ///
     /// # Errors
-    /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (as root has them), or there is no such interface.
+    /// If the process lacks `CAP_NET_RAW` or `CAP_BPF` (as root has them), or there is no such
+    /// interface.
     pub fn on(interface: &str, address: IpAddr, ports: &[u16]) -> io::Result<Tap> {
         let index = if_nametoindex(interface)?;
-        // Without a protocol the socket gets nothing until it is bound: no packet passes before the filter is there.
-        let socket = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+        // Without a protocol the socket gets nothing until it is bound: no packet passes before the
+        // filter is there.
+        let socket =
+            socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
         set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)?;
         let wanted = new_array(1, 1 << 16)?;
         for &port in ports {
@@ -57,8 +62,8 @@ impl Tap {
             value: (&raw mut value) as u64,
             ..Element::default()
         };
-        // SAFETY: `key` and `value` have the sizes that the map was made with (4 and 8 octets), and outlive the call; the
-        // kernel writes only to `value`.
+        // SAFETY: `key` and `value` have the sizes that the map was made with (4 and 8 octets), and
+        // outlive the call; the kernel writes only to `value`.
         unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut request) }.map(|_| value)
     }
 }
@@ -69,7 +74,9 @@ const PACKET_IGNORE_OUTGOING: c_int = 23;
 fn set_option(socket: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let len = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: `value` is a c_int that outlives the call, and its size is passed.
-    let status = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    let status = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len)
+    };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -85,7 +92,8 @@ fn bind(socket: &OwnedFd, index: c_uint) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-// linux/bpf.h: commands, types, and the heads of `union bpf_attr` that they take; what follows the head counts as zero.
+// linux/bpf.h: commands, types, and the heads of `union bpf_attr` that they take; what follows the
+// head counts as zero.
 
 const BPF_MAP_CREATE: c_int = 0;
 const BPF_MAP_LOOKUP_ELEM: c_int = 1;
@@ -126,17 +134,22 @@ struct NewProgram {
 /// bpf(2).
 ///
 /// # Safety
-/// The pointers in `request` must be what `command` takes, with the sizes that their map or count says.
+/// The pointers in `request` must be what `command` takes, with the sizes that their map or count
+/// says.
 unsafe fn bpf<T>(command: c_int, request: &mut T) -> io::Result<c_int> {
-    // SAFETY: `request` is a head of bpf_attr of the stated size; the caller answers for the pointers in it.
-    let status = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *request, size_of::<T>() as c_uint) };
+    // SAFETY: `request` is a head of bpf_attr of the stated size; the caller answers for the
+    // pointers in it.
+    let status = unsafe {
+        libc::syscall(libc::SYS_bpf, command, &raw mut *request, size_of::<T>() as c_uint)
+    };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(status as c_int) }
 }
 
 /// An array of `entries` values of `value_size` octets, all zeros.
 fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     let key_size = size_of::<u32>() as u32;
-    let mut request = NewMap { kind: BPF_MAP_TYPE_ARRAY, key_size, value_size, max_entries: entries };
+    let mut request =
+        NewMap { kind: BPF_MAP_TYPE_ARRAY, key_size, value_size, max_entries: entries };
     // SAFETY: the command takes no pointers.
     let fd = unsafe { bpf(BPF_MAP_CREATE, &mut request) }?;
     // SAFETY: the kernel gave this descriptor to us just now; nobody else has it.
@@ -151,7 +164,8 @@ fn update(map: &OwnedFd, key: u32, value: &[u8; 1]) -> io::Result<()> {
         value: value.as_ptr() as u64,
         ..Element::default()
     };
-    // SAFETY: the only caller's map has keys of 4 octets and values of one; both outlive the call, which reads them.
+    // SAFETY: the only caller's map has keys of 4 octets and values of one; both outlive the call,
+    // which reads them.
     unsafe { bpf(BPF_MAP_UPDATE_ELEM, &mut request) }.map(drop)
 }
 
@@ -162,8 +176,8 @@ fn load(instructions: &[Instruction]) -> io::Result<OwnedFd> {
         instructions: instructions.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
     };
-    // SAFETY: `instructions` are as many as stated, the license ends with a zero octet, and both outlive the call, which
-    // reads them. The kernel's verifier answers for what the program does.
+    // SAFETY: `instructions` are as many as stated, the license ends with a zero octet, and both
+    // outlive the call, which reads them. The kernel's verifier answers for what the program does.
     let fd = unsafe { bpf(BPF_PROG_LOAD, &mut request) }?;
     // SAFETY: the kernel gave this descriptor to us just now; nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -179,16 +193,18 @@ struct Instruction {
     immediate: i32,
 }
 
-/// An instruction with destination and source register. The two share an octet in the machine's bit order.
+/// An instruction with destination and source register. The two share an octet in the machine's bit
+/// order.
 const fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> Instruction {
     let registers = if cfg!(target_endian = "little") { to | from << 4 } else { to << 4 | from };
     Instruction { code, registers, offset, immediate }
 }
 
-// Instructions of the kernel's documentation (Documentation/bpf/standardization/instruction-set.rst), by what they do.
+// Instructions of the kernel's documentation
+// (Documentation/bpf/standardization/instruction-set.rst), by what they do.
 
-/// r0 = the octet, 16 or 32 bits at `at` of the packet, in the machine's order. A packet that is too short ends the program
-/// with 0.
+/// r0 = the octet, 16 or 32 bits at `at` of the packet, in the machine's order. A packet that is
+/// too short ends the program with 0.
 const fn octet(at: i32) -> Instruction {
     instruction(0x30, 0, 0, 0, at)
 }
@@ -244,14 +260,16 @@ const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
 /// Where `LEAVE` appears as the offset of a jump, [`filter`] puts the way to the end.
 const LEAVE: i16 = i16::MAX;
 
-/// linux/bpf.h: where struct __sk_buff has the packet's EtherType (in network order), and the number of its segments.
+/// linux/bpf.h: where struct __sk_buff has the packet's EtherType (in network order), and the
+/// number of its segments.
 const PROTOCOL: i16 = 16;
 const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// The program: counts in `counter` what is for `address` and a port whose entry in `wanted` is 1; takes no packet.
-/// Register 6 is the packet (as the packet instructions want it), 7 the number of its datagrams, 8 a header's length.
+/// The program: counts in `counter` what is for `address` and a port whose entry in `wanted` is 1;
+/// takes no packet. Register 6 is the packet (as the packet instructions want it), 7 the number of
+/// its datagrams, 8 a header's length.
 fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),
@@ -263,7 +281,11 @@ fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instructi
     ];
     match address {
         IpAddr::V4(address) => {
-            program.extend([leave_unless(2, ether_type(libc::ETH_P_IP)), octet(9), leave_unless(0, UDP)]);
+            program.extend([
+                leave_unless(2, ether_type(libc::ETH_P_IP)),
+                octet(9),
+                leave_unless(0, UDP),
+            ]);
             // Only the first fragment has the ports.
             program.extend([half(6), and(0, 0x1fff), leave_unless(0, 0)]);
             program.extend([word(16), leave_unless(0, u32::from(address) as i32)]);
@@ -271,7 +293,11 @@ fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instructi
             program.extend([octet(0), and(0, 15), shift_left(0, 2), copy(8, 0), half_beyond(8, 2)]);
         }
         IpAddr::V6(address) => {
-            program.extend([leave_unless(2, ether_type(libc::ETH_P_IPV6)), octet(6), leave_unless(0, UDP)]);
+            program.extend([
+                leave_unless(2, ether_type(libc::ETH_P_IPV6)),
+                octet(6),
+                leave_unless(0, UDP),
+            ]);
             for (at, part) in (24..).step_by(4).zip(address.octets().chunks(4)) {
                 let part = i32::from_be_bytes([part[0], part[1], part[2], part[3]]);
                 program.extend([word(at), leave_unless(0, part)]);
@@ -285,7 +311,9 @@ fn filter(address: IpAddr, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instructi
     program.extend(look_up(counter));
     program.push(add_atomically(7));
     let end = program.len();
-    for (at, instruction) in program.iter_mut().enumerate().filter(|(_, instruction)| instruction.offset == LEAVE) {
+    for (at, instruction) in
+        program.iter_mut().enumerate().filter(|(_, instruction)| instruction.offset == LEAVE)
+    {
         instruction.offset = (end - at - 1) as i16;
     }
     program.extend([set(0, 0), EXIT]);
@@ -298,9 +326,11 @@ const fn leave_unless(register: u8, value: i32) -> Instruction {
 
 /// r0 = the entry of `map` whose number is in the stack's topmost word; leaves if there is none.
 fn look_up(map: &OwnedFd) -> [Instruction; 6] {
-    // linux/bpf.h: BPF_PSEUDO_MAP_FD, a load of 64 bits whose value the kernel makes of a map's descriptor.
+    // linux/bpf.h: BPF_PSEUDO_MAP_FD, a load of 64 bits whose value the kernel makes of a map's
+    // descriptor.
     let load_map = [instruction(0x18, 1, 1, 0, map.as_raw_fd()), instruction(0, 0, 0, 0, 0)];
-    // A pointer is compared in all its 64 bits, or the verifier does not know afterwards that it is none.
+    // A pointer is compared in all its 64 bits, or the verifier does not know afterwards that it is
+    // none.
     let leave_if_none = instruction(0x15, 0, 0, LEAVE, 0);
     [load_map[0], load_map[1], copy(2, 10), add(2, -4), LOOK_UP, leave_if_none]
 }

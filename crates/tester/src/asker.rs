@@ -1,5 +1,6 @@
-//! The questions of a reference DUT: how often it asks AuthDNS is known, so that AuthDNS's counters, and what is concluded from
-//! them, can be held against the truth. It waits for no answer; what it replies it knows by itself.
+//! The questions of a reference DUT: how often it asks AuthDNS is known, so that AuthDNS's
+//! counters, and what is concluded from them, can be held against the truth. It waits for no
+//! answer; what it replies it knows by itself.
 
 use std::collections::HashSet;
 use std::io;
@@ -11,7 +12,8 @@ use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;
 use wire::view::rtype;
 
-/// Octets of the socket's receive buffer: answers of AuthDNS are not read, and wait there until they are dropped.
+/// Octets of the socket's receive buffer: answers of AuthDNS are not read, and wait there until
+/// they are dropped.
 const UNREAD: usize = 4096;
 
 /// How a reference DUT asks AuthDNS.
@@ -21,7 +23,8 @@ pub struct Asking {
     pub upstream: SocketAddr,
     /// How many times each question is asked; 2 is a DUT that retries at once.
     pub times: u8,
-    /// The share of new names that it asks for; less than all is a DUT that answers new names without asking.
+    /// The share of new names that it asks for; less than all is a DUT that answers new names
+    /// without asking.
     pub new_names: Share,
     /// Whether it asks for a name once only, as a cache does.
     pub remembers: bool,

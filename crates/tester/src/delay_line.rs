@@ -1,4 +1,5 @@
-//! Replies that leave later than they were made: a heap of due times and a thread that waits for the next.
+//! Replies that leave later than they were made: a heap of due times and a thread that waits for
+//! the next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -34,7 +35,11 @@ impl Delay {
     /// One delay of the range.
     pub fn draw(&self, rng: &mut impl rand::Rng) -> Nanos {
         use rand::RngExt;
-        if self.min >= self.max { self.min } else { Nanos(rng.random_range(self.min.0..=self.max.0)) }
+        if self.min >= self.max {
+            self.min
+        } else {
+            Nanos(rng.random_range(self.min.0..=self.max.0))
+        }
     }
 }
 
@@ -60,7 +65,8 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Sends replies at their due times from the socket that the queries came to. Dropping it drops what still waits.
+/// Sends replies at their due times from the socket that the queries came to. Dropping it drops
+/// what still waits.
 pub struct DelayLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -117,7 +123,13 @@ fn deliver(shared: &Shared, endpoint: &Endpoint) {
                 let _ = endpoint.send_to(&reply.bytes, reply.to);
                 shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
             }
-            Some(wait) => shared.changed.wait_timeout(queue, wait.into()).unwrap_or_else(PoisonError::into_inner).0,
+            Some(wait) => {
+                shared
+                    .changed
+                    .wait_timeout(queue, wait.into())
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0
+            }
         };
     }
 }
@@ -129,7 +141,8 @@ mod tests {
 
     #[test]
     fn replies_leave_in_the_order_of_their_due_times() {
-        let server = Arc::new(Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0));
+        let server =
+            Arc::new(Endpoint::listen("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0));
         let (client, _strays) = Endpoint::client_pair(server.local_address().unwrap()).unwrap();
         client.set_receive_timeout(std::time::Duration::from_secs(5)).unwrap();
         let mut to = client.local_address().unwrap();

@@ -1,4 +1,5 @@
-//! Sums and histograms by interval of the time when the queries left: how a load that lasts changes what it meets.
+//! Sums and histograms by interval of the time when the queries left: how a load that lasts changes
+//! what it meets.
 
 use hdrhistogram::Histogram;
 use method::units::Nanos;

@@ -1,4 +1,5 @@
-//! The tester of RFC 8219 §9.2: Measurer and AuthDNS, and the reference DUT that they are certified against.
+//! The tester of RFC 8219 §9.2: Measurer and AuthDNS, and the reference DUT that they are certified
+//! against.
 //!
 //! ```text
 //!            measurer                                                authdns / reference_dut
@@ -7,8 +8,8 @@
 //!                            it right?    outcome    counts                              delay_line
 //! ```
 //!
-//! One sender and one receiver thread per shard, which share nothing but a ledger (`measurer::ledger`); no allocation and no lock
-//! while a trial runs.
+//! One sender and one receiver thread per shard, which share nothing but a ledger
+//! (`measurer::ledger`); no allocation and no lock while a trial runs.
 #![forbid(unsafe_code)]
 
 pub mod asker;

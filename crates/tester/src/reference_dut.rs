@@ -1,8 +1,9 @@
-//! The reference DUT: looks like a DNS64 server and has a known capacity, loss, lateness and wrongness, so that the whole
-//! tester can be held against the truth.
+//! The reference DUT: looks like a DNS64 server and has a known capacity, loss, lateness and
+//! wrongness, so that the whole tester can be held against the truth.
 //!
-//! It needs no AuthDNS behind it: the address is in the name. On request it asks one all the same ([`crate::asker`]). A query takes a token or is dropped at once, by the time at
-//! which the *kernel* received it, so that this program's own scheduling changes nothing.
+//! It needs no AuthDNS behind it: the address is in the name. On request it asks one all the same
+//! ([`crate::asker`]). A query takes a token or is dropped at once, by the time at which the
+//! *kernel* received it, so that this program's own scheduling changes nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use crate::authdns::AuthError;
 use crate::authdns::answer::{Answered, MAX_REPLY, Transport, Zone};
 use crate::delay_line::{Delay, DelayLine};
 
-/// How the reference DUT behaves. Of any 100 consecutive names, exactly the given shares are lost, late and wrong; the three
-/// do not overlap.
+/// How the reference DUT behaves. Of any 100 consecutive names, exactly the given shares are lost,
+/// late and wrong; the three do not overlap.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
     /// Addresses to serve, over UDP. They share the capacity only if there is one of them.
@@ -59,7 +60,9 @@ pub struct ReferenceConfig {
 }
 
 /// What it did. `received` = `answered` + `over_capacity` + `lost` + `ignored`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct ReferenceCounters {
     /// Datagrams that it has read.
     pub received: u64,
@@ -71,16 +74,18 @@ pub struct ReferenceCounters {
     pub lost: u64,
     /// Packets that were no queries.
     pub ignored: u64,
-    /// Queries that the kernel dropped: this program was too slow, and its capacity is not the truth.
+    /// Queries that the kernel dropped: this program was too slow, and its capacity is not the
+    /// truth.
     pub socket_drops: u64,
 }
 
 /// A token bucket whose long-term rate is exact.
 ///
-/// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial begins alike: after a
-/// pause of [`TokenBucket::NEW_TRIAL`] the bucket holds a small credit, which covers the first moments (queries that leave
-/// together), and which is paid back over the first half second. So at any time after that no more than capacity · time
-/// queries have been answered, and a trial of half a second or more above the capacity loses queries.
+/// It saves up tokens while its client pauses within a trial, up to `burst` of time. Each trial
+/// begins alike: after a pause of [`TokenBucket::NEW_TRIAL`] the bucket holds a small credit, which
+/// covers the first moments (queries that leave together), and which is paid back over the first
+/// half second. So at any time after that no more than capacity · time queries have been answered,
+/// and a trial of half a second or more above the capacity loses queries.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     /// Nanoseconds that one query costs, in 2⁻²⁰ ns: exact to one query in hours.
@@ -110,10 +115,19 @@ impl TokenBucket {
         let cost = ((u128::from(Nanos::SECOND.0) << Self::SCALE) / u128::from(capacity.0)) as u64;
         // At least one query is covered, however low the capacity.
         let credit = scaled(Self::CREDIT).max(cost as i64);
-        TokenBucket { cost, burst: scaled(burst).max(credit), credit, last: None, began: Nanos(0), level: 0, repaid: 0 }
+        TokenBucket {
+            cost,
+            burst: scaled(burst).max(credit),
+            credit,
+            last: None,
+            began: Nanos(0),
+            level: 0,
+            repaid: 0,
+        }
     }
 
-    /// Whether a query that arrived at `now` gets a token. Moments may not go back; one that does counts as the last one.
+    /// Whether a query that arrived at `now` gets a token. Moments may not go back; one that does
+    /// counts as the last one.
     pub fn take(&mut self, now: Nanos) -> bool {
         let passed = match self.last {
             Some(last) if now.since(last) < Self::NEW_TRIAL => now.since(last),
@@ -124,10 +138,12 @@ impl TokenBucket {
         };
         self.last = Some(self.last.unwrap_or(now).max(now));
         self.level += (passed.0 << Self::SCALE) as i64;
-        // The part of the credit that is due by now. What was lent beyond the first query is paid back in full.
+        // The part of the credit that is due by now. What was lent beyond the first query is paid
+        // back in full.
         let lent = self.credit - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
-        let due = (i128::from(lent.max(0)) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
+        let due =
+            (i128::from(lent.max(0)) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
         self.level -= due - self.repaid;
         self.repaid = due;
         self.level = self.level.min(self.burst);
@@ -186,10 +202,15 @@ pub fn start(config: ReferenceConfig) -> Result<RunningReference, AuthError> {
     let address = endpoint.local_address().map_err(at)?;
     let counters: Arc<[AtomicU64; 6]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
-    let asker = config.asking.map(|asking| Asker::new(asking, &config.domain, config.aaaa_share)).transpose();
+    let asker = config
+        .asking
+        .map(|asking| Asker::new(asking, &config.domain, config.aaaa_share))
+        .transpose();
     let asker = asker.map_err(at)?;
-    let worker = Worker::new(config, asker, Arc::new(endpoint), Arc::clone(&counters), Arc::clone(&stop));
-    let thread = thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
+    let worker =
+        Worker::new(config, asker, Arc::new(endpoint), Arc::clone(&counters), Arc::clone(&stop));
+    let thread =
+        thread::Builder::new().name("reference".into()).spawn(move || worker.run()).map_err(at)?;
     Ok(RunningReference { address, counters, stop, thread: Some(thread) })
 }
 
@@ -221,10 +242,24 @@ impl Worker {
         counters: Arc<[AtomicU64; 6]>,
         stop: Arc<AtomicBool>,
     ) -> Worker {
-        let zone = Zone::new(config.domain.clone(), config.aaaa_share, Duration::from_secs(1), Ipv4Addr::LOCALHOST)
-            .seen_through_dns64(config.prefix);
+        let zone = Zone::new(
+            config.domain.clone(),
+            config.aaaa_share,
+            Duration::from_secs(1),
+            Ipv4Addr::LOCALHOST,
+        )
+        .seen_through_dns64(config.prefix);
         let bucket = config.capacity.map(|capacity| TokenBucket::new(capacity, config.burst));
-        Worker { config, zone, endpoint, counters, stop, bucket, asker, rng: StdRng::seed_from_u64(1) }
+        Worker {
+            config,
+            zone,
+            endpoint,
+            counters,
+            stop,
+            bucket,
+            asker,
+            rng: StdRng::seed_from_u64(1),
+        }
     }
 
     fn run(mut self) {
@@ -240,7 +275,8 @@ impl Worker {
             let clocks = clock::ClockPair::sample();
             let mut counts = ReferenceCounters::default();
             let turn = batch.turn(&endpoint, Wait::ForOne, |query, source, out| {
-                // `clocks` is from before the receive; what matters is that distances between arrivals are kept.
+                // `clocks` is from before the receive; what matters is that distances between
+                // arrivals are kept.
                 let arrived = query.received.map_or_else(clock::now, |wall| {
                     Nanos((wall.0 + clocks.monotonic().0).saturating_sub(clocks.wall().0))
                 });
@@ -258,7 +294,8 @@ impl Worker {
         }
     }
 
-    /// Writes the reply, if there is to be one; returns its length and for how long to hold it back.
+    /// Writes the reply, if there is to be one; returns its length and for how long to hold it
+    /// back.
     fn answer(
         &mut self,
         query: &[u8],
@@ -294,13 +331,16 @@ impl Worker {
 
     fn fate(&self, query: &[u8]) -> Fate {
         let label = query.get(HEADER_LEN + 1..HEADER_LEN + 16).and_then(parse_label);
-        let Some(name) = label.map(|address| u64::from(u32::from(address))) else { return Fate::Right };
+        let Some(name) = label.map(|address| u64::from(u32::from(address))) else {
+            return Fate::Right;
+        };
         let (loss, late, wrong) = (
             self.config.loss.per_hundred(),
             self.config.late_share.per_hundred(),
             self.config.wrong_share.per_hundred(),
         );
-        // Growing shares contain each other, so their differences are exact shares that do not overlap.
+        // Growing shares contain each other, so their differences are exact shares that do not
+        // overlap.
         let within = |percent: u8| Share::percent(percent).selects(name);
         match () {
             () if within(loss) => Fate::Lost,
@@ -311,7 +351,8 @@ impl Worker {
     }
 
     fn publish(&self, counts: &ReferenceCounters) {
-        let values = [counts.received, counts.answered, counts.over_capacity, counts.lost, counts.ignored];
+        let values =
+            [counts.received, counts.answered, counts.over_capacity, counts.lost, counts.ignored];
         for (sum, n) in self.counters.iter().zip(values) {
             sum.fetch_add(n, Ordering::Relaxed);
         }
@@ -327,7 +368,9 @@ mod tests {
     fn dropped(capacity: u64, rate: u64, seconds: u64, arrival: impl Fn(u64) -> u64) -> u64 {
         let mut bucket = TokenBucket::new(Qps(capacity), Nanos::from_millis(50));
         let start = 1_000_000_000;
-        (0..rate * seconds).filter(|&i| !bucket.take(Nanos(start + arrival(i * 1_000_000_000 / rate)))).count() as u64
+        (0..rate * seconds)
+            .filter(|&i| !bucket.take(Nanos(start + arrival(i * 1_000_000_000 / rate))))
+            .count() as u64
     }
 
     #[test]

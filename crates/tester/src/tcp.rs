@@ -1,4 +1,5 @@
-//! DNS over TCP for the tester's servers (RFC 7766): pipelined queries, an idle timeout, a bounded number of connections.
+//! DNS over TCP for the tester's servers (RFC 7766): pipelined queries, an idle timeout, a bounded
+//! number of connections.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +17,8 @@ const IDLE: Duration = Duration::from_secs(10);
 /// How often the listener looks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// Serves TCP on `address`; `answer` writes the reply to a query into a buffer of [`MAX_REPLY`] octets and returns its length.
+/// Serves TCP on `address`; `answer` writes the reply to a query into a buffer of [`MAX_REPLY`]
+/// octets and returns its length.
 ///
 /// # Errors
 /// If the address cannot be listened on.
@@ -52,7 +54,10 @@ pub(crate) fn serve(
     })
 }
 
-fn serve_connection(mut stream: TcpStream, answer: &dyn Fn(&[u8], &mut [u8]) -> usize) -> io::Result<()> {
+fn serve_connection(
+    mut stream: TcpStream,
+    answer: &dyn Fn(&[u8], &mut [u8]) -> usize,
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;

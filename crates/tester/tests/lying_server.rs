@@ -47,14 +47,18 @@ fn trial(lie: Lie, threads: u16) -> TrialResult {
     sound(|| one_trial(lie, threads))
 }
 
-/// How many trials of all tests here the tester may spoil; there are some thirty. A busy machine does, but a tester that spoils
-/// many of them is broken.
+/// How many trials of all tests here the tester may spoil; there are some thirty. A busy machine
+/// does, but a tester that spoils many of them is broken.
 const MOST_SPOILED: usize = 20;
 static SPOILED: AtomicUsize = AtomicUsize::new(0);
 
 /// How evenly the queries leave is not what is tested here.
 fn unhurried() -> PacingLimits {
-    PacingLimits { window_100ms_pct: 100.0, lateness_p999: Nanos::SECOND, ..PacingLimits::default() }
+    PacingLimits {
+        window_100ms_pct: 100.0,
+        lateness_p999: Nanos::SECOND,
+        ..PacingLimits::default()
+    }
 }
 
 /// The first trial that the tester did not spoil.
@@ -65,12 +69,19 @@ fn sound(mut trial: impl FnMut() -> TrialResult) -> TrialResult {
             return result;
         }
         let spoiled = SPOILED.fetch_add(1, Ordering::Relaxed) + 1;
-        assert!(spoiled <= MOST_SPOILED, "{spoiled} trials were spoiled, this one by {:?}", result.reasons);
+        assert!(
+            spoiled <= MOST_SPOILED,
+            "{spoiled} trials were spoiled, this one by {:?}",
+            result.reasons
+        );
     }
 }
 
 fn one_trial(lie: Lie, threads: u16) -> TrialResult {
-    let server = Server { socket: UdpSocket::bind("[::1]:0").unwrap(), other: UdpSocket::bind("[::1]:0").unwrap() };
+    let server = Server {
+        socket: UdpSocket::bind("[::1]:0").unwrap(),
+        other: UdpSocket::bind("[::1]:0").unwrap(),
+    };
     server.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let address = server.socket.local_addr().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -122,7 +133,12 @@ macro_rules! lie {
 fn an_honest_server_passes() {
     for threads in [1, 3] {
         let result = trial(|server, _, query, to| server.send(&right(query), to), threads);
-        assert_eq!((result.counts.valid, result.verdict), (200, Verdict::Passed), "{:?}", result.reasons);
+        assert_eq!(
+            (result.counts.valid, result.verdict),
+            (200, Verdict::Passed),
+            "{:?}",
+            result.reasons
+        );
         assert_eq!((result.counts.stray, result.counts.duplicates), (0, 0));
     }
 }
@@ -157,7 +173,10 @@ fn duplicates_change_nothing() {
         },
         1,
     );
-    assert_eq!((result.counts.valid, result.counts.duplicates, result.verdict), (200, 200, Verdict::Passed));
+    assert_eq!(
+        (result.counts.valid, result.counts.duplicates, result.verdict),
+        (200, 200, Verdict::Passed)
+    );
 }
 
 #[test]
@@ -272,7 +291,10 @@ fn a_flood_of_strays_stops_nothing() {
         },
         1,
     );
-    assert_eq!((result.counts.valid, result.counts.stray, result.verdict), (200, 10_000, Verdict::Passed));
+    assert_eq!(
+        (result.counts.valid, result.counts.stray, result.verdict),
+        (200, 10_000, Verdict::Passed)
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::rcode::Rcode;
 use crate::view::{Malformed, Record, rtype};
 
-/// The UDP payload that we offer, and send at the most, octets: what crosses nearly every path unfragmented (RFC 9715 §3.1, DNS flag
-/// day 2020).
+/// The UDP payload that we offer, and send at the most, octets: what crosses nearly every path
+/// unfragmented (RFC 9715 §3.1, DNS flag day 2020).
 pub const UDP_PAYLOAD: usize = 1232;
 /// The UDP payload that everybody takes, octets (RFC 1035 §2.3.4).
 pub const LEAST_PAYLOAD: usize = 512;
@@ -39,25 +39,32 @@ pub mod ede {
     /// An answer that was made of others.
     pub const SYNTHESIZED: u16 = 29;
 
-    /// Whether a server that sends this has rejected an answer because of its signatures, or for the lack of them: unsupported
-    /// algorithms (1, 2), indeterminate, bogus, expired, not yet valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12),
-    /// signature expired before valid (25), unsupported NSEC3 iterations (27).
+    /// Whether a server that sends this has rejected an answer because of its signatures, or for
+    /// the lack of them: unsupported algorithms (1, 2), indeterminate, bogus, expired, not yet
+    /// valid, DNSKEY, RRSIG or NSEC missing, no zone key bit (5 to 12), signature expired before
+    /// valid (25), unsupported NSEC3 iterations (27).
     pub const fn is_validation_failure(code: u16) -> bool {
         matches!(code, 1 | 2 | 5..=12 | 25 | 27)
     }
 }
 
-/// The fixed part of an OPT record, which `options_len` octets of options follow. `payload` is the UDP payload that its sender takes,
-/// octets; of `rcode` the upper bits are in it.
+/// The fixed part of an OPT record, which `options_len` octets of options follow. `payload` is the
+/// UDP payload that its sender takes, octets; of `rcode` the upper bits are in it.
 #[inline]
-pub const fn opt_header(payload: u16, rcode: Rcode, dnssec_ok: bool, options_len: u16) -> [u8; OPT_LEN] {
+pub const fn opt_header(
+    payload: u16,
+    rcode: Rcode,
+    dnssec_ok: bool,
+    options_len: u16,
+) -> [u8; OPT_LEN] {
     let [p0, p1] = payload.to_be_bytes();
     let [l0, l1] = options_len.to_be_bytes();
     let flags = if dnssec_ok { (DO >> 8) as u8 } else { 0 };
     [0, 0, rtype::OPT as u8, p0, p1, rcode.in_opt(), 0, flags, 0, l0, l1]
 }
 
-/// Appends an OPT record. `options` is at most 65 535 octets long. The header's count of additional records is the caller's.
+/// Appends an OPT record. `options` is at most 65 535 octets long. The header's count of additional
+/// records is the caller's.
 pub fn put_opt(out: &mut Vec<u8>, payload: u16, rcode: Rcode, dnssec_ok: bool, options: &[u8]) {
     out.extend(opt_header(payload, rcode, dnssec_ok, options.len() as u16));
     out.extend(options);
@@ -78,7 +85,8 @@ pub fn put_option_header(options: &mut Vec<u8>, code: u16, len: usize) {
 /// An OPT record as it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opt<'a> {
-    /// The UDP payload that its sender takes, octets, as written: less than 512 means 512 (RFC 6891 §6.2.3).
+    /// The UDP payload that its sender takes, octets, as written: less than 512 means 512 (RFC 6891
+    /// §6.2.3).
     pub payload: u16,
     /// The upper eight bits of the RCODE.
     pub rcode_bits: u8,
@@ -111,12 +119,12 @@ impl<'a> Opt<'a> {
                 return None;
             }
             let option = match rest {
-                [c0, c1, l0, l1, after @ ..] => {
-                    after.split_at_checked(usize::from(u16::from_be_bytes([*l0, *l1]))).map(|(data, after)| {
+                [c0, c1, l0, l1, after @ ..] => after
+                    .split_at_checked(usize::from(u16::from_be_bytes([*l0, *l1])))
+                    .map(|(data, after)| {
                         rest = after;
                         (u16::from_be_bytes([*c0, *c1]), data)
-                    })
-                }
+                    }),
                 _ => None,
             };
             if option.is_none() {

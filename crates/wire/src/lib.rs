@@ -6,8 +6,8 @@
 //! EDNS ─► edns ─► OPT records, read and written; rcode::Rcode
 //! ```
 //!
-//! Measurer, AuthDNS and zone files share this crate, so they agree on which names exist and what they hold. No answer is
-//! made here, and none is judged.
+//! Measurer, AuthDNS and zone files share this crate, so they agree on which names exist and what
+//! they hold. No answer is made here, and none is judged.
 #![forbid(unsafe_code)]
 
 pub mod edns;

@@ -1,7 +1,9 @@
-//! The name space `AAA-BBB-CCC-DDD.dns64perf.test`: index ↔ IPv4 address ↔ name, and which names have an AAAA record.
+//! The name space `AAA-BBB-CCC-DDD.dns64perf.test`: index ↔ IPv4 address ↔ name, and which names
+//! have an AAAA record.
 //!
-//! The names are those of dns64perf++ (G. Lencse and D. Bakai, DOI 10.1587/transcom.2016EBN0007): four decimal octets, zero-padded to three
-//! digits. The A record of a name is the address in it; whether it has an AAAA record is a function of the name.
+//! The names are those of dns64perf++ (G. Lencse and D. Bakai, DOI 10.1587/transcom.2016EBN0007):
+//! four decimal octets, zero-padded to three digits. The A record of a name is the address in it;
+//! whether it has an AAAA record is a function of the name.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,8 +17,9 @@ use serde::{Deserialize, Serialize};
 /// Octets of the label `AAA-BBB-CCC-DDD`, its length octet aside.
 pub const LABEL_LEN: usize = 15;
 
-/// The address block of the AAAA records that names have of their own: an address of it ends in the name's IPv4 address.
-/// From the documentation prefix (RFC 3849), so that no DNS64 prefix can be mistaken for it.
+/// The address block of the AAAA records that names have of their own: an address of it ends in the
+/// name's IPv4 address. From the documentation prefix (RFC 3849), so that no DNS64 prefix can be
+/// mistaken for it.
 const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
 /// The AAAA record that a name has of its own, if it is one of those that have one.
@@ -24,8 +27,8 @@ pub fn own_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))
 }
 
-/// Whether the name of `address` has an AAAA record when the share `aaaa` of all names has. Exact in every window of 100
-/// consecutive names (except one that spans 255.255.255.255).
+/// Whether the name of `address` has an AAAA record when the share `aaaa` of all names has. Exact
+/// in every window of 100 consecutive names (except one that spans 255.255.255.255).
 pub fn has_aaaa(address: Ipv4Addr, aaaa: Share) -> bool {
     aaaa.selects(u64::from(u32::from(address)))
 }
@@ -166,7 +169,8 @@ impl NameRange {
     /// Name `n` of the range, beginning again after the last.
     #[inline]
     pub fn address(&self, n: u64) -> Ipv4Addr {
-        // Both operands below 2³²: the sum stays inside the block because the network's host bits are zero.
+        // Both operands below 2³²: the sum stays inside the block because the network's host bits
+        // are zero.
         Ipv4Addr::from(self.network + (n & (self.count() - 1)) as u32)
     }
 
@@ -186,9 +190,16 @@ impl FromStr for NameRange {
 
     fn from_str(s: &str) -> Result<Self, NameError> {
         let bad = |why: &str| NameError::Range { given: s.into(), why: why.into() };
-        let (address, len) = s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
-        let network = u32::from(address.parse::<Ipv4Addr>().map_err(|_| bad("the address is no IPv4 address"))?);
-        let len = len.parse::<u8>().ok().filter(|&l| l <= 32).ok_or_else(|| bad("the length must be 0 to 32"))?;
+        let (address, len) =
+            s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
+        let network = u32::from(
+            address.parse::<Ipv4Addr>().map_err(|_| bad("the address is no IPv4 address"))?,
+        );
+        let len = len
+            .parse::<u8>()
+            .ok()
+            .filter(|&l| l <= 32)
+            .ok_or_else(|| bad("the length must be 0 to 32"))?;
         let range = NameRange { network, len };
         if u64::from(network) & (range.count() - 1) != 0 {
             return Err(bad("the address has bits set beyond the prefix length"));
@@ -286,10 +297,19 @@ mod tests {
 
     #[test]
     fn bad_labels_domains_and_ranges() {
-        for label in ["010-000-003-256", "10-0-3-255", "010.000.003.255", "010-000-003-25a", "010-000-003-2555", ""] {
+        for label in [
+            "010-000-003-256",
+            "10-0-3-255",
+            "010.000.003.255",
+            "010-000-003-25a",
+            "010-000-003-2555",
+            "",
+        ] {
             assert_eq!(parse_label(label.as_bytes()), None, "{label}");
         }
-        for domain in [".", "", "a..b", &"x".repeat(64), &format!("{0}.{0}.{0}.{0}", "y".repeat(60))] {
+        for domain in
+            [".", "", "a..b", &"x".repeat(64), &format!("{0}.{0}.{0}.{0}", "y".repeat(60))]
+        {
             assert!(domain.parse::<Domain>().is_err(), "{domain} was accepted");
         }
         for range in ["10.0.0.0", "10.0.0.1/8", "10.0.0.0/33", "::/0", "10.0.0/8", "/8"] {

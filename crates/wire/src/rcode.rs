@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// What became of a query: 12 bits, of which the lower four are in the header and the upper eight in OPT.
+/// What became of a query: 12 bits, of which the lower four are in the header and the upper eight
+/// in OPT.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rcode(u16);
 

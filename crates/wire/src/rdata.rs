@@ -1,6 +1,7 @@
 //! What the data of a record is made of, as far as its length and the names in it go.
 //!
-//! Data of types that are not known here is opaque (RFC 3597 §3): no name in it can be compressed, and any length is right.
+//! Data of types that are not known here is opaque (RFC 3597 §3): no name in it can be compressed,
+//! and any length is right.
 
 use std::ops::Range;
 
@@ -64,12 +65,17 @@ fn form(record: &Record<'_>) -> DataForm {
 }
 
 impl Message<'_> {
-    /// Checks the form of a record's data and tells `on_name` where the names in it are written, compression pointers included.
+    /// Checks the form of a record's data and tells `on_name` where the names in it are written,
+    /// compression pointers included.
     ///
     /// # Errors
     /// If the data is shorter or longer than its type has it, or a name in it reaches beyond it.
     #[inline]
-    pub fn check_data(&self, record: &Record<'_>, mut on_name: impl FnMut(Range<usize>)) -> Result<(), Malformed> {
+    pub fn check_data(
+        &self,
+        record: &Record<'_>,
+        mut on_name: impl FnMut(Range<usize>),
+    ) -> Result<(), Malformed> {
         let form = form(record);
         let end = record.data_at + record.data.len();
         let mut at = record.data_at + form.before;
@@ -103,7 +109,8 @@ mod tests {
     use super::*;
     use crate::template::HEADER_LEN;
 
-    /// A message with one record of the root with this data; the root's name is also in the question.
+    /// A message with one record of the root with this data; the root's name is also in the
+    /// question.
     fn message(rtype: u16, data: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0, 0, 0x80, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0];
         bytes.extend(rtype.to_be_bytes());

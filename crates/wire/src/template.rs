@@ -12,8 +12,8 @@ const LABEL_AT: usize = 13;
 /// Octets of a header.
 pub const HEADER_LEN: usize = 12;
 
-/// A query of dns64perf++'s form: RD=1, no EDNS, one question of type AAAA. All queries of a template have equal length,
-/// as UDP segmentation offload needs it.
+/// A query of dns64perf++'s form: RD=1, no EDNS, one question of type AAAA. All queries of a
+/// template have equal length, as UDP segmentation offload needs it.
 #[derive(Clone, Debug)]
 pub struct QueryTemplate {
     bytes: Vec<u8>,
@@ -55,11 +55,13 @@ impl QueryTemplate {
     #[inline]
     pub fn patch(query: &mut [u8], id: u16, address: Ipv4Addr) {
         query[..2].copy_from_slice(&id.to_be_bytes());
-        let label = query[LABEL_AT..].first_chunk_mut::<LABEL_LEN>().expect("a copy of the template");
+        let label =
+            query[LABEL_AT..].first_chunk_mut::<LABEL_LEN>().expect("a copy of the template");
         write_label(address, label);
     }
 
-    /// Whether `message` carries exactly the question of the query for `address`, in whatever letter case.
+    /// Whether `message` carries exactly the question of the query for `address`, in whatever
+    /// letter case.
     #[inline]
     pub fn is_question_of(&self, message: &[u8], address: Ipv4Addr) -> bool {
         let Some(question) = message.get(HEADER_LEN..self.len()) else { return false };

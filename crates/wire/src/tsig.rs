@@ -1,5 +1,6 @@
-//! Signed messages (TSIG, RFC 8945): requests are signed, replies verified. `domain` has the same without HMAC-MD5 and SHA-224,
-//! which users of resperf still have keys for; the tests hold this against it.
+//! Signed messages (TSIG, RFC 8945): requests are signed, replies verified. `domain` has the same
+//! without HMAC-MD5 and SHA-224, which users of resperf still have keys for; the tests hold this
+//! against it.
 //!
 //! ```text
 //! request ─► Key::sign ─► request + TSIG record, and its Mac
@@ -125,14 +126,16 @@ impl FromStr for Key {
         let (algorithm, name, secret) = match parts[..] {
             [name, secret] => (Algorithm::Md5, name, secret),
             [algorithm, name, secret] => {
-                let known = Algorithm::ALL.iter().find(|(word, _)| algorithm.eq_ignore_ascii_case(word));
+                let known =
+                    Algorithm::ALL.iter().find(|(word, _)| algorithm.eq_ignore_ascii_case(word));
                 let names = Algorithm::ALL.map(|(word, _)| word).join(", ");
                 (known.ok_or_else(|| bad(format!("the algorithms are {names}")))?.1, name, secret)
             }
             _ => return Err(bad("there must be one or two colons".into())),
         };
         let name = Name::<Vec<u8>>::from_str(name).map_err(|e| bad(e.to_string()))?;
-        let secret = STANDARD.decode(secret).map_err(|e| bad(format!("the secret is no Base64 ({e})")))?;
+        let secret =
+            STANDARD.decode(secret).map_err(|e| bad(format!("the secret is no Base64 ({e})")))?;
         if secret.is_empty() {
             return Err(bad("the secret is empty".into()));
         }
@@ -147,7 +150,8 @@ pub enum BadSignature {
     /// There is no TSIG record at its end.
     #[error("not signed")]
     Unsigned,
-    /// The server refused the request's signature, with this error: 16 BADSIG, 17 BADKEY, 18 BADTIME, 22 BADTRUNC.
+    /// The server refused the request's signature, with this error: 16 BADSIG, 17 BADKEY, 18
+    /// BADTIME, 22 BADTRUNC.
     #[error("the server refused the signature with TSIG error {0}")]
     Refused(u16),
     /// Another key or algorithm.
@@ -190,7 +194,8 @@ impl Key {
         out
     }
 
-    /// Signs the request that begins at `start` of `out` and goes to its end, at `time` (seconds since 1970).
+    /// Signs the request that begins at `start` of `out` and goes to its end, at `time` (seconds
+    /// since 1970).
     ///
     /// # Panics
     /// If there is no whole header.
@@ -236,10 +241,18 @@ impl Key {
         header[10..].copy_from_slice(&count.to_be_bytes());
         let length = u16::from(request.len).to_be_bytes();
         let variables = self.variables(tsig.time, tsig.fudge, tsig.error, tsig.other);
-        let wanted = self.mac(&[&length, request.bytes(), &header, &reply[HEADER_LEN..tsig.begins_at], &variables]);
+        let wanted = self.mac(&[
+            &length,
+            request.bytes(),
+            &header,
+            &reply[HEADER_LEN..tsig.begins_at],
+            &variables,
+        ]);
         match (wanted.bytes() == tsig.mac, tsig.error) {
             (false, _) => Err(BadSignature::Signature),
-            (true, 0) if time.abs_diff(tsig.time) > u64::from(tsig.fudge) => Err(BadSignature::Time),
+            (true, 0) if time.abs_diff(tsig.time) > u64::from(tsig.fudge) => {
+                Err(BadSignature::Time)
+            }
             (true, 0) => Ok(()),
             (true, error) => Err(BadSignature::Refused(error)),
         }
@@ -247,7 +260,8 @@ impl Key {
 }
 
 fn code<M: hmac::Mac + hmac::digest::KeyInit>(secret: &[u8], parts: &[&[u8]]) -> Mac {
-    let mut mac = <M as hmac::digest::KeyInit>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    let mut mac = <M as hmac::digest::KeyInit>::new_from_slice(secret)
+        .expect("HMAC takes keys of any length");
     for part in parts {
         mac.update(part);
     }
@@ -275,12 +289,15 @@ impl<'a> Tsig<'a> {
             at = message.skip_name(at)? + 4;
         }
         let sections = [message.ancount(), message.nscount(), message.arcount()];
-        let count = sections.iter().try_fold(0u16, |sum, &n| sum.checked_add(n)).ok_or(Malformed)?;
+        let count =
+            sections.iter().try_fold(0u16, |sum, &n| sum.checked_add(n)).ok_or(Malformed)?;
         let mut last = None;
         for record in message.records(at, count) {
             last = Some(record?);
         }
-        let record = last.filter(|r| r.rtype == TSIG && message.arcount() > 0).ok_or(BadSignature::Unsigned)?;
+        let record = last
+            .filter(|r| r.rtype == TSIG && message.arcount() > 0)
+            .ok_or(BadSignature::Unsigned)?;
         let mut buffer = [0; 255];
         let len = message.copy_name(record.owner, &mut buffer)?;
         let name = buffer[..len].to_vec();
@@ -288,7 +305,9 @@ impl<'a> Tsig<'a> {
         let algorithm = buffer[..len].to_vec();
         let fixed = message.skip_name(record.data_at)? - record.data_at;
         let rest = record.data.get(fixed..).ok_or(Malformed)?;
-        let number = |at: usize| rest.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]])).ok_or(Malformed);
+        let number = |at: usize| {
+            rest.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]])).ok_or(Malformed)
+        };
         let mac_len = usize::from(number(8)?);
         let after = 10 + mac_len;
         let other_len = usize::from(number(after + 4)?);
@@ -325,7 +344,9 @@ mod tests {
         let mut builder = MessageBuilder::new_vec();
         builder.header_mut().set_id(4711);
         let mut question = builder.question();
-        question.push((Name::<Vec<u8>>::from_str("www.example.").unwrap(), Rtype::A, Class::IN)).unwrap();
+        question
+            .push((Name::<Vec<u8>>::from_str("www.example.").unwrap(), Rtype::A, Class::IN))
+            .unwrap();
         question.finish()
     }
 
@@ -350,7 +371,8 @@ mod tests {
             let mut received = domain::base::Message::from_octets(request[7..].to_vec()).unwrap();
             let now = Time48::from_u64(NOW);
             let transaction = ServerTransaction::request(&Arc::clone(&theirs), &mut received, now);
-            let transaction = transaction.unwrap_or_else(|e| panic!("{word}: {e:?}")).expect("it is signed");
+            let transaction =
+                transaction.unwrap_or_else(|e| panic!("{word}: {e:?}")).expect("it is signed");
             let answer = MessageBuilder::new_vec().start_answer(&received, Rcode::NOERROR).unwrap();
             let mut additional = answer.additional();
             transaction.answer(&mut additional, now).unwrap();
@@ -368,18 +390,30 @@ mod tests {
     fn hmac_md5_and_sha224_vectors() {
         let code = |algorithm, len| {
             let key = Key { name: vec![0], algorithm, secret: vec![0x0b; len] };
-            key.mac(&[b"Hi ", b"There"]).bytes().iter().map(|b| format!("{b:02x}")).collect::<String>()
+            key.mac(&[b"Hi ", b"There"])
+                .bytes()
+                .iter()
+                .map(|b| format!("{b:02x}"))
+                .collect::<String>()
         };
         assert_eq!(code(Algorithm::Md5, 16), "9294727a3638bb1c13f48ef8158bfc9d");
-        assert_eq!(code(Algorithm::Sha224, 20), "896fb1128abbdf196832107cd49df33f47b4b1169912ba4f53684b22");
+        assert_eq!(
+            code(Algorithm::Sha224, 20),
+            "896fb1128abbdf196832107cd49df33f47b4b1169912ba4f53684b22"
+        );
     }
 
     #[test]
     fn keys_are_read_and_mistakes_are_named_without_the_secret() {
         assert_eq!("name:c2VjcmV0".parse::<Key>().unwrap().algorithm, Algorithm::Md5);
-        for bad in ["name", "a:b:c:d", "hmac-sha3:name:c2VjcmV0", "name:c2Vj!", "name:", "a..b:c2VjcmV0"] {
+        for bad in
+            ["name", "a:b:c:d", "hmac-sha3:name:c2VjcmV0", "name:c2Vj!", "name:", "a..b:c2VjcmV0"]
+        {
             let error = bad.parse::<Key>().unwrap_err().to_string();
-            assert!(error.contains("[algorithm:]name:secret") && !error.contains("'name:c2Vj!"), "{error}");
+            assert!(
+                error.contains("[algorithm:]name:secret") && !error.contains("'name:c2Vj!"),
+                "{error}"
+            );
         }
     }
 
@@ -396,7 +430,8 @@ mod tests {
             key.sign(&mut signed, 0, NOW);
             let at = at % signed.len();
             signed[at] ^= by;
-            // It was signed without a request's code before it, so it is wrong however it is spoiled.
+            // It was signed without a request's code before it, so it is wrong however it is
+            // spoiled.
             prop_assert!(key.verify(&signed, &Mac::of(b"x"), NOW).is_err());
         }
     }

@@ -1,5 +1,5 @@
-//! Borrowed parsing of DNS messages (RFC 1035 §4.1), for the hot path: nothing is copied, nothing allocated, and no bytes
-//! whatever make it panic or loop.
+//! Borrowed parsing of DNS messages (RFC 1035 §4.1), for the hot path: nothing is copied, nothing
+//! allocated, and no bytes whatever make it panic or loop.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -100,7 +100,8 @@ impl<'a> Message<'a> {
         Records { bytes: self.bytes, at: offset, left: count }
     }
 
-    /// The records of all sections, from `offset` on; 65 535 at the most, which no message has room for.
+    /// The records of all sections, from `offset` on; 65 535 at the most, which no message has room
+    /// for.
     pub fn all_records(&self, offset: usize) -> Records<'a> {
         let count = self.ancount().saturating_add(self.nscount()).saturating_add(self.arcount());
         self.records(offset, count)
@@ -111,14 +112,15 @@ impl<'a> Message<'a> {
         skip_name(self.bytes, offset)
     }
 
-    /// The offset after the character string at `offset`, which must end before `end` (RFC 1035 §3.3).
+    /// The offset after the character string at `offset`, which must end before `end` (RFC 1035
+    /// §3.3).
     pub(crate) fn skip_string(&self, offset: usize, end: usize) -> Result<usize, Malformed> {
         let len = usize::from(*self.bytes.get(offset).filter(|_| offset < end).ok_or(Malformed)?);
         Some(offset + 1 + len).filter(|after| *after <= end).ok_or(Malformed)
     }
 
-    /// Whether there is a name at `offset` that surely ends without compression (a last label that ends in an octet above 0xbf
-    /// could be a pointer, and is not looked at twice).
+    /// Whether there is a name at `offset` that surely ends without compression (a last label that
+    /// ends in an octet above 0xbf could be a pointer, and is not looked at twice).
     fn is_plain_name(&self, offset: usize) -> bool {
         let Ok(end) = skip_name(self.bytes, offset) else { return false };
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
@@ -129,19 +131,24 @@ impl<'a> Message<'a> {
         NameReader { message: *self, hops: Cell::new(self.bytes.len() as u32) }
     }
 
-    /// Copies the name at `offset`, compression undone and with its root label, into `out`; returns its length.
+    /// Copies the name at `offset`, compression undone and with its root label, into `out`; returns
+    /// its length.
     pub fn copy_name(&self, offset: usize, out: &mut [u8; 255]) -> Result<usize, Malformed> {
         copy_name(Labels::new(self.bytes, offset, &Cell::new(MAX_HOPS)), out)
     }
 
-    /// Whether the names at two offsets are the same, letter case aside; an error if one of them is no name.
+    /// Whether the names at two offsets are the same, letter case aside; an error if one of them is
+    /// no name.
     pub fn same_name(&self, a: usize, b: usize) -> Result<bool, Malformed> {
         self.same_name_within(a, b, &Cell::new(2 * MAX_HOPS))
     }
 
     fn same_name_within(&self, a: usize, b: usize, hops: &Cell<u32>) -> Result<bool, Malformed> {
         // Most owners are a pointer to the question, and most comparisons are of one with it.
-        if b < a && self.bytes.get(a..a + 2) == Some(&(0xc000 | b as u16).to_be_bytes()) && self.is_plain_name(b) {
+        if b < a
+            && self.bytes.get(a..a + 2) == Some(&(0xc000 | b as u16).to_be_bytes())
+            && self.is_plain_name(b)
+        {
             return Ok(true);
         }
         let (mut a, mut b) = (Labels::new(self.bytes, a, hops), Labels::new(self.bytes, b, hops));
@@ -155,14 +162,15 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The most compression pointers in one name: a name has no more labels (RFC 1035 §2.3.4), and a pointer to a pointer says nothing
-/// new.
+/// The most compression pointers in one name: a name has no more labels (RFC 1035 §2.3.4), and a
+/// pointer to a pointer says nothing new.
 const MAX_HOPS: u32 = 127;
 
 fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, Malformed> {
     let mut len = 0;
     while let Some(label) = labels.next_label()? {
-        // Labels refuses names that are too long, so there is room, the root label's octet included.
+        // Labels refuses names that are too long, so there is room, the root label's octet
+        // included.
         out[len] = label.len() as u8;
         out[len + 1..=len + label.len()].copy_from_slice(label);
         len += 1 + label.len();
@@ -171,10 +179,12 @@ fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, M
     Ok(len + 1)
 }
 
-/// Reads the names of one message, and follows in all no more compression pointers than the message has octets.
+/// Reads the names of one message, and follows in all no more compression pointers than the message
+/// has octets.
 ///
-/// A pointer costs two octets and leads anywhere before it, so that a message of 64 KiB can have a chain of thousands of pointers and
-/// thousands of names that point to its end. Bounding each name alone would still let the message cost the product of both.
+/// A pointer costs two octets and leads anywhere before it, so that a message of 64 KiB can have a
+/// chain of thousands of pointers and thousands of names that point to its end. Bounding each name
+/// alone would still let the message cost the product of both.
 pub struct NameReader<'a> {
     message: Message<'a>,
     hops: Cell<u32>,
@@ -197,12 +207,17 @@ impl<'a> NameReader<'a> {
         self.message.same_name_within(a, b, &self.hops)
     }
 
-    /// Whether all octets from which the name at `name` is read, be it that compression pointers lead there, lie in `places`,
-    /// which is asked once for the octets from the name's beginning, or from a pointer's target, to the next pointer or the end.
+    /// Whether all octets from which the name at `name` is read, be it that compression pointers
+    /// lead there, lie in `places`, which is asked once for the octets from the name's beginning,
+    /// or from a pointer's target, to the next pointer or the end.
     ///
     /// # Errors
     /// If it is no name, or the message has had its share of pointers.
-    pub fn lies_in(&self, name: usize, places: impl Fn(&Range<usize>) -> bool) -> Result<bool, Malformed> {
+    pub fn lies_in(
+        &self,
+        name: usize,
+        places: impl Fn(&Range<usize>) -> bool,
+    ) -> Result<bool, Malformed> {
         let mut labels = self.labels(name);
         let mut lies = true;
         loop {
@@ -296,7 +311,8 @@ const FIXED_LEN: usize = 10;
 #[inline]
 fn parse_record(bytes: &[u8], owner: usize) -> Result<Record<'_>, Malformed> {
     let fixed = skip_name(bytes, owner)?;
-    let f: &[u8; FIXED_LEN] = bytes.get(fixed..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
+    let f: &[u8; FIXED_LEN] =
+        bytes.get(fixed..).and_then(|rest| rest.first_chunk()).ok_or(Malformed)?;
     let data_at = fixed + FIXED_LEN;
     let len = usize::from(u16::from_be_bytes([f[8], f[9]]));
     Ok(Record {
@@ -326,9 +342,9 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// The labels of a name, compression pointers followed. Every pointer must lead to before the place where this part of the
-/// name began, so that a chain of them ends, and behind the header, in which there are no names (RFC 1035 §4.1.4). Each takes one of
-/// `hops`.
+/// The labels of a name, compression pointers followed. Every pointer must lead to before the place
+/// where this part of the name began, so that a chain of them ends, and behind the header, in which
+/// there are no names (RFC 1035 §4.1.4). Each takes one of `hops`.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,
@@ -406,12 +422,15 @@ mod tests {
 
     fn compressed_answer() -> Vec<u8> {
         let name = |s| Name::<Vec<u8>>::from_str(s).unwrap();
-        let mut builder = MessageBuilder::from_target(TreeCompressor::new(Vec::new())).unwrap().question();
+        let mut builder =
+            MessageBuilder::from_target(TreeCompressor::new(Vec::new())).unwrap().question();
         builder.push((name("a.example.test"), Rtype::AAAA, Class::IN)).unwrap();
         let mut answer = builder.answer();
         let ttl = Ttl::from_secs(60);
         answer.push((name("a.example.test"), ttl, Cname::new(name("B.example.test")))).unwrap();
-        answer.push((name("b.example.test"), ttl, Aaaa::new("2001:db8::1".parse().unwrap()))).unwrap();
+        answer
+            .push((name("b.example.test"), ttl, Aaaa::new("2001:db8::1".parse().unwrap())))
+            .unwrap();
         answer.finish().into_target()
     }
 
@@ -420,8 +439,12 @@ mod tests {
         let bytes = compressed_answer();
         let message = Message::new(&bytes).unwrap();
         let answers = message.skip_name(HEADER_LEN).unwrap() + 4;
-        let records: Vec<_> = message.records(answers, message.ancount()).map(Result::unwrap).collect();
-        assert_eq!(records.iter().map(|r| r.rtype).collect::<Vec<_>>(), [rtype::CNAME, rtype::AAAA]);
+        let records: Vec<_> =
+            message.records(answers, message.ancount()).map(Result::unwrap).collect();
+        assert_eq!(
+            records.iter().map(|r| r.rtype).collect::<Vec<_>>(),
+            [rtype::CNAME, rtype::AAAA]
+        );
         assert_eq!(records[1].ttl, 60);
         assert!(message.same_name(HEADER_LEN, records[0].owner).unwrap());
         assert!(message.same_name(records[0].data_at, records[1].owner).unwrap());
@@ -455,9 +478,12 @@ mod tests {
         // Alone, the end of the chain is too far away; near its beginning it is not.
         assert_eq!(message.copy_name(at, &mut [0; 255]), Err(Malformed));
         assert_eq!(message.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]), Ok(3));
-        // All together they may not follow more pointers than there are octets: 16 015 of them, 101 for each name.
+        // All together they may not follow more pointers than there are octets: 16 015 of them, 101
+        // for each name.
         let names = message.names();
-        let read = (0..1_000).take_while(|_| names.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]).is_ok()).count();
+        let read = (0..1_000)
+            .take_while(|_| names.copy_name(HEADER_LEN + 3 + 2 * 100, &mut [0; 255]).is_ok())
+            .count();
         assert_eq!(read, bytes.len() / 101);
         assert_eq!(names.same_name(HEADER_LEN + 3 + 2 * 100, HEADER_LEN), Err(Malformed));
     }
@@ -469,8 +495,13 @@ mod tests {
         let question = HEADER_LEN..message.skip_name(HEADER_LEN).unwrap();
         let owner = question.end + 4;
         let names = message.names();
-        let place = |octets: &Range<usize>| question.contains(&octets.start) && octets.end <= question.end;
-        assert_eq!(names.lies_in(owner, place), Ok(false), "the pointer itself is behind the question");
+        let place =
+            |octets: &Range<usize>| question.contains(&octets.start) && octets.end <= question.end;
+        assert_eq!(
+            names.lies_in(owner, place),
+            Ok(false),
+            "the pointer itself is behind the question"
+        );
         let with_owner = |octets: &Range<usize>| place(octets) || *octets == (owner..owner + 2);
         assert_eq!(names.lies_in(owner, with_owner), Ok(true));
     }

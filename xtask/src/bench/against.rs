@@ -13,15 +13,19 @@ use crate::process::{self, Server, output};
 /// The rate at which the Measurer's own CPU time is looked at.
 const RATE: &str = "50000";
 
-/// Measures AuthDNS's replies per second, the closed-loop client's, and queries per second of CPU time that the Measurer takes at
-/// a constant rate; what is not measured is this checkout's.
+/// Measures AuthDNS's replies per second, the closed-loop client's, and queries per second of CPU
+/// time that the Measurer takes at a constant rate; what is not measured is this checkout's.
 pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
-    let other =
-        other.canonicalize().with_context(|| format!("no dns64bench to measure against: {}", other.display()))?;
+    let other = other
+        .canonicalize()
+        .with_context(|| format!("no dns64bench to measure against: {}", other.display()))?;
     let other = other.to_string_lossy().into_owned();
     let lab = Lab::up()?;
-    let figures =
-        ["AuthDNS, replies per second", "closed loop, replies per second", "Measurer, queries per CPU second"];
+    let figures = [
+        "AuthDNS, replies per second",
+        "closed loop, replies per second",
+        "Measurer, queries per CPU second",
+    ];
     compare(figures, at_least, |build, _| {
         let theirs = if build == Build::Ours { &lab.program } else { &other };
         Ok([
@@ -34,14 +38,36 @@ pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
 
 fn auth(lab: &Lab, program: &str) -> Result<Server> {
     let address = format!("{AUTH}:53");
-    lab.serve(&[program, "auth", "--listen", &address, "--aaaa-share", "1", "--threads", "1", "--cpus", "1"])
+    lab.serve(&[
+        program,
+        "auth",
+        "--listen",
+        &address,
+        "--aaaa-share",
+        "1",
+        "--threads",
+        "1",
+        "--cpus",
+        "1",
+    ])
 }
 
 /// Replies per second of one client on CPU 0 from one AuthDNS on CPU 1, of single datagrams.
 fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<f64> {
     let _auth = auth(lab, auth_program)?;
     let address = format!("{AUTH}:53");
-    let args = [client, "closed-loop", "--server", &address, "--outstanding", "200", "--cpus", "0", "--duration", "3s"];
+    let args = [
+        client,
+        "closed-loop",
+        "--server",
+        &address,
+        "--outstanding",
+        "200",
+        "--cpus",
+        "0",
+        "--duration",
+        "3s",
+    ];
     let more = ["--names", "0.0.0.0/0", "--aaaa-share", "1", "--offload", "false", "--json"];
     let printed = output(&lab.program, &lab.exec("tester", &[&args[..], &more].concat()), LIMIT)?;
     let result: Value = serde_json::from_str(&printed)?;
@@ -52,11 +78,33 @@ fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<f64> {
 fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     let _auth = auth(lab, &lab.program)?;
     let address = format!("{AUTH}:53");
-    let timed = ["bash", "-c", "\"$@\" >/dev/null 2>&1; times", "timed", program, "measure", "--server", &address];
-    let more = ["--rate", RATE, "--duration", "3s", "--timeout", "250ms", "--names", "0.0.0.0/0", "--aaaa-share", "1"];
-    let args = [&timed[..], &more, &["--cpus", "0", "--max-burst", "200us", "--json", "--quiet"]].concat();
+    let timed = [
+        "bash",
+        "-c",
+        "\"$@\" >/dev/null 2>&1; times",
+        "timed",
+        program,
+        "measure",
+        "--server",
+        &address,
+    ];
+    let more = [
+        "--rate",
+        RATE,
+        "--duration",
+        "3s",
+        "--timeout",
+        "250ms",
+        "--names",
+        "0.0.0.0/0",
+        "--aaaa-share",
+        "1",
+    ];
+    let args =
+        [&timed[..], &more, &["--cpus", "0", "--max-burst", "200us", "--json", "--quiet"]].concat();
     let ran = process::run(&lab.program, &lab.exec("tester", &args), LIMIT)?;
-    let seconds = children(&ran.stdout).with_context(|| format!("no CPU times: {} {}", ran.stdout, ran.stderr))?;
+    let seconds = children(&ran.stdout)
+        .with_context(|| format!("no CPU times: {} {}", ran.stdout, ran.stderr))?;
     Ok(RATE.parse::<f64>()? * 3.0 / seconds)
 }
 

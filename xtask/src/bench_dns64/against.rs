@@ -16,16 +16,20 @@ const MEMORY: f64 = 1.03;
 
 /// Measures different and cached names by closed loops, and the memory of a million names once.
 pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
-    let other = other.canonicalize().with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
+    let other = other
+        .canonicalize()
+        .with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
     let lab = Lab::up()?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
     let dut = DUTS.iter().find(|dut| dut.kind == Kind::Dns64d).context("no dns64d")?;
     let ours = program(&lab, dut).context("no dns64d of ours")?;
     let of = |build: Build| if build == Build::Ours { ours.as_path() } else { other.as_path() };
-    let code =
-        compare(["different names", "cached names"], at_least, |build, round| both(&lab, dut, of(build), round))?;
-    let [ours, theirs] = [Build::Ours, Build::Theirs].map(|build| million(&lab, dut, of(build), &names));
+    let code = compare(["different names", "cached names"], at_least, |build, round| {
+        both(&lab, dut, of(build), round)
+    })?;
+    let [ours, theirs] =
+        [Build::Ours, Build::Theirs].map(|build| million(&lab, dut, of(build), &names));
     let ratio = ours? / theirs?;
     println!("memory of a million names: ours / theirs {ratio:.3} (allowed {MEMORY})");
     Ok(if ratio > MEMORY { ExitCode::FAILURE } else { code })
@@ -37,7 +41,8 @@ fn both(lab: &Lab, dut: &Dut, program: &Path, round: usize) -> Result<[f64; 2]> 
     // Other names in each round; the server is a new one, AuthDNS is not.
     let different = format!("{}.0.0.0/8", 16 + round);
     let translated = ["--expect-prefix", "64:ff9b::/96"];
-    let new = closed_loop(lab, &server, &[&["--names", &different], &translated[..]].concat(), "true")?;
+    let new =
+        closed_loop(lab, &server, &[&["--names", &different], &translated[..]].concat(), "true")?;
     let few = CACHED_NAMES.to_string();
     let cached = [&["--names", "11.0.0.0/8", "--count", &few], &translated[..]].concat();
     closed_loop(lab, &server, &cached, "true")?;

@@ -36,10 +36,20 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     let mut made = Vec::new();
     for (suffix, compressor) in [("tar.gz", "gzip -9n"), ("tar.zst", "zstd -19 -q")] {
         let file = format!("{name}.{suffix}");
-        let [parent, path] = [parent.clone(), to.join(&file)].map(|path| path.to_string_lossy().into_owned());
+        let [parent, path] =
+            [parent.clone(), to.join(&file)].map(|path| path.to_string_lossy().into_owned());
         let time = format!("--mtime=@{}", stage.epoch);
-        let same = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+rw,go=rX", "--format=gnu"];
-        let args = [&same[..], &[time.as_str(), "-C", &parent, "-I", compressor, "-cf", &path, &name]].concat();
+        let same = [
+            "--sort=name",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+            "--mode=u+rw,go=rX",
+            "--format=gnu",
+        ];
+        let args =
+            [&same[..], &[time.as_str(), "-C", &parent, "-I", compressor, "-cf", &path, &name]]
+                .concat();
         output("tar", &args, LIMIT)?;
         made.push(file);
     }
@@ -47,7 +57,8 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     Ok(made)
 }
 
-/// For which machines the programs are: the compiler's target, and the oldest glibc whose symbols they use.
+/// For which machines the programs are: the compiler's target, and the oldest glibc whose symbols
+/// they use.
 fn target(stage: &Path) -> Result<String> {
     let host = host()?;
     let mut newest = (0, 0);
@@ -62,7 +73,8 @@ fn target(stage: &Path) -> Result<String> {
 /// The highest version of glibc among a program's symbols.
 fn newest_glibc(symbols: &str) -> (u32, u32) {
     let version = |word: &str| {
-        let (major, minor) = word.trim_matches(['(', ')']).strip_prefix("GLIBC_")?.split_once('.')?;
+        let (major, minor) =
+            word.trim_matches(['(', ')']).strip_prefix("GLIBC_")?.split_once('.')?;
         Some((major.parse().ok()?, minor.split('.').next()?.parse().ok()?))
     };
     symbols.split_whitespace().filter_map(version).max().unwrap_or_default()
@@ -72,7 +84,9 @@ fn newest_glibc(symbols: &str) -> (u32, u32) {
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     if !from.is_dir() {
         fs::create_dir_all(to.parent().context("it has a folder")?)?;
-        return fs::copy(from, to).map(drop).with_context(|| format!("cannot copy {}", from.display()));
+        return fs::copy(from, to)
+            .map(drop)
+            .with_context(|| format!("cannot copy {}", from.display()));
     }
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -1,4 +1,5 @@
-//! Debian packages, by cargo-deb. What they contain stands in `[package.metadata.deb]` of the crates.
+//! Debian packages, by cargo-deb. What they contain stands in `[package.metadata.deb]` of the
+//! crates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,9 +22,19 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     for name in CRATES {
         let manifest = root().join("crates").join(name).join("Cargo.toml");
         let mut command = Command::new(&cargo_deb);
-        command.args(["--no-build", "--strip", "--quiet", "--maintainer", &maintainer(), "--output"]);
+        command.args([
+            "--no-build",
+            "--strip",
+            "--quiet",
+            "--maintainer",
+            &maintainer(),
+            "--output",
+        ]);
         command.arg(to).arg("--manifest-path").arg(manifest).current_dir(root());
-        let ran = command.env("SOURCE_DATE_EPOCH", stage.epoch.to_string()).output().context("cannot run cargo-deb")?;
+        let ran = command
+            .env("SOURCE_DATE_EPOCH", stage.epoch.to_string())
+            .output()
+            .context("cannot run cargo-deb")?;
         let said = String::from_utf8_lossy(&ran.stderr);
         ensure!(ran.status.success(), "cargo-deb: {said}");
         eprint!("{said}");
@@ -34,9 +45,11 @@ pub(super) fn build(stage: &Stage, to: &Path) -> Result<Vec<String>> {
     Ok(made)
 }
 
-/// Who is responsible for the packages: `DEBFULLNAME` and `DEBEMAIL`, as Debian's tools have it, or nobody in particular.
+/// Who is responsible for the packages: `DEBFULLNAME` and `DEBEMAIL`, as Debian's tools have it, or
+/// nobody in particular.
 pub(super) fn maintainer() -> String {
-    let variable = |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+    let variable =
+        |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
     let name = variable("DEBFULLNAME", "dns64bench maintainers");
     format!("{name} <{}>", variable("DEBEMAIL", "maintainers@dns64bench.invalid"))
 }

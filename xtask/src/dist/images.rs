@@ -1,8 +1,9 @@
 //! Container images: a static program and nothing else.
 //!
-//! The programs are linked with musl where its target is installed, and with a static glibc otherwise. A static glibc finds users
-//! and hosts by files and DNS alone, which is all that there is in such an image; on other systems it might load modules of
-//! another version, so it is only used here.
+//! The programs are linked with musl where its target is installed, and with a static glibc
+//! otherwise. A static glibc finds users and hosts by files and DNS alone, which is all that there
+//! is in such an image; on other systems it might load modules of another version, so it is only
+//! used here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +16,13 @@ use crate::process::{self, find, host, output, root};
 /// Where the static programs are, below the workspace.
 pub(crate) const STATIC_PROGRAMS: &str = "target/dist/static";
 
-/// Builds the programs statically, and the images around them where there is a builder; returns the names of the archives.
+/// Builds the programs statically, and the images around them where there is a builder; returns the
+/// names of the archives.
 pub(super) fn build(to: &Path) -> Result<Vec<String>> {
     let (target, flags) = target()?;
     println!("Static programs for {target}");
-    let build = ["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "--target", &target];
+    let build =
+        ["build", "--release", "--quiet", "-p", "dns64bench", "-p", "dns64", "--target", &target];
     process::cargo_with(&build, &[("RUSTFLAGS", flags.to_owned())])?;
     let built = process::target();
     let context = root().join(STATIC_PROGRAMS);
@@ -47,7 +50,11 @@ fn target() -> Result<(String, &'static str)> {
     let host = host()?;
     let musl = host.replace("-gnu", "-musl");
     let libraries = output("rustc", &["--print", "target-libdir", "--target", &musl], LIMIT)?;
-    if Path::new(libraries.trim()).is_dir() { Ok((musl, "")) } else { Ok((host, "-Ctarget-feature=+crt-static")) }
+    if Path::new(libraries.trim()).is_dir() {
+        Ok((musl, ""))
+    } else {
+        Ok((host, "-Ctarget-feature=+crt-static"))
+    }
 }
 
 /// buildah, with a storage of its own.
@@ -78,7 +85,18 @@ impl Builder {
     pub(crate) fn build(&self, program: &str, context: &Path) -> Result<()> {
         let file = root().join("dist/containers").join(format!("Containerfile.{program}"));
         let [file, context] = [&*file, context].map(|path| path.to_string_lossy().into_owned());
-        let args = ["build", "--isolation", "chroot", "--pull-never", "--timestamp", "0", "-t", program, "-f", &file];
+        let args = [
+            "build",
+            "--isolation",
+            "chroot",
+            "--pull-never",
+            "--timestamp",
+            "0",
+            "-t",
+            program,
+            "-f",
+            &file,
+        ];
         self.run(&[&args[..], &[context.as_str()]].concat()).map(drop)
     }
 

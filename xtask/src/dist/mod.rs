@@ -6,8 +6,8 @@
 //! static build ───► Containerfiles around nothing else ─► images                           all ─► SHA256SUMS
 //! ```
 //!
-//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same files: times are those of the
-//! commit, or of `SOURCE_DATE_EPOCH`.
+//! Everything is written to `target/dist`. The same commit, toolchain and folder give the same
+//! files: times are those of the commit, or of `SOURCE_DATE_EPOCH`.
 
 mod archive;
 mod deb;
@@ -78,7 +78,8 @@ impl Stage {
     pub(crate) fn make(programs: &Path) -> Result<Stage> {
         let folder = root().join("target/dist/stage");
         if folder.exists() {
-            fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+            fs::remove_dir_all(&folder)
+                .with_context(|| format!("cannot empty {}", folder.display()))?;
         }
         let epoch = epoch()?;
         let stage = Stage { folder, epoch };
@@ -87,7 +88,8 @@ impl Stage {
             strip(&programs.join(program), &stripped)?;
             pages::write(&stripped, program, &stage.folder, &stage.date()?)?;
         }
-        let page = reference::page(&fs::read_to_string(root().join(EXAMPLE))?, VERSION, &stage.date()?);
+        let page =
+            reference::page(&fs::read_to_string(root().join(EXAMPLE))?, VERSION, &stage.date()?);
         stage.write("man5/dns64d.toml.5", &page)?;
         stage.write("THIRD-PARTY", &notices::third_party()?)?;
         stage.write("copyright", &notices::copyright()?)?;
@@ -110,7 +112,9 @@ impl Stage {
 
     /// The day, as manual pages have it at their feet.
     fn date(&self) -> Result<String> {
-        Ok(output("date", &["-u", "-d", &format!("@{}", self.epoch), "+%Y-%m-%d"], LIMIT)?.trim().to_owned())
+        Ok(output("date", &["-u", "-d", &format!("@{}", self.epoch), "+%Y-%m-%d"], LIMIT)?
+            .trim()
+            .to_owned())
     }
 
     /// Debian's changelog of a package: an entry for the version, which points to ours.
@@ -138,21 +142,33 @@ fn epoch() -> Result<u64> {
                 .context("set SOURCE_DATE_EPOCH where there is no git")?
         }
     };
-    text.trim().parse().with_context(|| format!("'{}' is no number of seconds since 1970", text.trim()))
+    text.trim()
+        .parse()
+        .with_context(|| format!("'{}' is no number of seconds since 1970", text.trim()))
 }
 
 /// Copies a program without its symbols.
 fn strip(program: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("it is in the stage")?)?;
     let [from, to] = [program, to].map(|path| path.to_string_lossy().into_owned());
-    output("strip", &["--strip-all", "-o", &to, &from], LIMIT).context("strip is of Debian's package binutils")?;
-    println!("{:>11}  {from}\n{:>11}  stripped", fs::metadata(&from)?.len(), fs::metadata(&to)?.len());
+    output("strip", &["--strip-all", "-o", &to, &from], LIMIT)
+        .context("strip is of Debian's package binutils")?;
+    println!(
+        "{:>11}  {from}\n{:>11}  stripped",
+        fs::metadata(&from)?.len(),
+        fs::metadata(&to)?.len()
+    );
     Ok(())
 }
 
 /// Writes the checksums of the files into SHA256SUMS, for `sha256sum -c`.
 fn write_sums(folder: &Path, files: &[String]) -> Result<()> {
-    let ran = Command::new("sha256sum").arg("--").args(files).current_dir(folder).output().context("sha256sum")?;
+    let ran = Command::new("sha256sum")
+        .arg("--")
+        .args(files)
+        .current_dir(folder)
+        .output()
+        .context("sha256sum")?;
     ensure!(ran.status.success(), "sha256sum: {}", String::from_utf8_lossy(&ran.stderr));
     Ok(fs::write(folder.join("SHA256SUMS"), ran.stdout)?)
 }

@@ -1,4 +1,5 @@
-//! What the licences ask of who hands the programs on: their texts, and those of the packages that are linked in.
+//! What the licences ask of who hands the programs on: their texts, and those of the packages that
+//! are linked in.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -20,14 +21,18 @@ pub(super) fn copyright() -> Result<String> {
     ))
 }
 
-/// The packages that are linked into the programs, with the texts of their licences, each text once.
+/// The packages that are linked into the programs, with the texts of their licences, each text
+/// once.
 pub(super) fn third_party() -> Result<String> {
     let metadata = metadata()?;
     let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
     let linked = linked(&metadata)?;
     let mut text = String::from("Packages that are linked into dns64bench and dns64d.\n\n");
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for package in packages.iter().filter(|package| package["id"].as_str().is_some_and(|id| linked.contains(id))) {
+    for package in packages
+        .iter()
+        .filter(|package| package["id"].as_str().is_some_and(|id| linked.contains(id)))
+    {
         // Those without a source are ours.
         if package["source"].is_null() {
             continue;
@@ -48,7 +53,9 @@ pub(super) fn third_party() -> Result<String> {
 
 fn metadata() -> Result<Value> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host()?]).current_dir(root());
+    command
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host()?])
+        .current_dir(root());
     let ran = command.output().context("cannot run cargo metadata")?;
     ensure!(ran.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&ran.stderr));
     Ok(serde_json::from_slice(&ran.stdout)?)
@@ -57,8 +64,10 @@ fn metadata() -> Result<Value> {
 /// The ids of the packages that our programs are made of: neither tests nor builds need a notice.
 fn linked(metadata: &Value) -> Result<BTreeSet<&str>> {
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata: no nodes")?;
-    let by_id: BTreeMap<&str, &Value> = nodes.iter().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
-    let is_ours = |id: &&str| ["/crates/dns64bench#", "/crates/dns64#"].iter().any(|path| id.contains(path));
+    let by_id: BTreeMap<&str, &Value> =
+        nodes.iter().filter_map(|node| Some((node["id"].as_str()?, node))).collect();
+    let is_ours =
+        |id: &&str| ["/crates/dns64bench#", "/crates/dns64#"].iter().any(|path| id.contains(path));
     let mut open: Vec<&str> = by_id.keys().copied().filter(is_ours).collect();
     ensure!(open.len() == 2, "cargo metadata: our crates are not found");
     let mut linked = BTreeSet::new();
@@ -66,12 +75,15 @@ fn linked(metadata: &Value) -> Result<BTreeSet<&str>> {
         if !linked.insert(id) {
             continue;
         }
-        let dependencies = by_id.get(id).and_then(|node| node["deps"].as_array()).into_iter().flatten();
+        let dependencies =
+            by_id.get(id).and_then(|node| node["deps"].as_array()).into_iter().flatten();
         let is_normal = |dependency: &&Value| {
             let mut kinds = dependency["dep_kinds"].as_array().into_iter().flatten();
             kinds.any(|kind| kind["kind"].is_null())
         };
-        open.extend(dependencies.filter(is_normal).filter_map(|dependency| dependency["pkg"].as_str()));
+        open.extend(
+            dependencies.filter(is_normal).filter_map(|dependency| dependency["pkg"].as_str()),
+        );
     }
     Ok(linked)
 }
@@ -79,11 +91,16 @@ fn linked(metadata: &Value) -> Result<BTreeSet<&str>> {
 /// The texts of licences in a package's folder.
 fn licences(folder: &Path) -> Result<Vec<String>> {
     let mut texts = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-        if ["LICEN", "COPY", "NOTICE", "UNLICEN"].iter().any(|begin| name.starts_with(begin)) && path.is_file() {
-            let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        if ["LICEN", "COPY", "NOTICE", "UNLICEN"].iter().any(|begin| name.starts_with(begin))
+            && path.is_file()
+        {
+            let text =
+                fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             texts.push(String::from_utf8_lossy(&text).into_owned());
         }
     }

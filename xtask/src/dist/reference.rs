@@ -35,7 +35,8 @@ fn write_block(page: &mut String, block: &str) {
     while !rest.is_empty() {
         let comments = rest.iter().take_while(|line| is_comment(line)).count();
         let entries = rest[comments..].iter().take_while(|line| !is_comment(line)).count();
-        let (comment, keys) = (rest[..comments].to_vec(), rest[comments..comments + entries].to_vec());
+        let (comment, keys) =
+            (rest[..comments].to_vec(), rest[comments..comments + entries].to_vec());
         rest.drain(..comments + entries);
         // An explanation of several keys stands before the first of them.
         let mut keys = keys.into_iter();
@@ -48,7 +49,11 @@ fn write_block(page: &mut String, block: &str) {
             if at > 0 {
                 page.push_str(".TQ\n");
             }
-            let _ = writeln!(page, ".B \"{}\"", escaped(key.strip_prefix("#| ").unwrap_or(key)).replace('"', "\\(dq"));
+            let _ = writeln!(
+                page,
+                ".B \"{}\"",
+                escaped(key.strip_prefix("#| ").unwrap_or(key)).replace('"', "\\(dq")
+            );
         }
         paragraph(page, comment.into_iter());
     }

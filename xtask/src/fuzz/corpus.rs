@@ -1,5 +1,5 @@
-//! The corpus of a fuzz target in the repository: seeds with names that people gave, and inputs named by their hash that the target
-//! found, as few and as short as reach the same code.
+//! The corpus of a fuzz target in the repository: seeds with names that people gave, and inputs
+//! named by their hash that the target found, as few and as short as reach the same code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,27 @@ use crate::process::root;
 const MOST_OCTETS: u64 = 64 << 10;
 const MOST_FILES: usize = 400;
 
-/// Replaces what the repository keeps of a target's findings by the best of them and of what is in the folder `found`.
+/// Replaces what the repository keeps of a target's findings by the best of them and of what is in
+/// the folder `found`.
 pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
     let kept = root().join("fuzz/corpus").join(target);
     let merged = tempfile::tempdir()?;
     for seed in files(&kept)?.iter().filter(|file| !is_found(file)) {
         fs::copy(seed, merged.path().join(seed.file_name().unwrap_or_default()))?;
     }
-    // An input is taken if it reaches code that seeds and shorter inputs do not; how often it is reached does not count.
+    // An input is taken if it reaches code that seeds and shorter inputs do not; how often it is
+    // reached does not count.
     let mut command = Command::new(program);
     command.args(["-merge=1", "-use_counters=0"]).args(options(target)?);
     command.arg(merged.path()).arg(&kept).arg(found).env("ASAN_OPTIONS", SANITIZER);
-    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().context("cannot run the target")?;
+    let status = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("cannot run the target")?;
     ensure!(status.success(), "libFuzzer cannot merge the corpus of {target}");
-    let new: Vec<PathBuf> = files(merged.path())?.into_iter().filter(|file| is_found(file)).collect();
+    let new: Vec<PathBuf> =
+        files(merged.path())?.into_iter().filter(|file| is_found(file)).collect();
     let all = new.len();
     let chosen = within(new, MOST_OCTETS, MOST_FILES)?;
     if chosen.len() < all {
@@ -43,7 +50,8 @@ pub(super) fn keep(program: &Path, target: &str, found: &Path) -> Result<()> {
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
@@ -61,7 +69,8 @@ fn within(inputs: Vec<PathBuf>, octets: u64, number: usize) -> Result<Vec<PathBu
     }
     sized.sort();
     let mut room = octets;
-    let fits = |(len, _): &(u64, PathBuf)| room.checked_sub(*len).inspect(|left| room = *left).is_some();
+    let fits =
+        |(len, _): &(u64, PathBuf)| room.checked_sub(*len).inspect(|left| room = *left).is_some();
     Ok(sized.into_iter().take_while(fits).take(number).map(|(_, input)| input).collect())
 }
 
@@ -81,7 +90,9 @@ mod tests {
             .into();
         let lens = |octets, number| {
             let kept = within(inputs.clone(), octets, number).unwrap();
-            kept.iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+            kept.iter()
+                .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(lens(9, 10), ["1", "3", "5"]);
         assert_eq!(lens(8, 10), ["1", "3"]);

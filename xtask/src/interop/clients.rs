@@ -51,13 +51,19 @@ fn linked(bench: &Bench, name: &str) -> Result<String> {
 
 /// What scripts take from resperf's output.
 fn maximum(printed: &str) -> Result<f64> {
-    let line =
-        printed.lines().find_map(|line| line.trim().strip_prefix("Maximum throughput:")).context("no maximum")?;
+    let line = printed
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Maximum throughput:"))
+        .context("no maximum")?;
     line.trim().trim_end_matches(" qps").parse().context("no number")
 }
 
 /// Runs both resperfs in turns with the same arguments; the maxima of each.
-fn in_turns(run: &dyn Fn(&str) -> Result<String>, ours: &str, times: usize) -> Result<[Summary; 2]> {
+fn in_turns(
+    run: &dyn Fn(&str) -> Result<String>,
+    ours: &str,
+    times: usize,
+) -> Result<[Summary; 2]> {
     let theirs = find("resperf").context("resperf")?;
     let mut maxima = [Vec::new(), Vec::new()];
     for _ in 0..times {
@@ -69,7 +75,12 @@ fn in_turns(run: &dyn Fn(&str) -> Result<String>, ours: &str, times: usize) -> R
 }
 
 /// A command line of resperf.
-fn resperf_arguments<'a>([server, port]: [&'a str; 2], queries: &'a str, plot: &'a str, more: &'a str) -> Vec<&'a str> {
+fn resperf_arguments<'a>(
+    [server, port]: [&'a str; 2],
+    queries: &'a str,
+    plot: &'a str,
+    more: &'a str,
+) -> Vec<&'a str> {
     let mut args = vec!["-s", server, "-p", port, "-d", queries, "-P", plot];
     args.extend(more.split_whitespace());
     args
@@ -77,50 +88,63 @@ fn resperf_arguments<'a>([server, port]: [&'a str; 2], queries: &'a str, plot: &
 
 /// Prints what both resperfs found: ours first.
 fn print_maxima(server: &str, [ours, theirs]: &[Summary; 2]) {
-    let text = |found: &Summary| format!("{:.0} qps ({:.0} to {:.0})", found.median, found.min, found.max);
+    let text =
+        |found: &Summary| format!("{:.0} qps ({:.0} to {:.0})", found.median, found.min, found.max);
     println!("        {server}: ours {}, Debian's {}", text(ours), text(theirs));
 }
 
-/// Whether the medians are as near as runs of one program are to each other, an outlier at either end aside: one bad run would
-/// make any two medians agree. Programs that round to a plot interval's whole number of queries may have runs that are all the
-/// same, so 3 % are always near, and 20 % never are.
+/// Whether the medians are as near as runs of one program are to each other, an outlier at either
+/// end aside: one bad run would make any two medians agree. Programs that round to a plot
+/// interval's whole number of queries may have runs that are all the same, so 3 % are always near,
+/// and 20 % never are.
 fn agree([ours, theirs]: &[Summary; 2]) -> bool {
     let width = |found: &Summary| (found.max - found.median).min(found.median - found.min) * 2.0;
     let near = width(ours).max(width(theirs)).clamp(theirs.median * 0.03, theirs.median * 0.2);
     (ours.median - theirs.median).abs() <= near
 }
 
-/// What the server is and all that it depends on share CPU 1, and the client has CPU 0 to itself: the original burns its CPU,
-/// and what it takes from others would be counted as the server's fault.
+/// What the server is and all that it depends on share CPU 1, and the client has CPU 0 to itself:
+/// the original burns its CPU, and what it takes from others would be counted as the server's
+/// fault.
 fn both_resperfs(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let queries = queries(bench, 60_000)?;
     let ours = linked(bench, "resperf")?;
     let (plot, folder) = (bench.path("plot"), bench.folder.path());
     let zone = bench.zone_file("1")?;
-    let _auth = bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--cpus", "1"])?;
+    let _auth = bench
+        .in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--cpus", "1"])?;
     let nsd = || -> Result<Server> {
         let listen = "[2001:2::1]:5353";
         let words = authoritative(Auth::Nsd, &folder.join("lab NSD"), listen.parse()?, &zone, &[])?;
         let mut args = vec!["lab", "exec", "dut", "--", "taskset", "-c", "1"];
         args.extend(words.iter().map(String::as_str));
         let server = Server::start(bench.program(), &args)?;
-        wait_until_answers(bench.program(), listen, &["--names", "10.0.255.0/24", "--aaaa-share", "1"])?;
+        wait_until_answers(
+            bench.program(),
+            listen,
+            &["--names", "10.0.255.0/24", "--aaaa-share", "1"],
+        )?;
         Ok(server)
     };
     let run = |port: &str, max: &str, program: &str| {
         let limits = format!("-m {max} -r 5 -t 2 -i 0.1 -L 5 -R");
         let args = resperf_arguments(["2001:2::1", port], &queries, &plot, &limits);
-        let words = [&["lab", "exec", "tester", "--", "taskset", "-c", "0", program], &args[..]].concat();
+        let words =
+            [&["lab", "exec", "tester", "--", "taskset", "-c", "0", program], &args[..]].concat();
         output(bench.program(), &words, LIMIT)
     };
     let nsd_run = |program: &str| run("5353", "250000", program);
     {
         let _nsd = nsd()?;
-        // The original ends this by itself, "Fell behind", on any NSD that is quicker than its own sending.
+        // The original ends this by itself, "Fell behind", on any NSD that is quicker than its own
+        // sending.
         let alone = in_turns(&nsd_run, &ours, 5)?;
         print_maxima("NSD, quicker than the original can ask", &alone);
-        ensure!(alone[0].median >= alone[1].median * 0.97, "NSD: ours asks more slowly than the original");
+        ensure!(
+            alone[0].median >= alone[1].median * 0.97,
+            "NSD: ours asks more slowly than the original"
+        );
         // With half a CPU, NSD is what gives out first.
         let _neighbour = Server::start("taskset", &["-c", "1", "sh", "-c", "while :; do :; done"])?;
         let slowed = in_turns(&nsd_run, &ours, 5)?;
@@ -141,19 +165,33 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
 fn known_capacity(bench: &Bench) -> Result<()> {
     let port = free_port()?.to_string();
     let truth = 20_000.0;
-    let dut = ["reference-dut", "--listen", &format!("127.0.0.1:{port}"), "--capacity", "20000", "--burst", "2ms"];
+    let dut = [
+        "reference-dut",
+        "--listen",
+        &format!("127.0.0.1:{port}"),
+        "--capacity",
+        "20000",
+        "--burst",
+        "2ms",
+    ];
     let _dut = Server::start(bench.program(), &dut)?;
     wait_until_listens(&[], port.parse()?)?;
-    let (queries, plot, ours) = (queries(bench, 65_000)?, bench.path("plot"), linked(bench, "resperf")?);
+    let (queries, plot, ours) =
+        (queries(bench, 65_000)?, bench.path("plot"), linked(bench, "resperf")?);
     // An interval that does not divide the time.
-    let args = resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
+    let args =
+        resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
     let maxima = in_turns(&|program| output(program, &args, LIMIT), &ours, 3)?;
     let [off, theirs] = maxima.each_ref().map(|found| (found.median / truth - 1.0) * 100.0);
     print_maxima(&format!("truth {truth}, off by {off:+.2} % and {theirs:+.2} %"), &maxima);
     ensure!(off.abs() <= theirs.abs() + 0.5, "the original is nearer to the truth");
     // What users of the plot file do with it.
     let awk = "!/^#/ { if (NF != 8) exit 1; if ($4 > max) max = $4; n++ } END { if (!n) exit 1; print max }";
-    output(&ours, &resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 1000 -r 1 -t 1"), LIMIT)?;
+    output(
+        &ours,
+        &resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 1000 -r 1 -t 1"),
+        LIMIT,
+    )?;
     let most: f64 = output("awk", &[awk, &plot], LIMIT)?.trim().parse()?;
     ensure!((700.0..=1_000.0).contains(&most), "awk finds {most}");
     Ok(())
@@ -168,8 +206,10 @@ fn closed_loop(bench: &Bench, port: u16, more: &[&str]) -> Result<Value> {
 }
 
 fn tsig(bench: &Bench) -> Result<()> {
-    const KEYS: [(&str, &str); 3] = [("hmac-md5", "md5"), ("hmac-sha256", "sha256"), ("hmac-sha512", "sha512")];
-    let (zone, queries, folder) = (bench.zone_file("1")?, queries(bench, 1_000)?, bench.folder.path().display());
+    const KEYS: [(&str, &str); 3] =
+        [("hmac-md5", "md5"), ("hmac-sha256", "sha256"), ("hmac-sha512", "sha512")];
+    let (zone, queries, folder) =
+        (bench.zone_file("1")?, queries(bench, 1_000)?, bench.folder.path().display());
     let (nsd_port, knot_port) = (free_port()?, free_port()?);
     let nsd_keys: String = KEYS
         .iter()
@@ -188,7 +228,9 @@ fn tsig(bench: &Bench) -> Result<()> {
     let knot_keys: String = KEYS
         .iter()
         .map(|(algorithm, name)| {
-            format!("  - id: {name}.example\n    algorithm: {algorithm}\n    secret: c2VjcmV0c2VjcmV0\n")
+            format!(
+                "  - id: {name}.example\n    algorithm: {algorithm}\n    secret: c2VjcmV0c2VjcmV0\n"
+            )
         })
         .collect();
     fs::create_dir_all(bench.path("tsig-knot"))?;
@@ -204,7 +246,8 @@ fn tsig(bench: &Bench) -> Result<()> {
     let _knot = Server::start(find("knotd").context("knotd")?, &["-c", &knot])?;
     for (server, port) in [("NSD", nsd_port), ("Knot DNS", knot_port)] {
         wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, AAAA)?;
-        let asked = |more: &[&str]| closed_loop(bench, port, &[&["--queries", &queries], more].concat());
+        let asked =
+            |more: &[&str]| closed_loop(bench, port, &[&["--queries", &queries], more].concat());
         for (algorithm, name) in KEYS {
             let key = format!("{algorithm}:{name}.example:c2VjcmV0c2VjcmV0");
             for transport in ["udp", "tcp"] {
@@ -212,25 +255,38 @@ fn tsig(bench: &Bench) -> Result<()> {
                 ensure!(right["valid"] == 1_000, "{server}, {key}, {transport}: {right}");
             }
         }
-        // Knot DNS does not look at signatures of plain queries' times, NSD does not answer them: neither may count as valid.
+        // Knot DNS does not look at signatures of plain queries' times, NSD does not answer them:
+        // neither may count as valid.
         for (what, more) in [
             ("wrong", &["--tsig", "hmac-sha256:sha256.example:d3Jvbmd3cm9uZw=="][..]),
             ("unknown", &["--tsig", "hmac-sha256:none.example:c2VjcmV0c2VjcmV0"]),
-            ("expired", &["--tsig", "hmac-sha256:sha256.example:c2VjcmV0c2VjcmV0", "--tsig-skew", "-4000"]),
+            (
+                "expired",
+                &["--tsig", "hmac-sha256:sha256.example:c2VjcmV0c2VjcmV0", "--tsig-skew", "-4000"],
+            ),
         ] {
             let refused = asked(more)?;
-            ensure!(refused["valid"] == 0 && refused["lost"] == 0, "{server}, {what} key: {refused}");
-            let (rcodes, unsigned) = (refused["wrong"]["rcode"]["9"].as_u64(), refused["wrong"]["signature"].as_u64());
-            ensure!(rcodes.unwrap_or(0) + unsigned.unwrap_or(0) == 1_000, "{server}, {what} key: {refused}");
+            ensure!(
+                refused["valid"] == 0 && refused["lost"] == 0,
+                "{server}, {what} key: {refused}"
+            );
+            let (rcodes, unsigned) =
+                (refused["wrong"]["rcode"]["9"].as_u64(), refused["wrong"]["signature"].as_u64());
+            ensure!(
+                rcodes.unwrap_or(0) + unsigned.unwrap_or(0) == 1_000,
+                "{server}, {what} key: {refused}"
+            );
         }
     }
     Ok(())
 }
 
 fn tcp(bench: &Bench) -> Result<()> {
-    let (zone, queries, folder) = (bench.zone_file("1")?, queries(bench, 3_000)?, bench.folder.path().display());
+    let (zone, queries, folder) =
+        (bench.zone_file("1")?, queries(bench, 3_000)?, bench.folder.path().display());
     // After 100 questions NSD closes the connection, in mid-stream.
-    let (_nsd, nsd_port) = bench.authoritative(Auth::Nsd, &zone, &["tcp-query-count: 100", "tcp-timeout: 1"])?;
+    let (_nsd, nsd_port) =
+        bench.authoritative(Auth::Nsd, &zone, &["tcp-query-count: 100", "tcp-timeout: 1"])?;
     let unbound_port = free_port()?;
     let unbound = bench.file(
         "tcp-unbound.conf",
@@ -244,26 +300,41 @@ fn tcp(bench: &Bench) -> Result<()> {
     let _unbound = Server::start(find("unbound").context("unbound")?, &["-d", "-c", &unbound])?;
     wait_for(&format!("127.0.0.1:{unbound_port}"), FIRST_NAME, AAAA)?;
     let one = ["--queries", &queries, "--transport", "tcp"];
-    // One question in flight: none is lost with a connection, and a new one is made after every 100.
+    // One question in flight: none is lost with a connection, and a new one is made after every
+    // 100.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "1"]].concat())?;
     let made = closed["connections"]["made"].as_u64().unwrap_or(0);
-    ensure!(closed["valid"].as_u64() >= Some(2_970) && (25..=35).contains(&made), "NSD, one at once: {closed}");
+    ensure!(
+        closed["valid"].as_u64() >= Some(2_970) && (25..=35).contains(&made),
+        "NSD, one at once: {closed}"
+    );
     // Many in flight: those on a connection that is closed are lost with it, and nothing else is.
     let closed = closed_loop(bench, nsd_port, &[&one[..], &["--outstanding", "20"]].concat())?;
-    let (valid, lost) = (closed["valid"].as_u64().unwrap_or(0), closed["lost"].as_u64().unwrap_or(0));
+    let (valid, lost) =
+        (closed["valid"].as_u64().unwrap_or(0), closed["lost"].as_u64().unwrap_or(0));
     ensure!(
         valid + lost == 3_000 && closed["connections"]["lost_with"] == lost && valid > 2_000,
         "NSD, 20 at once: {closed}"
     );
-    let kept = closed_loop(bench, unbound_port, &[&one[..], &["--outstanding", "20", "--source-ports", "2"]].concat())?;
-    ensure!(kept["valid"] == 3_000 && kept["connections"]["made"].as_u64() <= Some(10), "Unbound: {kept}");
+    let kept = closed_loop(
+        bench,
+        unbound_port,
+        &[&one[..], &["--outstanding", "20", "--source-ports", "2"]].concat(),
+    )?;
+    ensure!(
+        kept["valid"] == 3_000 && kept["connections"]["made"].as_u64() <= Some(10),
+        "Unbound: {kept}"
+    );
     ensure!(kept["connecting_us"]["p50"].as_f64() > Some(0.0), "no connection latency: {kept}");
     // A ramp so slow that connections idle out in between.
-    let (ours, plot, port) = (linked(bench, "resperf")?, bench.path("plot"), unbound_port.to_string());
-    let args = resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-M tcp -m 4 -r 2 -c 2 -t 1 -v");
+    let (ours, plot, port) =
+        (linked(bench, "resperf")?, bench.path("plot"), unbound_port.to_string());
+    let args =
+        resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-M tcp -m 4 -r 2 -c 2 -t 1 -v");
     let printed = output(&ours, &args, LIMIT)?;
     ensure!(
-        printed.contains("Queries lost:         0") && printed.contains("Ramp-up done, sending constant traffic"),
+        printed.contains("Queries lost:         0")
+            && printed.contains("Ramp-up done, sending constant traffic"),
         "{printed}"
     );
     ensure!(printed.contains("Connections:"), "{printed}");
@@ -307,9 +378,12 @@ fn truncated(bench: &Bench) -> Result<()> {
     ensure!(udp["truncated"] == 1_000 && udp["valid"] == 1_000, "as resperf counts: {udp}");
     let names = closed_loop(bench, port, &["--count", "1000"])?;
     ensure!(names["wrong"]["truncated"] == 1_000, "no address in it: {names}");
-    let retried = closed_loop(bench, port, &["--queries", &queries, "--transport", "udp-then-tcp"])?;
+    let retried =
+        closed_loop(bench, port, &["--queries", &queries, "--transport", "udp-then-tcp"])?;
     ensure!(
-        retried["retried"] == 1_000 && retried["valid"] == 1_000 && retried["connections"]["made"] == 1,
+        retried["retried"] == 1_000
+            && retried["valid"] == 1_000
+            && retried["connections"]["made"] == 1,
         "{retried}"
     );
     Ok(())
@@ -318,7 +392,8 @@ fn truncated(bench: &Bench) -> Result<()> {
 fn dns64perf2(bench: &Bench) -> Result<()> {
     let (auth_port, port) = (free_port()?, free_port()?);
     let listen = format!("127.0.0.1:{auth_port}");
-    let auth = Server::start(bench.program(), &["auth", "--listen", &listen, "--threads", "1", "--json"])?;
+    let auth =
+        Server::start(bench.program(), &["auth", "--listen", &listen, "--threads", "1", "--json"])?;
     let config = format!(
         "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
          [[upstream]]\naddress = '127.0.0.1'\nport = {auth_port}\n"
@@ -328,23 +403,45 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, AAAA)?;
     println!("        threads  ms for 256 names    qps   DUT CPU %");
     for (space, threads) in [1, 2, 4, 8, 16].into_iter().enumerate() {
-        let words =
-            [space.to_string(), "1".into(), threads.to_string(), "1".into(), "127.0.0.1".into(), port.to_string()];
+        let words = [
+            space.to_string(),
+            "1".into(),
+            threads.to_string(),
+            "1".into(),
+            "127.0.0.1".into(),
+            port.to_string(),
+        ];
         let cpu_of = dut.pid()?.to_string();
-        let mut args =
-            vec!["closed-loop", "--json", "--cpu-of", &cpu_of, "--expect-prefix", "64:ff9b::/96", "--dns64perf2"];
+        let mut args = vec![
+            "closed-loop",
+            "--json",
+            "--cpu-of",
+            &cpu_of,
+            "--expect-prefix",
+            "64:ff9b::/96",
+            "--dns64perf2",
+        ];
         args.extend(words.iter().map(String::as_str));
         let result: Value = serde_json::from_str(&output(bench.program(), &args, LIMIT)?)?;
         ensure!(
-            result["failed"] == 0 && result["experiments_ms"].as_array().is_some_and(|all| all.len() == 256),
+            result["failed"] == 0
+                && result["experiments_ms"].as_array().is_some_and(|all| all.len() == 256),
             "{result}"
         );
         let number = |name: &str| result[name].as_f64().unwrap_or(0.0);
-        // The figures of one table must be of the same experiments: 256 queries in the average time.
+        // The figures of one table must be of the same experiments: 256 queries in the average
+        // time.
         let by_time = 256.0 * 1e3 / number("average_ms");
-        ensure!((number("qps") / by_time - 1.0).abs() < 0.001, "{by_time} queries/s by the time: {result}");
-        ensure!(result["cpu_pct"]["mean"].as_f64().is_none_or(|cpu| (0.1..=110.0).contains(&cpu)), "{result}");
-        let cpu = result["cpu_pct"]["mean"].as_f64().map_or("–".into(), |cpu| format!("{cpu:.0}"));
+        ensure!(
+            (number("qps") / by_time - 1.0).abs() < 0.001,
+            "{by_time} queries/s by the time: {result}"
+        );
+        ensure!(
+            result["cpu_pct"]["mean"].as_f64().is_none_or(|cpu| (0.1..=110.0).contains(&cpu)),
+            "{result}"
+        );
+        let cpu =
+            result["cpu_pct"]["mean"].as_f64().map_or("–".into(), |cpu| format!("{cpu:.0}"));
         println!(
             "        {threads:>7}  {:>8.2} ± {:<6.2} {:>7.0}   {cpu}",
             number("average_ms"),
@@ -352,7 +449,8 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
             number("qps")
         );
     }
-    // Each name was new to the server, which asks for AAAA and for A; what waited for it to start asked once more.
+    // Each name was new to the server, which asks for AAAA and for A; what waited for it to start
+    // asked once more.
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     let names = 5 * 256 * 256;
     for asked in [&counters["queries"]["aaaa"], &counters["queries"]["a"]] {
@@ -362,8 +460,9 @@ fn dns64perf2(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005): the highest rate at which every answer is valid, with the delay in ns as
-/// only handle on the rate, and what the program prints as only source.
+/// Written from the description by G. Lencse and Y. Kadobayashi (DOI 10.1016/j.comcom.2018.05.005):
+/// the highest rate at which every answer is valid, with the delay in ns as only handle on the
+/// rate, and what the program prints as only source.
 const SEARCH: &str = r#"#!/bin/bash
 dns64perf=$1; server=$2; port=$3; low=0; high=$4
 while [ $((high - low)) -gt 100 ]; do
@@ -383,9 +482,13 @@ fn papers_search(bench: &Bench) -> Result<()> {
     let _dut = Server::start(bench.program(), &dut)?;
     wait_until_listens(&[], port)?;
     let (script, program) = (bench.file("search.sh", SEARCH)?, linked(bench, "dns64perf++")?);
-    let line = format!("cd '{}' && bash '{script}' '{program}' ::1 {port} 10000", bench.folder.path().display());
+    let line = format!(
+        "cd '{}' && bash '{script}' '{program}' ::1 {port} 10000",
+        bench.folder.path().display()
+    );
     let printed = output("bash", &["-c", &line], LIMIT)?;
-    let numbers: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let numbers: Vec<f64> =
+        printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [found, lines] = numbers[..] else { anyhow::bail!("{printed}") };
     // A second of 20 ms more than the capacity is answered from what was saved up.
     println!("        truth 3000: the script finds {found:.0}");

@@ -16,7 +16,11 @@ pub(super) const TESTS: [Test; 7] = [
     ("dns64d in front of NSD", &["nsd"], dns64d_before_nsd),
     ("dns64d in front of Knot DNS", &["knotd"], dns64d_before_knot),
     ("dns64d in front of Unbound", &["unbound"], dns64d_before_unbound),
-    ("the tester around dns64d: two upstream queries each, none when cached", &[], two_upstream_queries),
+    (
+        "the tester around dns64d: two upstream queries each, none when cached",
+        &[],
+        two_upstream_queries,
+    ),
 ];
 
 pub(super) const NAME: &str = "010-000-000-001.dns64perf.test";
@@ -29,7 +33,8 @@ impl Bench {
 
     /// Configuration of a dns64d on a port of loopback with one upstream there.
     pub(super) fn dns64d_config(&self, port: u16, upstream: u16) -> Result<String> {
-        // The tester's names stand for private addresses, which the well-known prefix does not carry unless it is told to.
+        // The tester's names stand for private addresses, which the well-known prefix does not
+        // carry unless it is told to.
         let config = format!(
             "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\n\
              prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
@@ -58,10 +63,21 @@ impl Bench {
         Ok((server, port, auth))
     }
 
-    /// A trial through dns64d that must be all valid; the machine may spoil some, which is not what is tested here.
+    /// A trial through dns64d that must be all valid; the machine may spoil some, which is not what
+    /// is tested here.
     fn all_valid(&self, port: u16, more: &[&str]) -> Result<Value> {
         let server = format!("127.0.0.1:{port}");
-        let args = ["measure", "--server", &server, "--rate", "2000", "--duration", "3s", "--json", "--quiet"];
+        let args = [
+            "measure",
+            "--server",
+            &server,
+            "--rate",
+            "2000",
+            "--duration",
+            "3s",
+            "--json",
+            "--quiet",
+        ];
         // AuthDNS's counters are to show the trial and nothing else.
         let quietly = ["--expect-prefix", "64:ff9b::/96", "--timeout", "1s", "--liveness", "false"];
         let args = [&args[..], &quietly, more].concat();
@@ -75,7 +91,9 @@ impl Bench {
 fn dig_against_dns64d(bench: &Bench) -> Result<()> {
     let (_server, port, _auth) = bench.dns64d_and_auth()?;
     let port = port.to_string();
-    let dig = |more: &[&str]| output("dig", &[&["@127.0.0.1", "-p", &port, "+tries=1"], more].concat(), LIMIT);
+    let dig = |more: &[&str]| {
+        output("dig", &[&["@127.0.0.1", "-p", &port, "+tries=1"], more].concat(), LIMIT)
+    };
     for transport in ["+notcp", "+tcp"] {
         let printed = dig(&[transport, NAME, "AAAA", "+short"])?;
         ensure!(printed.trim() == SYNTHESIZED, "{printed}");
@@ -83,7 +101,10 @@ fn dig_against_dns64d(bench: &Bench) -> Result<()> {
         ensure!(printed.trim() == "10.0.0.1", "{printed}");
     }
     let printed = dig(&["ipv4only.arpa", "AAAA", "+short"])?;
-    ensure!(printed.contains("64:ff9b::c000:aa") && printed.contains("64:ff9b::c000:ab"), "{printed}");
+    ensure!(
+        printed.contains("64:ff9b::c000:aa") && printed.contains("64:ff9b::c000:ab"),
+        "{printed}"
+    );
     let printed = dig(&["-x", "64:ff9b::192.0.0.170"])?;
     ensure!(printed.contains("status: NOERROR") && printed.contains("ipv4only.arpa."), "{printed}");
     let printed = dig(&[NAME, "AAAA", "+edns=1", "+noednsnegotiation"])?;
@@ -101,7 +122,10 @@ fn kdig_against_dns64d(bench: &Bench) -> Result<()> {
         // Two questions, over TCP on one connection.
         let args = ["@127.0.0.1", "-p", &port, "+keepopen", transport, NAME, "AAAA", NAME, "TXT"];
         let printed = output("kdig", &args, LIMIT)?;
-        ensure!(printed.contains(SYNTHESIZED) && printed.matches("status: NOERROR").count() == 2, "{printed}");
+        ensure!(
+            printed.contains(SYNTHESIZED) && printed.matches("status: NOERROR").count() == 2,
+            "{printed}"
+        );
         ensure!(!printed.contains("WARNING"), "{printed}");
     }
     Ok(())
@@ -109,14 +133,31 @@ fn kdig_against_dns64d(bench: &Bench) -> Result<()> {
 
 fn dnsperf_against_dns64d(bench: &Bench) -> Result<()> {
     let (_server, port, _auth) = bench.dns64d_and_auth()?;
-    let queries: String =
-        (0..1000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
+    let queries: String = (0..1000)
+        .map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256))
+        .collect();
     let (queries, port) = (bench.file("queries", &queries)?, port.to_string());
     for transport in ["udp", "tcp"] {
-        let args = ["-m", transport, "-s", "127.0.0.1", "-p", &port, "-d", &queries, "-l", "2", "-Q", "2000"];
+        let args = [
+            "-m",
+            transport,
+            "-s",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-d",
+            &queries,
+            "-l",
+            "2",
+            "-Q",
+            "2000",
+        ];
         let printed = output("dnsperf", &args, LIMIT)?;
         let good = printed.contains("NOERROR") && printed.contains("(100.00%)");
-        ensure!(good && printed.contains("Queries lost:         0 (0.00%)"), "{transport}: {printed}");
+        ensure!(
+            good && printed.contains("Queries lost:         0 (0.00%)"),
+            "{transport}: {printed}"
+        );
     }
     Ok(())
 }
@@ -136,7 +177,8 @@ fn dns64d_before_knot(bench: &Bench) -> Result<()> {
 fn dns64d_before_unbound(bench: &Bench) -> Result<()> {
     let (auth_port, port) = (free_port()?, free_port()?);
     let listen = format!("127.0.0.1:{auth_port}");
-    let _auth = Server::start(bench.program(), &["auth", "--listen", &listen, "--aaaa-share", "0"])?;
+    let _auth =
+        Server::start(bench.program(), &["auth", "--listen", &listen, "--aaaa-share", "0"])?;
     let folder = bench.folder.path().display();
     let config = format!(
         "server:\n  interface: 127.0.0.1\n  port: {port}\n  module-config: \"iterator\"\n  local-zone: \"test.\" nodefault\n  \
@@ -159,9 +201,16 @@ fn two_upstream_queries(bench: &Bench) -> Result<()> {
         let counters: Value = serde_json::from_str(&auth.end()?)?;
         let count = |key: &str| counters["queries"][key].as_u64().unwrap_or(0);
         let (aaaa, a) = (count("aaaa"), count("a"));
-        println!("        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A", trial["sent"]);
-        // Trials that the machine spoiled asked for the same names, which were cached then. `wait_for` asked for one A.
-        ensure!(trial["names"]["count"] == aaaa && a == aaaa + 1, "each name takes one AAAA and one A");
+        println!(
+            "        cached share {cached}: {} queries; upstream {aaaa} AAAA and {a} A",
+            trial["sent"]
+        );
+        // Trials that the machine spoiled asked for the same names, which were cached then.
+        // `wait_for` asked for one A.
+        ensure!(
+            trial["names"]["count"] == aaaa && a == aaaa + 1,
+            "each name takes one AAAA and one A"
+        );
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Campaigns over several hosts (an sshd in each namespace of the lab), with other servers as AuthDNS, and on a full disk.
+//! Campaigns over several hosts (an sshd in each namespace of the lab), with other servers as
+//! AuthDNS, and on a full disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,13 +21,29 @@ pub(super) const TESTS: [Test; 8] = [
         &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
         campaign_over_ssh,
     ),
-    ("campaign whose ssh connections are lost", &["sshd", "ssh", "ssh-keygen", "ip", ROOT], lost_connections),
-    ("campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS", &["nsd", "knotd", "named", "yadifad"], other_auth),
+    (
+        "campaign whose ssh connections are lost",
+        &["sshd", "ssh", "ssh-keygen", "ip", ROOT],
+        lost_connections,
+    ),
+    (
+        "campaign with NSD, Knot DNS, BIND and YADIFA as AuthDNS",
+        &["nsd", "knotd", "named", "yadifad"],
+        other_auth,
+    ),
     ("campaign on a full disk", &["mount", "umount", ROOT], full_disk),
     ("campaign with Knot Resolver", &["kresd"], knot_resolver),
     ("campaign with CoreDNS", &["coredns"], coredns),
-    ("campaign with a server that goes into the background as mtd64-ng does", &["ip", "unshare"], like_mtd64_ng),
-    ("campaign with mtd64-ng itself (MTD64_NG=path) and 1, 14 and 30 threads", &["ip", "unshare"], mtd64_ng),
+    (
+        "campaign with a server that goes into the background as mtd64-ng does",
+        &["ip", "unshare"],
+        like_mtd64_ng,
+    ),
+    (
+        "campaign with mtd64-ng itself (MTD64_NG=path) and 1, 14 and 30 threads",
+        &["ip", "unshare"],
+        mtd64_ng,
+    ),
 ];
 
 /// What every plan here measures.
@@ -51,7 +68,8 @@ impl Sshds {
             Ok(path)
         };
         let (host_key, user_key) = (key("host_key")?, key("user_key")?);
-        let authorized = bench.file("authorized_keys", &fs::read_to_string(format!("{user_key}.pub"))?)?;
+        let authorized =
+            bench.file("authorized_keys", &fs::read_to_string(format!("{user_key}.pub"))?)?;
         // sshd separates privileges into this folder, which Debian makes when it boots.
         fs::create_dir_all("/run/sshd")?;
         let sshd = find("sshd").context("sshd")?;
@@ -64,7 +82,8 @@ impl Sshds {
                 if address.contains(':') { format!("[{address}]") } else { address.into() }
             );
             let file = bench.file(&format!("sshd-{host}"), &text)?;
-            let args = ["lab", "exec", host, "--", &sshd.to_string_lossy(), "-D", "-e", "-f", &file];
+            let args =
+                ["lab", "exec", host, "--", &sshd.to_string_lossy(), "-D", "-e", "-f", &file];
             sshds.push(Server::start(bench.program(), &args)?);
             config.push_str(&format!(
                 "Host far-{host}\n  HostName {address}\n  Port 2222\n  User root\n  IdentityFile {user_key}\n  IdentitiesOnly yes\n  \
@@ -77,7 +96,19 @@ impl Sshds {
         let config = bench.file("ssh_config", &config)?;
         // Whether they listen is seen by asking them.
         for host in ["far-dut", "far-auth"] {
-            let args = ["lab", "exec", "tester", "--", "ssh", "-F", &config, "-o", "BatchMode=yes", host, "true"];
+            let args = [
+                "lab",
+                "exec",
+                "tester",
+                "--",
+                "ssh",
+                "-F",
+                &config,
+                "-o",
+                "BatchMode=yes",
+                host,
+                "true",
+            ];
             let give_up = Instant::now() + Duration::from_secs(10);
             loop {
                 let ran = process::run(bench.program(), &args, LIMIT)?;
@@ -113,7 +144,8 @@ fn results(run: &str) -> Result<Value> {
 fn measured(results: &Value) -> Vec<String> {
     let duts = results["duts"].as_array().into_iter().flatten();
     duts.flat_map(|dut| {
-        let points = dut["points"].as_array().into_iter().flatten().map(|p| p["conditions"].to_string());
+        let points =
+            dut["points"].as_array().into_iter().flatten().map(|p| p["conditions"].to_string());
         let loads = dut["loads"].as_array().into_iter().flatten().map(|l| l["share"].to_string());
         points.chain(loads).map(|what| format!("{} {what}", dut["name"])).collect::<Vec<_>>()
     })
@@ -129,36 +161,70 @@ fn headings(run: &str) -> Result<Vec<String>> {
 fn campaign_over_ssh(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    let far = bench.file("far.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
+    let far =
+        bench.file("far.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
     let near = format!("name = 'near'\ntopology = 'lab'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
     let near = bench.file("near.toml", &near)?;
     let (far_run, near_run) = (bench.path("far-run"), bench.path("near-run"));
-    let in_tester =
-        ["lab", "exec", "tester", "--", bench.program(), "campaign", "run", &far, "--dir", &far_run, "--quiet"];
+    let in_tester = [
+        "lab",
+        "exec",
+        "tester",
+        "--",
+        bench.program(),
+        "campaign",
+        "run",
+        &far,
+        "--dir",
+        &far_run,
+        "--quiet",
+    ];
     output(bench.program(), &in_tester, LIMIT)?;
     output(bench.program(), &["campaign", "run", &near, "--dir", &near_run, "--quiet"], LIMIT)?;
     let (far, near) = (results(&far_run)?, results(&near_run)?);
-    ensure!(measured(&far) == measured(&near), "not the same points: {:?} {:?}", measured(&far), measured(&near));
+    ensure!(
+        measured(&far) == measured(&near),
+        "not the same points: {:?} {:?}",
+        measured(&far),
+        measured(&near)
+    );
     let (far_tables, near_tables) = (headings(&far_run)?, headings(&near_run)?);
     ensure!(far_tables == near_tables, "not the same tables: {far_tables:?} and {near_tables:?}");
-    let roles: Vec<_> = far["hosts"].as_array().into_iter().flatten().map(|host| host["role"].to_string()).collect();
+    let roles: Vec<_> = far["hosts"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|host| host["role"].to_string())
+        .collect();
     ensure!(roles == ["\"tester\"", "\"dut\"", "\"auth\""], "facts of {roles:?}");
-    ensure!(far["duts"][0]["points"][0]["upstream_per_query"] == near["duts"][0]["points"][0]["upstream_per_query"]);
+    ensure!(
+        far["duts"][0]["points"][0]["upstream_per_query"]
+            == near["duts"][0]["points"][0]["upstream_per_query"]
+    );
     // Configurations and logs of the other hosts are here.
-    ensure!(fs::read_to_string(format!("{far_run}/servers/dns64d-1/dns64d.toml"))?.contains("198.18.0.2"));
+    ensure!(
+        fs::read_to_string(format!("{far_run}/servers/dns64d-1/dns64d.toml"))?
+            .contains("198.18.0.2")
+    );
 
     // A host that has ssh and a shell only.
     let config = "[access]\nallow = ['::/0']\nopen-resolver = true\n[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
-    let config = format!("listen = ['[2001:2::1]:53']\n{config}[[upstream]]\naddress = '198.18.0.2'\nport = 53\n");
+    let config = format!(
+        "listen = ['[2001:2::1]:53']\n{config}[[upstream]]\naddress = '198.18.0.2'\nport = 53\n"
+    );
     let config = bench.file("shell.toml", &config)?;
-    let plan = sshds.plan(bench).replace("dut = { host = 'far-dut',", "dut = { host = 'far-dut', agent = false,");
+    let plan = sshds
+        .plan(bench)
+        .replace("dut = { host = 'far-dut',", "dut = { host = 'far-dut', agent = false,");
     let program = bench.program();
     let custom = format!(
         "{plan}[[dut]]\ndriver = 'custom'\nname = 'shell only'\n[dut.custom]\nstart = ['{program}', 'dns64d', '--config', '{config}']\n\
          ready = ['test', '-d', '/proc']\nversion = ['{program}', 'dns64d', '--version']\n"
     );
     let (plan, run) = (bench.file("shell-only.toml", &custom)?, bench.path("shell-run"));
-    let args = ["lab", "exec", "tester", "--", program, "campaign", "run", &plan, "--dir", &run, "--quiet"];
+    let args = [
+        "lab", "exec", "tester", "--", program, "campaign", "run", &plan, "--dir", &run, "--quiet",
+    ];
     output(program, &args, LIMIT)?;
     let shell = results(&run)?;
     ensure!(shell["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{}", shell["duts"]);
@@ -167,7 +233,10 @@ fn campaign_over_ssh(bench: &Bench) -> Result<()> {
         "{}",
         shell["duts"][0]["version"]
     );
-    ensure!(shell["duts"][0]["loads"][0]["cpu"]["median"].as_f64().is_some_and(|cpu| cpu > 0.0), "no CPU use measured");
+    ensure!(
+        shell["duts"][0]["loads"][0]["cpu"]["median"].as_f64().is_some_and(|cpu| cpu > 0.0),
+        "no CPU use measured"
+    );
     Ok(())
 }
 
@@ -197,30 +266,54 @@ fn status(mut child: Child, limit: Duration) -> Result<Option<i32>> {
 /// Waits until a run folder's journal has so many lines.
 fn wait_for_lines(run: &str, lines: usize) -> Result<()> {
     let journal = format!("{run}/journal.jsonl");
-    let has_them = || Ok(fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= lines));
+    let has_them =
+        || Ok(fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() >= lines));
     wait_until("the journal does not grow", Duration::from_secs(60), has_them)
 }
 
 fn lost_connections(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let sshds = Sshds::start(bench)?;
-    let plan = bench.file("lost.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
+    let plan =
+        bench.file("lost.toml", &format!("{}[[dut]]\ndriver = 'dns64d'\n", sshds.plan(bench)))?;
     let run = bench.path("lost-run");
-    let started = ["lab", "exec", "tester", "--", bench.program(), "campaign", "run", &plan, "--dir", &run, "--quiet"];
+    let started = [
+        "lab",
+        "exec",
+        "tester",
+        "--",
+        bench.program(),
+        "campaign",
+        "run",
+        &plan,
+        "--dir",
+        &run,
+        "--quiet",
+    ];
     let mut command = Command::new(bench.program());
-    let child = command.args(started).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let child = command
+        .args(started)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
     wait_for_lines(&run, 12)?;
-    let connections: Vec<u32> = children(child.id()).into_iter().filter(|&pid| name_of(pid) == "ssh").collect();
+    let connections: Vec<u32> =
+        children(child.id()).into_iter().filter(|&pid| name_of(pid) == "ssh").collect();
     ensure!(connections.len() == 2, "{connections:?}");
     for pid in connections {
         output("kill", &["-KILL", &pid.to_string()], LIMIT)?;
     }
-    ensure!(status(child, Duration::from_secs(30))? == Some(4), "a lost connection is not an unusable environment");
+    ensure!(
+        status(child, Duration::from_secs(30))? == Some(4),
+        "a lost connection is not an unusable environment"
+    );
     // The other ends notice, and end what they had started: nobody listens there any more.
     let args = ["lab", "exec", "dut", "--", "ss", "-Huln", "sport = :53"];
     let is_gone = || Ok(output(bench.program(), &args, LIMIT)?.trim().is_empty());
     wait_until("the DUT outlives its connection", Duration::from_secs(20), is_gone)?;
-    let resumed = ["lab", "exec", "tester", "--", bench.program(), "campaign", "resume", &run, "--quiet"];
+    let resumed =
+        ["lab", "exec", "tester", "--", bench.program(), "campaign", "resume", &run, "--quiet"];
     output(bench.program(), &resumed, LIMIT)?;
     results(&run).map(drop)
 }
@@ -233,11 +326,23 @@ fn other_auth(bench: &Bench) -> Result<()> {
         );
         let plan = bench.file(&format!("auth-{driver}.toml"), &plan)?;
         let run = bench.path(&format!("auth-{driver}-run"));
-        let ran = process::run(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
+        let ran = process::run(
+            bench.program(),
+            &["campaign", "run", &plan, "--dir", &run, "--quiet"],
+            LIMIT,
+        )?;
         ensure!(ran.status == Some(0), "{driver}: {}", ran.stderr);
         let results = results(&run).with_context(|| driver.to_owned())?;
-        ensure!(results["duts"][0]["points"][0]["figures"]["median"] == 300.0, "{driver}: {}", results["duts"]);
-        ensure!(results["auth"].as_str().is_some_and(|v| v.contains('.')), "{driver}: version {}", results["auth"]);
+        ensure!(
+            results["duts"][0]["points"][0]["figures"]["median"] == 300.0,
+            "{driver}: {}",
+            results["duts"]
+        );
+        ensure!(
+            results["auth"].as_str().is_some_and(|v| v.contains('.')),
+            "{driver}: version {}",
+            results["auth"]
+        );
         ensure!(results["duts"][0]["points"][0]["real"].is_null(), "{driver} counts nothing");
         nothing_bulky(&run)?;
     }
@@ -255,16 +360,26 @@ fn several_auths(bench: &Bench) -> Result<()> {
          measure = {{ authdns = {names:?}, cached-shares = [] }}\n"
     );
     let (plan, run) = (bench.file("several-auths.toml", &plan)?, bench.path("several-auths-run"));
-    let ran = process::run(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
+    let ran = process::run(
+        bench.program(),
+        &["campaign", "run", &plan, "--dir", &run, "--quiet"],
+        LIMIT,
+    )?;
     ensure!(ran.status == Some(0), "{}", ran.stderr);
     let results = results(&run)?;
     let points = results["duts"][0]["points"].as_array().context("no points")?;
     for (point, name) in points.iter().zip(names) {
-        ensure!(point["conditions"]["authdns"] == name && point["figures"]["median"] == 300.0, "{name}: {point}");
+        ensure!(
+            point["conditions"]["authdns"] == name && point["figures"]["median"] == 300.0,
+            "{name}: {point}"
+        );
         ensure!(point["real"].is_null() == (name != "AuthDNS"), "{name}: {point}");
     }
     let tests = results["self_tests"].as_array().context("no self-tests")?;
-    ensure!(points.len() == names.len() && tests.iter().all(|test| test["vouches"] == true), "{tests:?}");
+    ensure!(
+        points.len() == names.len() && tests.iter().all(|test| test["vouches"] == true),
+        "{tests:?}"
+    );
     Ok(())
 }
 
@@ -292,15 +407,28 @@ impl Drop for Small {
 fn full_disk(bench: &Bench) -> Result<()> {
     let disk = match Small::mount(bench.path("small-disk"), "48k") {
         Ok(disk) => disk,
-        Err(error) => return Err(Skipped(format!("no file system may be mounted here: {error}")).into()),
+        Err(error) => {
+            return Err(Skipped(format!("no file system may be mounted here: {error}")).into());
+        }
     };
     fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o755))?;
     let plan = format!("name = 'full'\ntopology = 'loopback'\n{SHORT}[[dut]]\ndriver = 'dns64d'\n");
     let (plan, run) = (bench.file("full.toml", &plan)?, format!("{}/run", disk.0));
-    let ran = process::run(bench.program(), &["campaign", "run", &plan, "--dir", &run, "--quiet"], LIMIT)?;
-    ensure!(ran.status == Some(4) && ran.stderr.contains("No space left"), "{:?}: {}", ran.status, ran.stderr);
-    let finished =
-        |run: &str| fs::read_to_string(format!("{run}/journal.jsonl")).map_or(0, |t| t.matches("\"finished\"").count());
+    let ran = process::run(
+        bench.program(),
+        &["campaign", "run", &plan, "--dir", &run, "--quiet"],
+        LIMIT,
+    )?;
+    ensure!(
+        ran.status == Some(4) && ran.stderr.contains("No space left"),
+        "{:?}: {}",
+        ran.status,
+        ran.stderr
+    );
+    let finished = |run: &str| {
+        fs::read_to_string(format!("{run}/journal.jsonl"))
+            .map_or(0, |t| t.matches("\"finished\"").count())
+    };
     let before = finished(&run);
     disk.resize("10m")?;
     output(bench.program(), &["campaign", "resume", &run, "--quiet"], LIMIT)?;
@@ -316,7 +444,8 @@ fn knot_resolver(bench: &Bench) -> Result<()> {
 /// Files of a run folder above this are no logs or configurations of three short trials; octets.
 const BULK: u64 = 4 << 20;
 
-/// Caches and zone files are gone when a campaign has ended: a gigabyte for each point would fill any disk.
+/// Caches and zone files are gone when a campaign has ended: a gigabyte for each point would fill
+/// any disk.
 fn nothing_bulky(run: &str) -> Result<()> {
     let found = output("find", &[run, "-type", "f", "-size", &format!("+{}k", BULK >> 10)], LIMIT)?;
     ensure!(found.trim().is_empty(), "large files are left: {found}");
@@ -329,7 +458,8 @@ fn coredns(bench: &Bench) -> Result<()> {
     one_driver(bench, "loopback", "driver = 'coredns'").map(drop)
 }
 
-/// Does with `/etc/mtd64-ng.conf` what mtd64-ng does: reads it, goes into the background, and listens on all addresses.
+/// Does with `/etc/mtd64-ng.conf` what mtd64-ng does: reads it, goes into the background, and
+/// listens on all addresses.
 const LIKE_MTD64_NG: &str = r#"#!/bin/sh
 value() { sed -n "s/^$1 //p" /etc/mtd64-ng.conf; }
 cat > FOLDER/like-mtd64-ng.toml <<END
@@ -352,19 +482,26 @@ fn like_mtd64_ng(bench: &Bench) -> Result<()> {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     let before = running("like-mtd64-ng.toml")?;
     // The programs that start the server have other words in their command lines.
-    let is_it =
-        |words: &[&str]| words.contains(&"dns64d") && words.iter().any(|word| word.ends_with("like-mtd64-ng.toml"));
+    let is_it = |words: &[&str]| {
+        words.contains(&"dns64d") && words.iter().any(|word| word.ends_with("like-mtd64-ng.toml"))
+    };
     let run = || one_driver(bench, "lab", &format!("driver = 'mtd64-ng'\nprogram = '{program}'"));
     let (results, seen) = watched(&is_it, run)?;
     agree(&results["duts"][0]["points"][0], &seen)?;
-    ensure!(before == 0 && running("like-mtd64-ng.toml")? == 0, "what went into the background has not ended");
+    ensure!(
+        before == 0 && running("like-mtd64-ng.toml")? == 0,
+        "what went into the background has not ended"
+    );
     Ok(())
 }
 
 /// No package has mtd64-ng: the variable `MTD64_NG` names a program that somebody has built.
 fn mtd64_ng(bench: &Bench) -> Result<()> {
     let Some(program) = std::env::var_os("MTD64_NG") else {
-        return Err(Skipped("MTD64_NG does not name the program, which is built from its repository".into()).into());
+        return Err(Skipped(
+            "MTD64_NG does not name the program, which is built from its repository".into(),
+        )
+        .into());
     };
     let program = program.to_string_lossy();
     for threads in [1, 14, 30] {
@@ -375,7 +512,11 @@ fn mtd64_ng(bench: &Bench) -> Result<()> {
         let place = &results["duts"][0]["points"][0]["place"];
         ensure!(place["told"] == threads, "{place}");
         // The receiver, its workers, and the shell around it that ends it.
-        let seen = place["allowed"].as_array().into_iter().flatten().filter_map(|set| set["threads"].as_u64());
+        let seen = place["allowed"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|set| set["threads"].as_u64());
         ensure!(seen.sum::<u64>() > threads, "{place}");
         let version = results["duts"][0]["version"].as_str().unwrap_or_default();
         ensure!(version.contains("SHA-256"), "{version}");

@@ -1,4 +1,5 @@
-//! What the tester's host loses below its sockets makes a trial invalid; what the DUT's host loses makes it failed.
+//! What the tester's host loses below its sockets makes a trial invalid; what the DUT's host loses
+//! makes it failed.
 
 use std::thread;
 use std::time::Duration;
@@ -10,10 +11,18 @@ use super::{Bench, LIMIT, Lab, Test};
 use crate::process::{self, Server, output};
 
 pub(super) const TESTS: [Test; 4] = [
-    ("losses: a queueing discipline of the tester, and of the DUT", &["ip", "tc"], queueing_disciplines),
+    (
+        "losses: a queueing discipline of the tester, and of the DUT",
+        &["ip", "tc"],
+        queueing_disciplines,
+    ),
     ("losses: three trials straight after lab up", &["ip"], straight_after_lab_up),
     ("losses: a neighbour that answers late", &["ip", "nft"], late_neighbour),
-    ("losses: one packet in 1000, by a packet filter of tester or DUT", &["ip", "nft"], packet_filters),
+    (
+        "losses: one packet in 1000, by a packet filter of tester or DUT",
+        &["ip", "nft"],
+        packet_filters,
+    ),
 ];
 
 /// The DUT's address in the lab.
@@ -29,7 +38,10 @@ fn queueing_disciplines(bench: &Bench) -> Result<()> {
     show("tbf of the tester", &own);
     ensure!(own["verdict"] == "invalid", "{own}");
     let loss = cause(&own, "place", "queueing_discipline");
-    ensure!(loss.is_some_and(|loss| loss["discipline"] == "tbf" && loss["interface"] == "to-dut"), "{own}");
+    ensure!(
+        loss.is_some_and(|loss| loss["discipline"] == "tbf" && loss["interface"] == "to-dut"),
+        "{own}"
+    );
     bench.shell("tester", "tc qdisc del dev to-dut root")?;
     bench.shell("dut", &NARROW.replace("DEVICE", "to-tester"))?;
     expect("tbf of the DUT", "failed", || bench.measure_dut())
@@ -45,7 +57,8 @@ fn straight_after_lab_up(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Before the trial the tester waits for its neighbour; in the middle of it the loss is the tester's own.
+/// Before the trial the tester waits for its neighbour; in the middle of it the loss is the
+/// tester's own.
 fn late_neighbour(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
     let _dut = reference_dut(bench)?;
@@ -64,7 +77,10 @@ fn late_neighbour(bench: &Bench) -> Result<()> {
     show("neighbour forgotten in the middle of the trial", &trial);
     ensure!(trial["verdict"] == "invalid", "{trial}");
     let loss = cause(&trial, "place", "neighbour");
-    ensure!(loss.is_some_and(|loss| loss["address"] == "2001:2::1" && loss["interface"] == "to-dut"), "{trial}");
+    ensure!(
+        loss.is_some_and(|loss| loss["address"] == "2001:2::1" && loss["interface"] == "to-dut"),
+        "{trial}"
+    );
     Ok(())
 }
 
@@ -97,13 +113,18 @@ fn packet_filters(bench: &Bench) -> Result<()> {
         let mut trial = bench.measure_dut()?;
         // A machine that is busy spoils a trial in other ways too.
         for _ in 0..TRIES {
-            if verdicts.iter().any(|verdict| trial["verdict"] == *verdict) || trial["verdict"] != "invalid" {
+            if verdicts.iter().any(|verdict| trial["verdict"] == *verdict)
+                || trial["verdict"] != "invalid"
+            {
                 break;
             }
             trial = bench.measure_dut()?;
         }
         show(&format!("1 in 1000 dropped in the {host}'s {hook}"), &trial);
-        ensure!(verdicts.iter().any(|verdict| trial["verdict"] == *verdict), "{host} {hook}: {trial}");
+        ensure!(
+            verdicts.iter().any(|verdict| trial["verdict"] == *verdict),
+            "{host} {hook}: {trial}"
+        );
         if (host, hook) == ("tester", "input") {
             ensure!(cause(&trial, "kind", "missed").is_some(), "{trial}");
         }
@@ -164,10 +185,14 @@ impl Bench {
     /// One trial of 2 s at 4 000 queries a second.
     fn measure_dut(&self) -> Result<Value> {
         let line = "measure --server [2001:2::1]:53 --rate 4000 --duration 2s --timeout 500ms --json --quiet";
-        let args =
-            [&["lab", "exec", "tester", "--", self.program()][..], &line.split(' ').collect::<Vec<_>>()].concat();
+        let args = [
+            &["lab", "exec", "tester", "--", self.program()][..],
+            &line.split(' ').collect::<Vec<_>>(),
+        ]
+        .concat();
         let ran = process::run(self.program(), &args, Duration::from_secs(60))?;
         thread::sleep(Duration::from_millis(100));
-        serde_json::from_str(&ran.stdout).with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
+        serde_json::from_str(&ran.stdout)
+            .with_context(|| format!("status {:?}: {}", ran.status, ran.stderr))
     }
 }

@@ -1,7 +1,8 @@
-//! MLRsearch beside the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated servers.
+//! MLRsearch beside the implementation of its authors, MLRsearch 1.2.1 on PyPI: 1 000 simulated
+//! servers.
 //!
-//! The order of trials is each one's own. What must agree: what a load is for a goal, given the same trials; and that the bounds
-//! which both find are bounds of the same server.
+//! The order of trials is each one's own. What must agree: what a load is for a goal, given the
+//! same trials; and that the bounds which both find are bounds of the same server.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -53,12 +54,18 @@ fn goals() -> [Goal; 3] {
     let seconds = |n: u64| Nanos(n * Nanos::SECOND.0);
     let strict = Goal::rfc8219(seconds(60), 0.005);
     let half = Goal { loss_ratio: 0.005, exceed_ratio: 0.5, duration_sum: seconds(120), ..strict };
-    let short =
-        Goal { loss_ratio: 0.001, exceed_ratio: 0.25, final_duration: seconds(1), duration_sum: seconds(21), ..strict };
+    let short = Goal {
+        loss_ratio: 0.001,
+        exceed_ratio: 0.25,
+        final_duration: seconds(1),
+        duration_sum: seconds(21),
+        ..strict
+    };
     [strict, half, short]
 }
 
-/// Our search of a server; every twentieth trial loses more than it should, so that classes are not all clear.
+/// Our search of a server; every twentieth trial loses more than it should, so that classes are not
+/// all clear.
 fn searched(server: &Simulated, chance: &mut StdRng) -> Result<(MlrSearch, Vec<Value>)> {
     let mut search = MlrSearch::new(LIMITS, &goals())?;
     let mut trials = Vec::new();
@@ -68,15 +75,27 @@ fn searched(server: &Simulated, chance: &mut StdRng) -> Result<(MlrSearch, Vec<V
         let flaky = if chance.random_bool(0.05) { 0.02 } else { 0.0 };
         let missing = (server.loses(due.rate.0 as f64).max(flaky) * sent as f64).ceil() as u64;
         trials.push(json!([due.rate.0, due.duration.as_secs_f64(), missing, sent]));
-        search.report(Verdict::Passed, &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() });
+        search.report(
+            Verdict::Passed,
+            &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() },
+        );
     }
     Ok((search, trials))
 }
 
 fn mlrsearch(bench: &Bench) -> Result<()> {
     let modules = bench.path("mlrsearch");
-    let install =
-        ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", &modules, PACKAGE];
+    let install = [
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--target",
+        &modules,
+        PACKAGE,
+    ];
     if process::output("python3", &install, LIMIT).is_err() {
         return Err(Skipped(format!("pip cannot install {PACKAGE}")).into());
     }
@@ -96,11 +115,13 @@ fn mlrsearch(bench: &Bench) -> Result<()> {
         ours.push((server, search));
     }
     let script = bench.file("mlrsearch.py", SCRIPT)?;
-    let theirs: Vec<Value> = serde_json::from_str(&asked(&script, &modules, &json!({ "servers": servers }))?)?;
+    let theirs: Vec<Value> =
+        serde_json::from_str(&asked(&script, &modules, &json!({ "servers": servers }))?)?;
     ensure!(theirs.len() == ours.len(), "{} answers for {} servers", theirs.len(), ours.len());
     for ((server, search), theirs) in ours.iter().zip(&theirs) {
         agree(search, &theirs["classes"])?;
-        for (goal, bounds) in goals().iter().zip(theirs["bounds"].as_array().context("no bounds")?) {
+        for (goal, bounds) in goals().iter().zip(theirs["bounds"].as_array().context("no bounds")?)
+        {
             are_bounds(server, goal, bounds[0].as_f64(), bounds[1].as_f64())?;
         }
         steady(server)?;
@@ -109,7 +130,8 @@ fn mlrsearch(bench: &Bench) -> Result<()> {
 }
 
 fn as_typed(goal: &Goal) -> Value {
-    let [initial, last, sum] = [goal.initial_duration, goal.final_duration, goal.duration_sum].map(Nanos::as_secs_f64);
+    let [initial, last, sum] =
+        [goal.initial_duration, goal.final_duration, goal.duration_sum].map(Nanos::as_secs_f64);
     json!({
         "loss_ratio": goal.loss_ratio, "exceed_ratio": goal.exceed_ratio, "width": goal.width,
         "initial_s": initial, "final_s": last, "sum_s": sum,
@@ -133,7 +155,9 @@ fn asked(script: &str, modules: &str, input: &Value) -> Result<String> {
 /// Whether each load is for each goal what the authors' library says, from the same trials.
 fn agree(search: &MlrSearch, classes: &Value) -> Result<()> {
     for (load, trials) in search.loads() {
-        let theirs = classes[load.to_string()].as_array().with_context(|| format!("nothing about {load}"))?;
+        let theirs = classes[load.to_string()]
+            .as_array()
+            .with_context(|| format!("nothing about {load}"))?;
         for (goal, theirs) in goals().iter().zip(theirs) {
             let ours = word(goal, trials);
             ensure!(
@@ -159,22 +183,39 @@ fn steady(server: &Simulated) -> Result<()> {
     while let Some(due) = search.due() {
         let sent = 1_000_000_000;
         let missing = (server.loses(due.rate.0 as f64) * sent as f64).round() as u64;
-        search.report(Verdict::Passed, &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() });
+        search.report(
+            Verdict::Passed,
+            &Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() },
+        );
     }
     for found in search.result().context("the search is over")? {
-        let [lower, upper] = [found.relevant_lower_bound, found.relevant_upper_bound].map(|b| b.map(|b| b.0 as f64));
+        let [lower, upper] =
+            [found.relevant_lower_bound, found.relevant_upper_bound].map(|b| b.map(|b| b.0 as f64));
         are_bounds(server, &found.goal, lower, upper)?;
     }
     Ok(())
 }
 
 /// Whether the server meets the goal at `lower` and does not at `upper`.
-fn are_bounds(server: &Simulated, goal: &Goal, lower: Option<f64>, upper: Option<f64>) -> Result<()> {
+fn are_bounds(
+    server: &Simulated,
+    goal: &Goal,
+    lower: Option<f64>,
+    upper: Option<f64>,
+) -> Result<()> {
     // Loss is counted in billionths.
     let loses = |rate: f64| (server.loses(rate) * 1e9).round() / 1e9;
     let meets = |rate: f64| loses(rate) <= goal.loss_ratio;
     ensure!(lower.is_some() || upper.is_some(), "nothing found for {goal:?}");
-    ensure!(lower.is_none_or(meets), "{lower:?} is no lower bound for {goal:?}, which loses {:?}", lower.map(loses));
-    ensure!(!upper.is_some_and(meets), "{upper:?} is no upper bound for {goal:?}, which loses {:?}", upper.map(loses));
+    ensure!(
+        lower.is_none_or(meets),
+        "{lower:?} is no lower bound for {goal:?}, which loses {:?}",
+        lower.map(loses)
+    );
+    ensure!(
+        !upper.is_some_and(meets),
+        "{upper:?} is no upper bound for {goal:?}, which loses {:?}",
+        upper.map(loses)
+    );
     Ok(())
 }

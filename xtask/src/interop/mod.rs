@@ -1,4 +1,5 @@
-//! Tests against the servers and clients that people use. What cannot run is named, and never counted as passed.
+//! Tests against the servers and clients that people use. What cannot run is named, and never
+//! counted as passed.
 
 mod campaign;
 mod clients;
@@ -45,7 +46,8 @@ struct Bench {
     spoiled: Cell<u32>,
 }
 
-/// How many trials the tester may spoil in all tests together: more than a busy machine does, fewer than a broken tester.
+/// How many trials the tester may spoil in all tests together: more than a busy machine does, fewer
+/// than a broken tester.
 const MOST_SPOILED: u32 = 10;
 
 impl Bench {
@@ -90,8 +92,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs a `measure` until the tester did not spoil the trial, which it says with status 3: a busy machine does that, which is
-    /// not what is tested here. All tests together may have [`MOST_SPOILED`] of them.
+    /// Runs a `measure` until the tester did not spoil the trial, which it says with status 3: a
+    /// busy machine does that, which is not what is tested here. All tests together may have
+    /// [`MOST_SPOILED`] of them.
     fn sound(&self, args: &[&str]) -> Result<process::Ran> {
         loop {
             let ran = process::run(self.program(), args, LIMIT)?;
@@ -119,11 +122,18 @@ impl Bench {
         Ok(path)
     }
 
-    /// An authoritative server with a zone file of ours and the lines `extra`, on a port of loopback.
+    /// An authoritative server with a zone file of ours and the lines `extra`, on a port of
+    /// loopback.
     fn authoritative(&self, auth: Auth, zone: &str, extra: &[&str]) -> Result<(Server, u16)> {
         let port = free_port()?;
         let listen = format!("127.0.0.1:{port}");
-        let words = authoritative(auth, &self.folder.path().join(auth.name()), listen.parse()?, zone, extra)?;
+        let words = authoritative(
+            auth,
+            &self.folder.path().join(auth.name()),
+            listen.parse()?,
+            zone,
+            extra,
+        )?;
         let server = Server::start(&words[0], &words[1..])?;
         wait_for(&listen, FIRST_NAME, A)?;
         Ok((server, port))
@@ -131,7 +141,10 @@ impl Bench {
 
     fn auth(&self, port: u16) -> Result<Server> {
         let listen = format!("127.0.0.1:{port}");
-        let server = Server::start(self.program(), &["auth", "--listen", &listen, "--aaaa-share", "1", "--json"])?;
+        let server = Server::start(
+            self.program(),
+            &["auth", "--listen", &listen, "--aaaa-share", "1", "--json"],
+        )?;
         wait_until_listens(&[], port)?;
         Ok(server)
     }
@@ -139,16 +152,22 @@ impl Bench {
 
 fn all() -> impl Iterator<Item = &'static Test> {
     let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
-    let servers = first.chain(&systemd::TESTS).chain(&hosts::TESTS).chain(&losses::TESTS).chain(&campaign::TESTS);
+    let servers = first
+        .chain(&systemd::TESTS)
+        .chain(&hosts::TESTS)
+        .chain(&losses::TESTS)
+        .chain(&campaign::TESTS);
     servers.chain(&mlrsearch::TESTS).chain(&packages::TESTS)
 }
 
 /// Among what a test needs: to be root, for what users may not do.
 const ROOT: &str = "root";
 
-/// Why this machine cannot run a test that needs these programs, as far as it is known before; `None` if it can.
+/// Why this machine cannot run a test that needs these programs, as far as it is known before;
+/// `None` if it can.
 fn missing(needs: &[&str]) -> Option<String> {
-    let absent: Vec<_> = needs.iter().filter(|need| **need != ROOT && find(need).is_none()).copied().collect();
+    let absent: Vec<_> =
+        needs.iter().filter(|need| **need != ROOT && find(need).is_none()).copied().collect();
     let mut why = Vec::new();
     if !absent.is_empty() {
         why.push(format!("not found: {}", absent.join(", ")));
@@ -159,14 +178,16 @@ fn missing(needs: &[&str]) -> Option<String> {
     // Tests that need ip make a lab, which takes root or user namespaces.
     if needs.contains(&"ip")
         && !is_root()
-        && process::run("unshare", &["-U", "-n", "true"], LIMIT).is_ok_and(|ran| ran.status != Some(0))
+        && process::run("unshare", &["-U", "-n", "true"], LIMIT)
+            .is_ok_and(|ran| ran.status != Some(0))
     {
         why.push("needs root or user namespaces".into());
     }
     (!why.is_empty()).then(|| why.join("; "))
 }
 
-/// Says of every test whose name contains `part` whether it would run here, and why not; runs none and installs nothing.
+/// Says of every test whose name contains `part` whether it would run here, and why not; runs none
+/// and installs nothing.
 pub(crate) fn list(part: &str) -> ExitCode {
     let (mut would, mut would_not) = (0, 0);
     for &(name, needs, _) in all().filter(|(name, ..)| name.contains(part)) {
@@ -185,10 +206,15 @@ pub(crate) fn list(part: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI must have passed in it.
+/// Runs the tests whose name contains `part`. All of them count as one run: what is required in CI
+/// must have passed in it.
 pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
     install(consent);
-    let bench = Bench { program: process::dns64bench()?, folder: tempfile::tempdir()?, spoiled: Cell::new(0) };
+    let bench = Bench {
+        program: process::dns64bench()?,
+        folder: tempfile::tempdir()?,
+        spoiled: Cell::new(0),
+    };
     let mut tally = Tally::default();
     for &(name, needs, test) in all().filter(|(name, ..)| name.contains(part)) {
         let outcome = match missing(needs) {
@@ -197,7 +223,10 @@ pub(crate) fn run(part: &str, consent: Consent) -> Result<ExitCode> {
         };
         tally.add(name, &outcome);
     }
-    println!("{} trials were spoiled by this machine and done again, of {MOST_SPOILED} allowed", bench.spoiled.get());
+    println!(
+        "{} trials were spoiled by this machine and done again, of {MOST_SPOILED} allowed",
+        bench.spoiled.get()
+    );
     let required = part.is_empty() && Consent::in_ci() && can_install();
     Ok(if tally.conclude(required) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -220,7 +249,8 @@ fn wait_for(server: &str, name: &str, rtype: u8) -> Result<()> {
         let _ = socket.send_to(&query, server);
         let mut reply = [0; 512];
         // NOERROR with an answer.
-        if matches!(socket.recv(&mut reply), Ok(n) if n > 12 && reply[3] & 15 == 0 && reply[7] > 0) {
+        if matches!(socket.recv(&mut reply), Ok(n) if n > 12 && reply[3] & 15 == 0 && reply[7] > 0)
+        {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(50));
@@ -248,8 +278,13 @@ impl Bench {
     /// One of our own servers in a host of the lab, when it listens on the port of its `--listen`.
     fn in_lab(&self, host: &str, args: &[&str]) -> Result<Server> {
         let within = ["lab", "exec", host, "--"];
-        let server = Server::start(self.program(), &[&within[..], &[self.program()], args].concat())?;
-        let listen = args.iter().skip_while(|word| **word != "--listen").nth(1).context("it has no --listen")?;
+        let server =
+            Server::start(self.program(), &[&within[..], &[self.program()], args].concat())?;
+        let listen = args
+            .iter()
+            .skip_while(|word| **word != "--listen")
+            .nth(1)
+            .context("it has no --listen")?;
         let port = listen.parse::<SocketAddr>()?.port();
         wait_until_listens(&[&[self.program()], &within[..]].concat(), port)?;
         Ok(server)
@@ -264,7 +299,11 @@ impl Bench {
         args.extend(cpu.into_iter().flat_map(|cpu| ["taskset", "-c", cpu]));
         args.extend(words.iter().map(String::as_str));
         let server = Server::start(self.program(), &args)?;
-        wait_until_answers(self.program(), DUT, &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"])?;
+        wait_until_answers(
+            self.program(),
+            DUT,
+            &["--names", "9.0.0.0/24", "--expect-prefix", "64:ff9b::/96"],
+        )?;
         Ok(server)
     }
 }
@@ -276,7 +315,10 @@ mod tests {
         let all: Vec<&str> = super::all().map(|(name, ..)| *name).collect();
         let listed: Vec<&str> = super::tally::required().chain(super::tally::optional()).collect();
         for name in &all {
-            assert!(listed.contains(name), "{name} is not in required-tests.txt: CI would stay green without it");
+            assert!(
+                listed.contains(name),
+                "{name} is not in required-tests.txt: CI would stay green without it"
+            );
         }
         for name in &listed {
             assert!(all.contains(name), "{name} in required-tests.txt is no test");

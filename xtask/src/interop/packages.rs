@@ -1,4 +1,5 @@
-//! The packages that people install: into a root of their own, used there, and removed; and the container images.
+//! The packages that people install: into a root of their own, used there, and removed; and the
+//! container images.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,11 @@ use crate::process::{Server, find, free_port, root, run};
 const NEEDS: &[&str] = &["dpkg-shlibdeps", "strip", "unshare", "man", "script", "ip"];
 
 pub(super) const TESTS: [Test; 3] = [
-    ("Debian packages over this system: install, use, remove without rests", NEEDS, over_this_system),
+    (
+        "Debian packages over this system: install, use, remove without rests",
+        NEEDS,
+        over_this_system,
+    ),
     ("Debian packages in a fresh Debian without anything else", NEEDS, in_a_fresh_root),
     ("container images without root, and without anything else", &[], images),
 ];
@@ -25,10 +30,13 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
         return Err(Skipped("it takes root and Debian".into()).into());
     }
     if !cargo_deb_is_installed() && !Consent::in_ci() {
-        return Err(Skipped("cargo-deb is not installed (cargo xtask dist installs it)".into()).into());
+        return Err(
+            Skipped("cargo-deb is not installed (cargo xtask dist installs it)".into()).into()
+        );
     }
     let programs = Path::new(bench.program()).parent().context("the programs have a folder")?;
-    let (folder, again) = (bench.folder.path().join(name), bench.folder.path().join(format!("{name}-again")));
+    let (folder, again) =
+        (bench.folder.path().join(name), bench.folder.path().join(format!("{name}-again")));
     for to in [&folder, &again] {
         fs::create_dir_all(to)?;
         let made = Stage::make(programs)?.debs(to)?;
@@ -42,7 +50,8 @@ fn packages(bench: &Bench, name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What installing and removing any package leaves: logs, caches, dpkg's own state, and users, whose files may outlive a package.
+/// What installing and removing any package leaves: logs, caches, dpkg's own state, and users,
+/// whose files may outlive a package.
 const OF_THE_SYSTEM: [&str; 9] = [
     "/var/log",
     "/var/cache",
@@ -59,14 +68,25 @@ const SHADOWS: [&str; 2] = ["/etc/shadow-", "/etc/gshadow-"];
 /// Installs, uses and removes the packages of a folder in `place`, a root or "over".
 fn try_in(packages: &Path, place: &str) -> Result<()> {
     let script = root().join("xtask/src/interop/packages/root.sh");
-    let [packages, script] = [packages, script.as_path()].map(|path| path.to_string_lossy().into_owned());
+    let [packages, script] =
+        [packages, script.as_path()].map(|path| path.to_string_lossy().into_owned());
     let namespaces = ["--mount", "--net", "--pid", "--fork", "--kill-child"];
-    let ran = run("unshare", &[&namespaces[..], &["sh", &script, &packages, place]].concat(), 5 * LIMIT)?;
+    let ran =
+        run("unshare", &[&namespaces[..], &["sh", &script, &packages, place]].concat(), 5 * LIMIT)?;
     ensure!(ran.status == Some(0), "status {:?}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
-    ensure!(ran.stdout.contains("step: quickstart") && ran.stdout.contains("\ndone"), "{}", ran.stdout);
-    let allowed = |path: &&str| OF_THE_SYSTEM.iter().chain(&SHADOWS).any(|prefix| path.starts_with(prefix));
-    let left: Vec<&str> =
-        ran.stdout.lines().filter_map(|line| line.strip_prefix("left: ")).filter(|path| !allowed(path)).collect();
+    ensure!(
+        ran.stdout.contains("step: quickstart") && ran.stdout.contains("\ndone"),
+        "{}",
+        ran.stdout
+    );
+    let allowed =
+        |path: &&str| OF_THE_SYSTEM.iter().chain(&SHADOWS).any(|prefix| path.starts_with(prefix));
+    let left: Vec<&str> = ran
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("left: "))
+        .filter(|path| !allowed(path))
+        .collect();
     ensure!(left.is_empty(), "left behind:\n{}", left.join("\n"));
     Ok(())
 }
@@ -94,7 +114,9 @@ fn in_a_fresh_root(bench: &Bench) -> Result<()> {
 fn images(bench: &Bench) -> Result<()> {
     let programs = root().join(STATIC_PROGRAMS);
     if !programs.join("dns64bench").is_file() {
-        return Err(Skipped("no static programs (cargo xtask dist --images builds them)".into()).into());
+        return Err(
+            Skipped("no static programs (cargo xtask dist --images builds them)".into()).into()
+        );
     }
     let context = bench.folder.path().join("images");
     fs::create_dir_all(&context)?;
@@ -133,7 +155,8 @@ fn users_of(program: &str) -> Result<Vec<String>> {
         let command = fs::read(folder.join("cmdline")).unwrap_or_default();
         if command.split(|&byte| byte == 0).next() == Some(program.as_bytes()) {
             let status = fs::read_to_string(folder.join("status")).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
             users.push(line.split_whitespace().next().unwrap_or_default().to_owned());
         }
     }

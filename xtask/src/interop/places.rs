@@ -1,4 +1,5 @@
-//! Where the threads of a server may run, as /proc says while something else happens; held against what a campaign claims.
+//! Where the threads of a server may run, as /proc says while something else happens; held against
+//! what a campaign claims.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,14 +17,19 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Knows a server's processes by the words of their command lines.
 pub(super) type IsIt<'a> = dyn Fn(&[&str]) -> bool + Sync + 'a;
 
-/// What comes of `run`, and the CPUs that threads of the processes that `is_it` knows were allowed to run on meanwhile.
-pub(super) fn watched<T>(is_it: &IsIt<'_>, run: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<usize>)> {
+/// What comes of `run`, and the CPUs that threads of the processes that `is_it` knows were allowed
+/// to run on meanwhile.
+pub(super) fn watched<T>(
+    is_it: &IsIt<'_>,
+    run: impl FnOnce() -> Result<T>,
+) -> Result<(T, BTreeSet<usize>)> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut seen = BTreeSet::new();
             loop {
-                // The last look is one after the end of `run`, so that what it left behind is seen for certain.
+                // The last look is one after the end of `run`, so that what it left behind is seen
+                // for certain.
                 let is_last = over.load(Ordering::Relaxed);
                 look(is_it, &mut seen);
                 if is_last {
@@ -55,11 +61,16 @@ fn look(is_it: &IsIt<'_>, seen: &mut BTreeSet<usize>) {
     }
 }
 
-/// Holds the place of a point against what was seen: the threads were allowed to run where it claims, and nowhere else.
+/// Holds the place of a point against what was seen: the threads were allowed to run where it
+/// claims, and nowhere else.
 pub(super) fn agree(point: &Value, seen: &BTreeSet<usize>) -> Result<()> {
     let claimed = point["place"]["cpus"].as_array().context("no place")?;
-    let claimed: BTreeSet<usize> = claimed.iter().filter_map(|cpu| Some(cpu.as_u64()? as usize)).collect();
-    ensure!(!claimed.is_empty() && claimed == *seen, "the row claims CPUs {claimed:?}, its threads were on {seen:?}");
+    let claimed: BTreeSet<usize> =
+        claimed.iter().filter_map(|cpu| Some(cpu.as_u64()? as usize)).collect();
+    ensure!(
+        !claimed.is_empty() && claimed == *seen,
+        "the row claims CPUs {claimed:?}, its threads were on {seen:?}"
+    );
     Ok(())
 }
 
@@ -74,9 +85,11 @@ mod tests {
     fn threads_are_seen_where_they_may_run_and_other_claims_are_refused() {
         let one = net::affinity::allowed_cpus()[0].0;
         let sleep = "7.314";
-        let is_it = |words: &[&str]| words.first() == Some(&"sleep") && words.get(1) == Some(&sleep);
+        let is_it =
+            |words: &[&str]| words.first() == Some(&"sleep") && words.get(1) == Some(&sleep);
         let run = || {
-            let child = Command::new("taskset").args(["-c", &one.to_string(), "sleep", sleep]).spawn()?;
+            let child =
+                Command::new("taskset").args(["-c", &one.to_string(), "sleep", sleep]).spawn()?;
             // taskset becomes the program that it starts.
             let command_line = format!("/proc/{}/cmdline", child.id());
             let is_there = || Ok(fs::read_to_string(&command_line)?.starts_with("sleep\0"));
@@ -89,6 +102,8 @@ mod tests {
         assert_eq!(seen, BTreeSet::from([one]));
         let point = |cpus: &[usize]| serde_json::json!({ "place": { "cpus": cpus } });
         assert!(agree(&point(&[one]), &seen).is_ok());
-        assert!(agree(&point(&[one, one + 1]), &seen).is_err() && agree(&point(&[]), &seen).is_err());
+        assert!(
+            agree(&point(&[one, one + 1]), &seen).is_err() && agree(&point(&[]), &seen).is_err()
+        );
     }
 }

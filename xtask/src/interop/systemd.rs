@@ -1,5 +1,5 @@
-//! dns64d under systemd, as far as that can be tried where systemd does not run: socket activation, and the unit against what the
-//! server does.
+//! dns64d under systemd, as far as that can be tried where systemd does not run: socket activation,
+//! and the unit against what the server does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,8 @@ pub(super) const TESTS: [Test; 2] = [
 fn auth(bench: &Bench) -> Result<(Server, u16)> {
     let port = free_port()?;
     let listen = format!("127.0.0.1:{port}");
-    let server = Server::start(bench.program(), &["auth", "--listen", &listen, "--aaaa-share", "0"])?;
+    let server =
+        Server::start(bench.program(), &["auth", "--listen", &listen, "--aaaa-share", "0"])?;
     wait_for(&listen, NAME, A)?;
     Ok((server, port))
 }
@@ -41,7 +42,8 @@ fn socket_activation(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// The system calls that dns64d makes when it starts, answers, reads its configuration again and ends.
+/// The system calls that dns64d makes when it starts, answers, reads its configuration again and
+/// ends.
 fn made_calls(bench: &Bench) -> Result<BTreeSet<String>> {
     let (_auth, upstream) = auth(bench)?;
     let (port, trace) = (free_port()?, bench.path("trace"));
@@ -57,7 +59,8 @@ fn made_calls(bench: &Bench) -> Result<BTreeSet<String>> {
     let children = format!("/proc/{0}/task/{0}/children", server.pid()?);
     let child = fs::read_to_string(children)?.trim().to_owned();
     output("kill", &["-HUP", &child], LIMIT)?;
-    let is_replaced = || Ok(fs::read_to_string(&log)?.contains("the configuration has been replaced"));
+    let is_replaced =
+        || Ok(fs::read_to_string(&log)?.contains("the configuration has been replaced"));
     wait_until("dns64d does not read its configuration again", LIMIT, is_replaced)?;
     // Who answers now has the new configuration.
     wait_for(&address, NAME, AAAA)?;
@@ -66,9 +69,12 @@ fn made_calls(bench: &Bench) -> Result<BTreeSet<String>> {
     wait_until("dns64d does not end", LIMIT, is_gone)?;
     server.end()?;
     let text = fs::read_to_string(&trace)?;
-    // "1234 epoll_wait(3, …": the rest of calls that were interrupted begins with "<...", signals and ends with "---" and "+++".
+    // "1234 epoll_wait(3, …": the rest of calls that were interrupted begins with "<...", signals
+    // and ends with "---" and "+++".
     let call = |line: &str| Some(line.split_once(' ')?.1.trim().split_once('(')?.0.to_owned());
-    let is_name = |name: &String| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let is_name = |name: &String| {
+        name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
     Ok(text.lines().filter_map(call).filter(is_name).collect())
 }
 
@@ -77,7 +83,8 @@ fn call_sets() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let text = output("systemd-analyze", &["--no-pager", "syscall-filter"], LIMIT)?;
     let mut raw: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut current = String::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#')) {
+    for line in text.lines().filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#'))
+    {
         if line.starts_with('@') {
             current = line.trim().to_owned();
         } else {
@@ -101,10 +108,14 @@ fn unit_allows(bench: &Bench) -> Result<()> {
     let unit = root().join("dist/systemd/dns64d.service");
     let sets = call_sets()?;
     let mut allowed = BTreeSet::new();
-    for filter in fs::read_to_string(&unit)?.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
-        let (denies, words) = filter.strip_prefix('~').map_or((false, filter), |words| (true, words));
+    for filter in
+        fs::read_to_string(&unit)?.lines().filter_map(|line| line.strip_prefix("SystemCallFilter="))
+    {
+        let (denies, words) =
+            filter.strip_prefix('~').map_or((false, filter), |words| (true, words));
         for word in words.split_whitespace() {
-            let calls = sets.get(word).cloned().unwrap_or_else(|| BTreeSet::from([word.to_owned()]));
+            let calls =
+                sets.get(word).cloned().unwrap_or_else(|| BTreeSet::from([word.to_owned()]));
             allowed = if denies { &allowed - &calls } else { &allowed | &calls };
         }
     }
@@ -120,7 +131,8 @@ fn unit_allows(bench: &Bench) -> Result<()> {
     ensure!(denied.is_empty(), "the unit denies {denied:?}");
     // It complains that the program is not installed, and sees what it does not understand.
     let verified = process::run("systemd-analyze", &["verify", &unit.to_string_lossy()], LIMIT)?;
-    let complaints = verified.stderr.lines().find(|line| line.contains("arse") || line.contains("nknown"));
+    let complaints =
+        verified.stderr.lines().find(|line| line.contains("arse") || line.contains("nknown"));
     ensure!(complaints.is_none(), "{}", complaints.context("a complaint")?);
     Ok(())
 }

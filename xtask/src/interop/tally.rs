@@ -1,4 +1,5 @@
-//! What became of the tests. A test that did not run is named with the reason and never counted as passed.
+//! What became of the tests. A test that did not run is named with the reason and never counted as
+//! passed.
 
 use std::fmt;
 
@@ -64,8 +65,8 @@ impl Tally {
         }
     }
 
-    /// Prints what did not run and the numbers; returns whether all is well. If `all_required`, a required test that did not pass
-    /// is a failure.
+    /// Prints what did not run and the numbers; returns whether all is well. If `all_required`, a
+    /// required test that did not pass is a failure.
     pub(super) fn conclude(&self, all_required: bool) -> bool {
         if !self.skipped.is_empty() {
             println!("\nNot run on this machine:");
@@ -73,9 +74,17 @@ impl Tally {
         }
         let absent: Vec<_> = required().filter(|name| !self.passed.contains(name)).collect();
         if all_required && !absent.is_empty() {
-            println!("\nRequired in CI (xtask/required-tests.txt) and not passed:\n  {}", absent.join("\n  "));
+            println!(
+                "\nRequired in CI (xtask/required-tests.txt) and not passed:\n  {}",
+                absent.join("\n  ")
+            );
         }
-        println!("{} passed, {} failed, {} skipped", self.passed.len(), self.failed, self.skipped.len());
+        println!(
+            "{} passed, {} failed, {} skipped",
+            self.passed.len(),
+            self.failed,
+            self.skipped.len()
+        );
         self.failed == 0 && (!all_required || absent.is_empty())
     }
 }

@@ -31,13 +31,18 @@ fn measurer_against_knot(bench: &Bench) -> Result<()> {
 fn dnsperf_against_auth(bench: &Bench) -> Result<()> {
     let port = free_port()?;
     let auth = bench.auth(port)?;
-    let queries: String =
-        (0..1000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
+    let queries: String = (0..1000)
+        .map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256))
+        .collect();
     let queries = bench.file("queries", &queries)?;
-    let args = ["-s", "127.0.0.1", "-p", &port.to_string(), "-d", &queries, "-l", "2", "-Q", "2000"];
+    let args =
+        ["-s", "127.0.0.1", "-p", &port.to_string(), "-d", &queries, "-l", "2", "-Q", "2000"];
     let printed = output("dnsperf", &args, LIMIT)?;
     let number = |title: &str| -> Result<u64> {
-        let line = printed.lines().find_map(|line| line.trim().strip_prefix(title)).context(title.to_owned())?;
+        let line = printed
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(title))
+            .context(title.to_owned())?;
         Ok(line.split_whitespace().next().context("no number")?.parse()?)
     };
     let (sent, completed) = (number("Queries sent:")?, number("Queries completed:")?);
@@ -53,11 +58,26 @@ fn dnsperf_against_auth(bench: &Bench) -> Result<()> {
 /// kxdpgun needs a real interface, so this goes through the lab.
 fn kxdpgun_against_auth(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
-    let auth = bench.in_lab("auth", &["auth", "--listen", "198.18.1.2:53", "--aaaa-share", "1", "--json"])?;
-    let queries: String =
-        (0..1000).map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256)).collect();
+    let auth = bench
+        .in_lab("auth", &["auth", "--listen", "198.18.1.2:53", "--aaaa-share", "1", "--json"])?;
+    let queries: String = (0..1000)
+        .map(|n| format!("010-000-{:03}-{:03}.dns64perf.test AAAA\n", n / 256, n % 256))
+        .collect();
     let queries = bench.file("queries", &queries)?;
-    let args = ["lab", "exec", "tester", "--", "kxdpgun", "-t", "2", "-Q", "5000", "-i", &queries, "198.18.1.2"];
+    let args = [
+        "lab",
+        "exec",
+        "tester",
+        "--",
+        "kxdpgun",
+        "-t",
+        "2",
+        "-Q",
+        "5000",
+        "-i",
+        &queries,
+        "198.18.1.2",
+    ];
     let ran = process::run(bench.program(), &args, LIMIT)?;
     // "total queries: 10000 (5000 pps)", "total replies: 10000 (5000 pps) (100%)".
     let total = |what: &str| -> Result<u64> {
@@ -67,11 +87,16 @@ fn kxdpgun_against_auth(bench: &Bench) -> Result<()> {
     };
     let (queries, replies) = (total("total queries:")?, total("total replies:")?);
     let counters: Value = serde_json::from_str(&auth.end()?)?;
-    let count = |pointer: &str| counters.pointer(pointer).and_then(Value::as_u64).context(pointer.to_owned());
+    let count = |pointer: &str| {
+        counters.pointer(pointer).and_then(Value::as_u64).context(pointer.to_owned())
+    };
     let (asked, dropped) = (count("/queries/aaaa")?, count("/socket_drops")?);
     ensure!(queries > 5_000 && asked + dropped == queries, "{queries} queries: {counters}");
     // kxdpgun looks at its interface, where it may miss a few at the end.
-    ensure!(count("/replies/noerror")? == asked && replies * 100 >= asked * 99, "{replies} replies: {counters}");
+    ensure!(
+        count("/replies/noerror")? == asked && replies * 100 >= asked * 99,
+        "{replies} replies: {counters}"
+    );
     Ok(())
 }
 
@@ -80,8 +105,11 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
     let _auth = bench.auth(port)?;
     let port = port.to_string();
     let dig = |more: &[&str]| {
-        let args =
-            [&["@127.0.0.1", "-p", &port, "+norec", "+tries=1", "010-000-000-001.dns64perf.test"], more].concat();
+        let args = [
+            &["@127.0.0.1", "-p", &port, "+norec", "+tries=1", "010-000-000-001.dns64perf.test"],
+            more,
+        ]
+        .concat();
         output("dig", &args, LIMIT)
     };
     for transport in ["+notcp", "+tcp"] {
@@ -90,7 +118,9 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
     }
     let printed = dig(&["TXT"])?;
     ensure!(
-        printed.contains("status: NOERROR") && printed.contains("IN\tSOA") && printed.contains("EDNS: version: 0"),
+        printed.contains("status: NOERROR")
+            && printed.contains("IN\tSOA")
+            && printed.contains("EDNS: version: 0"),
         "{printed}"
     );
     let printed = dig(&["AAAA", "+edns=1", "+noednsnegotiation"])?;
@@ -100,7 +130,8 @@ fn dig_against_auth(bench: &Bench) -> Result<()> {
 
 fn search_against_unbound(bench: &Bench) -> Result<()> {
     let _lab = Lab::up(bench)?;
-    let auth = bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--json"])?;
+    let auth =
+        bench.in_lab("auth", &["auth", "--listen", "198.18.0.2:53", "--threads", "1", "--json"])?;
     let unbound = bench.dut_in_lab(Dut::Unbound, None)?;
     let journal = bench.path("journal.jsonl");
     let search = [
@@ -132,27 +163,44 @@ fn search_against_unbound(bench: &Bench) -> Result<()> {
         "--quiet",
     ];
     let ran = process::run(bench.program(), &search, Duration::from_secs(400))?;
-    ensure!(ran.status == Some(0), "search ended with {:?}\n{}\n{}", ran.status, ran.stdout, ran.stderr);
+    ensure!(
+        ran.status == Some(0),
+        "search ended with {:?}\n{}\n{}",
+        ran.status,
+        ran.stdout,
+        ran.stderr
+    );
     let found: Value = serde_json::from_str(&ran.stdout)?;
     drop(unbound);
     let counters: Value = serde_json::from_str(&auth.end()?)?;
     let trials = found["trials"].as_array().context("no trials")?;
     let sent: u64 = trials.iter().filter_map(|t| t["sent"].as_u64()).sum();
-    let asked = counters["queries"]["aaaa"].as_u64().unwrap_or(0) + counters["queries"]["a"].as_u64().unwrap_or(0);
+    let asked = counters["queries"]["aaaa"].as_u64().unwrap_or(0)
+        + counters["queries"]["a"].as_u64().unwrap_or(0);
     println!(
         "        Unbound: median {} queries/s, dispersion {} %; AuthDNS was asked {:.3} times for each query",
         found["median"],
         found["dispersion_pct"],
         asked as f64 / sent as f64
     );
-    // Unbound asks twice for each name that it answers; what it is too busy for it may ask once or not at all.
+    // Unbound asks twice for each name that it answers; what it is too busy for it may ask once or
+    // not at all.
     let valid: u64 = trials.iter().filter_map(|t| t["valid"].as_u64()).sum();
-    ensure!(asked >= 2 * valid && asked * 50 <= sent * 101, "{asked} questions for {sent} queries, {valid} answered");
+    ensure!(
+        asked >= 2 * valid && asked * 50 <= sent * 101,
+        "{asked} questions for {sent} queries, {valid} answered"
+    );
     for (number, search) in found["repeats"].as_array().context("no searches")?.iter().enumerate() {
         let (highest, failed) = (&search["highest"], &search["failed"]);
-        let has = |rate: &Value, verdict: &str| trials.iter().any(|t| t["rate"] == *rate && t["verdict"] == verdict);
-        ensure!(has(highest, "passed") && (failed.is_null() || has(failed, "failed")), "search {number}: {search}");
-        let apart = failed.as_u64().zip(highest.as_u64()).map_or(0, |(failed, highest)| failed - highest);
+        let has = |rate: &Value, verdict: &str| {
+            trials.iter().any(|t| t["rate"] == *rate && t["verdict"] == verdict)
+        };
+        ensure!(
+            has(highest, "passed") && (failed.is_null() || has(failed, "failed")),
+            "search {number}: {search}"
+        );
+        let apart =
+            failed.as_u64().zip(highest.as_u64()).map_or(0, |(failed, highest)| failed - highest);
         ensure!(apart <= 1_000, "search {number} ends {apart} queries/s from what failed");
     }
     let spoiled = trials.iter().filter(|t| t["verdict"] == "invalid").count();

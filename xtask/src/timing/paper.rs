@@ -1,5 +1,6 @@
-//! From send times and searches to the tables and figures of G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy of the
-//! Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
+//! From send times and searches to the tables and figures of G. Lencse and A. Pivoda, "Checking and
+//! Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers"
+//! (2018, DOI 10.11601/ijates.v7i1.255).
 
 use std::fmt::Write;
 
@@ -38,8 +39,14 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// From send times in nanoseconds after the start; what left after `seconds` is in windows behind the end.
-    pub(crate) fn of_times(sender: Sender, rate: u64, seconds: u64, times: impl Iterator<Item = u64>) -> Sending {
+    /// From send times in nanoseconds after the start; what left after `seconds` is in windows
+    /// behind the end.
+    pub(crate) fn of_times(
+        sender: Sender,
+        rate: u64,
+        seconds: u64,
+        times: impl Iterator<Item = u64>,
+    ) -> Sending {
         let mut windows = vec![0; seconds as usize * 100];
         for time in times {
             let window = (time / 10_000_000) as usize;
@@ -56,12 +63,15 @@ impl Sending {
         self.windows.chunks(10).map(|ten| ten.iter().sum()).collect()
     }
 
-    /// Queries in 100 ms near the begin of the trial, where the original timing has hardly made up for anything yet: the median of the
-    /// first thirtieth of the windows, three at least, without the very first, in which code and data come into the caches.
+    /// Queries in 100 ms near the begin of the trial, where the original timing has hardly made up
+    /// for anything yet: the median of the first thirtieth of the windows, three at least, without
+    /// the very first, in which code and data come into the caches.
     pub(crate) fn counted(&self) -> f64 {
         let coarse = self.coarse();
-        let first = &coarse[1.min(coarse.len())..(coarse.len() / 30).clamp(4.min(coarse.len()), coarse.len())];
-        Summary::of(&first.iter().map(|&n| n as f64).collect::<Vec<_>>()).map_or(0.0, |summary| summary.median)
+        let first = &coarse
+            [1.min(coarse.len())..(coarse.len() / 30).clamp(4.min(coarse.len()), coarse.len())];
+        Summary::of(&first.iter().map(|&n| n as f64).collect::<Vec<_>>())
+            .map_or(0.0, |summary| summary.median)
     }
 
     /// The largest deviation of a 100 ms window of the first `seconds` from the rate, in per cent.
@@ -72,7 +82,8 @@ impl Sending {
     }
 }
 
-/// The figures: queries in windows of 100 ms of all senders, and of 10 ms of those that are corrected.
+/// The figures: queries in windows of 100 ms of all senders, and of 10 ms of those that are
+/// corrected.
 pub(crate) fn figures(all: &[Sending]) -> Vec<Figure> {
     let wanted = [
         ("figure-2", Sender::Original, 100),
@@ -82,7 +93,8 @@ pub(crate) fn figures(all: &[Sending]) -> Vec<Figure> {
         ("measurer-10ms", Sender::Measurer, 10),
     ];
     let figure = |(file, sender, ms): (&str, Sender, u64)| {
-        let panels: Vec<Panel> = all.iter().filter(|s| s.sender == sender).map(|s| panel(s, ms)).collect();
+        let panels: Vec<Panel> =
+            all.iter().filter(|s| s.sender == sender).map(|s| panel(s, ms)).collect();
         (!panels.is_empty()).then(|| Figure {
             file: file.into(),
             title: format!("Queries sent in windows of {ms} ms: {}", sender.name()),
@@ -97,7 +109,11 @@ pub(crate) fn figures(all: &[Sending]) -> Vec<Figure> {
 fn panel(sending: &Sending, ms: u64) -> Panel {
     let windows = if ms == 100 { sending.coarse() } else { sending.windows.clone() };
     let width = ms as f64 / 1000.0;
-    let dots = windows.iter().enumerate().map(|(i, &n)| Dot::at((i as f64 + 0.5) * width, n as f64)).collect();
+    let dots = windows
+        .iter()
+        .enumerate()
+        .map(|(i, &n)| Dot::at((i as f64 + 0.5) * width, n as f64))
+        .collect();
     let name = format!("{} queries/s", number(sending.rate as f64));
     Panel { series: Series { name, dots }, wanted: sending.rate as f64 * width }
 }
@@ -113,16 +129,22 @@ pub(crate) fn csv(all: &[Sending]) -> String {
     out
 }
 
-/// Table I: the model of the paper (each query of the original timing takes the same time too much) against what was counted.
+/// Table I: the model of the paper (each query of the original timing takes the same time too much)
+/// against what was counted.
 pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     let mut rates: Vec<u64> = all.iter().map(|s| s.rate).collect();
     rates.sort_unstable();
     rates.dedup();
     let of = |sender, rate| all.iter().find(|s| s.sender == sender && s.rate == rate);
-    let highest = rates.iter().rev().find_map(|&rate| of(Sender::Original, rate)).filter(|s| s.counted() > 0.0);
+    let highest = rates
+        .iter()
+        .rev()
+        .find_map(|&rate| of(Sender::Original, rate))
+        .filter(|s| s.counted() > 0.0);
     // Nanoseconds that a query takes too much, from the highest rate, as in the paper.
     let too_much = highest.map(|s| (1e8 / s.counted() - 1e9 / s.rate as f64).max(0.0));
-    let mut out = "### Table I: validation of the error model\n\n| Required query rate |".to_owned();
+    let mut out =
+        "### Table I: validation of the error model\n\n| Required query rate |".to_owned();
     let mut line = |name: &str, cell: &dyn Fn(u64) -> String| {
         let cells: Vec<String> = rates.iter().map(|&rate| cell(rate)).collect();
         let _ = write!(out, "\n| {name} | {} |", cells.join(" | "));
@@ -130,7 +152,9 @@ pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     let missing = || "not measured".to_owned();
     let cycle = |rate: u64| 1e9 / rate as f64;
     line("Required cycle time, ns", &|rate| number(cycle(rate).round()));
-    line("Cycle time in the model, ns", &|rate| too_much.map_or_else(missing, |ns| number((cycle(rate) + ns).round())));
+    line("Cycle time in the model, ns", &|rate| {
+        too_much.map_or_else(missing, |ns| number((cycle(rate) + ns).round()))
+    });
     line("Computed queries in 100 ms", &|rate| {
         too_much.map_or_else(missing, |ns| number((1e8 / (cycle(rate) + ns)).round()))
     });
@@ -146,8 +170,11 @@ pub(crate) fn table_1(all: &[Sending], seconds: u64) -> String {
     }
     let head: Vec<String> = rates.iter().map(|&rate| number(rate as f64)).collect();
     let rule = "---|".repeat(rates.len() + 1);
-    out.replacen("| Required query rate |", &format!("| Required query rate | {} |\n|{rule}", head.join(" | ")), 1)
-        + "\n"
+    out.replacen(
+        "| Required query rate |",
+        &format!("| Required query rate | {} |\n|{rule}", head.join(" | ")),
+        1,
+    ) + "\n"
 }
 
 /// What one search found.
@@ -187,8 +214,10 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
         if spoiled > 0 {
             notes.push(format!("{spoiled} rates that this machine spoiled count as not passed"));
         }
-        let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
-        let _ = writeln!(out, "| {name} | {median} | {min} | {max} | {dispersion} | {}{notes} |", s.n);
+        let notes =
+            if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+        let _ =
+            writeln!(out, "| {name} | {median} | {min} | {max} | {dispersion} | {}{notes} |", s.n);
     }
     out
 }
@@ -197,7 +226,8 @@ pub(crate) fn table_of_searches(title: &str, all: &[Searched]) -> String {
 mod tests {
     use super::*;
 
-    /// A sender of which each query takes `too_much` ns more than it should, and nothing is made up for.
+    /// A sender of which each query takes `too_much` ns more than it should, and nothing is made up
+    /// for.
     fn slow(sender: Sender, rate: u64, too_much: f64) -> Sending {
         let cycle = 1e9 / rate as f64 + too_much;
         Sending::of_times(sender, rate, 2, (0..rate * 2).map(|i| (i as f64 * cycle) as u64))
@@ -205,11 +235,16 @@ mod tests {
 
     #[test]
     fn the_model_of_the_paper_comes_out_of_its_own_numbers() {
-        let all: Vec<Sending> = [50_000, 200_000, 250_000].map(|rate| slow(Sender::Original, rate, 90.0)).into();
+        let all: Vec<Sending> =
+            [50_000, 200_000, 250_000].map(|rate| slow(Sender::Original, rate, 90.0)).into();
         let table = table_1(&all, 2);
         let row = |name: &str| -> Vec<String> {
             let line = table.lines().find(|line| line.starts_with(&format!("| {name}"))).unwrap();
-            line.trim_matches('|').split('|').skip(1).map(|cell| cell.trim().replace('\u{202f}', "")).collect()
+            line.trim_matches('|')
+                .split('|')
+                .skip(1)
+                .map(|cell| cell.trim().replace('\u{202f}', ""))
+                .collect()
         };
         assert_eq!(row("Required query rate"), ["50000", "200000", "250000"]);
         assert_eq!(row("Required cycle time"), ["20000", "5000", "4000"]);
@@ -248,7 +283,10 @@ mod tests {
     fn searches_are_summed_up_as_in_the_papers_tables() {
         let of = |sender, found: &[u64], missing: Option<&str>| Searched {
             sender,
-            found: found.iter().map(|&rate| Found { rate, spoiled: u32::from(rate == 54_853) }).collect(),
+            found: found
+                .iter()
+                .map(|&rate| Found { rate, spoiled: u32::from(rate == 54_853) })
+                .collect(),
             missing: missing.map(str::to_owned),
         };
         let all = [
@@ -257,7 +295,10 @@ mod tests {
             of(Sender::Measurer, &[], Some("no dns64d")),
         ];
         let table = table_of_searches("Table II", &all).replace('\u{202f}', "");
-        assert!(table.contains("| original timing | 54057 | 51199 | 54785 | 6.63 % | 3 |"), "{table}");
+        assert!(
+            table.contains("| original timing | 54057 | 51199 | 54785 | 6.63 % | 3 |"),
+            "{table}"
+        );
         assert!(table.contains("| corrected timing | 54853 | 54853 | 54853 | 0.00 % | 1 (time was up; 1 rates that this machine spoiled count as not passed) |"), "{table}");
         assert!(table.contains("| Measurer | not measured: no dns64d |"), "{table}");
     }

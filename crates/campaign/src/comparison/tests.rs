@@ -27,7 +27,11 @@ fn environment() -> Environment {
 fn run(name: &str, capacity: u64, text: &str) -> Run {
     let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
     let entries = journal_of(&plan, capacity, &[]);
-    Run { name: name.into(), results: Results::compute(&plan, &environment(), &entries), notes: Vec::new() }
+    Run {
+        name: name.into(),
+        results: Results::compute(&plan, &environment(), &entries),
+        notes: Vec::new(),
+    }
 }
 
 fn only(comparison: &Comparison) -> &Row {
@@ -57,7 +61,10 @@ fn the_four_outcomes() {
         assert_eq!((comparison.has_regressed(), comparison.is_decided()), status, "{row:#?}");
     }
     let row = compared(&before, &run("now", 1_000, &text(4, "")), 0.0);
-    assert_eq!(row.in_words(), "undecided: a finer resolution is needed, or a shorter timeout of short trials");
+    assert_eq!(
+        row.in_words(),
+        "undecided: a finer resolution is needed, or a shorter timeout of short trials"
+    );
 }
 
 #[test]
@@ -68,7 +75,10 @@ fn few_searches_do_not_decide_and_those_of_several_runs_add_up() {
     let comparison = Comparison::in_turn(&[&before, &before], &[&now, &now], 0.05);
     let row = only(&comparison);
     assert_eq!((row.outcome(), row.change.unwrap().searches), (Some(Outcome::Regressed), 4));
-    assert_eq!((comparison.baseline.as_str(), row.run.as_str()), ("before and before", "now and now"));
+    assert_eq!(
+        (comparison.baseline.as_str(), row.run.as_str()),
+        ("before and before", "now and now")
+    );
 }
 
 #[test]
@@ -76,11 +86,15 @@ fn only_what_was_measured_alike_is_compared() {
     let before = run("before", 1_000, &text(4, ""));
     let other = text(4, "").replace("'2s'", "'3s'").replace("max = 3000", "max = 4000");
     let row = compared(&before, &run("now", 500, &other), 0.05);
-    assert_eq!(row.in_words(), "not comparable: measured by another plan: search.max, trial.duration differ");
+    assert_eq!(
+        row.in_words(),
+        "not comparable: measured by another plan: search.max, trial.duration differ"
+    );
     assert!(!Comparison::of(&[&before], &[&run("now", 500, &other)], 0.05).is_decided());
 
     // What describes the server is what is compared; what else is measured does not matter.
-    let built = text(4, "[measure]\ncores = [1, 2]\n") + "program = '/opt/new/unbound'\nextra = ['verbosity: 0']\n";
+    let built = text(4, "[measure]\ncores = [1, 2]\n")
+        + "program = '/opt/new/unbound'\nextra = ['verbosity: 0']\n";
     let now = run("now", 500, &built.replace("name = 'x'", "name = 'y'"));
     let comparison = Comparison::of(&[&before], &[&now], 0.05);
     assert_eq!(comparison.rows[0].outcome(), Some(Outcome::Regressed), "{comparison:#?}");
@@ -106,11 +120,18 @@ fn only_what_was_measured_alike_is_compared() {
 fn what_has_no_number_is_not_compared() {
     let before = run("before", 1_000, &text(4, ""));
     let plan = Plan::parse(&text(4, ""), Path::new("p.toml")).unwrap();
-    let empty = Run { name: "now".into(), results: Results::compute(&plan, &environment(), &[]), notes: Vec::new() };
+    let empty = Run {
+        name: "now".into(),
+        results: Results::compute(&plan, &environment(), &[]),
+        notes: Vec::new(),
+    };
     let row = compared(&before, &empty, 0.05);
     assert_eq!(row.incomparable, Some(Incomparable::Missing(Missing::NotBegun { because: None })));
     let row = compared(&empty, &before, 0.05);
-    assert_eq!(row.incomparable, Some(Incomparable::BaselineMissing(Missing::NotBegun { because: None })));
+    assert_eq!(
+        row.incomparable,
+        Some(Incomparable::BaselineMissing(Missing::NotBegun { because: None }))
+    );
     assert_eq!((row.median, row.baseline_median), (Some(1_000.0), None));
 }
 

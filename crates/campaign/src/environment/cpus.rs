@@ -1,4 +1,5 @@
-//! The CPUs of a host: how many, how they share cores and nodes, and whether they change their clock.
+//! The CPUs of a host: how many, how they share cores and nodes, and whether they change their
+//! clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +21,22 @@ pub(super) fn findings(tree: &Tree, usable: usize) -> Vec<Finding> {
     all
 }
 
-/// Measurer, DUT and AuthDNS cannot have CPUs of their own with fewer than so many, of which the Measurer takes two.
+/// Measurer, DUT and AuthDNS cannot have CPUs of their own with fewer than so many, of which the
+/// Measurer takes two.
 const ENOUGH: usize = 4;
 
 fn cores(n: usize) -> Finding {
-    let why = "Measurer, DUT and AuthDNS share CPUs: results are those of the crowd, not of the DUT";
+    let why =
+        "Measurer, DUT and AuthDNS share CPUs: results are those of the crowd, not of the DUT";
     finding("CPUs for this process", n.to_string()).concern_if(n < ENOUGH, why, None)
 }
 
-/// Whether the kernel schedules sessions as groups, so that nice values count only within one (sched(7), "The autogroup feature");
-/// nothing of a kernel that cannot.
+/// Whether the kernel schedules sessions as groups, so that nice values count only within one
+/// (sched(7), "The autogroup feature"); nothing of a kernel that cannot.
 fn autogroup(tree: &Tree, usable: usize) -> Option<Finding> {
     let enabled = tree.read("/proc/sys/kernel/sched_autogroup_enabled")?;
     let bad = enabled == "1" && usable < ENOUGH;
-    let why =
-        "on shared CPUs the tester takes its turns by nice values, which count only within a session then (sched(7))";
+    let why = "on shared CPUs the tester takes its turns by nice values, which count only within a session then (sched(7))";
     let mend = Some("sysctl -w kernel.sched_autogroup_enabled=0");
     Some(finding("kernel.sched_autogroup_enabled", enabled).concern_if(bad, why, mend))
 }
@@ -51,15 +53,20 @@ fn nodes(tree: &Tree) -> Option<Finding> {
     let of = |name: &String| {
         let number: usize = name.strip_prefix("node")?.parse().ok()?;
         let cpus = tree.read(format!("{NODE}/{name}/cpulist"))?;
-        Some(format!("node {number}: {}", if cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {cpus}") }))
+        Some(format!(
+            "node {number}: {}",
+            if cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {cpus}") }
+        ))
     };
     let all: Vec<String> = tree.names(NODE).iter().filter_map(of).collect();
     let why = "memory of another node is slower: a server's speed depends on which CPUs and memory it gets; confine it to the CPUs of \
                one node ([cpus] in a plan), or compare placements";
-    (!all.is_empty()).then(|| finding("NUMA nodes", all.join("; ")).concern_if(all.len() > 1, why, None))
+    (!all.is_empty())
+        .then(|| finding("NUMA nodes", all.join("; ")).concern_if(all.len() > 1, why, None))
 }
 
-/// The frequency governors of all CPUs, each with its CPUs; nothing where frequencies are not scaled.
+/// The frequency governors of all CPUs, each with its CPUs; nothing where frequencies are not
+/// scaled.
 fn governors(tree: &Tree) -> Option<Finding> {
     let mut by_name: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for name in tree.names(CPU) {
@@ -69,17 +76,23 @@ fn governors(tree: &Tree) -> Option<Finding> {
         }
     }
     let bad = by_name.keys().any(|governor| governor != "performance");
-    let each = by_name.iter().map(|(governor, cpus)| format!("{governor} (CPUs {})", cpu_ranges(cpus)));
+    let each =
+        by_name.iter().map(|(governor, cpus)| format!("{governor} (CPUs {})", cpu_ranges(cpus)));
     let why = "CPUs change their clock during trials; fix it, so that results can be repeated";
     let mend = Some("cpupower frequency-set -g performance");
-    (!by_name.is_empty())
-        .then(|| finding("frequency governor", each.collect::<Vec<_>>().join("; ")).concern_if(bad, why, mend))
+    (!by_name.is_empty()).then(|| {
+        finding("frequency governor", each.collect::<Vec<_>>().join("; "))
+            .concern_if(bad, why, mend)
+    })
 }
 
 fn turbo(tree: &Tree) -> Option<Finding> {
     let (on, mend) = match tree.read(format!("{CPU}/intel_pstate/no_turbo")) {
         Some(no) => (no == "0", "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"),
-        None => (tree.read(format!("{CPU}/cpufreq/boost"))? == "1", "echo 0 > /sys/devices/system/cpu/cpufreq/boost"),
+        None => (
+            tree.read(format!("{CPU}/cpufreq/boost"))? == "1",
+            "echo 0 > /sys/devices/system/cpu/cpufreq/boost",
+        ),
     };
     let why = "speed depends on temperature and on what other cores do";
     Some(finding("turbo", if on { "on" } else { "off" }).concern_if(on, why, Some(mend)))
@@ -93,19 +106,29 @@ mod tests {
     #[test]
     fn sessions_as_groups_are_a_concern_where_cpus_are_shared() {
         let found = |enabled, usable| {
-            autogroup(&recorded(&[("/proc/sys/kernel/sched_autogroup_enabled", enabled)]), usable).unwrap()
+            autogroup(&recorded(&[("/proc/sys/kernel/sched_autogroup_enabled", enabled)]), usable)
+                .unwrap()
         };
         let concern = found("1\n", 3).concern.unwrap();
-        assert!(concern.why.contains("nice values") && concern.mend.unwrap().ends_with("sched_autogroup_enabled=0"));
+        assert!(
+            concern.why.contains("nice values")
+                && concern.mend.unwrap().ends_with("sched_autogroup_enabled=0")
+        );
         assert_eq!((found("1\n", 4).concern, found("0\n", 1).concern), (None, None));
         assert_eq!(autogroup(&recorded(&[]), 1), None);
         let all = findings(&of_lines("/proc/sys/kernel/sched_autogroup_enabled:1"), 2);
-        assert!(all.iter().any(|f| f.subject == "kernel.sched_autogroup_enabled" && f.concern.is_some()), "{all:?}");
+        assert!(
+            all.iter()
+                .any(|f| f.subject == "kernel.sched_autogroup_enabled" && f.concern.is_some()),
+            "{all:?}"
+        );
     }
 
     fn with_nodes(lists: &[&str]) -> Finding {
-        let paths: Vec<String> = (0..lists.len()).map(|n| format!("{NODE}/node{n}/cpulist")).collect();
-        let files: Vec<(&str, &str)> = paths.iter().map(String::as_str).zip(lists.iter().copied()).collect();
+        let paths: Vec<String> =
+            (0..lists.len()).map(|n| format!("{NODE}/node{n}/cpulist")).collect();
+        let files: Vec<(&str, &str)> =
+            paths.iter().map(String::as_str).zip(lists.iter().copied()).collect();
         nodes(&recorded(&files)).unwrap()
     }
 
@@ -117,7 +140,10 @@ mod tests {
         assert_eq!(two.value, "node 0: CPUs 0-7,16-23; node 1: CPUs 8-15,24-31");
         assert!(two.concern.is_some_and(|concern| concern.why.contains("one node")));
         let four = with_nodes(&["0-7", "8-15", "16-23", ""]);
-        assert_eq!(four.value, "node 0: CPUs 0-7; node 1: CPUs 8-15; node 2: CPUs 16-23; node 3: no CPUs");
+        assert_eq!(
+            four.value,
+            "node 0: CPUs 0-7; node 1: CPUs 8-15; node 2: CPUs 16-23; node 3: no CPUs"
+        );
         assert_eq!(nodes(&recorded(&[])), None);
     }
 
@@ -130,14 +156,19 @@ mod tests {
         let two = of(include_str!("../topology/two-nodes.txt"));
         assert_eq!(two.value, "node 0: CPUs 0-7,16-23; node 1: CPUs 8-15,24-31");
         let four = of(include_str!("../topology/four-nodes.txt"));
-        assert!(four.value.ends_with("node 3: CPUs 3,7,11,15,19,23,27,31,35,39") && four.concern.is_some());
+        assert!(
+            four.value.ends_with("node 3: CPUs 3,7,11,15,19,23,27,31,35,39")
+                && four.concern.is_some()
+        );
     }
 
     #[test]
     fn governors_are_told_by_group() {
-        let paths: Vec<String> = (0..12).map(|n| format!("{CPU}/cpu{n}/cpufreq/scaling_governor")).collect();
+        let paths: Vec<String> =
+            (0..12).map(|n| format!("{CPU}/cpu{n}/cpufreq/scaling_governor")).collect();
         let of = |name: fn(usize) -> &'static str| {
-            let files: Vec<(&str, &str)> = paths.iter().enumerate().map(|(n, path)| (path.as_str(), name(n))).collect();
+            let files: Vec<(&str, &str)> =
+                paths.iter().enumerate().map(|(n, path)| (path.as_str(), name(n))).collect();
             governors(&recorded(&files)).unwrap()
         };
         let mixed = of(|n| if n < 2 || n == 11 { "powersave\n" } else { "performance\n" });

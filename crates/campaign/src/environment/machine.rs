@@ -1,4 +1,5 @@
-//! What kind of machine a host is: its product and BIOS, whether it is virtual, how busy it is, and what a hypervisor takes.
+//! What kind of machine a host is: its product and BIOS, whether it is virtual, how busy it is, and
+//! what a hypervisor takes.
 
 use net::cpu_time::{CpuTimes, Stolen};
 
@@ -7,12 +8,14 @@ use super::{Finding, finding};
 
 /// Where the kernel tells what the machine's maker wrote into it.
 const DMI: &str = "/sys/class/dmi/id";
-/// A hypervisor that takes more than this share of a CPU's time, in per cent, can make queries late.
+/// A hypervisor that takes more than this share of a CPU's time, in per cent, can make queries
+/// late.
 const STOLEN_LIMIT: f64 = 1.0;
 /// More than this share of all CPUs' time is somebody else's work, in per cent.
 const BUSY_LIMIT: f64 = 15.0;
 
-/// Product and BIOS, as far as the kernel tells; virtual machines and boards without a BIOS have neither.
+/// Product and BIOS, as far as the kernel tells; virtual machines and boards without a BIOS have
+/// neither.
 pub(super) fn product(tree: &Tree) -> Vec<Finding> {
     let facts = |names: &[&str]| {
         let read = |name: &&str| tree.read(format!("{DMI}/{name}")).filter(|text| !text.is_empty());
@@ -23,14 +26,18 @@ pub(super) fn product(tree: &Tree) -> Vec<Finding> {
         ("board", facts(&["board_name"])),
         ("BIOS", facts(&["bios_vendor", "bios_version", "bios_date"])),
     ];
-    all.into_iter().filter(|(_, text)| !text.is_empty()).map(|(subject, text)| finding(subject, text)).collect()
+    all.into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(subject, text)| finding(subject, text))
+        .collect()
 }
 
 /// Whether the machine is a virtual one.
 pub(super) fn virtualized(tree: &Tree) -> Option<Finding> {
     let flags = tree.read("/proc/cpuinfo")?;
-    let virtual_machine =
-        flags.lines().any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
+    let virtual_machine = flags
+        .lines()
+        .any(|l| l.starts_with("flags") && l.split_whitespace().any(|f| f == "hypervisor"));
     let why = "the host may take CPUs away at any time; look at the pacing of each trial";
     Some(finding("machine", if virtual_machine { "virtual" } else { "physical" }).concern_if(
         virtual_machine,
@@ -39,7 +46,8 @@ pub(super) fn virtualized(tree: &Tree) -> Option<Finding> {
     ))
 }
 
-/// What the CPUs did between two looks: how much of their time was not idle, and what a hypervisor took.
+/// What the CPUs did between two looks: how much of their time was not idle, and what a hypervisor
+/// took.
 pub(super) fn load(before: &CpuTimes, after: &CpuTimes) -> [Finding; 2] {
     let busy = after.busy_since(before);
     let busy = finding("CPUs busy now", format!("{busy:.0} %")).concern_if(
@@ -76,7 +84,10 @@ mod tests {
         ]);
         let found = product(&tree);
         let texts: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.value.as_str())).collect();
-        assert_eq!(texts, [("product", "Dell Inc. PowerEdge C6220"), ("BIOS", "Dell Inc. 1.2.1 08/22/2012")]);
+        assert_eq!(
+            texts,
+            [("product", "Dell Inc. PowerEdge C6220"), ("BIOS", "Dell Inc. 1.2.1 08/22/2012")]
+        );
         assert!(product(&recorded(&[])).is_empty());
     }
 
@@ -90,7 +101,8 @@ mod tests {
         let [busy, stolen] = load(&before, &robbed);
         assert!(busy.concern.is_some() && stolen.concern.is_some());
         assert_eq!(stolen.value, "10.0 % now (CPU 0: 10.0 %), 0.9 % since it started");
-        let [_, later] = load(&robbed, &at("cpu  150 0 0 940 0 0 0 10\ncpu0 150 0 0 940 0 0 0 10\n"));
+        let [_, later] =
+            load(&robbed, &at("cpu  150 0 0 940 0 0 0 10\ncpu0 150 0 0 940 0 0 0 10\n"));
         assert!(later.concern.is_none(), "less than a hundredth since the start, nothing now");
     }
 }

@@ -1,5 +1,5 @@
-//! What on this host can drop or delay the tester's packets without a word: packet filters, connection tracking, queueing
-//! disciplines. Of this network namespace only.
+//! What on this host can drop or delay the tester's packets without a word: packet filters,
+//! connection tracking, queueing disciplines. Of this network namespace only.
 
 use std::process::Command;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::tree::Tree;
 use super::{Finding, finding};
 
-/// Queueing disciplines that neither drop nor delay before a queue of at least a thousand packets is full, or that only hand
-/// packets on to others.
+/// Queueing disciplines that neither drop nor delay before a queue of at least a thousand packets
+/// is full, or that only hand packets on to others.
 const PLAIN: [&str; 7] = ["noqueue", "mq", "mqprio", "pfifo_fast", "pfifo", "bfifo", "fq"];
 
 /// All findings about the network.
@@ -33,7 +33,8 @@ struct Rules {
     nftables: Option<u64>,
     /// Whether a rule of nftables refers to connection tracking.
     track: bool,
-    /// Tables of iptables and ip6tables in use, by name (those of the kernel's own iptables; the newer ones are nftables').
+    /// Tables of iptables and ip6tables in use, by name (those of the kernel's own iptables; the
+    /// newer ones are nftables').
     iptables: Option<Vec<String>>,
 }
 
@@ -44,63 +45,76 @@ impl Rules {
         let listed = listed.filter(|output| output.status.success());
         let (nftables, track) = listed.and_then(|output| count_rules(&output.stdout)).unzip();
         // A kernel without iptables has no such files; who may not read them does not know.
-        let names = |family: &str| match std::fs::read_to_string(format!("/proc/net/{family}_tables_names")) {
+        let names = |family: &str| match std::fs::read_to_string(format!(
+            "/proc/net/{family}_tables_names"
+        )) {
             Ok(names) => Some(names.lines().map(|name| format!("{family} {name}")).collect()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Vec::new()),
             Err(_) => None,
         };
-        let iptables = names("ip").zip(names("ip6")).map(|(v4, v6): (Vec<_>, Vec<_>)| [v4, v6].concat());
+        let iptables =
+            names("ip").zip(names("ip6")).map(|(v4, v6): (Vec<_>, Vec<_>)| [v4, v6].concat());
         Rules { nftables, track: track.unwrap_or(false), iptables }
     }
 
     fn are_there(&self) -> bool {
-        self.nftables.is_some_and(|rules| rules > 0) || self.iptables.as_ref().is_some_and(|tables| !tables.is_empty())
+        self.nftables.is_some_and(|rules| rules > 0)
+            || self.iptables.as_ref().is_some_and(|tables| !tables.is_empty())
     }
 }
 
-/// The number of rules in what `nft -j list ruleset` prints, and whether one of them refers to connection tracking (the
-/// expression `ct`, libnftables-json(5)).
+/// The number of rules in what `nft -j list ruleset` prints, and whether one of them refers to
+/// connection tracking (the expression `ct`, libnftables-json(5)).
 fn count_rules(json: &[u8]) -> Option<(u64, bool)> {
     let listed: Value = serde_json::from_slice(json).ok()?;
-    let rules: Vec<&Value> = listed["nftables"].as_array()?.iter().filter_map(|object| object.get("rule")).collect();
+    let rules: Vec<&Value> =
+        listed["nftables"].as_array()?.iter().filter_map(|object| object.get("rule")).collect();
     Some((rules.len() as u64, rules.iter().any(|rule| mentions_tracking(rule))))
 }
 
 fn mentions_tracking(value: &Value) -> bool {
     match value {
-        Value::Object(map) => map.iter().any(|(key, value)| key == "ct" || mentions_tracking(value)),
+        Value::Object(map) => {
+            map.iter().any(|(key, value)| key == "ct" || mentions_tracking(value))
+        }
         Value::Array(values) => values.iter().any(mentions_tracking),
         _ => false,
     }
 }
 
 fn packet_filter(rules: &Rules) -> Finding {
-    let why_not = if geteuid().is_root() { "not known: needs nft" } else { "not known: needs root" };
+    let why_not =
+        if geteuid().is_root() { "not known: needs nft" } else { "not known: needs root" };
     let nftables = rules.nftables.map_or_else(|| why_not.to_owned(), |rules| rules.to_string());
     let iptables = match rules.iptables.as_deref() {
         None => "not known: needs root".to_owned(),
         Some([]) => "none".to_owned(),
         Some(tables) => tables.join(", "),
     };
-    let why =
-        "a packet filter may drop queries and replies, and looks at each of them; make sure that it lets DNS through";
+    let why = "a packet filter may drop queries and replies, and looks at each of them; make sure that it lets DNS through";
     let value = format!("nftables rules: {nftables}; iptables tables: {iptables}");
     finding("packet filter", value).concern_if(rules.are_there(), why, Some("nft flush ruleset"))
 }
 
 /// Where the kernel has no connection tracking, there is nothing to find.
 fn connection_tracking(rules: &Rules) -> Option<Finding> {
-    let number =
-        |name: &str| Tree::here().read(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"))?.parse::<u64>().ok();
+    let number = |name: &str| {
+        Tree::here()
+            .read(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"))?
+            .parse::<u64>()
+            .ok()
+    };
     let (count, max) = (number("count")?, number("max")?);
-    let why =
-        "each flow has an entry of its own; a full table drops packets, and looking up costs time for each of them";
+    let why = "each flow has an entry of its own; a full table drops packets, and looking up costs time for each of them";
     let mend = "nft add table inet raw; nft add chain inet raw pre '{ type filter hook prerouting priority raw; }'; \
                 nft add rule inet raw pre udp sport 53 notrack; nft add rule inet raw pre udp dport 53 notrack";
     let bad = count > 0 || rules.track;
     Some(
-        finding("connection tracking", format!("{} of {} in use", grouped(count), counted(max, "entry", "entries")))
-            .concern_if(bad, why, Some(mend)),
+        finding(
+            "connection tracking",
+            format!("{} of {} in use", grouped(count), counted(max, "entry", "entries")),
+        )
+        .concern_if(bad, why, Some(mend)),
     )
 }
 
@@ -123,7 +137,10 @@ mod tests {
             {"rule": {"expr": [{"match": {"left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 53}}, {"drop": null}]}},
             {"rule": {"expr": [{"match": {"left": {"ct": {"key": "state"}}, "right": "new"}}]}}]}"#;
         assert_eq!(count_rules(listed), Some((2, true)));
-        assert_eq!(count_rules(br#"{"nftables": [{"metainfo": {"version": "1.0.6"}}]}"#), Some((0, false)));
+        assert_eq!(
+            count_rules(br#"{"nftables": [{"metainfo": {"version": "1.0.6"}}]}"#),
+            Some((0, false))
+        );
         assert_eq!(count_rules(b"no JSON"), None);
     }
 
@@ -142,9 +159,14 @@ mod tests {
 
     #[test]
     fn disciplines_that_drop_by_design_are_a_concern() {
-        let found = |kind: &str| queueing(&Queueing { interface: "eth0".into(), kind: kind.into(), drops: 0 });
+        let found = |kind: &str| {
+            queueing(&Queueing { interface: "eth0".into(), kind: kind.into(), drops: 0 })
+        };
         for kind in ["tbf", "fq_codel", "cake", "netem"] {
-            assert!(found(kind).concern.is_some_and(|concern| concern.mend.unwrap().contains("eth0")), "{kind}");
+            assert!(
+                found(kind).concern.is_some_and(|concern| concern.mend.unwrap().contains("eth0")),
+                "{kind}"
+            );
         }
         assert!(PLAIN.iter().all(|kind| found(kind).concern.is_none()));
     }

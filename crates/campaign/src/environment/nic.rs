@@ -29,18 +29,26 @@ pub(super) fn findings(tree: &Tree, interfaces: &[Interface]) -> Vec<Finding> {
     all
 }
 
-/// The interfaces of a host that are up, as far as its files tell: what only a driver knows is not among it.
+/// The interfaces of a host that are up, as far as its files tell: what only a driver knows is not
+/// among it.
 pub(super) fn from_files(tree: &Tree) -> Vec<Interface> {
-    let up = |name: &String| tree.read(format!("{CLASS}/{name}/operstate")).is_some_and(|state| state == "up");
+    let up = |name: &String| {
+        tree.read(format!("{CLASS}/{name}/operstate")).is_some_and(|state| state == "up")
+    };
     let of = |name: String| {
         let queues = tree.names(format!("{CLASS}/{name}/queues"));
-        let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count() as u32;
+        let count =
+            |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count() as u32;
         let driver = tree.end_of(format!("{CLASS}/{name}/device/driver"));
         let bus = tree.end_of(format!("{CLASS}/{name}/device")).unwrap_or_default();
         Interface {
             driver: driver.map(|name| Driver { name, firmware: String::new(), bus }),
-            speed: tree.read(format!("{CLASS}/{name}/speed")).and_then(|speed| speed.parse().ok()).filter(|&s| s > 0),
-            queues: (!queues.is_empty()).then(|| Queues { receive: count("rx"), transmit: count("tx") }),
+            speed: tree
+                .read(format!("{CLASS}/{name}/speed"))
+                .and_then(|speed| speed.parse().ok())
+                .filter(|&s| s > 0),
+            queues: (!queues.is_empty())
+                .then(|| Queues { receive: count("rx"), transmit: count("tx") }),
             name,
             ..Interface::default()
         }
@@ -54,22 +62,27 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
         None => facts.push("no driver".to_owned()),
         Some(Driver { name, firmware, bus }) => {
             let at = if bus.is_empty() { String::new() } else { format!(" at {bus}") };
-            let with = if firmware.is_empty() { String::new() } else { format!(", firmware {firmware}") };
+            let with =
+                if firmware.is_empty() { String::new() } else { format!(", firmware {firmware}") };
             facts.push(format!("{name}{at}{with}"));
         }
     }
-    // By its place first: in another network namespace /sys may show interfaces of this name that are others.
+    // By its place first: in another network namespace /sys may show interfaces of this name that
+    // are others.
     let bus = nic.driver.as_ref().map_or("", |driver| driver.bus.as_str());
     let node = tree.read(format!("/sys/bus/pci/devices/{bus}/numa_node"));
     let node = node.or_else(|| tree.read(format!("{CLASS}/{}/device/numa_node", nic.name)));
     // −1 is a machine that does not tell.
-    facts.extend(node.filter(|node| !node.starts_with('-')).map(|node| format!("NUMA node {node}")));
+    facts
+        .extend(node.filter(|node| !node.starts_with('-')).map(|node| format!("NUMA node {node}")));
     facts.push(nic.speed.map_or("speed not known".into(), |speed| format!("{speed} Mbit/s")));
     let transmit = |queues: u32| counted(queues.into(), "transmit queue", "transmit queues");
     facts.extend(nic.queues.map(|q| format!("{} receive and {}", q.receive, transmit(q.transmit))));
-    let offloads = [("GRO", nic.offloads.gro), ("GSO", nic.offloads.gso), ("TSO", nic.offloads.tso)];
+    let offloads =
+        [("GRO", nic.offloads.gro), ("GSO", nic.offloads.gso), ("TSO", nic.offloads.tso)];
     let word = |on| if on { "on" } else { "off" };
-    let known = offloads.iter().filter_map(|(name, on)| on.map(|on| format!("{name} {}", word(on))));
+    let known =
+        offloads.iter().filter_map(|(name, on)| on.map(|on| format!("{name} {}", word(on))));
     facts.extend(known);
     if let Some(c) = nic.coalescing {
         let adaptive = if c.adaptive_receive { ", adaptive" } else { "" };
@@ -96,7 +109,8 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
 fn concern(nic: &Interface) -> Option<(String, String)> {
     let name = &nic.name;
     if let Some(speed) = nic.speed.filter(|&speed| speed < SLOW) {
-        let why = format!("a link of {speed} Mbit/s may be full before the server has too much to do");
+        let why =
+            format!("a link of {speed} Mbit/s may be full before the server has too much to do");
         return Some((why, format!("ethtool -s {name} speed 1000 autoneg on")));
     }
     let coalescing = nic.coalescing?;
@@ -114,10 +128,13 @@ fn concern(nic: &Interface) -> Option<(String, String)> {
     })
 }
 
-/// The interrupts of an interface with their CPUs; nothing for an interface without a device that has some.
+/// The interrupts of an interface with their CPUs; nothing for an interface without a device that
+/// has some.
 fn interrupts(tree: &Tree, nic: &Interface) -> Option<Finding> {
     let numbers = interrupt_numbers(tree, nic);
-    let of = |irq: &u32| tree.read(format!("/proc/irq/{irq}/smp_affinity_list")).map(|list| cpu_list(&list));
+    let of = |irq: &u32| {
+        tree.read(format!("/proc/irq/{irq}/smp_affinity_list")).map(|list| cpu_list(&list))
+    };
     let sets: Vec<BTreeSet<usize>> = numbers.iter().filter_map(of).collect();
     if sets.is_empty() {
         return None;
@@ -147,14 +164,17 @@ fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
     let folders = bus.map(|bus| format!("/sys/bus/pci/devices/{bus}/msi_irqs"));
     let folders = folders.into_iter().chain([format!("{CLASS}/{}/device/msi_irqs", nic.name)]);
     for folder in folders {
-        let numbers: Vec<u32> = tree.names(folder).iter().filter_map(|name| name.parse().ok()).collect();
+        let numbers: Vec<u32> =
+            tree.names(folder).iter().filter_map(|name| name.parse().ok()).collect();
         if !numbers.is_empty() {
             return numbers;
         }
     }
     let device = tree.end_of(format!("{CLASS}/{}/device", nic.name)).or(bus.map(str::to_owned));
     let is_its = |action: &str| {
-        let of = |name: &str| action.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        let of = |name: &str| {
+            action.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
         of(&nic.name) || device.as_deref().is_some_and(of)
     };
     let text = tree.read("/proc/interrupts").unwrap_or_default();
@@ -168,8 +188,10 @@ fn interrupt_numbers(tree: &Tree, nic: &Interface) -> Vec<u32> {
 
 /// Whether irqbalance(1) runs.
 fn irqbalance(tree: &Tree) -> Finding {
-    let mut processes = tree.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
-    let runs = processes.any(|id| tree.read(format!("/proc/{id}/comm")).is_some_and(|name| name == "irqbalance"));
+    let mut processes =
+        tree.names("/proc").into_iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit()));
+    let runs = processes
+        .any(|id| tree.read(format!("/proc/{id}/comm")).is_some_and(|name| name == "irqbalance"));
     let value = if runs { "running" } else { "not running" };
     finding("irqbalance", value).concern_if(runs, MOVED, Some("systemctl stop irqbalance"))
 }
@@ -185,11 +207,20 @@ mod tests {
         Interface {
             name: "enp1s0".into(),
             addresses: vec!["2001:2::2".parse().unwrap()],
-            driver: Some(Driver { name: "ixgbe".into(), firmware: "0x61bd".into(), bus: "0000:01:00.0".into() }),
+            driver: Some(Driver {
+                name: "ixgbe".into(),
+                firmware: "0x61bd".into(),
+                bus: "0000:01:00.0".into(),
+            }),
             speed: Some(10_000),
             queues: Some(Queues { receive: 2, transmit: 2 }),
             offloads: Offloads { gro: Some(true), gso: Some(true), tso: Some(false) },
-            coalescing: Some(Coalescing { receive_us: 1, receive_packets: 0, transmit_us: 5, adaptive_receive: false }),
+            coalescing: Some(Coalescing {
+                receive_us: 1,
+                receive_packets: 0,
+                transmit_us: 5,
+                adaptive_receive: false,
+            }),
         }
     }
 
@@ -218,7 +249,10 @@ mod tests {
             (found[1].subject.as_str(), found[1].value.as_str()),
             ("interrupts of enp1s0", "1 to CPUs 0; 1 to CPUs 1")
         );
-        assert_eq!((found[2].subject.as_str(), found[2].value.as_str()), ("irqbalance", "not running"));
+        assert_eq!(
+            (found[2].subject.as_str(), found[2].value.as_str()),
+            ("irqbalance", "not running")
+        );
         assert!(found.iter().all(|f| f.concern.is_none()));
     }
 
@@ -227,15 +261,22 @@ mod tests {
         let with = |change: fn(&mut Interface)| {
             let mut nic = ixgbe();
             change(&mut nic);
-            described(&host(["0", "1"]), &nic).concern.map(|c| c.why + &c.mend.unwrap()).unwrap_or_default()
+            described(&host(["0", "1"]), &nic)
+                .concern
+                .map(|c| c.why + &c.mend.unwrap())
+                .unwrap_or_default()
         };
         assert!(with(|nic| nic.speed = Some(100)).contains("100 Mbit/s"));
-        assert!(with(|nic| nic.coalescing.as_mut().unwrap().adaptive_receive = true).contains("adaptive-rx off"));
+        assert!(
+            with(|nic| nic.coalescing.as_mut().unwrap().adaptive_receive = true)
+                .contains("adaptive-rx off")
+        );
         assert!(with(|nic| nic.coalescing.as_mut().unwrap().receive_us = 250).contains("250 µs"));
         assert_eq!(with(|nic| nic.coalescing = None), "");
         let one_cpu = interrupts(&host(["3\n", "3\n"]), &ixgbe()).unwrap();
         assert_eq!((one_cpu.value.as_str(), one_cpu.concern.is_some()), ("2 to CPUs 3", true));
-        let balanced = recorded(&[("/proc/1/comm", "systemd\n"), ("/proc/812/comm", "irqbalance\n")]);
+        let balanced =
+            recorded(&[("/proc/1/comm", "systemd\n"), ("/proc/812/comm", "irqbalance\n")]);
         assert!(irqbalance(&balanced).concern.is_some());
     }
 
@@ -243,9 +284,13 @@ mod tests {
     fn interrupts_without_msi_are_found_by_their_names() {
         let text = "           CPU0       CPU1\n 24:  1  2  PCI-MSI 1-edge  virtio0-config\n 25:  1  2  PCI-MSI 2-edge  virtio0-input.0\n \
                     26:  1  2  PCI-MSI 3-edge  virtio10-input.0\n 30:  0  9  GIC  eth1\nNMI:  0  0  Non-maskable interrupts\n";
-        let tree =
-            recorded(&[("/proc/interrupts", text), ("/sys/class/net/eth0/device", "/sys/devices/pci0/virtio0\n")]);
-        let of = |name: &str| interrupt_numbers(&tree, &Interface { name: name.into(), ..Interface::default() });
+        let tree = recorded(&[
+            ("/proc/interrupts", text),
+            ("/sys/class/net/eth0/device", "/sys/devices/pci0/virtio0\n"),
+        ]);
+        let of = |name: &str| {
+            interrupt_numbers(&tree, &Interface { name: name.into(), ..Interface::default() })
+        };
         assert_eq!(of("eth0"), [24, 25]);
         assert_eq!(of("eth1"), [30]);
         assert!(of("eth").is_empty());

@@ -1,10 +1,12 @@
-//! Where the facts of a host are read: its /proc and /sys, or the text of their files as a shell of that host printed them.
+//! Where the facts of a host are read: its /proc and /sys, or the text of their files as a shell of
+//! that host printed them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that are looked at, as patterns of a shell; [`Tree::printed`] holds no others. A link is read as where it leads to.
+/// The files that are looked at, as patterns of a shell; [`Tree::printed`] holds no others. A link
+/// is read as where it leads to.
 const FILES: &str = "/proc/sys/kernel/hostname /proc/version /proc/cpuinfo /proc/meminfo /proc/stat /proc/net/dev /proc/interrupts \
     /proc/sys/net/core/rmem_max /proc/sys/net/core/wmem_max /proc/sys/net/core/netdev_max_backlog /proc/sys/kernel/sched_autogroup_enabled \
     /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/irq/*/smp_affinity_list \
@@ -36,7 +38,8 @@ impl Tree {
         Tree::Disk("/".into())
     }
 
-    /// A script for a POSIX shell that prints all files for [`Tree::printed`]. It fails nowhere: what is not there is left out.
+    /// A script for a POSIX shell that prints all files for [`Tree::printed`]. It fails nowhere:
+    /// what is not there is left out.
     pub(crate) fn script() -> String {
         format!(
             "{}; for f in {LINKS}; do [ -e \"$f\" ] && echo \"{MARK}$f\" && readlink -f \"$f\"; done; \
@@ -48,7 +51,9 @@ impl Tree {
 
     /// The same for files by other patterns.
     pub(crate) fn script_for(files: &str) -> String {
-        format!("for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :")
+        format!(
+            "for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :"
+        )
     }
 
     /// A script that prints the file `path` as if it were called `name`.
@@ -129,7 +134,9 @@ pub(crate) mod tests {
 
     /// A tree of files with their texts, as they were recorded.
     pub(in crate::environment) fn recorded(files: &[(&str, &str)]) -> Tree {
-        Tree::Printed(files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect())
+        Tree::Printed(
+            files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect(),
+        )
     }
 
     /// A tree from lines `FILE:LINE`, as grep prints them.
@@ -143,16 +150,22 @@ pub(crate) mod tests {
 
     #[test]
     fn a_shell_prints_what_is_read_here() {
-        let output = std::process::Command::new("sh").arg("-c").arg(Tree::script()).output().unwrap();
+        let output =
+            std::process::Command::new("sh").arg("-c").arg(Tree::script()).output().unwrap();
         assert!(output.status.success());
-        let (printed, here) = (Tree::printed(&String::from_utf8_lossy(&output.stdout)), Tree::here());
-        for path in ["/proc/version", "/proc/sys/net/core/rmem_max", "/sys/devices/system/cpu/smt/active"] {
+        let (printed, here) =
+            (Tree::printed(&String::from_utf8_lossy(&output.stdout)), Tree::here());
+        for path in
+            ["/proc/version", "/proc/sys/net/core/rmem_max", "/sys/devices/system/cpu/smt/active"]
+        {
             assert_eq!(printed.read(path), here.read(path), "{path}");
         }
         let nodes = |tree: &Tree| {
             let names = tree.names("/sys/devices/system/node").into_iter();
             names
-                .filter(|name| tree.read(format!("/sys/devices/system/node/{name}/cpulist")).is_some())
+                .filter(|name| {
+                    tree.read(format!("/sys/devices/system/node/{name}/cpulist")).is_some()
+                })
                 .collect::<Vec<_>>()
         };
         assert_eq!(nodes(&printed), nodes(&here));
@@ -160,10 +173,17 @@ pub(crate) mod tests {
 
     #[test]
     fn names_are_sorted_by_their_numbers() {
-        let tree =
-            recorded(&[("/n/node10/cpulist", "1"), ("/n/node9/cpulist", "0"), ("/n/node9/x", ""), ("/m/node1/x", "")]);
+        let tree = recorded(&[
+            ("/n/node10/cpulist", "1"),
+            ("/n/node9/cpulist", "0"),
+            ("/n/node9/x", ""),
+            ("/m/node1/x", ""),
+        ]);
         assert_eq!(tree.names("/n"), ["node9", "node10"]);
         assert!(tree.names("/none").is_empty());
-        assert_eq!(recorded(&[("/d/driver", "/sys/bus/pci/drivers/ixgbe\n")]).end_of("/d/driver").unwrap(), "ixgbe");
+        assert_eq!(
+            recorded(&[("/d/driver", "/sys/bus/pci/drivers/ixgbe\n")]).end_of("/d/driver").unwrap(),
+            "ixgbe"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The agent, `dns64bench agent`: does what it is asked on standard input, a JSON object a line, answers on standard output,
-//! and ends all that it has started when its input ends.
+//! The agent, `dns64bench agent`: does what it is asked on standard input, a JSON object a line,
+//! answers on standard output, and ends all that it has started when its input ends.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -20,7 +20,8 @@ use crate::numa::Numa;
 use crate::process::{Process, allowed_cpus, cpu_seconds, end_left_over};
 use crate::servers::find;
 
-/// Differs from machine to machine and from boot to boot, and is the same in all namespaces and containers of a machine.
+/// Differs from machine to machine and from boot to boot, and is the same in all namespaces and
+/// containers of a machine.
 pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long a server may take to answer the question whether it is there.
 const ASKED: Duration = Duration::from_millis(300);
@@ -46,7 +47,9 @@ pub fn serve(folder: &Path, input: impl BufRead, mut output: impl Write) -> io::
     let mut agent = Agent { folder: greeting.folder.clone(), registry, processes: HashMap::new() };
     for line in input.lines() {
         let reply = match serde_json::from_str(&line?) {
-            Ok(request) => agent.carry_out(request).unwrap_or_else(|e| Reply::Refused(e.to_string())),
+            Ok(request) => {
+                agent.carry_out(request).unwrap_or_else(|e| Reply::Refused(e.to_string()))
+            }
             Err(e) => Reply::Refused(format!("that is no request: {e}")),
         };
         match say(&mut output, &reply) {
@@ -86,15 +89,24 @@ impl Agent {
                 // A file, because what the command leaves running may keep a pipe open for ever.
                 let mut file = tempfile::tempfile()?;
                 let (out, err) = (file.try_clone()?, file.try_clone()?);
-                let status = command(&words, &[])?.stdin(Stdio::null()).stdout(out).stderr(err).status()?;
+                let status =
+                    command(&words, &[])?.stdin(Stdio::null()).stdout(out).stderr(err).status()?;
                 let mut output = Vec::new();
                 file.rewind()?;
                 file.read_to_end(&mut output)?;
-                Reply::Ran { success: status.success(), output: String::from_utf8_lossy(&output).into_owned() }
+                Reply::Ran {
+                    success: status.success(),
+                    output: String::from_utf8_lossy(&output).into_owned(),
+                }
             }
             Request::Start { words, cpus, log, output } => {
                 let output = output.map(|path| File::create(self.file(&path)?)).transpose()?;
-                let process = Process::start(command(&words, &cpus)?, output, &self.file(&log)?, &self.registry)?;
+                let process = Process::start(
+                    command(&words, &cpus)?,
+                    output,
+                    &self.file(&log)?,
+                    &self.registry,
+                )?;
                 let id = process.pid();
                 self.processes.insert(id, process);
                 Reply::Started(id)
@@ -122,12 +134,19 @@ impl Agent {
     }
 
     fn look(&self, id: u32, wait: Duration) -> io::Result<Option<Ended>> {
-        let process = self.processes.get(&id).ok_or_else(|| io::Error::other(format!("{id} was not started")))?;
+        let process = self
+            .processes
+            .get(&id)
+            .ok_or_else(|| io::Error::other(format!("{id} was not started")))?;
         let give_up = Instant::now() + wait;
         loop {
             let ended = process.ended();
             if ended.is_some() || Instant::now() >= give_up {
-                return Ok(ended.map(|(status, how)| Ended { success: status == Some(0), status, how }));
+                return Ok(ended.map(|(status, how)| Ended {
+                    success: status == Some(0),
+                    status,
+                    how,
+                }));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -136,9 +155,14 @@ impl Agent {
 
 fn command(words: &[String], cpus: &[usize]) -> io::Result<Command> {
     let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-    let pin = if cpus.is_empty() { Vec::new() } else { vec!["taskset".to_owned(), "-c".into(), list.join(",")] };
+    let pin = if cpus.is_empty() {
+        Vec::new()
+    } else {
+        vec!["taskset".to_owned(), "-c".into(), list.join(",")]
+    };
     let all = [&pin, words].concat();
-    let (program, arguments) = all.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
+    let (program, arguments) =
+        all.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
     command.args(arguments);
     Ok(command)
@@ -159,7 +183,8 @@ fn end_of(path: &Path, last: u64) -> io::Result<String> {
 
 /// Whether a server answers a question for a name of ours, with whatever.
 fn answers(server: SocketAddr) -> io::Result<bool> {
-    let any: SocketAddr = if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
+    let any: SocketAddr =
+        if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
     let socket = UdpSocket::bind(any)?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(ASKED))?;
@@ -181,7 +206,8 @@ mod tests {
 
     /// What the agent says to these requests.
     fn asked(folder: &Path, requests: &[Request]) -> Vec<Reply> {
-        let lines: Vec<String> = requests.iter().map(|r| serde_json::to_string(r).unwrap()).collect();
+        let lines: Vec<String> =
+            requests.iter().map(|r| serde_json::to_string(r).unwrap()).collect();
         let mut output = Vec::new();
         serve(folder, lines.join("\n").as_bytes(), &mut output).unwrap();
         let text = String::from_utf8(output).unwrap();
@@ -196,11 +222,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let words = ["sh", "-c", "echo $$; exec sleep 1000"].map(str::to_owned).to_vec();
         let start = Request::Start { words, cpus: vec![], log: "log".into(), output: None };
-        let pause = Request::Run { words: ["sleep", "0.5"].map(str::to_owned).to_vec(), limit: SOON };
+        let pause =
+            Request::Run { words: ["sleep", "0.5"].map(str::to_owned).to_vec(), limit: SOON };
         let look = Request::Look { id: 1, wait: Duration::ZERO };
         let replies = asked(folder.path(), &[start, look, pause]);
         let Reply::Started(id) = replies[0] else { panic!("{replies:?}") };
-        assert!(matches!(&replies[1], Reply::Refused(why) if why.contains("was not started")), "{replies:?}");
+        assert!(
+            matches!(&replies[1], Reply::Refused(why) if why.contains("was not started")),
+            "{replies:?}"
+        );
         assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap().trim(), id.to_string());
         assert!(!Path::new("/proc").join(id.to_string()).exists());
         assert_eq!(fs::read_dir(folder.path().join("running")).unwrap().count(), 0);
@@ -209,7 +239,10 @@ mod tests {
     #[test]
     fn files_commands_and_nonsense() {
         let folder = tempfile::tempdir().unwrap();
-        let run = |script: &str| Request::Run { words: ["sh", "-c", script].map(str::to_owned).to_vec(), limit: SOON };
+        let run = |script: &str| Request::Run {
+            words: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            limit: SOON,
+        };
         let replies = asked(
             folder.path(),
             &[
@@ -221,9 +254,15 @@ mod tests {
                 Request::Answers { server: "127.0.0.1:9".parse().unwrap() },
             ],
         );
-        assert_eq!(replies[..3], [Reply::Done, Reply::Text("6789".into()), Reply::Text(String::new())]);
+        assert_eq!(
+            replies[..3],
+            [Reply::Done, Reply::Text("6789".into()), Reply::Text(String::new())]
+        );
         assert_eq!(replies[3], Reply::Ran { success: false, output: "out\nerr\n".into() });
-        assert!(matches!(&replies[4], Reply::Refused(_)) && replies[5] == Reply::Answered(false), "{replies:?}");
+        assert!(
+            matches!(&replies[4], Reply::Refused(_)) && replies[5] == Reply::Answered(false),
+            "{replies:?}"
+        );
         let mut output = Vec::new();
         serve(folder.path(), &b"what?\n"[..], &mut output).unwrap();
         assert!(String::from_utf8(output).unwrap().contains("that is no request"));

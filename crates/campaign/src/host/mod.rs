@@ -211,7 +211,9 @@ pub enum HostError {
         why: String,
     },
     /// Another version of this program.
-    #[error("host {host} has dns64bench {theirs}, this is {ours}: install the same version on all hosts")]
+    #[error(
+        "host {host} has dns64bench {theirs}, this is {ours}: install the same version on all hosts"
+    )]
     Version {
         /// As the plan calls it.
         host: String,
@@ -221,7 +223,9 @@ pub enum HostError {
         ours: &'static str,
     },
     /// The connection to the host, or the agent there, has ended.
-    #[error("the connection to host {host} is lost: {why}; `dns64bench campaign resume` goes on when it is back")]
+    #[error(
+        "the connection to host {host} is lost: {why}; `dns64bench campaign resume` goes on when it is back"
+    )]
     Lost {
         /// As the plan calls it.
         host: String,
@@ -245,7 +249,8 @@ pub enum HostError {
 
 /// A way to a host.
 trait Link {
-    /// Asks, and waits for the reply; an error if there is none within `limit`, or the user wants to stop.
+    /// Asks, and waits for the reply; an error if there is none within `limit`, or the user wants
+    /// to stop.
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError>;
 }
 
@@ -280,11 +285,15 @@ impl Machine {
         let host = || self.host.to_string();
         let limit = REQUEST + request.waits();
         match self.link.borrow_mut().ask(request, limit) {
-            Ok(Reply::Refused(why)) => {
-                Err(HostError::Refused { host: host(), what: what.into(), why: plain(&why, MESSAGE) })
-            }
+            Ok(Reply::Refused(why)) => Err(HostError::Refused {
+                host: host(),
+                what: what.into(),
+                why: plain(&why, MESSAGE),
+            }),
             Ok(reply) => Ok(reply),
-            Err(PipeError::Gone(why)) => Err(HostError::Lost { host: host(), why: plain(&why, MESSAGE) }),
+            Err(PipeError::Gone(why)) => {
+                Err(HostError::Lost { host: host(), why: plain(&why, MESSAGE) })
+            }
             Err(PipeError::Interrupted) => Err(HostError::Interrupted),
         }
     }
@@ -309,7 +318,10 @@ impl Machine {
     /// # Errors
     /// If the host is gone or cannot.
     pub fn write(&self, path: &Path, text: &str) -> Result<(), HostError> {
-        self.ask(&format!("write {}", path.display()), &Request::Write { path: path.into(), text: text.into() })?;
+        self.ask(
+            &format!("write {}", path.display()),
+            &Request::Write { path: path.into(), text: text.into() },
+        )?;
         self.copy(path, text);
         Ok(())
     }
@@ -329,7 +341,9 @@ impl Machine {
     /// # Errors
     /// If the host is gone or cannot.
     pub fn read(&self, path: &Path, last: u64) -> Result<String, HostError> {
-        match self.ask(&format!("read {}", path.display()), &Request::Read { path: path.into(), last })? {
+        match self
+            .ask(&format!("read {}", path.display()), &Request::Read { path: path.into(), last })?
+        {
             Reply::Text(text) => Ok(text),
             other => Err(self.unexpected(&other)),
         }
@@ -346,25 +360,29 @@ impl Machine {
         }
     }
 
-    /// Runs a command that ends by itself, or is ended after `limit`: whether its status was 0, and what it printed.
+    /// Runs a command that ends by itself, or is ended after `limit`: whether its status was 0, and
+    /// what it printed.
     ///
     /// # Errors
     /// If the host is gone or cannot.
     pub fn run(&self, words: &[String], limit: Duration) -> Result<(bool, String), HostError> {
         let what = format!("run {}", words.join(" "));
-        let (program, arguments) = words.split_first().map_or(("", words), |(first, rest)| (first.as_str(), rest));
+        let (program, arguments) =
+            words.split_first().map_or(("", words), |(first, rest)| (first.as_str(), rest));
         let Some(program) = self.find(Path::new(program))? else {
             let why = format!("there is no program {program:?}");
             return Err(HostError::Refused { host: self.host.to_string(), what, why });
         };
         // Who does not heed SIGTERM gets SIGKILL, with its process group.
         let seconds = limit.as_secs().max(1).to_string();
-        let bounded = ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
+        let bounded =
+            ["timeout", "-k", "5", &seconds, &program.to_string_lossy()].map(str::to_owned);
         let begun = Instant::now();
         match self.ask(&what, &Request::Run { words: [&bounded, arguments].concat(), limit })? {
-            Reply::Ran { success: false, output } if begun.elapsed() >= limit => {
-                Ok((false, format!("{output}(ended after {seconds} s, which is all that it is given)")))
-            }
+            Reply::Ran { success: false, output } if begun.elapsed() >= limit => Ok((
+                false,
+                format!("{output}(ended after {seconds} s, which is all that it is given)"),
+            )),
             Reply::Ran { success, output } => Ok((success, output)),
             other => Err(self.unexpected(&other)),
         }
@@ -381,8 +399,12 @@ impl Machine {
         log: &Path,
         output: Option<&Path>,
     ) -> Result<Running, HostError> {
-        let request =
-            Request::Start { words: words.into(), cpus: cpus.into(), log: log.into(), output: output.map(Into::into) };
+        let request = Request::Start {
+            words: words.into(),
+            cpus: cpus.into(),
+            log: log.into(),
+            output: output.map(Into::into),
+        };
         match self.ask(&format!("start {}", words.join(" ")), &request)? {
             Reply::Started(id) => Ok(Running { machine: self.clone(), id, log: log.into() }),
             other => Err(self.unexpected(&other)),
@@ -405,7 +427,8 @@ impl Machine {
         }
     }
 
-    /// On which CPUs the threads of processes, with all that descend from them, may run; nothing of processes that are gone.
+    /// On which CPUs the threads of processes, with all that descend from them, may run; nothing of
+    /// processes that are gone.
     ///
     /// # Errors
     /// If the host is gone.
@@ -462,7 +485,8 @@ impl Machine {
         }
     }
 
-    /// Page allocations since the host started, NUMA node by NUMA node; `None` where the kernel does not count.
+    /// Page allocations since the host started, NUMA node by NUMA node; `None` where the kernel
+    /// does not count.
     ///
     /// # Errors
     /// If the host is gone.

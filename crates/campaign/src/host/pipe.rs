@@ -1,5 +1,5 @@
-//! A process whose standard input and output are a way to a host. Nothing that it does or leaves undone stops us: what it says
-//! is bounded in size and time, and the user may end the waiting.
+//! A process whose standard input and output are a way to a host. Nothing that it does or leaves
+//! undone stops us: what it says is bounded in size and time, and the user may end the waiting.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,7 +17,8 @@ use crate::interruption::Interruption;
 use crate::process::kill_left_over;
 use crate::text::plain_line;
 
-/// How long the other side has to end what it started, several servers with 5 s each, before it is killed.
+/// How long the other side has to end what it started, several servers with 5 s each, before it is
+/// killed.
 const GRACE: Duration = Duration::from_secs(20);
 /// The same for a way to another host that was given up: what it leads to notices by itself.
 const FAR_GRACE: Duration = Duration::from_secs(2);
@@ -48,7 +49,8 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process whose standard input and output we have. It gets no signals of our terminal, and ends when we do.
+/// A process whose standard input and output we have. It gets no signals of our terminal, and ends
+/// when we do.
 pub(super) struct Pipe {
     child: Child,
     input: Option<File>,
@@ -65,26 +67,34 @@ pub(super) struct Pipe {
     noticed: Option<Instant>,
     /// Nothing more is asked after this.
     failed: Option<PipeError>,
-    /// Where a process of this host notes what it has started, to be ended if it has to be killed; none: it is another host's.
+    /// Where a process of this host notes what it has started, to be ended if it has to be killed;
+    /// none: it is another host's.
     registry: Option<PathBuf>,
 }
 
 impl Pipe {
-    /// Starts `command`. `registry` is the folder in which it notes what it starts here, if it works on this host.
+    /// Starts `command`. `registry` is the folder in which it notes what it starts here, if it
+    /// works on this host.
     pub(super) fn open(
         mut command: Command,
         interruption: &Interruption,
         registry: Option<PathBuf>,
     ) -> Result<Pipe, String> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(|e| format!("{program}: {e}"))?;
-        let (input, output) = (child.stdin.take().expect("just piped"), child.stdout.take().expect("just piped"));
+        let (input, output) =
+            (child.stdin.take().expect("just piped"), child.stdout.take().expect("just piped"));
         let errors = child.stderr.take().expect("just piped");
         let forwarder = thread::spawn(|| forward(errors));
         let [input, output] = [OwnedFd::from(input), OwnedFd::from(output)];
         for end in [&input, &output] {
-            fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|e| format!("{program}: {e}"))?;
+            fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))
+                .map_err(|e| format!("{program}: {e}"))?;
         }
         Ok(Pipe {
             child,
@@ -151,7 +161,9 @@ impl Pipe {
             Err(e) => return Err(self.gone(&e.to_string())),
         }
         if self.taken > MOST {
-            return Err(self.fail(PipeError::Gone(format!("it answers with more than {} MiB", MOST >> 20))));
+            return Err(
+                self.fail(PipeError::Gone(format!("it answers with more than {} MiB", MOST >> 20)))
+            );
         }
         Ok(())
     }
@@ -233,7 +245,8 @@ fn is_no_error(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Waits a moment until there is something to read or room to write; the caller looks again in any case.
+/// Waits a moment until there is something to read or room to write; the caller looks again in any
+/// case.
 fn wait_for(end: BorrowedFd<'_>, what: PollFlags) {
     let _ = poll(&mut [PollFd::new(end, what)], PollTimeout::from(LOOK_MS));
 }

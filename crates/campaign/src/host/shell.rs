@@ -1,5 +1,6 @@
-//! The way to a host that has ssh and a POSIX shell and no dns64bench: `sh`, fed over ssh, does what an agent does. When the
-//! connection ends, the shell reads no more and ends all that it has started.
+//! The way to a host that has ssh and a POSIX shell and no dns64bench: `sh`, fed over ssh, does
+//! what an agent does. When the connection ends, the shell reads no more and ends all that it has
+//! started.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,9 @@ const MARK: &str = "dns64bench-status";
 /// Lines that a host's shell says first: its folder, how many CPUs, its user's id, its boot id.
 const FACTS: usize = 4;
 
-/// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection is gone. `born`: when a process
-/// started, in ticks since boot. `note`: keeps that for a later run, should this shell not live to see the end.
+/// `alive`: whether a process is there and no zombie. `end_all`: what happens when the connection
+/// is gone. `born`: when a process started, in ticks since boot. `note`: keeps that for a later
+/// run, should this shell not live to see the end.
 const PRELUDE: &str = r#"
 alive() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|'') return 1;; esac; }
 end() {
@@ -39,8 +41,8 @@ trap end_all EXIT
 trap 'exit 1' HUP TERM INT PIPE
 "#;
 
-/// Ends what shells before this one noted in this folder: only groups whose first process is still the one of then, by its start
-/// time. Then there is a registry for this shell.
+/// Ends what shells before this one noted in this folder: only groups whose first process is still
+/// the one of then, by its start time. Then there is a registry for this shell.
 const END_LEFT_OVER: &str = r#"
 for r in running.*; do
   [ -e "$r" ] || continue
@@ -78,7 +80,8 @@ impl ShellLink {
     /// On which CPUs the threads of processes, with all that descend from them, may run.
     fn threads(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
         let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
-        let folders = family(stats.lines(), ids).into_iter().map(|pid| format!("/proc/{pid}/task/*/status"));
+        let folders =
+            family(stats.lines(), ids).into_iter().map(|pid| format!("/proc/{pid}/task/*/status"));
         let files = folders.collect::<Vec<_>>().join(" ");
         let (_, lines) = self.run(&format!("grep -sh Cpus_allowed_list /dev/null {files}"))?;
         Ok(Reply::Threads(allowed(lines.lines())))
@@ -87,7 +90,11 @@ impl ShellLink {
     /// Runs a script that must succeed.
     fn must(&mut self, script: &str) -> Result<Result<String, Reply>, PipeError> {
         let (status, text) = self.run(&format!("{{ {script}; }} 2>&1"))?;
-        Ok(if status == 0 { Ok(text) } else { Err(Reply::Refused(format!("{} (status {status})", text.trim()))) })
+        Ok(if status == 0 {
+            Ok(text)
+        } else {
+            Err(Reply::Refused(format!("{} (status {status})", text.trim())))
+        })
     }
 }
 
@@ -95,32 +102,50 @@ impl Link for ShellLink {
     fn ask(&mut self, request: &Request, limit: Duration) -> Result<Reply, PipeError> {
         self.0.begin(limit);
         let path = |path: &Path| quoted(&path.to_string_lossy());
-        let above = |path: &Path| quoted(&Path::new(".").join(path.parent().unwrap_or(path)).to_string_lossy());
+        let above = |path: &Path| {
+            quoted(&Path::new(".").join(path.parent().unwrap_or(path)).to_string_lossy())
+        };
         let (script, understand): (String, fn(&str) -> Reply) = match request {
             Request::Write { path: file, text } => {
                 let folder = above(file);
-                (format!("mkdir -p {folder} && printf %s {} > {}", quoted(text), path(file)), |_| Reply::Done)
+                (
+                    format!("mkdir -p {folder} && printf %s {} > {}", quoted(text), path(file)),
+                    |_| Reply::Done,
+                )
             }
             Request::Read { path: file, last } => {
-                (format!("[ ! -e {0} ] || tail -c {last} {0}", path(file)), |text| Reply::Text(text.into()))
+                (format!("[ ! -e {0} ] || tail -c {last} {0}", path(file)), |text| {
+                    Reply::Text(text.into())
+                })
             }
             Request::Find { program } => {
-                let script = format!("PATH=$PATH:/usr/sbin:/sbin command -v {} || :", path(program));
-                (script, |text| Reply::Found(text.lines().next().filter(|l| !l.is_empty()).map(PathBuf::from)))
+                let script =
+                    format!("PATH=$PATH:/usr/sbin:/sbin command -v {} || :", path(program));
+                (script, |text| {
+                    Reply::Found(text.lines().next().filter(|l| !l.is_empty()).map(PathBuf::from))
+                })
             }
             Request::Run { words, limit: _ } => {
-                let (status, output) = self.run(&format!("{{ {}; }} 2>&1 </dev/null", quoted_all(words)))?;
+                let (status, output) =
+                    self.run(&format!("{{ {}; }} 2>&1 </dev/null", quoted_all(words)))?;
                 return Ok(Reply::Ran { success: status == 0, output });
             }
             Request::Start { words, cpus, log, output } => {
                 let list: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-                let pin = if cpus.is_empty() { String::new() } else { format!("taskset -c {} ", list.join(",")) };
+                let pin = if cpus.is_empty() {
+                    String::new()
+                } else {
+                    format!("taskset -c {} ", list.join(","))
+                };
                 let (folder, log) = (above(log), path(log));
-                let output = output.as_ref().map_or_else(|| format!(">>{log}"), |output| format!(">{}", path(output)));
+                let output = output
+                    .as_ref()
+                    .map_or_else(|| format!(">>{log}"), |output| format!(">{}", path(output)));
                 // In a group of its own, which ends with it.
                 let words = quoted_all(words);
                 let start = format!("setsid {pin}{words} {output} 2>>{log} </dev/null &");
-                let start = format!("{start} started=\"$started $!\"; note $! 2>/dev/null; echo $!");
+                let start =
+                    format!("{start} started=\"$started $!\"; note $! 2>/dev/null; echo $!");
                 (format!("mkdir -p {folder}; {start}"), |text| match text.trim().parse() {
                     Ok(id) => Reply::Started(id),
                     Err(_) => Reply::Refused(text.into()),
@@ -128,15 +153,28 @@ impl Link for ShellLink {
             }
             Request::Look { id, wait } => {
                 let tenths = wait.as_millis() / 100;
-                let wait = format!("n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done");
+                let wait = format!(
+                    "n=0; while alive {id} && [ $n -lt {tenths} ]; do sleep 0.1; n=$((n+1)); done"
+                );
                 // A shell remembers a status until it has been asked for once.
-                let ask = format!("[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\"");
-                (format!("{wait}; if [ -z \"$status_{id}\" ] && alive {id}; then :; else {ask}; fi"), |text| {
-                    let text = text.trim();
-                    let status: Option<i32> = text.parse().ok();
-                    let ended = Ended { success: status == Some(0), status, how: format!("exit status: {text}") };
-                    Reply::State((!text.is_empty()).then_some(ended))
-                })
+                let ask = format!(
+                    "[ -n \"$status_{id}\" ] || {{ wait {id}; status_{id}=$?; }}; echo \"$status_{id}\""
+                );
+                (
+                    format!(
+                        "{wait}; if [ -z \"$status_{id}\" ] && alive {id}; then :; else {ask}; fi"
+                    ),
+                    |text| {
+                        let text = text.trim();
+                        let status: Option<i32> = text.parse().ok();
+                        let ended = Ended {
+                            success: status == Some(0),
+                            status,
+                            how: format!("exit status: {text}"),
+                        };
+                        Reply::State((!text.is_empty()).then_some(ended))
+                    },
+                )
             }
             Request::Cpu { ids } => {
                 // Processes may end between the list and the reading.
@@ -145,7 +183,9 @@ impl Link for ShellLink {
             }
             Request::Threads { ids } => return self.threads(ids),
             Request::Stop { id } => {
-                let others = format!("started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)");
+                let others = format!(
+                    "started=$(for p in $started; do [ \"$p\" = {id} ] || echo \"$p\"; done)"
+                );
                 (format!("end {id}; wait {id} 2>/dev/null; {others}; :"), |_| Reply::Done)
             }
             Request::Numa => (Numa::script(), |text| Reply::Numa(Numa::read(&Tree::printed(text)))),
@@ -157,7 +197,8 @@ impl Link for ShellLink {
     }
 }
 
-/// A host that has a shell only, at the other end of `command`; `copies` is the run folder, if that is not the host's own.
+/// A host that has a shell only, at the other end of `command`; `copies` is the run folder, if that
+/// is not the host's own.
 ///
 /// # Errors
 /// If there is no way there, or no shell.
@@ -174,13 +215,16 @@ pub(super) fn greeted(
     let place = quoted(&folder.to_string_lossy());
     let facts = "pwd; nproc; id -u; cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo";
     let environment = Environment::script();
-    let script = format!("{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; {environment}; }}");
+    let script = format!(
+        "{PRELUDE}\nmkdir -p {place} && cd {place} && {{ {END_LEFT_OVER} {facts}; {environment}; }}"
+    );
     let (status, text) = link.run(&script).map_err(|error| match error {
         PipeError::Gone(why) => unreachable(why),
         PipeError::Interrupted => HostError::Interrupted,
     })?;
     let mut lines = text.splitn(FACTS + 1, '\n');
-    let facts: Vec<String> = lines.by_ref().take(FACTS).map(|line| line.trim().to_owned()).collect();
+    let facts: Vec<String> =
+        lines.by_ref().take(FACTS).map(|line| line.trim().to_owned()).collect();
     let (Some(rest), true) = (lines.next(), status == 0) else {
         return Err(unreachable(format!("its shell says: {}", plain(&text, MESSAGE))));
     };
@@ -227,31 +271,54 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let machine = shell(folder.path());
         assert_eq!(machine.greeting().folder, folder.path().canonicalize().unwrap().join("work"));
-        assert!(machine.greeting().environment.cpus > 0 && machine.greeting().environment.memory > 0);
+        assert!(
+            machine.greeting().environment.cpus > 0 && machine.greeting().environment.memory > 0
+        );
         machine.write(Path::new("a/b c"), "it's\n'quoted' $x \\n\n").unwrap();
         assert_eq!(machine.read(Path::new("a/b c"), 100).unwrap(), "it's\n'quoted' $x \\n\n");
         assert_eq!(machine.read(Path::new("none"), 100).unwrap(), "");
-        assert_eq!(machine.run(&words("echo a; echo b >&2; exit 4"), SOON).unwrap(), (false, "a\nb\n".into()));
-        let hanging = machine.run(&words("echo begun; exec sleep 1000"), Duration::from_secs(1)).unwrap();
-        assert_eq!(hanging, (false, "begun\n(ended after 1 s, which is all that it is given)".into()));
+        assert_eq!(
+            machine.run(&words("echo a; echo b >&2; exit 4"), SOON).unwrap(),
+            (false, "a\nb\n".into())
+        );
+        let hanging =
+            machine.run(&words("echo begun; exec sleep 1000"), Duration::from_secs(1)).unwrap();
+        assert_eq!(
+            hanging,
+            (false, "begun\n(ended after 1 s, which is all that it is given)".into())
+        );
         let missing = machine.run(&["no-such-program".to_owned()], SOON);
-        assert!(matches!(missing, Err(HostError::Refused { why, .. }) if why.contains("no-such-program")));
+        assert!(
+            matches!(missing, Err(HostError::Refused { why, .. }) if why.contains("no-such-program"))
+        );
         assert!(machine.find(Path::new("sh")).unwrap().is_some());
         assert_eq!(machine.find(Path::new("no-such-program")).unwrap(), None);
-        assert!(matches!(machine.answers("127.0.0.1:53".parse().unwrap()), Err(HostError::Refused { .. })));
+        assert!(matches!(
+            machine.answers("127.0.0.1:53".parse().unwrap()),
+            Err(HostError::Refused { .. })
+        ));
 
-        let short = machine.start(&words("echo done; exit 7"), &[], Path::new("log"), None).unwrap();
+        let short =
+            machine.start(&words("echo done; exit 7"), &[], Path::new("log"), None).unwrap();
         let ended = short.ended(Duration::from_secs(5)).unwrap().unwrap();
-        assert_eq!((ended.success, ended.status, ended.how.as_str()), (false, Some(7), "exit status: 7"));
+        assert_eq!(
+            (ended.success, ended.status, ended.how.as_str()),
+            (false, Some(7), "exit status: 7")
+        );
         assert_eq!(short.log_tail(), "done\n");
-        let busy = machine.start(&words("while :; do :; done"), &[0], Path::new("log"), None).unwrap();
+        let busy =
+            machine.start(&words("while :; do :; done"), &[0], Path::new("log"), None).unwrap();
         assert_eq!(busy.ended(Duration::ZERO).unwrap(), None);
         let give_up = Instant::now() + Duration::from_secs(30);
         while machine.cpu(&[busy.id()]).unwrap() < 0.05 {
             assert!(Instant::now() < give_up, "a busy process uses no CPU");
         }
         let threads = machine.threads(&[busy.id()]).unwrap();
-        assert_eq!(threads, [Allowed { cpus: [0].into(), threads: 1 }], "it is on CPU 0 as it was told");
+        assert_eq!(
+            threads,
+            [Allowed { cpus: [0].into(), threads: 1 }],
+            "it is on CPU 0 as it was told"
+        );
         assert_eq!(machine.threads(&[]).unwrap(), []);
         assert!(machine.topology().unwrap().cpus().contains(&0));
         let id = busy.id();

@@ -28,7 +28,8 @@ impl Link for AgentLink {
     }
 }
 
-/// The agent of a host of this machine, working in the run folder: in a namespace of the lab, or simply here.
+/// The agent of a host of this machine, working in the run folder: in a namespace of the lab, or
+/// simply here.
 ///
 /// # Errors
 /// If it does not start.
@@ -46,12 +47,14 @@ pub fn agent_here(
         command.args(["lab", "exec", host.word(), "--"]).arg(&program);
     }
     command.arg("agent").arg("--folder").arg(run_folder);
-    let pipe = Pipe::open(command, interruption, Some(run_folder.join("running"))).map_err(unreachable)?;
+    let pipe =
+        Pipe::open(command, interruption, Some(run_folder.join("running"))).map_err(unreachable)?;
     greeted(&name, pipe, None, interruption)
 }
 
-/// Another host, over the user's ssh: its agent, or its shell where the plan says that it has no dns64bench. It works in
-/// `folder` there, below the user's own, and what matters of it is copied into the run folder.
+/// Another host, over the user's ssh: its agent, or its shell where the plan says that it has no
+/// dns64bench. It works in `folder` there, below the user's own, and what matters of it is copied
+/// into the run folder.
 ///
 /// # Errors
 /// If there is no way there, or no agent of our version, or no shell.
@@ -69,21 +72,24 @@ pub fn over_ssh(
     }
     let program = at.program.clone().unwrap_or_else(|| "dns64bench".into());
     let words =
-        [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()].map(shell::quoted);
+        [&program.to_string_lossy(), "agent", "--remove", "--folder", &folder.to_string_lossy()]
+            .map(shell::quoted);
     command.arg(words.join(" "));
     let unreachable = |why| HostError::Unreachable { host: at.host.clone(), why };
     let pipe = Pipe::open(command, interruption, None).map_err(unreachable)?;
     greeted(&at.host, pipe, Some(run_folder), interruption)
 }
 
-/// The system's ssh to a host, with the user's keys and configuration. It never asks, and notices within 15 s that the
-/// connection is dead.
+/// The system's ssh to a host, with the user's keys and configuration. It never asks, and notices
+/// within 15 s that the connection is dead.
 fn ssh(destination: &str, config: Option<&Path>) -> Command {
     let mut command = Command::new("ssh");
     if let Some(config) = config {
         command.arg("-F").arg(config);
     }
-    for option in ["BatchMode=yes", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ConnectTimeout=15"] {
+    for option in
+        ["BatchMode=yes", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ConnectTimeout=15"]
+    {
         command.args(["-o", option]);
     }
     command.args(["-T", "--", destination]);
@@ -102,11 +108,13 @@ fn greeted(
         PipeError::Gone(why) => unreachable(format!("no dns64bench agent answers there: {why}")),
         PipeError::Interrupted => HostError::Interrupted,
     })?;
-    let version =
-        serde_json::from_str::<serde_json::Value>(&line).ok().and_then(|v| Some(v["version"].as_str()?.to_owned()));
+    let version = serde_json::from_str::<serde_json::Value>(&line)
+        .ok()
+        .and_then(|v| Some(v["version"].as_str()?.to_owned()));
     let ours = env!("CARGO_PKG_VERSION");
-    let theirs =
-        version.ok_or_else(|| unreachable(format!("what answers there is no agent: {}", plain_line(&line, SAID))))?;
+    let theirs = version.ok_or_else(|| {
+        unreachable(format!("what answers there is no agent: {}", plain_line(&line, SAID)))
+    })?;
     if theirs != ours {
         let theirs = plain_line(&theirs, SAID);
         return Err(HostError::Version { host: host.into(), theirs, ours });

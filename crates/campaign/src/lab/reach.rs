@@ -1,7 +1,8 @@
 //! Whether the lab's links answer: each end has to know the link-layer address of the other.
 //!
-//! A new link drops the first question for a link-layer address, and the kernel asks again only after a second; what is sent
-//! meanwhile is lost. So the lab is up when both ends of each link have asked and been answered.
+//! A new link drops the first question for a link-layer address, and the kernel asks again only
+//! after a second; what is sent meanwhile is lost. So the lab is up when both ends of each link
+//! have asked and been answered.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,8 +26,8 @@ pub struct Unreached {
     pub source: io::Error,
 }
 
-/// Waits until the link-layer addresses of all `addresses` are known to this host, for ten seconds at most. Nothing is asked
-/// of the hosts but their link-layer addresses.
+/// Waits until the link-layer addresses of all `addresses` are known to this host, for ten seconds
+/// at most. Nothing is asked of the hosts but their link-layer addresses.
 ///
 /// # Errors
 /// The first address that nobody answers for.
@@ -34,19 +35,27 @@ pub fn reach(addresses: &[IpAddr]) -> Result<(), Unreached> {
     let give_up = Instant::now() + LIMIT;
     for &address in addresses {
         let target = SocketAddr::new(address, 0);
-        let resolve = |hop: NextHop| hop.resolve(target, give_up.saturating_duration_since(Instant::now()));
-        NextHop::towards(target).and_then(resolve).map_err(|source| Unreached { address, source })?;
+        let resolve =
+            |hop: NextHop| hop.resolve(target, give_up.saturating_duration_since(Instant::now()));
+        NextHop::towards(target)
+            .and_then(resolve)
+            .map_err(|source| Unreached { address, source })?;
     }
     Ok(())
 }
 
-/// Waits until both ends of all links reach each other. Each end asks by a process of this program, which can be inside of
-/// the host; all of them at the same time.
+/// Waits until both ends of all links reach each other. Each end asks by a process of this program,
+/// which can be inside of the host; all of them at the same time.
 pub(super) fn all_links() -> Result<(), LabError> {
-    let ends = LINKS.iter().flat_map(|link| [(&link.ends[0], &link.ends[1]), (&link.ends[1], &link.ends[0])]);
-    let asking = ends.map(|(near, far)| Ok((near, far, ask(near, far)?))).collect::<Result<Vec<_>, LabError>>()?;
+    let ends = LINKS
+        .iter()
+        .flat_map(|link| [(&link.ends[0], &link.ends[1]), (&link.ends[1], &link.ends[0])]);
+    let asking = ends
+        .map(|(near, far)| Ok((near, far, ask(near, far)?)))
+        .collect::<Result<Vec<_>, LabError>>()?;
     // Each is waited for, whatever the others found.
-    let answers: Vec<_> = asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
+    let answers: Vec<_> =
+        asking.into_iter().map(|(near, far, child)| answer(near, far, child)).collect();
     answers.into_iter().collect()
 }
 

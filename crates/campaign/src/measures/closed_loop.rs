@@ -1,5 +1,6 @@
-//! A DUT that is asked in a closed loop, as dns64perf2 does (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64
-//! Server Implementation: Proof of Concept): n threads with one query in flight each, experiments of 256 names, their time.
+//! A DUT that is asked in a closed loop, as dns64perf2 does (G. Lencse: Performance Analysis of
+//! MTD64, our Tiny Multi-Threaded DNS64 Server Implementation: Proof of Concept): n threads with
+//! one query in flight each, experiments of 256 names, their time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -40,13 +41,15 @@ const NO_RATE: Qps = Qps(1);
 /// How fast a DUT is assumed to answer one thread when its time is estimated; queries per second.
 const ASSUMED: u64 = 4_000;
 
-/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for its answer before it asks again.
+/// `[measure.closed-loop]`: experiments in which every thread of the tester waits for its answer
+/// before it asks again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
     /// Numbers of threads of the tester, powers of 2 up to 256.
     pub threads: Vec<usize>,
-    /// Frequency governors of the DUT's CPUs, as Linux calls them: all of it with each. None: whichever they have.
+    /// Frequency governors of the DUT's CPUs, as Linux calls them: all of it with each. None:
+    /// whichever they have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub governors: Vec<String>,
     /// On which numbers of cores and placements; none given: on the first number of cores.
@@ -104,7 +107,9 @@ impl LoopPlan {
     /// The arguments of `dns64bench closed-loop` for it.
     pub fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> =
-            ["closed-loop", "--json", "--quiet", "--liveness", "false", "--expect-prefix"].map(str::to_owned).into();
+            ["closed-loop", "--json", "--quiet", "--liveness", "false", "--expect-prefix"]
+                .map(str::to_owned)
+                .into();
         words.push(self.prefix.to_string());
         if !self.cpus.is_empty() {
             let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
@@ -112,7 +117,12 @@ impl LoopPlan {
         }
         let timeout = self.timeout.as_secs_f64().to_string();
         words.push("--dns64perf2".into());
-        words.extend([self.space.to_string(), self.blocks.to_string(), self.threads.to_string(), timeout]);
+        words.extend([
+            self.space.to_string(),
+            self.blocks.to_string(),
+            self.threads.to_string(),
+            timeout,
+        ]);
         words.extend([self.server.ip().to_string(), self.server.port().to_string()]);
         words
     }
@@ -144,21 +154,29 @@ pub struct LoopTrial {
 }
 
 impl LoopTrial {
-    /// Judges what the tester found: what its own host dropped makes it invalid, a name without a valid answer makes it fail.
+    /// Judges what the tester found: what its own host dropped makes it invalid, a name without a
+    /// valid answer makes it fail.
     pub fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);
-        let too_few =
-            Reason::TooFewValid { sent: c.sent, valid: c.valid, lost: c.lost, late: c.late, wrong: c.wrong.total() };
+        let too_few = Reason::TooFewValid {
+            sent: c.sent,
+            valid: c.valid,
+            lost: c.lost,
+            late: c.late,
+            wrong: c.wrong.total(),
+        };
         let (verdict, reasons) = match c.sent - c.valid {
-            _ if drops > 0 => (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })]),
+            _ if drops > 0 => {
+                (Verdict::Invalid, vec![Reason::HostLoss(HostLoss::Sockets { packets: drops })])
+            }
             0 => (Verdict::Passed, Vec::new()),
             _ => (Verdict::Failed, vec![too_few]),
         };
         LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
     }
 
-    /// Holds it against AuthDNS's part, as trials at a rate are: what AuthDNS spoiled makes it invalid, and so does a DUT that
-    /// passed without asking AuthDNS for each name.
+    /// Holds it against AuthDNS's part, as trials at a rate are: what AuthDNS spoiled makes it
+    /// invalid, and so does a DUT that passed without asking AuthDNS for each name.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos) {
         let faults = part.faults(limit);
         if !faults.is_empty() {
@@ -167,7 +185,12 @@ impl LoopTrial {
             self.reasons.retain(|reason| reason.kind() != ReasonKind::TooFewValid);
             self.reasons.extend(faults);
         }
-        let wanted = Wanted { valid: self.experiments.counts.valid, preloaded: 0, aaaa: Share::ZERO, cached: 0.0 };
+        let wanted = Wanted {
+            valid: self.experiments.counts.valid,
+            preloaded: 0,
+            aaaa: Share::ZERO,
+            cached: 0.0,
+        };
         if self.verdict == Verdict::Passed
             && let Some(deviation) = part.asked.deviation(&wanted)
         {
@@ -209,7 +232,8 @@ pub struct ClosedLoopResult {
     pub time_ms: Option<MeanAndDeviation>,
     /// 256 ÷ that time: answered queries per second.
     pub qps: Option<f64>,
-    /// CPU use of the DUT's host, 100 % less what was idle, in per cent of all its CPUs, over the seconds.
+    /// CPU use of the DUT's host, 100 % less what was idle, in per cent of all its CPUs, over the
+    /// seconds.
     pub host_cpu_pct: Option<MeanAndDeviation>,
     /// CPU use of the DUT's processes in per cent of one CPU, over the seconds.
     pub dut_cpu_pct: Option<MeanAndDeviation>,
@@ -241,7 +265,12 @@ impl Measure for ClosedLoopMeasure {
                 let (place, governor) = (&place, governor.clone());
                 let with = move |&threads| {
                     let (place, governor) = (place.clone(), governor.clone());
-                    Point::ClosedLoop(WithThreads { dut: dut.name().into(), place, threads, governor })
+                    Point::ClosedLoop(WithThreads {
+                        dut: dut.name().into(),
+                        place,
+                        threads,
+                        governor,
+                    })
                 };
                 points.extend(loops.threads.iter().map(with));
             }
@@ -253,37 +282,52 @@ impl Measure for ClosedLoopMeasure {
         for dut in &plan.duts {
             let keys = plan.keys_of(dut);
             let Some(loops) = &keys.closed_loop else { continue };
-            let bad = loops.threads.iter().find(|threads| !threads.is_power_of_two() || **threads > 256);
+            let bad =
+                loops.threads.iter().find(|threads| !threads.is_power_of_two() || **threads > 256);
             if let Some(threads) = bad {
-                return Err(format!("[measure.closed-loop] threads: {threads} is none of 1, 2, 4 … 256"));
+                return Err(format!(
+                    "[measure.closed-loop] threads: {threads} is none of 1, 2, 4 … 256"
+                ));
             }
             let is_word = |name: &String| {
-                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+                !name.is_empty()
+                    && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
             };
             if let Some(odd) = loops.governors.iter().find(|name| !is_word(name)) {
-                return Err(format!("[measure.closed-loop] governors: {odd:?} is no name of a frequency governor"));
+                return Err(format!(
+                    "[measure.closed-loop] governors: {odd:?} is no name of a frequency governor"
+                ));
             }
             if !(1..=10).contains(&loops.blocks) || loops.repeat == 0 || loops.timeout.is_zero() {
                 return Err("[measure.closed-loop]: blocks from 1 to 10, repeat and timeout more than nothing".into());
             }
             if let Some(stray) = keys.stray(loops.at.as_deref()) {
                 let name = dut.name();
-                return Err(format!("[measure.closed-loop] at: {stray} is none of the cores and placements of {name}"));
+                return Err(format!(
+                    "[measure.closed-loop] at: {stray} is none of the cores and placements of {name}"
+                ));
             }
         }
         Ok(())
     }
 
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
-        let (Some(loops), Point::ClosedLoop(with)) = (loops_of(plan, point), point) else { return (0, Duration::ZERO) };
+        let (Some(loops), Point::ClosedLoop(with)) = (loops_of(plan, point), point) else {
+            return (0, Duration::ZERO);
+        };
         let names = u64::from(BLOCK) * u64::from(loops.blocks) * NAMES;
-        let each = Duration::from_secs(names / (ASSUMED * with.threads.min(8) as u64)) + plan.trial.pause;
+        let each =
+            Duration::from_secs(names / (ASSUMED * with.threads.min(8) as u64)) + plan.trial.pause;
         (loops.repeat, each * loops.repeat)
     }
 
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
         let loops = loops_of(recorded.plan, point)?;
-        Some(Course::Repeats(Repeats::new(NO_RATE, loops.repeat, recorded.plan.search.invalid_retries)))
+        Some(Course::Repeats(Repeats::new(
+            NO_RATE,
+            loops.repeat,
+            recorded.plan.search.invalid_retries,
+        )))
     }
 
     fn starts_anew(&self) -> bool {
@@ -336,13 +380,22 @@ impl Measure for ClosedLoopMeasure {
     }
 
     fn rows(&self, run: &Run) -> Vec<Row> {
-        run.results.duts.iter().flat_map(|dut| dut.closed_loops.iter().flat_map(|at| rows(dut, at))).collect()
+        run.results
+            .duts
+            .iter()
+            .flat_map(|dut| dut.closed_loops.iter().flat_map(|at| rows(dut, at)))
+            .collect()
     }
 }
 
 fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
     let (place, governor) = (at.place.clone(), at.governor.clone());
-    let point = Point::ClosedLoop(WithThreads { dut: dut.name.clone(), place, threads: at.threads, governor });
+    let point = Point::ClosedLoop(WithThreads {
+        dut: dut.name.clone(),
+        place,
+        threads: at.threads,
+        governor,
+    });
     let mark = at.state().unwrap_or_default();
     let spread = |quantity: &str, unit, spread: Option<MeanAndDeviation>| Row {
         ran_on: at.seen.clone(),
@@ -378,10 +431,14 @@ fn loops_of(plan: &Plan, point: &Point) -> Option<ClosedLoops> {
 pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
     let walk = recorded.walk(point)?;
-    let Unspoiled { counted, spoiled, ended, missing, passed } = Unspoiled::of(recorded, point, Some(&walk));
+    let Unspoiled { counted, spoiled, ended, missing, passed } =
+        Unspoiled::of(recorded, point, Some(&walk));
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
-    let times: Vec<f64> =
-        figured.iter().filter_map(|m| m.in_loop()).flat_map(|t| t.experiments.experiments_ms.iter().copied()).collect();
+    let times: Vec<f64> = figured
+        .iter()
+        .filter_map(|m| m.in_loop())
+        .flat_map(|t| t.experiments.experiments_ms.iter().copied())
+        .collect();
     let seconds = |get: fn(&Measured) -> &[f64]| -> Vec<f64> {
         figured.iter().flat_map(|m| get(m).iter().map(|share| share * 100.0)).collect()
     };
@@ -433,31 +490,47 @@ impl ClosedLoopResult {
 }
 
 /// Rows as in the paper, a column for each number of threads.
-fn table(dut: &DutResult, (place, governor): Circumstances<'_>, all: &[&ClosedLoopResult]) -> Table {
+fn table(
+    dut: &DutResult,
+    (place, governor): Circumstances<'_>,
+    all: &[&ClosedLoopResult],
+) -> Table {
     let note = "Each experiment resolves 256 names, by so many threads with one query in flight each. CPU utilization as the paper counts \
                 it: 100 % less the idle time of the DUT's host; below it that of the DUT's processes alone, 100 % being one CPU.";
     let seen = Place::of_all(all.iter().filter_map(|at| at.seen.as_ref()));
-    let governor = governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
+    let governor =
+        governor.map_or(String::new(), |governor| format!(", frequency governor: {governor}"));
     let title = format!("Closed loop: {}, {}{governor}", dut.name, on_cores(place, seen.as_ref()));
     let mut table = Table::new(&title, note, &["Number of threads"]);
     table.header.extend(all.iter().map(|at| at.threads.to_string()));
     let mut row = |name: &str, cell: &dyn Fn(&ClosedLoopResult) -> String| {
-        table.rows.push(std::iter::once(name.to_owned()).chain(all.iter().map(|at| cell(at))).collect());
+        table
+            .rows
+            .push(std::iter::once(name.to_owned()).chain(all.iter().map(|at| cell(at))).collect());
     };
     row("Exec. time of 256 queries (ms), average", &|at| at.cell(at.time_ms.map(|t| t.mean), 2));
     row("Exec. time of 256 queries (ms), std. dev.", &|at| at.cell(at.time_ms.map(|t| t.stdev), 2));
     row("Number of queries per second", &|at| at.cell(at.qps, 0));
-    row("DNS64 server CPU utilization (%), average", &|at| at.cell(at.host_cpu_pct.map(|c| c.mean), 2));
-    row("DNS64 server CPU utilization (%), std. dev.", &|at| at.cell(at.host_cpu_pct.map(|c| c.stdev), 2));
-    row("CPU of the server's processes (%), average", &|at| at.cell(at.dut_cpu_pct.map(|c| c.mean), 2));
-    row("CPU of the server's processes (%), std. dev.", &|at| at.cell(at.dut_cpu_pct.map(|c| c.stdev), 2));
+    row("DNS64 server CPU utilization (%), average", &|at| {
+        at.cell(at.host_cpu_pct.map(|c| c.mean), 2)
+    });
+    row("DNS64 server CPU utilization (%), std. dev.", &|at| {
+        at.cell(at.host_cpu_pct.map(|c| c.stdev), 2)
+    });
+    row("CPU of the server's processes (%), average", &|at| {
+        at.cell(at.dut_cpu_pct.map(|c| c.mean), 2)
+    });
+    row("CPU of the server's processes (%), std. dev.", &|at| {
+        at.cell(at.dut_cpu_pct.map(|c| c.stdev), 2)
+    });
     table
 }
 
 fn figure(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<Curve> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        for ((place, governor), here) in by_key(&dut.closed_loops, ClosedLoopResult::circumstances) {
+        for ((place, governor), here) in by_key(&dut.closed_loops, ClosedLoopResult::circumstances)
+        {
             let dot = |at: &ClosedLoopResult| {
                 // Without an answer to every name there is a mark and no value.
                 let failed = at.passed == Some(false);

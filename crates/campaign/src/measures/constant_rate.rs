@@ -1,5 +1,5 @@
-//! A DUT at rates that the plan gives: efficiency against the rate, the transient of its CPU use, and page allocations by NUMA node
-//! (Lencse and Kadobayashi 2018, §VI and §VII).
+//! A DUT at rates that the plan gives: efficiency against the rate, the transient of its CPU use,
+//! and page allocations by NUMA node (Lencse and Kadobayashi 2018, §VI and §VII).
 
 use std::time::Duration;
 
@@ -76,7 +76,13 @@ impl Measure for ConstantRateMeasure {
         let mut points = Vec::new();
         for block in &keys.constant_rates {
             for place in keys.places_or_first(block.at.as_deref()) {
-                let at = |&rate| Point::ConstantRate(AtRate { dut: dut.name().into(), place: place.clone(), rate });
+                let at = |&rate| {
+                    Point::ConstantRate(AtRate {
+                        dut: dut.name().into(),
+                        place: place.clone(),
+                        rate,
+                    })
+                };
                 points.extend(block.rates.iter().map(at));
             }
         }
@@ -87,7 +93,10 @@ impl Measure for ConstantRateMeasure {
         for dut in &plan.duts {
             let keys = plan.keys_of(dut);
             for block in &keys.constant_rates {
-                if block.transient >= block.duration || block.repeat == 0 || block.rates.contains(&Qps(0)) {
+                if block.transient >= block.duration
+                    || block.repeat == 0
+                    || block.rates.contains(&Qps(0))
+                {
                     return Err(
                         "[[measure.constant-rates]]: transient must be shorter than duration, rates and repeat 1 at \
                                 least"
@@ -103,7 +112,9 @@ impl Measure for ConstantRateMeasure {
             let mut points = self.points(plan, Some(dut));
             while let Some(point) = points.pop() {
                 if points.contains(&point) {
-                    return Err(format!("[[measure.constant-rates]]: two of them have the point {point}"));
+                    return Err(format!(
+                        "[[measure.constant-rates]]: two of them have the point {point}"
+                    ));
                 }
             }
         }
@@ -111,12 +122,19 @@ impl Measure for ConstantRateMeasure {
     }
 
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
-        block_of(plan, point).map_or((0, Duration::ZERO), |b| (b.repeat, plan.takes(b.duration) * b.repeat))
+        block_of(plan, point)
+            .map_or((0, Duration::ZERO), |b| (b.repeat, plan.takes(b.duration) * b.repeat))
     }
 
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
-        let (Point::ConstantRate(at), block) = (point, block_of(recorded.plan, point)?) else { return None };
-        Some(Course::Repeats(Repeats::new(at.rate, block.repeat, recorded.plan.search.invalid_retries)))
+        let (Point::ConstantRate(at), block) = (point, block_of(recorded.plan, point)?) else {
+            return None;
+        };
+        Some(Course::Repeats(Repeats::new(
+            at.rate,
+            block.repeat,
+            recorded.plan.search.invalid_retries,
+        )))
     }
 
     fn starts_anew(&self) -> bool {
@@ -129,36 +147,47 @@ impl Measure for ConstantRateMeasure {
 
     fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
         if let Some(block) = block_of(plan, &step.point) {
-            (base.duration, base.timeout) = (block.duration.into(), plan.trial.timeout(block.duration).into());
+            (base.duration, base.timeout) =
+                (block.duration.into(), plan.trial.timeout(block.duration).into());
         }
         Task::Trial(Box::new(base))
     }
 
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
-        walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid))
+        walk.is_some_and(|walk| {
+            walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
+        })
     }
 
-    /// Of one trial there is no smallest and no largest number of pages; a curve over seconds takes two of them, and one over rates
-    /// two rates at the same place.
+    /// Of one trial there is no smallest and no largest number of pages; a curve over seconds takes
+    /// two of them, and one over rates two rates at the same place.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
-        let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else { return Vec::new() };
+        let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else {
+            return Vec::new();
+        };
         let is_beside = |other: &Point| matches!(other, Point::ConstantRate(o) if (&o.dut, &o.place) == (&at.dut, &at.place) && o.rate != at.rate);
-        let has_others = plan.dut(&at.dut).is_some_and(|dut| self.points(plan, Some(dut)).iter().any(is_beside));
+        let has_others =
+            plan.dut(&at.dut).is_some_and(|dut| self.points(plan, Some(dut)).iter().any(is_beside));
         let all = [
             (block.repeat > 1, "Tables XXII-XXIII"),
             (block.duration >= Duration::from_secs(2), "Fig. 3"),
             (has_others, "Fig. 4"),
         ];
-        all.into_iter().filter(|(fills, _)| *fills).map(|(_, what)| Paper::Benchmarking.has(what)).collect()
+        all.into_iter()
+            .filter(|(fills, _)| *fills)
+            .map(|(_, what)| Paper::Benchmarking.has(what))
+            .collect()
     }
 
     fn tables(&self, run: &Run) -> Vec<Table> {
         let mut all = Vec::new();
         for dut in ranked(&run.results) {
             // Of one trial there is no smallest and no largest.
-            let is_repeated = |at: &&ConstantRateResult| at.found.numa.first().is_none_or(|node| node.hit.n > 1);
-            let mut rates: Vec<Qps> = dut.constant_rates.iter().filter(is_repeated).map(|at| at.rate).collect();
+            let is_repeated =
+                |at: &&ConstantRateResult| at.found.numa.first().is_none_or(|node| node.hit.n > 1);
+            let mut rates: Vec<Qps> =
+                dut.constant_rates.iter().filter(is_repeated).map(|at| at.rate).collect();
             rates.sort_unstable();
             rates.dedup();
             all.extend((!dut.constant_rates.is_empty()).then(|| efficiency(dut)));
@@ -168,8 +197,16 @@ impl Measure for ConstantRateMeasure {
     }
 
     fn figures(&self, runs: &[Run]) -> Vec<Figure> {
-        let hit = pages(runs, "numa-hit", "Pages allocated on the wanted NUMA node during a trial", |node| &node.hit);
-        let miss = pages(runs, "numa-miss", "Pages allocated on another NUMA node than wanted", |node| &node.miss);
+        let hit = pages(
+            runs,
+            "numa-hit",
+            "Pages allocated on the wanted NUMA node during a trial",
+            |node| &node.hit,
+        );
+        let miss =
+            pages(runs, "numa-miss", "Pages allocated on another NUMA node than wanted", |node| {
+                &node.miss
+            });
         [transients(runs), against_rate(runs), hit, miss].into_iter().flatten().collect()
     }
 
@@ -178,7 +215,11 @@ impl Measure for ConstantRateMeasure {
             let point = AtRate { dut: dut.name.clone(), place: at.place.clone(), rate: at.rate };
             at.found.rows(&Point::ConstantRate(point))
         };
-        run.results.duts.iter().flat_map(|dut| dut.constant_rates.iter().flat_map(move |at| of(dut, at))).collect()
+        run.results
+            .duts
+            .iter()
+            .flat_map(|dut| dut.constant_rates.iter().flat_map(move |at| of(dut, at)))
+            .collect()
     }
 }
 
@@ -187,7 +228,8 @@ fn block_of(plan: &Plan, point: &Point) -> Option<ConstantRates> {
     let Point::ConstantRate(at) = point else { return None };
     let keys = plan.keys_of(plan.dut(&at.dut)?);
     let has = |block: &&ConstantRates| {
-        block.rates.contains(&at.rate) && keys.places_or_first(block.at.as_deref()).contains(&at.place)
+        block.rates.contains(&at.rate)
+            && keys.places_or_first(block.at.as_deref()).contains(&at.place)
     };
     keys.constant_rates.iter().find(has).cloned()
 }
@@ -228,11 +270,13 @@ fn efficiency(dut: &DutResult) -> Table {
 /// What is told of the trials' counters.
 type Statistic = (&'static str, fn(&Summary) -> f64);
 
-const STATISTICS: [Statistic; 3] = [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
+const STATISTICS: [Statistic; 3] =
+    [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
 
 /// Page allocations by node: rows as in the paper, three for each place.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
-    let all: Vec<&ConstantRateResult> = dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
+    let all: Vec<&ConstantRateResult> =
+        dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
     // In the order of the paper: the nodes, then all of them; first hits, then misses.
     let mut nodes: Vec<Option<usize>> = Vec::new();
     for node in all.iter().flat_map(|at| &at.found.numa) {
@@ -243,7 +287,8 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     nodes.sort_by_key(|node| node.unwrap_or(usize::MAX));
     let note = "Pages allocated on each NUMA node of the DUT's host during a trial, by whatever runs there; miss: on this node \
                 though another one was wanted.";
-    let title = format!("Numastat results of {}, test rate: {} queries/s", dut.name, number(rate.0 as f64));
+    let title =
+        format!("Numastat results of {}, test rate: {} queries/s", dut.name, number(rate.0 as f64));
     let mut table = Table::new(&title, note, &["Cores", "Of the trials"]);
     table.keys = 2;
     let name = |node: &Option<usize>| node.map_or("all".to_owned(), |node| format!("node{node}"));
@@ -255,7 +300,11 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     }
     for at in all {
         for (statistic, get) in STATISTICS {
-            let cores = super::search::column(&at.place, at.found.place.as_ref(), at.found.missing.as_ref());
+            let cores = super::search::column(
+                &at.place,
+                at.found.place.as_ref(),
+                at.found.missing.as_ref(),
+            );
             let mut row = vec![cores, statistic.to_owned()];
             let cell = |node: &Option<usize>, which: fn(&NodeResult) -> &Summary| {
                 let of = at.found.numa.iter().find(|of| of.node == *node);
@@ -277,8 +326,8 @@ fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }
 
-/// CPU use second by second, a small diagram for each DUT, place and rate: those at which the plan knows a transient, or all where it
-/// knows none.
+/// CPU use second by second, a small diagram for each DUT, place and rate: those at which the plan
+/// knows a transient, or all where it knows none.
 fn transients(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<(f64, Multiple)> = Vec::new();
     for (run, dut) in each_dut(runs) {
@@ -293,17 +342,26 @@ fn transients(runs: &[Run]) -> Option<Figure> {
         }
     }
     let is_known = all.iter().any(|(transient, _)| *transient > 0.0);
-    let panels: Vec<Multiple> =
-        all.into_iter().filter(|(transient, _)| !is_known || *transient > 0.0).map(|(_, panel)| panel).collect();
-    sustained::transients("transient", "Initial transient of the CPU use, by server, cores and rate", panels)
+    let panels: Vec<Multiple> = all
+        .into_iter()
+        .filter(|(transient, _)| !is_known || *transient > 0.0)
+        .map(|(_, panel)| panel)
+        .collect();
+    sustained::transients(
+        "transient",
+        "Initial transient of the CPU use, by server, cores and rate",
+        panels,
+    )
 }
 
 /// Efficiency over the rate, a curve for each DUT and place.
 fn against_rate(runs: &[Run]) -> Option<Figure> {
-    let all = each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
+    let all =
+        each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
     (!all.is_empty()).then(|| Figure {
         file: "cprdp-by-rate".into(),
-        title: "Valid replies per second for each core in use (CPRDP) against the query rate".into(),
+        title: "Valid replies per second for each core in use (CPRDP) against the query rate"
+            .into(),
         x_label: "queries/s".into(),
         y_label: "replies/s per core".into(),
         shape: curves(all, ""),
@@ -313,13 +371,20 @@ fn against_rate(runs: &[Run]) -> Option<Figure> {
 fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
     let failed = at.found.has_failed();
     let value = at.found.cprdp.as_ref().filter(|_| !failed).map(|c| (c.median, (c.min, c.max)));
-    // In a trial that failed the DUT did other work than it was asked for: it has a mark and no value.
+    // In a trial that failed the DUT did other work than it was asked for: it has a mark and no
+    // value.
     let (y, range) = value.or(failed.then_some((0.0, (0.0, 0.0))))?;
     Some(Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() })
 }
 
-/// Page allocations by NUMA node of trials that were repeated, a group of bars for each DUT, place and rate.
-fn pages(runs: &[Run], file: &str, title: &str, which: fn(&NodeResult) -> &Summary) -> Option<Figure> {
+/// Page allocations by NUMA node of trials that were repeated, a group of bars for each DUT, place
+/// and rate.
+fn pages(
+    runs: &[Run],
+    file: &str,
+    title: &str,
+    which: fn(&NodeResult) -> &Summary,
+) -> Option<Figure> {
     let (mut groups, mut series): (Vec<String>, Vec<Series>) = (Vec::new(), Vec::new());
     for (run, dut) in each_dut(runs) {
         for at in &dut.constant_rates {
@@ -332,8 +397,10 @@ fn pages(runs: &[Run], file: &str, title: &str, which: fn(&NodeResult) -> &Summa
             let failed = !at.found.is_sound();
             groups.push(format!("{name}, {}, {rate} queries/s", cores(at)));
             for node in nodes {
-                let (name, pages) = (node.node.map_or(String::new(), |node| format!("node {node}")), which(node));
-                let (x, y, range) = ((groups.len() - 1) as f64, pages.median, (pages.min, pages.max));
+                let (name, pages) =
+                    (node.node.map_or(String::new(), |node| format!("node {node}")), which(node));
+                let (x, y, range) =
+                    ((groups.len() - 1) as f64, pages.median, (pages.min, pages.max));
                 let dot = Dot { x, y, range, failed, ..Dot::default() };
                 match series.iter_mut().find(|known| known.name == name) {
                     Some(known) => known.dots.push(dot),

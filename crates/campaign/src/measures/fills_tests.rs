@@ -8,7 +8,8 @@ use crate::plan::Plan;
 
 fn labels(plan: &Plan, text: &str) -> Vec<&'static str> {
     let points = plan.points();
-    let point = points.iter().find(|p| p.to_string() == text).unwrap_or_else(|| panic!("no point {text}"));
+    let point =
+        points.iter().find(|p| p.to_string() == text).unwrap_or_else(|| panic!("no point {text}"));
     point.measure().fills(plan, point).iter().map(|filled| filled.what).collect()
 }
 
@@ -34,7 +35,10 @@ fn points_name_the_tables_that_they_fill() {
         ("BIND, 4 cores, load 0.75", &["Tables XIX-XXI"]),
         ("Unbound, 8 cores (4+4), constant rate 1500", &["Tables XXII-XXIII", "Fig. 3"]),
         ("Unbound, 1 core, constant rate 500", &["Fig. 3", "Fig. 4"]),
-        ("BIND, 2 cores, closed loop with 16 threads, governor performance", &["Tables I-II", "Fig. 2"]),
+        (
+            "BIND, 2 cores, closed loop with 16 threads, governor performance",
+            &["Tables I-II", "Fig. 2"],
+        ),
         ("BIND, 2 cores, closed loop with 16 threads, governor ondemand", &["Tables III-IV"]),
     ] {
         assert_eq!(labels(&plan, point), expected, "{point}");
@@ -45,11 +49,19 @@ fn points_name_the_tables_that_they_fill() {
 fn points_of_one_rate_at_a_place_make_no_curve() {
     let text = "name = 'x'\n[measure]\nconstant-rates = [{ rates = [100], duration = '1s', repeat = 1 }]\n[[dut]]\ndriver = 'bind'\n";
     let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
-    assert!(labels(&plan, "BIND, 1 core, constant rate 100").is_empty(), "one second, one trial, one rate");
-    assert_eq!(labels(&plan, "BIND, 1 core, AAAA 0, cached 0, accept 1"), ["Tables V-VII"], "no shares, no loads");
+    assert!(
+        labels(&plan, "BIND, 1 core, constant rate 100").is_empty(),
+        "one second, one trial, one rate"
+    );
+    assert_eq!(
+        labels(&plan, "BIND, 1 core, AAAA 0, cached 0, accept 1"),
+        ["Tables V-VII"],
+        "no shares, no loads"
+    );
 }
 
-/// Every table and figure of the papers that measures a server has a point in the plan that is called after them.
+/// Every table and figure of the papers that measures a server has a point in the plan that is
+/// called after them.
 #[test]
 fn the_programme_of_the_papers_is_whole() {
     let plan = Plan::load(Path::new("paper")).unwrap();

@@ -1,4 +1,5 @@
-//! The keys of a plan that choose points: `[measure]` for all DUTs, and what a `[[dut]]` has otherwise.
+//! The keys of a plan that choose points: `[measure]` for all DUTs, and what a `[[dut]]` has
+//! otherwise.
 
 use std::fmt;
 
@@ -11,14 +12,16 @@ use super::load::Loads;
 use crate::plan::{DutPlan, Plan};
 use crate::point::Cores;
 
-/// `[measure]`: what to measure of each DUT. The worst case, 0 % AAAA and 0 % cached with every reply demanded, is always
-/// measured, at every place of a DUT: its numbers of cores and its placements.
+/// `[measure]`: what to measure of each DUT. The worst case, 0 % AAAA and 0 % cached with every
+/// reply demanded, is always measured, at every place of a DUT: its numbers of cores and its
+/// placements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Keys {
     /// Numbers of cores (and DUT threads). None: one core.
     pub cores: Vec<usize>,
-    /// Servers that play AuthDNS, by their names: every point is measured with each of them. None: that of `[auth]`.
+    /// Servers that play AuthDNS, by their names: every point is measured with each of them. None:
+    /// that of `[auth]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<String>,
     /// Further sets of CPUs, such as cores of one socket against cores of two.
@@ -76,8 +79,8 @@ impl fmt::Display for At {
     }
 }
 
-/// `[dut.measure]`: what a DUT has otherwise than `[measure]` says. A key that is not given is that of `[measure]`; an empty list
-/// takes out what the key asks for.
+/// `[dut.measure]`: what a DUT has otherwise than `[measure]` says. A key that is not given is that
+/// of `[measure]`; an empty list takes out what the key asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {
@@ -118,7 +121,8 @@ impl Plan {
     pub fn keys_of(&self, dut: &DutPlan) -> Keys {
         let all = &self.measure;
         let own = dut.measure.clone().unwrap_or_default();
-        let wanted = |p: &&Placement| dut.placements.as_ref().is_none_or(|names| names.contains(&p.name));
+        let wanted =
+            |p: &&Placement| dut.placements.as_ref().is_none_or(|names| names.contains(&p.name));
         Keys {
             cores: dut.cores.clone().unwrap_or_else(|| all.cores.clone()),
             authdns: own.authdns.unwrap_or_else(|| all.authdns.clone()),
@@ -135,7 +139,8 @@ impl Plan {
         }
     }
 
-    /// The numbers of cores of a DUT; the first is where shares are measured unless the plan says otherwise.
+    /// The numbers of cores of a DUT; the first is where shares are measured unless the plan says
+    /// otherwise.
     pub fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
         self.keys_of(dut).cores()
     }
@@ -152,10 +157,15 @@ impl Keys {
             true => vec![None],
             false => self.authdns.iter().cloned().map(Some).collect(),
         };
-        let placed = |p: &Placement| Cores { placement: Some(p.name.clone()), ..Cores::first(p.cpus.len()) };
-        let places = self.cores().into_iter().map(Cores::first).chain(self.placements.iter().map(placed));
+        let placed =
+            |p: &Placement| Cores { placement: Some(p.name.clone()), ..Cores::first(p.cpus.len()) };
+        let places =
+            self.cores().into_iter().map(Cores::first).chain(self.placements.iter().map(placed));
         let with_each = |place: Cores| {
-            auths.iter().map(move |authdns| Cores { authdns: authdns.clone(), ..place.clone() }).collect::<Vec<_>>()
+            auths
+                .iter()
+                .map(move |authdns| Cores { authdns: authdns.clone(), ..place.clone() })
+                .collect::<Vec<_>>()
         };
         places.flat_map(with_each).collect()
     }
@@ -201,32 +211,49 @@ pub(super) fn check(plan: &Plan) -> Result<(), String> {
     let mut names = std::collections::BTreeSet::new();
     for placement in &plan.measure.placements {
         if placement.cpus.is_empty() || !names.insert(&placement.name) {
-            return Err(format!("[[measure.placements]] {}: needs CPUs, and a name of its own", placement.name));
+            return Err(format!(
+                "[[measure.placements]] {}: needs CPUs, and a name of its own",
+                placement.name
+            ));
         }
     }
     for dut in &plan.duts {
         let (keys, name) = (plan.keys_of(dut), dut.name());
-        let key = if dut.cores.is_some() { format!("[[dut]] {name}: cores") } else { "[measure] cores".into() };
+        let key = if dut.cores.is_some() {
+            format!("[[dut]] {name}: cores")
+        } else {
+            "[measure] cores".into()
+        };
         let cores = keys.cores();
         let most = cores.iter().copied().max().unwrap_or(1);
         if cores.contains(&0) || !plan.cpus.dut.is_empty() && most > plan.cpus.dut.len() {
             let has = counted(plan.cpus.dut.len() as u64, "CPU", "CPUs");
             return Err(format!("{key}: {most}, but [cpus] dut has {has}"));
         }
-        if let Some(unknown) = dut.placements.iter().flatten().find(|wanted| !names.contains(wanted)) {
-            return Err(format!("[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"));
+        if let Some(unknown) =
+            dut.placements.iter().flatten().find(|wanted| !names.contains(wanted))
+        {
+            return Err(format!(
+                "[[dut]] {name}: placements: no [[measure.placements]] is called {unknown}"
+            ));
         }
-        if let Some(unknown) = keys.authdns.iter().find(|wanted| plan.auths().all(|auth| auth.name() != **wanted)) {
+        if let Some(unknown) =
+            keys.authdns.iter().find(|wanted| plan.auths().all(|auth| auth.name() != **wanted))
+        {
             let known: Vec<&str> = plan.auths().map(|auth| auth.name()).collect();
             return Err(format!("authdns of {name}: {unknown} is none of {}", known.join(", ")));
         }
-        if let Some(twice) = (1..keys.authdns.len()).find(|&i| keys.authdns[..i].contains(&keys.authdns[i])) {
+        if let Some(twice) =
+            (1..keys.authdns.len()).find(|&i| keys.authdns[..i].contains(&keys.authdns[i]))
+        {
             return Err(format!("authdns of {name}: {} stands there twice", keys.authdns[twice]));
         }
         let lists = [("acceptance-at", &keys.acceptance_at), ("shares-at", &keys.shares_at)];
         for (list, at) in lists {
             if let Some(stray) = keys.stray(at.as_deref()) {
-                return Err(format!("{list}: {stray} is none of the cores and placements of {name}"));
+                return Err(format!(
+                    "{list}: {stray} is none of the cores and placements of {name}"
+                ));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A DUT at shares of its own worst case's median, on the same CPUs: CPU use, efficiency (CPRDP, Lencse and Kadobayashi 2018, §VI)
-//! and latency.
+//! A DUT at shares of its own worst case's median, on the same CPUs: CPU use, efficiency (CPRDP,
+//! Lencse and Kadobayashi 2018, §VI) and latency.
 
 use std::time::Duration;
 
@@ -86,7 +86,9 @@ impl Measure for LoadMeasure {
         let Some(loads) = &keys.loads else { return Vec::new() };
         let name = dut.name();
         let of = |place: Cores| {
-            let at = move |&share| Point::Load(AtShare { dut: name.into(), place: place.clone(), share });
+            let at = move |&share| {
+                Point::Load(AtShare { dut: name.into(), place: place.clone(), share })
+            };
             loads.shares.iter().map(at)
         };
         keys.places_at(loads.at.as_deref()).into_iter().flat_map(of).collect()
@@ -95,9 +97,14 @@ impl Measure for LoadMeasure {
     fn check(&self, plan: &Plan) -> Result<(), String> {
         for dut in &plan.duts {
             let keys = plan.keys_of(dut);
-            let Some(loads) = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty()) else { continue };
+            let Some(loads) = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty()) else {
+                continue;
+            };
             if loads.transient >= loads.duration || loads.repeat == 0 {
-                return Err("[measure.loads]: transient must be shorter than duration, repeat 1 at least".into());
+                return Err(
+                    "[measure.loads]: transient must be shorter than duration, repeat 1 at least"
+                        .into(),
+                );
             }
             if let Some(stray) = keys.stray(loads.at.as_deref()) {
                 return Err(format!(
@@ -110,11 +117,14 @@ impl Measure for LoadMeasure {
     }
 
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
-        loads_of(plan, point).map_or((0, Duration::ZERO), |l| (l.repeat, plan.takes(l.duration) * l.repeat))
+        loads_of(plan, point)
+            .map_or((0, Duration::ZERO), |l| (l.repeat, plan.takes(l.duration) * l.repeat))
     }
 
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
-        let (Point::Load(at), loads) = (point, loads_of(recorded.plan, point)?) else { return None };
+        let (Point::Load(at), loads) = (point, loads_of(recorded.plan, point)?) else {
+            return None;
+        };
         let rate = Qps((recorded.median_at(&at.dut, &at.place)? * at.share.fraction()) as u64);
         let retries = recorded.plan.search.invalid_retries;
         (rate.0 > 0).then(|| Course::Repeats(Repeats::new(rate, loads.repeat, retries)))
@@ -136,14 +146,17 @@ impl Measure for LoadMeasure {
 
     fn task(&self, plan: &Plan, step: &Step, mut base: TrialPlan) -> Task {
         if let Some(loads) = loads_of(plan, &step.point) {
-            (base.duration, base.timeout) = (loads.duration.into(), plan.trial.timeout(loads.duration).into());
+            (base.duration, base.timeout) =
+                (loads.duration.into(), plan.trial.timeout(loads.duration).into());
         }
         Task::Trial(Box::new(base))
     }
 
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
-        walk.is_some_and(|walk| walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid))
+        walk.is_some_and(|walk| {
+            walk.trials.iter().any(|m| m.verdict() != method::verdict::Verdict::Invalid)
+        })
     }
 
     fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
@@ -153,31 +166,46 @@ impl Measure for LoadMeasure {
     fn tables(&self, run: &Run) -> Vec<Table> {
         let has_loads = |dut: &&DutResult| !dut.loads.is_empty();
         let by_dut = ranked(&run.results).into_iter().filter(has_loads).map(efficiency);
-        let both = run.results.duts.iter().any(|dut| has_loads(&dut)).then(|| [use_table(run), latency_table(run)]);
+        let both = run
+            .results
+            .duts
+            .iter()
+            .any(|dut| has_loads(&dut))
+            .then(|| [use_table(run), latency_table(run)]);
         by_dut.chain(both.into_iter().flatten()).collect()
     }
 
     fn figures(&self, runs: &[Run]) -> Vec<Figure> {
-        let cprdp = |load: &LoadResult| load.found.cprdp.as_ref().map(|c| (c.median, (c.min, c.max)));
+        let cprdp =
+            |load: &LoadResult| load.found.cprdp.as_ref().map(|c| (c.median, (c.min, c.max)));
         let cpu = |load: &LoadResult| load.found.cpu.as_ref().map(|c| (c.median, (c.min, c.max)));
         let title = "Valid replies per second for each core in use (CPRDP)";
         let mut all: Vec<Figure> = Vec::new();
         all.extend(bars(runs, "cprdp", title, "replies/s per core", cprdp));
         all.extend(bars(runs, "cpu", "CPU use of the DUT", "cores in use", cpu));
         all.extend(transient(runs));
-        all.extend(latency(runs, "latency-p50", "Median", |load| load.found.rtt_us.map(|rtt| rtt.p50)));
-        all.extend(latency(runs, "latency-p99", "99th percentile", |load| load.found.rtt_us.map(|rtt| rtt.p99)));
+        all.extend(latency(runs, "latency-p50", "Median", |load| {
+            load.found.rtt_us.map(|rtt| rtt.p50)
+        }));
+        all.extend(latency(runs, "latency-p99", "99th percentile", |load| {
+            load.found.rtt_us.map(|rtt| rtt.p99)
+        }));
         all
     }
 
     fn rows(&self, run: &Run) -> Vec<Row> {
         let of = |dut: &DutResult, load: &LoadResult| {
-            let at = AtShare { dut: dut.name.clone(), place: load.place.clone(), share: load.share };
+            let at =
+                AtShare { dut: dut.name.clone(), place: load.place.clone(), share: load.share };
             let mut rows = load.found.rows(&Point::Load(at));
             rows.iter_mut().for_each(|row| row.rate = load.rate);
             rows
         };
-        run.results.duts.iter().flat_map(|dut| dut.loads.iter().flat_map(move |load| of(dut, load))).collect()
+        run.results
+            .duts
+            .iter()
+            .flat_map(|dut| dut.loads.iter().flat_map(move |load| of(dut, load)))
+            .collect()
     }
 }
 
@@ -217,8 +245,11 @@ fn efficiency(dut: &DutResult) -> Table {
             shares.push(load.share);
         }
     }
-    let mut table =
-        Table::new(&format!("Computing power relative performance (CPRDP): {}", dut.name), note, &["CPU cores"]);
+    let mut table = Table::new(
+        &format!("Computing power relative performance (CPRDP): {}", dut.name),
+        note,
+        &["CPU cores"],
+    );
     let seen = |place: &Cores| {
         let of = dut.loads.iter().filter(|load| load.place == *place);
         let seen = Place::of_all(of.clone().filter_map(|load| load.found.place.as_ref()));
@@ -227,8 +258,9 @@ fn efficiency(dut: &DutResult) -> Table {
     };
     table.header.extend(places.iter().map(|place| seen(place)));
     let full = |place: &Cores| {
-        let is_it =
-            |p: &&crate::measures::search::PointResult| p.conditions.is_worst_case() && p.conditions.place == *place;
+        let is_it = |p: &&crate::measures::search::PointResult| {
+            p.conditions.is_worst_case() && p.conditions.place == *place
+        };
         let point = dut.points.iter().find(is_it);
         point.map_or("not measured".into(), super::search::found_in_words)
     };
@@ -242,7 +274,9 @@ fn efficiency(dut: &DutResult) -> Table {
         rows.push(row(&name, &places, |place| at(place, share, Sustained::cprdp_cell)));
     }
     if shares.contains(&Share::ONE) {
-        let cpu = |found: &Sustained| found.cell(found.cpu.as_ref().map(|cpu| format!("{:.1} %", cpu.median * 100.0)));
+        let cpu = |found: &Sustained| {
+            found.cell(found.cpu.as_ref().map(|cpu| format!("{:.1} %", cpu.median * 100.0)))
+        };
         rows.push(row("CPU utilization @100 %", &places, |place| at(place, Share::ONE, cpu)));
     }
     table.rows = rows;
@@ -259,10 +293,15 @@ fn row(name: &str, places: &[&Cores], cell: impl Fn(&Cores) -> String) -> Vec<St
     std::iter::once(name.to_owned()).chain(places.iter().map(|place| cell(place))).collect()
 }
 
-/// All loads of a run, the lowest first; of one load those that passed first, and of these those with the least (`key`) first.
+/// All loads of a run, the lowest first; of one load those that passed first, and of these those
+/// with the least (`key`) first.
 fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &LoadResult)> {
-    let mut all: Vec<(&DutResult, &LoadResult)> =
-        run.results.duts.iter().flat_map(|dut| dut.loads.iter().map(move |load| (dut, load))).collect();
+    let mut all: Vec<(&DutResult, &LoadResult)> = run
+        .results
+        .duts
+        .iter()
+        .flat_map(|dut| dut.loads.iter().map(move |load| (dut, load)))
+        .collect();
     let rank = |load: &LoadResult| (!load.found.is_sound(), key(load).unwrap_or(f64::INFINITY));
     all.sort_by(|(_, a), (_, b)| {
         let (a_rank, b_rank) = (rank(a), rank(b));
@@ -273,7 +312,8 @@ fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &
 
 /// The cells that say which load of which DUT a row is of.
 fn names(dut: &DutResult, load: &LoadResult) -> Vec<String> {
-    let cores = super::search::column(&load.place, load.found.place.as_ref(), load.found.missing.as_ref());
+    let cores =
+        super::search::column(&load.place, load.found.place.as_ref(), load.found.missing.as_ref());
     let rate = load.rate.map_or("–".into(), |rate| number(rate.0 as f64));
     vec![dut.name.clone(), cores, percent(load.share.per_hundred()), rate]
 }
@@ -283,7 +323,11 @@ const NAMES: [&str; 4] = ["DUT", "Cores", "Load", "Queries/s"];
 fn use_table(run: &Run) -> Table {
     let note = "Load: the share of the worst case's median that was sent; of each load the most efficient first. CPU in cores, without the \
                 initial transient; CPRDP: valid replies/s for each core in use. Trials that the tester spoiled are no part of any number.";
-    let mut table = Table::new("CPU use at loads", note, &[&NAMES[..], &["Trials", "Valid", "CPU", "CPRDP"]].concat());
+    let mut table = Table::new(
+        "CPU use at loads",
+        note,
+        &[&NAMES[..], &["Trials", "Valid", "CPU", "CPRDP"]].concat(),
+    );
     for (dut, load) in by_load(run, |load| load.found.cprdp.as_ref().map(|cprdp| -cprdp.median)) {
         let found = &load.found;
         let mut row = names(dut, load);
@@ -337,7 +381,8 @@ fn bars(
     y_label: &str,
     value: fn(&LoadResult) -> Option<Value>,
 ) -> Option<Figure> {
-    let mut shares: Vec<u8> = each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
+    let mut shares: Vec<u8> =
+        each_dut(runs).flat_map(|(_, d)| d.loads.iter().map(|l| l.share.per_hundred())).collect();
     shares.sort_unstable();
     shares.dedup();
     let all = over_loads(runs, |load| {
@@ -362,27 +407,44 @@ fn bars(
 fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {
-        let transient = loads_for(&run.results.plan, &dut.name).map(|loads| loads.transient.as_secs_f64());
+        let transient =
+            loads_for(&run.results.plan, &dut.name).map(|loads| loads.transient.as_secs_f64());
         for (_, here) in by_key(&dut.loads, |load| &load.place) {
-            let Some(load) = here.into_iter().find(|load| load.found.cpu_by_second.len() > 1) else { continue };
-            let (name, cores) =
-                (legend(run, &dut.name, runs.len() > 1), on_cores(&load.place, load.found.place.as_ref()));
+            let Some(load) = here.into_iter().find(|load| load.found.cpu_by_second.len() > 1)
+            else {
+                continue;
+            };
+            let (name, cores) = (
+                legend(run, &dut.name, runs.len() > 1),
+                on_cores(&load.place, load.found.place.as_ref()),
+            );
             let name = format!("{name}, {cores}, {}", percent(load.share.per_hundred()));
             panels.push(second_by_second(name, &load.found, transient));
         }
     }
-    transients("cpu-transient", "CPU use of the DUT from the start of a trial on, at the lowest load", panels)
+    transients(
+        "cpu-transient",
+        "CPU use of the DUT from the start of a trial on, at the lowest load",
+        panels,
+    )
 }
 
-fn latency(runs: &[Run], file: &str, which: &str, us: fn(&LoadResult) -> Option<f64>) -> Option<Figure> {
+fn latency(
+    runs: &[Run],
+    file: &str,
+    which: &str,
+    us: fn(&LoadResult) -> Option<f64>,
+) -> Option<Figure> {
     let all = over_loads(runs, |load| {
-        // In a trial that failed, those that came are not those that were asked: it has a mark and no value.
+        // In a trial that failed, those that came are not those that were asked: it has a mark and
+        // no value.
         let failed = load.found.has_failed();
         let y = if failed { 0.0 } else { us(load)? / 1000.0 };
         Some(Dot { failed, ..Dot::at(f64::from(load.share.per_hundred()), y) })
     });
     (!all.is_empty()).then(|| {
-        let (shape, title) = (curves(all, " %"), format!("{which} of the round-trip time against load"));
+        let (shape, title) =
+            (curves(all, " %"), format!("{which} of the round-trip time against load"));
         let x_label = along(&shape, LOAD, " %");
         Figure { file: file.into(), title, x_label, y_label: "ms".into(), shape }
     })

@@ -1,5 +1,5 @@
-//! What a campaign can measure, a file each: its keys of the plan, its points, the trials of a point, what comes of them, and the
-//! tables and figures that show it.
+//! What a campaign can measure, a file each: its keys of the plan, its points, the trials of a
+//! point, what comes of them, and the tables and figures that show it.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::course ─► task ─► (a trial runs elsewhere) ─► journal
@@ -54,11 +54,12 @@ pub trait Measure: Sync {
     /// Trials of a point, at the most, and how long they take if none is repeated.
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
-    /// The trials of a point as a state machine of which nothing is done; `None` where there is no rate to begin with, because
-    /// what is recorded of another point gives none.
+    /// The trials of a point as a state machine of which nothing is done; `None` where there is no
+    /// rate to begin with, because what is recorded of another point gives none.
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course>;
 
-    /// Whether a point without a course will never have one: all that its rate depends on is measured, and gave none.
+    /// Whether a point without a course will never have one: all that its rate depends on is
+    /// measured, and gave none.
     fn is_hopeless(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }
@@ -66,7 +67,8 @@ pub trait Measure: Sync {
     /// Whether every repetition has servers that are started for it, so that nothing is in a cache.
     fn starts_anew(&self) -> bool;
 
-    /// Whether a trial is repeated because the DUT ended in it; else that it ended is what was found.
+    /// Whether a trial is repeated because the DUT ended in it; else that it ended is what was
+    /// found.
     fn repeats_deaths(&self) -> bool {
         true
     }
@@ -77,7 +79,8 @@ pub trait Measure: Sync {
     /// Whether the campaign has a result for a point that is complete.
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool;
 
-    /// Which tables and figures of the papers a point is a part of, none of them where it is a part of none.
+    /// Which tables and figures of the papers a point is a part of, none of them where it is a part
+    /// of none.
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled>;
 
     /// Its tables of one run.
@@ -95,7 +98,8 @@ pub trait Measure: Sync {
     fn rows(&self, run: &Run) -> Vec<Row>;
 }
 
-/// All measures, in the order in which the points of a DUT are measured: what others build on comes first.
+/// All measures, in the order in which the points of a DUT are measured: what others build on comes
+/// first.
 pub const ALL: [&dyn Measure; 5] = [
     &self_test::SelfTestMeasure,
     &search::SearchMeasure,

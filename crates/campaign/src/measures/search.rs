@@ -1,5 +1,5 @@
-//! The highest rate at which a DUT passes (RFC 8219 §9.2): at every place, with smaller shares of valid replies accepted, and with
-//! shares of names that have AAAA records or are cached.
+//! The highest rate at which a DUT passes (RFC 8219 §9.2): at every place, with smaller shares of
+//! valid replies accepted, and with shares of names that have AAAA records or are cached.
 
 mod shown;
 
@@ -53,7 +53,14 @@ pub struct Searching {
 
 impl Default for Searching {
     fn default() -> Searching {
-        Searching { min: Qps(100), max: Qps(131_072), resolution: Qps(1), repeat: 20, invalid_retries: 3, probe: None }
+        Searching {
+            min: Qps(100),
+            max: Qps(131_072),
+            resolution: Qps(1),
+            repeat: 20,
+            invalid_retries: 3,
+            probe: None,
+        }
     }
 }
 
@@ -62,7 +69,8 @@ impl Default for Searching {
 pub struct PointResult {
     /// The conditions under which the rates were searched for.
     pub conditions: Conditions,
-    /// Median, percentiles, dispersion and interval, queries per second; nothing of a point that is void.
+    /// Median, percentiles, dispersion and interval, queries per second; nothing of a point that is
+    /// void.
     pub figures: Figures,
     /// Why there is no number, if there is none.
     pub missing: Option<Missing>,
@@ -78,10 +86,11 @@ pub struct PointResult {
     pub void: Option<Deviation>,
     /// Why the DUT may do more.
     pub lower_bound_reasons: Vec<LowerBound>,
-    /// What the trials that passed at full length really were; absent if what plays AuthDNS does not count, and then nothing
-    /// proves that new names were not answered from a cache.
+    /// What the trials that passed at full length really were; absent if what plays AuthDNS does
+    /// not count, and then nothing proves that new names were not answered from a cache.
     pub real: Option<Real>,
-    /// Where the DUT ran in all its trials: what a number of cores is worth. Absent where that was not seen.
+    /// Where the DUT ran in all its trials: what a number of cores is worth. Absent where that was
+    /// not seen.
     pub place: Option<Place>,
     /// Trials: probes, full ones, and those that the tester spoiled.
     pub trials: Trials,
@@ -100,7 +109,8 @@ impl PointResult {
         ran_on(&self.conditions.place, self.place.as_ref())
     }
 
-    /// As [`PointResult::ran_on`], for a column that is named after the cores or the placement asked for.
+    /// As [`PointResult::ran_on`], for a column that is named after the cores or the placement
+    /// asked for.
     pub(crate) fn column(&self) -> String {
         column(&self.conditions.place, self.place.as_ref(), self.missing.as_ref())
     }
@@ -121,25 +131,29 @@ pub(crate) fn ran_on(asked: &Cores, seen: Option<&Place>) -> String {
     seen.map_or_else(|| format!("{} asked for, not seen", asked.cores), Place::in_words)
 }
 
-/// The name of a column or row: the cores or the placement asked for, and what is true where that says more.
+/// The name of a column or row: the cores or the placement asked for, and what is true where that
+/// says more.
 pub(crate) fn column(asked: &Cores, seen: Option<&Place>, missing: Option<&Missing>) -> String {
     let (name, true_of_it) = (place_name(asked), ran_on(asked, seen));
     let is_known = missing.is_some() && seen.is_none() || true_of_it == asked.cores.to_string();
     if is_known { name } else { format!("{name} ({true_of_it})") }
 }
 
-/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked for, with the names of the placement
-/// and of AuthDNS where it has such.
+/// Where a DUT ran, for legends and captions: the cores that it was confined to, not those asked
+/// for, with the names of the placement and of AuthDNS where it has such.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&Place>) -> String {
     let not_seen = || format!("{} asked for, not seen", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, Place::cores_in_words);
     let placement = asked.placement.as_ref().map_or(String::new(), |name| format!("{name}: "));
-    let authdns = asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
+    let authdns =
+        asked.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
     format!("{placement}{cores}{authdns}")
 }
 
 /// How many trials there were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct Trials {
     /// Short trials that come before those of full length.
     pub probes: usize,
@@ -173,7 +187,8 @@ impl Measure for SearchMeasure {
             all.extend(places.into_iter().map(|place| Conditions { accept, ..worst(place) }));
         }
         for place in keys.share_places() {
-            let with = |aaaa: Share, cached: Share| Conditions { aaaa, cached, ..worst(place.clone()) };
+            let with =
+                |aaaa: Share, cached: Share| Conditions { aaaa, cached, ..worst(place.clone()) };
             all.extend(keys.aaaa_shares.iter().map(|&aaaa| with(aaaa, Share::ZERO)));
             all.extend(keys.cached_shares.iter().map(|&cached| with(Share::ZERO, cached)));
             for &aaaa in keys.aaaa_shares.iter().filter(|_| keys.table) {
@@ -186,7 +201,9 @@ impl Measure for SearchMeasure {
     fn check(&self, plan: &Plan) -> Result<(), String> {
         let search = &plan.search;
         if search.min > search.max || search.resolution.0 == 0 || search.repeat == 0 {
-            return Err("[search]: min must not be above max, resolution and repeat be 1 at least".into());
+            return Err(
+                "[search]: min must not be above max, resolution and repeat be 1 at least".into()
+            );
         }
         for dut in &plan.duts {
             if dut.max.is_some_and(|max| max < search.min) {
@@ -196,8 +213,12 @@ impl Measure for SearchMeasure {
                 return Err(format!("[[dut]] {}: resolution must be 1 at least", dut.name()));
             }
             let keys = plan.keys_of(dut);
-            if let Some(ratio) = keys.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0)) {
-                return Err(format!("[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"));
+            if let Some(ratio) =
+                keys.acceptance.iter().find(|&&ratio| !(ratio > 0.0 && ratio < 1.0))
+            {
+                return Err(format!(
+                    "[measure] acceptance: {ratio} is no ratio between 0 and 1; 1 is always measured"
+                ));
             }
         }
         Ok(())
@@ -222,20 +243,25 @@ impl Measure for SearchMeasure {
             base.duration = probe.into();
         }
         if let Point::Search(c) = &step.point {
-            (base.aaaa_share, base.cached_share, base.accept) = (c.aaaa, c.cached, Acceptance(c.accept));
+            (base.aaaa_share, base.cached_share, base.accept) =
+                (c.aaaa, c.cached, Acceptance(c.accept));
         }
         Task::Trial(Box::new(base))
     }
 
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
-        walk.is_some_and(|walk| walk.course.set().is_some_and(|set| Figures::of(set.found(), 1.0).n > 0))
+        walk.is_some_and(|walk| {
+            walk.course.set().is_some_and(|set| Figures::of(set.found(), 1.0).n > 0)
+        })
     }
 
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
         let Point::Search(c) = point else { return Vec::new() };
-        let is_mtd64 = plan.dut(&c.dut).is_some_and(|dut| dut.driver == crate::servers::Dut::Mtd64Ng);
-        let shares = plan.dut(&c.dut).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default();
+        let is_mtd64 =
+            plan.dut(&c.dut).is_some_and(|dut| dut.driver == crate::servers::Dut::Mtd64Ng);
+        let shares =
+            plan.dut(&c.dut).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default();
         let paper = |what| Paper::Benchmarking.has(what);
         let mut all = Vec::new();
         let plain = (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
@@ -257,7 +283,9 @@ impl Measure for SearchMeasure {
         }
         // Their first row is the full rate.
         let loads = keys.loads.as_ref().filter(|loads| !loads.shares.is_empty());
-        if c.is_worst_case() && loads.is_some_and(|loads| keys.places_at(loads.at.as_deref()).contains(&c.place)) {
+        if c.is_worst_case()
+            && loads.is_some_and(|loads| keys.places_at(loads.at.as_deref()).contains(&c.place))
+        {
             all.push(paper("Tables XIX-XXI"));
         }
         all
@@ -289,7 +317,13 @@ fn rows(result: &PointResult) -> Vec<Row> {
         at_least: !result.lower_bound_reasons.is_empty(),
         ..Row::of_figures(point.clone(), "rate", "queries/s", &result.figures)
     }];
-    rows.push(Row::of_value(point.clone(), "overstatement", "factor", 1, Some(result.overstatement)));
+    rows.push(Row::of_value(
+        point.clone(),
+        "overstatement",
+        "factor",
+        1,
+        Some(result.overstatement),
+    ));
     let resolution = Some(result.resolution.0 as f64);
     rows.push(Row::of_value(point.clone(), "resolution", "queries/s", 1, resolution));
     rows.extend(each_search(&point, &result.found));
@@ -297,7 +331,13 @@ fn rows(result: &PointResult) -> Vec<Row> {
         let Some(Shortfall { rate, missing, of }) = *shortfall else { continue };
         let row = |what: &str, n: u64| Row {
             rate: Some(rate),
-            ..Row::of_value(point.clone(), &format!("search_{}_{what}", i + 1), "queries", 1, Some(n as f64))
+            ..Row::of_value(
+                point.clone(),
+                &format!("search_{}_{what}", i + 1),
+                "queries",
+                1,
+                Some(n as f64),
+            )
         };
         rows.extend([row("missing", missing), row("sent", of)]);
     }
@@ -310,7 +350,11 @@ fn rows(result: &PointResult) -> Vec<Row> {
 pub(super) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (i, search) in found.iter().enumerate() {
-        let rates = [("passed", search.highest), ("failed", search.failed), ("unmeasurable", search.unmeasurable)];
+        let rates = [
+            ("passed", search.highest),
+            ("failed", search.failed),
+            ("unmeasurable", search.unmeasurable),
+        ];
         for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
             let quantity = format!("search_{}_{what}", i + 1);
             rows.push(Row::of_value(point.clone(), &quantity, "queries/s", 1, Some(rate.0 as f64)));
@@ -321,8 +365,12 @@ pub(super) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
 
 /// How many trials a point took.
 pub(super) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
-    let all =
-        [("probes", trials.probes), ("trials", trials.full), ("spoiled", trials.invalid), ("saved", trials.saved)];
+    let all = [
+        ("probes", trials.probes),
+        ("trials", trials.full),
+        ("spoiled", trials.invalid),
+        ("saved", trials.saved),
+    ];
     all.map(|(what, n)| Row::of_value(point.clone(), what, "trials", 1, Some(n as f64))).into()
 }
 
@@ -334,7 +382,8 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
-/// Trials of a set at the most, and how long they take if a full one takes `full` and a probe `probe`.
+/// Trials of a set at the most, and how long they take if a full one takes `full` and a probe
+/// `probe`.
 pub(super) fn effort(set: &SetPlan, full: Duration, probe: Option<Duration>) -> (u32, Duration) {
     let SearchRange { min, max, resolution, .. } = set.range;
     let steps = ((max.0 - min.0) / resolution.0.max(1)).max(1).ilog2() + 3;
@@ -354,7 +403,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     let is_void = walk.void.is_some();
     let found = if is_void { Vec::new() } else { set.found().to_vec() };
     let duration = recorded.plan.trial.duration;
-    let overstatement = overstatement(duration.into(), recorded.plan.trial.timeout(duration).into());
+    let overstatement =
+        overstatement(duration.into(), recorded.plan.trial.timeout(duration).into());
     let figures = Figures::of(&found, overstatement);
     let missing = match walk.void {
         Some(why) => Some(Missing::Void(why)),
@@ -367,7 +417,11 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         conditions: conditions.clone(),
         complete: walk.due().is_none(),
         failed_by: if is_void { Vec::new() } else { set.failed_by().to_vec() },
-        lower_bound_reasons: if is_void { Vec::new() } else { set.lower_bounds(&figures, recorded.allowed(point)) },
+        lower_bound_reasons: if is_void {
+            Vec::new()
+        } else {
+            set.lower_bounds(&figures, recorded.allowed(point))
+        },
         missing,
         figures,
         overstatement,
@@ -380,7 +434,8 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     })
 }
 
-/// What the trials that passed at full length, or were found not to be what was wanted, really were together.
+/// What the trials that passed at full length, or were found not to be what was wanted, really were
+/// together.
 fn real(trials: &[&Measured]) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed || m.deviation().is_some();

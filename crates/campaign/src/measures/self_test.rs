@@ -1,5 +1,5 @@
-//! The tester against an AuthDNS, without a DUT (RFC 8219 §9.2.1): how far its results can be trusted, and how authoritative
-//! servers compare in that role.
+//! The tester against an AuthDNS, without a DUT (RFC 8219 §9.2.1): how far its results can be
+//! trusted, and how authoritative servers compare in that role.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,7 +27,8 @@ use crate::report::table::Table;
 use crate::servers::Auth;
 use crate::wording;
 
-/// `[self-test]`: searches with AuthDNS in the DUT's place, which say up to which rate the tester can be trusted.
+/// `[self-test]`: searches with AuthDNS in the DUT's place, which say up to which rate the tester
+/// can be trusted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SelfTest {
@@ -41,9 +42,11 @@ pub struct SelfTest {
     pub repeat: u32,
     /// The reserve δ of RFC 8219 §9.2, a fraction; 0.1 or more is compliant.
     pub delta: f64,
-    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it has both.
+    /// Whether AuthDNS is asked over IPv4 or IPv6; none: over what the topology has, IPv4 where it
+    /// has both.
     pub family: Option<Family>,
-    /// Further self-tests, with other servers or over another version of IP: for comparison, they vouch for nothing.
+    /// Further self-tests, with other servers or over another version of IP: for comparison, they
+    /// vouch for nothing.
     pub also: Vec<Also>,
 }
 
@@ -64,7 +67,15 @@ pub struct Also {
 impl Default for SelfTest {
     fn default() -> SelfTest {
         let (min, max) = (Qps(1_000), Qps(500_000));
-        SelfTest { min, max, resolution: Qps(1_000), repeat: 3, delta: MIN_DELTA, family: None, also: Vec::new() }
+        SelfTest {
+            min,
+            max,
+            resolution: Qps(1_000),
+            repeat: 3,
+            delta: MIN_DELTA,
+            family: None,
+            also: Vec::new(),
+        }
     }
 }
 
@@ -109,8 +120,9 @@ impl Measure for SelfTestMeasure {
 
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
         let (Some(test), None) = (&plan.self_test, dut) else { return Vec::new() };
-        let also =
-            |&Also { server, family, cores }: &Also| Point::SelfTest(Loop { server, family, cores, named: None });
+        let also = |&Also { server, family, cores }: &Also| {
+            Point::SelfTest(Loop { server, family, cores, named: None })
+        };
         // One for each AuthDNS that DUTs ask: each is half of another tester.
         let asked = plan.auths_of_duts().into_iter().filter_map(|auth| plan.self_test_with(auth));
         plan.own_self_test().into_iter().chain(asked).chain(test.also.iter().map(also)).collect()
@@ -119,23 +131,41 @@ impl Measure for SelfTestMeasure {
     fn check(&self, plan: &Plan) -> Result<(), String> {
         let Some(test) = &plan.self_test else { return Ok(()) };
         if test.min > test.max || test.resolution.0 == 0 || test.repeat == 0 {
-            return Err("[self-test]: min must not be above max, resolution and repeat be 1 at least".into());
+            return Err(
+                "[self-test]: min must not be above max, resolution and repeat be 1 at least"
+                    .into(),
+            );
         }
         let most = plan.cpus.auth.len();
-        let over_ssh = plan.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth).is_ipv6());
-        let other =
-            |also: &Also| also.family.is_some_and(|family| over_ssh.is_some_and(|v6| v6 != (family == Family::Ipv6)));
+        let over_ssh = plan
+            .ssh
+            .as_ref()
+            .map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth).is_ipv6());
+        let other = |also: &Also| {
+            also.family
+                .is_some_and(|family| over_ssh.is_some_and(|v6| v6 != (family == Family::Ipv6)))
+        };
         if test.also.iter().any(other) {
-            return Err("[[self-test.also]] family: [ssh.addresses] has no such address for self-tests".into());
+            return Err(
+                "[[self-test.also]] family: [ssh.addresses] has no such address for self-tests"
+                    .into(),
+            );
         }
-        match test.also.iter().find_map(|also| also.cores.filter(|&cores| cores == 0 || cores > most)) {
-            Some(cores) => Err(format!("[[self-test.also]] cores: {cores} of the {most} CPUs in [cpus] auth")),
+        match test
+            .also
+            .iter()
+            .find_map(|also| also.cores.filter(|&cores| cores == 0 || cores > most))
+        {
+            Some(cores) => {
+                Err(format!("[[self-test.also]] cores: {cores} of the {most} CPUs in [cpus] auth"))
+            }
             None => Ok(()),
         }
     }
 
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration) {
-        set_of(plan, point).map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), None))
+        set_of(plan, point)
+            .map_or((0, Duration::ZERO), |set| effort(&set, plan.takes(plan.trial.duration), None))
     }
 
     fn course(&self, recorded: &Recorded<'_>, point: &Point) -> Option<Course> {
@@ -156,7 +186,9 @@ impl Measure for SelfTestMeasure {
 
     fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
         let walk = recorded.walk(point);
-        walk.is_some_and(|walk| walk.course.set().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some())))
+        walk.is_some_and(|walk| {
+            walk.course.set().is_some_and(|set| set.found().iter().all(|f| f.highest.is_some()))
+        })
     }
 
     fn fills(&self, plan: &Plan, point: &Point) -> Vec<Filled> {
@@ -191,7 +223,10 @@ impl Measure for SelfTestMeasure {
     fn rows(&self, run: &Run) -> Vec<Row> {
         let points = run.results.plan.points();
         let tests = points.into_iter().filter(|point| matches!(point, Point::SelfTest(_)));
-        tests.zip(&run.results.self_tests).flat_map(|(point, result)| rows(&point, result)).collect()
+        tests
+            .zip(&run.results.self_tests)
+            .flat_map(|(point, result)| rows(&point, result))
+            .collect()
     }
 }
 
@@ -222,18 +257,23 @@ fn title(server: &str, family: Option<Family>, cores: Option<usize>) -> String {
 
 /// Rows as in the papers, a column for each run.
 fn table(runs: &[Run], (server, family, cores): &(String, Option<Family>, Option<usize>)) -> Table {
-    let note =
-        "Queries/s of the tester against that server alone. For the tester's own limit the smallest result counts.";
+    let note = "Queries/s of the tester against that server alone. For the tester's own limit the smallest result counts.";
     let mut table = Table::new(&title(server, *family, *cores), note, &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {
-        let is_it = |test: &&SelfTestResult| (&test.server, &test.family, &test.cores) == (server, family, cores);
+        let is_it = |test: &&SelfTestResult| {
+            (&test.server, &test.family, &test.cores) == (server, family, cores)
+        };
         table.header.push(run.name.clone());
         let test = run.results.self_tests.iter().find(is_it);
         let resolution = run.results.plan.self_test.as_ref().map_or(Qps(1), |test| test.resolution);
         let cells = match test {
-            Some(SelfTestResult { missing: None, figures, .. }) => wording::statistics(figures, resolution),
-            Some(SelfTestResult { missing: Some(why), .. }) => std::array::from_fn(|_| why.to_string()),
+            Some(SelfTestResult { missing: None, figures, .. }) => {
+                wording::statistics(figures, resolution)
+            }
+            Some(SelfTestResult { missing: Some(why), .. }) => {
+                std::array::from_fn(|_| why.to_string())
+            }
             None => std::array::from_fn(|_| "not in this run's plan".into()),
         };
         for (row, cell) in table.rows.iter_mut().zip(cells) {
@@ -245,12 +285,14 @@ fn table(runs: &[Run], (server, family, cores): &(String, Option<Family>, Option
 
 fn figure(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
-    let mut series: Vec<Series> = runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
+    let mut series: Vec<Series> =
+        runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
     for (r, run) in runs.iter().enumerate() {
         for test in &run.results.self_tests {
             let Some(median) = test.figures.median.filter(|_| test.figures.n > 0) else { continue };
             let family = test.family.map_or(String::new(), |family| format!(" {family}"));
-            let cores = test.cores.map_or(String::new(), |cores| format!(", {}", cores_in_words(cores)));
+            let cores =
+                test.cores.map_or(String::new(), |cores| format!(", {}", cores_in_words(cores)));
             let group = format!("{}{family}{cores}", test.server);
             let at = groups.iter().position(|g| *g == group).unwrap_or_else(|| {
                 groups.push(group);
@@ -259,7 +301,13 @@ fn figure(runs: &[Run]) -> Option<Figure> {
             let range = (test.figures.min.unwrap_or(median), test.figures.max.unwrap_or(median));
             // Where no rate failed, the server may do more.
             let at_least = test.figures.interval.to.is_none();
-            series[r].dots.push(Dot { x: at as f64, y: median, range, at_least, failed: median <= 0.0 });
+            series[r].dots.push(Dot {
+                x: at as f64,
+                y: median,
+                range,
+                at_least,
+                failed: median <= 0.0,
+            });
         }
     }
     (!groups.is_empty()).then(|| Figure {
@@ -274,8 +322,12 @@ fn figure(runs: &[Run]) -> Option<Figure> {
 /// The searches of a self-test.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let (Some(t), Point::SelfTest(_)) = (&plan.self_test, point) else { return None };
-    let range =
-        SearchRange { min: t.min, max: t.max, resolution: t.resolution, invalid_retries: plan.search.invalid_retries };
+    let range = SearchRange {
+        min: t.min,
+        max: t.max,
+        resolution: t.resolution,
+        invalid_retries: plan.search.invalid_retries,
+    };
     Some(SetPlan { range, repeat: t.repeat, probes: false })
 }
 
@@ -311,8 +363,9 @@ pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
 
 /// What the self-test that vouches for the trials found, in words.
 pub(crate) fn in_words(test: &SelfTestResult, resolution: Qps) -> String {
-    let rate =
-        |rate: Option<Qps>| rate.map_or("nothing".into(), |r| number(rounded_down(r.0 as f64, resolution) as f64));
+    let rate = |rate: Option<Qps>| {
+        rate.map_or("nothing".into(), |r| number(rounded_down(r.0 as f64, resolution) as f64))
+    };
     format!(
         "passed up to {} queries/s, which allows tests up to {} in the worst case",
         rate(test.passed),

@@ -1,5 +1,5 @@
-//! What trials at one rate show that is kept up for minutes: CPU use without its transient, efficiency, latency, memory. Loads and
-//! constant rates share it.
+//! What trials at one rate show that is kept up for minutes: CPU use without its transient,
+//! efficiency, latency, memory. Loads and constant rates share it.
 
 use method::evidence::Deviation;
 use method::stats::Summary;
@@ -32,7 +32,8 @@ pub struct Sustained {
     pub missing: Option<Missing>,
     /// Whether all trials that count passed; absent if none counts.
     pub passed: Option<bool>,
-    /// How the DUT ended in these trials. If it did, there is no figure of CPU use, latency or memory.
+    /// How the DUT ended in these trials. If it did, there is no figure of CPU use, latency or
+    /// memory.
     pub ended: Vec<DutEnd>,
     /// Why there can be no number: the DUT was not asked what the point is about.
     pub void: Option<Deviation>,
@@ -44,13 +45,15 @@ pub struct Sustained {
     pub cpu_by_second: Vec<f64>,
     /// Round-trip times of valid replies in µs, each the median over the trials.
     pub rtt_us: Option<Latency>,
-    /// 99.9th percentile of AuthDNS's own time in µs, the median over the trials: so much of the round-trip times is the tester's.
+    /// 99.9th percentile of AuthDNS's own time in µs, the median over the trials: so much of the
+    /// round-trip times is the tester's.
     pub auth_p999_us: Option<f64>,
     /// Share of valid replies in all trials that count; absent if none does.
     pub valid: Option<f64>,
     /// Where the DUT ran in all its trials; absent where that was not seen.
     pub place: Option<Place>,
-    /// Page allocations during each trial, by NUMA node; empty where the kernel does not count them.
+    /// Page allocations during each trial, by NUMA node; empty where the kernel does not count
+    /// them.
     pub numa: Vec<NodeResult>,
 }
 
@@ -82,7 +85,8 @@ impl Sustained {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// Whether what it answered is not all that it was asked: such a result has a mark and no value in figures.
+    /// Whether what it answered is not all that it was asked: such a result has a mark and no value
+    /// in figures.
     pub(super) fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }
@@ -145,7 +149,8 @@ impl Sustained {
         ];
         rows.push(one("trials", "trials", Some(self.trials as f64)));
         rows.push(one("spoiled", "trials", Some(self.spoiled as f64)));
-        let second = |(i, &cpu): (usize, &f64)| one(&format!("cpu_second_{}", i + 1), "cores", Some(cpu));
+        let second =
+            |(i, &cpu): (usize, &f64)| one(&format!("cpu_second_{}", i + 1), "cores", Some(cpu));
         rows.extend(self.cpu_by_second.iter().enumerate().map(second));
         for node in &self.numa {
             let name = node.node.map_or("all".to_owned(), |node| format!("node{node}"));
@@ -172,9 +177,14 @@ pub(super) struct Unspoiled<'a> {
 
 impl<'a> Unspoiled<'a> {
     /// `walk` is absent where there was no rate to begin with.
-    pub(super) fn of(recorded: &Recorded<'_>, point: &Point, walk: Option<&Walk<'a>>) -> Unspoiled<'a> {
+    pub(super) fn of(
+        recorded: &Recorded<'_>,
+        point: &Point,
+        walk: Option<&Walk<'a>>,
+    ) -> Unspoiled<'a> {
         let all: &[&Measured] = walk.map_or(&[], |walk| &walk.trials);
-        let counted: Vec<&Measured> = all.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
+        let counted: Vec<&Measured> =
+            all.iter().copied().filter(|m| m.verdict() != Verdict::Invalid).collect();
         let ended: Vec<DutEnd> = counted.iter().filter_map(|m| m.dut_end.clone()).collect();
         let cannot = walk.and_then(|walk| walk.cannot);
         let void = walk.and_then(|walk| walk.void);
@@ -182,25 +192,29 @@ impl<'a> Unspoiled<'a> {
             _ if cannot.is_some() => cannot.cloned().map(Missing::CannotBeMade),
             (Some(why), ..) => Some(Missing::Void(why)),
             (_, Some(end), ..) => Some(Missing::Ended(end.clone())),
-            (_, _, true, true) if point.measure().is_hopeless(recorded, point) => Some(Missing::NoRate),
+            (_, _, true, true) if point.measure().is_hopeless(recorded, point) => {
+                Some(Missing::NoRate)
+            }
             (_, _, true, true) => Some(Missing::not_begun(recorded, point)),
             (_, _, true, false) => Some(Missing::Spoiled),
             _ => None,
         };
-        let passed = (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed));
+        let passed =
+            (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed));
         Unspoiled { spoiled: all.len() - counted.len(), counted, ended, missing, passed }
     }
 }
 
-/// What was found at a rate; `walk` is absent where there was no rate to begin with. The first `transient` of `duration`, both in
-/// seconds, is left out of the CPU use.
+/// What was found at a rate; `walk` is absent where there was no rate to begin with. The first
+/// `transient` of `duration`, both in seconds, is left out of the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,
     walk: Option<&Walk<'_>>,
     (transient, duration): (f64, f64),
 ) -> Sustained {
-    let Unspoiled { counted, spoiled, ended, missing, passed } = Unspoiled::of(recorded, point, walk);
+    let Unspoiled { counted, spoiled, ended, missing, passed } =
+        Unspoiled::of(recorded, point, walk);
     // A DUT that ended used CPU for what nobody got.
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let steady = |m: &Measured| steady_cpu(m, transient, duration);
@@ -211,7 +225,8 @@ pub(super) fn result(
     };
     let cprdp: Vec<f64> = figured.iter().filter_map(efficiency).collect();
     let trials = || figured.iter().filter_map(|m| m.at_rate());
-    let own: Vec<f64> = trials().filter_map(|t| t.auth.as_ref()?.own_time_us.map(|own| own.p999)).collect();
+    let own: Vec<f64> =
+        trials().filter_map(|t| t.auth.as_ref()?.own_time_us.map(|own| own.p999)).collect();
     let sum = |get: fn(&Measured) -> u64| counted.iter().map(|m| get(m)).sum::<u64>();
     let (valid, sent) = (sum(|m| m.counts().valid), sum(|m| m.counts().sent));
     Sustained {
@@ -233,7 +248,8 @@ pub(super) fn result(
     }
 }
 
-/// A curve for each DUT and place, from left to right, with what `dot` makes of the trials of that place.
+/// A curve for each DUT and place, from left to right, with what `dot` makes of the trials of that
+/// place.
 pub(super) fn each_place<T>(
     runs: &[Run],
     all: fn(&DutResult) -> &[T],
@@ -246,15 +262,21 @@ pub(super) fn each_place<T>(
             let mut dots: Vec<Dot> = here.iter().copied().filter_map(&dot).collect();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
             let seen = Place::of_all(here.iter().filter_map(|at| of(at).1.place.as_ref()));
-            let (of, what) = (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
+            let (of, what) =
+                (legend(run, &dut.name, runs.len() > 1), on_cores(place, seen.as_ref()));
             curves.extend((!dots.is_empty()).then_some(Curve { of, what, dots }));
         }
     }
     curves
 }
 
-/// The diagram of a trial: CPU use second by second, with a mark at the end of the transient, if there is one (seconds).
-pub(super) fn second_by_second(name: String, found: &Sustained, transient: Option<f64>) -> Multiple {
+/// The diagram of a trial: CPU use second by second, with a mark at the end of the transient, if
+/// there is one (seconds).
+pub(super) fn second_by_second(
+    name: String,
+    found: &Sustained,
+    transient: Option<f64>,
+) -> Multiple {
     let dot = |(i, &y): (usize, &f64)| Dot::at((i + 1) as f64, y);
     let dots = found.cpu_by_second.iter().enumerate().map(dot).collect();
     let series = vec![Series { name: String::new(), dots }];
@@ -266,14 +288,17 @@ pub(super) fn transients(file: &str, title: &str, panels: Vec<Multiple>) -> Opti
     (!panels.is_empty()).then(|| Figure {
         file: file.into(),
         title: title.into(),
-        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out".into(),
+        x_label: "seconds; left of the broken line: the transient, which CPU figures leave out"
+            .into(),
         y_label: "cores in use; each diagram has its own axis".into(),
         shape: Shape::Grid { panels, shared: false },
     })
 }
 
 fn latency(all: &[Rtt]) -> Option<Latency> {
-    let median = |get: fn(&Rtt) -> f64| Summary::of(&all.iter().map(get).collect::<Vec<_>>()).map(|s| s.median);
+    let median = |get: fn(&Rtt) -> f64| {
+        Summary::of(&all.iter().map(get).collect::<Vec<_>>()).map(|s| s.median)
+    };
     Some(Latency { p50: median(|r| r.p50)?, p99: median(|r| r.p99)?, p999: median(|r| r.p999)? })
 }
 
@@ -284,9 +309,12 @@ fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
     (!steady.is_empty()).then(|| steady.iter().sum::<f64>() / steady.len() as f64)
 }
 
-/// Page allocations by node, then of all of them; nothing unless every trial has them of the same nodes.
+/// Page allocations by node, then of all of them; nothing unless every trial has them of the same
+/// nodes.
 fn nodes(trials: &[&Measured]) -> Vec<NodeResult> {
-    let Some(all) = trials.iter().map(|m| m.numa.as_ref()).collect::<Option<Vec<&Numa>>>() else { return Vec::new() };
+    let Some(all) = trials.iter().map(|m| m.numa.as_ref()).collect::<Option<Vec<&Numa>>>() else {
+        return Vec::new();
+    };
     let numbers = |of: &Numa| of.nodes.iter().map(|n| n.node).collect::<Vec<_>>();
     let Some(first) = all.first().map(|first| numbers(first)) else { return Vec::new() };
     if first.is_empty() || all.iter().any(|trial| numbers(trial) != first) {
@@ -295,7 +323,12 @@ fn nodes(trials: &[&Measured]) -> Vec<NodeResult> {
     let of = |node: Option<usize>| {
         let sum = |get: fn(&NodePages) -> u64| {
             let each = |trial: &&Numa| {
-                trial.nodes.iter().filter(|n| node.is_none_or(|node| n.node == node)).map(get).sum::<u64>() as f64
+                trial
+                    .nodes
+                    .iter()
+                    .filter(|n| node.is_none_or(|node| n.node == node))
+                    .map(get)
+                    .sum::<u64>() as f64
             };
             Summary::of(&all.iter().map(each).collect::<Vec<_>>())
         };

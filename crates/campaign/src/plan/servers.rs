@@ -1,4 +1,5 @@
-//! The keys of a plan that tell servers how to be: threads, family of addresses, and what operators give of their own.
+//! The keys of a plan that tell servers how to be: threads, family of addresses, and what operators
+//! give of their own.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -48,9 +49,14 @@ impl std::fmt::Display for Family {
 impl Plan {
     /// Reads the configurations that operators give, whose paths begin in `folder`.
     pub(super) fn read_files(&mut self, folder: &Path) -> Result<(), String> {
-        let duts = self.duts.iter_mut().map(|dut| (format!("[[dut]] {}", dut.name()), dut.config.as_mut()));
-        let further =
-            self.authdns.iter_mut().map(|auth| (format!("[[authdns]] {}", auth.name()), auth.config.as_mut()));
+        let duts = self
+            .duts
+            .iter_mut()
+            .map(|dut| (format!("[[dut]] {}", dut.name()), dut.config.as_mut()));
+        let further = self
+            .authdns
+            .iter_mut()
+            .map(|auth| (format!("[[authdns]] {}", auth.name()), auth.config.as_mut()));
         let all = duts.chain([("[auth]".to_owned(), self.auth.config.as_mut())]).chain(further);
         for (whose, config) in all {
             if let Some(config) = config {
@@ -66,7 +72,9 @@ impl Plan {
             let (whose, driver) = (format!("[[dut]] {}", dut.name()), dut.driver.driver());
             check_server(&whose, driver, dut.threads, &dut.operator())?;
             if dut.driver == Dut::Custom && !dut.extra.is_empty() {
-                return Err(format!("{whose} extra: driver custom has no configuration; give one: config"));
+                return Err(format!(
+                    "{whose} extra: driver custom has no configuration; give one: config"
+                ));
             }
             if dut.family == Some(Family::Ipv6) && !driver.speaks_ipv6 {
                 return Err(format!("{whose} family: {} asks over IPv4 only", driver.name));
@@ -76,18 +84,28 @@ impl Plan {
         self.check_auth("[auth]", &self.auth)?;
         for (i, auth) in self.authdns.iter().enumerate() {
             if self.auths().take(i + 1).any(|other| other.name() == auth.name()) {
-                return Err(format!("two AuthDNS servers are called {}; give one a name of its own", auth.name()));
+                return Err(format!(
+                    "two AuthDNS servers are called {}; give one a name of its own",
+                    auth.name()
+                ));
             }
             self.check_auth(&format!("[[authdns]] {}", auth.name()), auth)?;
         }
-        let asked = self.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth));
-        self.check_family("[self-test]", self.self_test.as_ref().and_then(|test| test.family), asked)
+        let asked =
+            self.ssh.as_ref().map(|ssh| ssh.addresses.self_test.unwrap_or(ssh.addresses.auth));
+        self.check_family(
+            "[self-test]",
+            self.self_test.as_ref().and_then(|test| test.family),
+            asked,
+        )
     }
 
     fn check_auth(&self, whose: &str, auth: &AuthPlan) -> Result<(), String> {
         check_server(whose, auth.driver.driver(), auth.threads, &auth.operator())?;
         if auth.program.is_some() && auth.driver.is_ours() {
-            return Err(format!("{whose} program: dns64bench is this program; name another driver"));
+            return Err(format!(
+                "{whose} program: dns64bench is this program; name another driver"
+            ));
         }
         if auth.driver.is_ours() && (auth.config.is_some() || !auth.extra.is_empty()) {
             return Err(format!(
@@ -117,14 +135,21 @@ impl Plan {
 
     /// What plays AuthDNS at a point.
     pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
-        let Point::SelfTest(at) = point else { return Cow::Borrowed(self.auth_called(point.authdns())) };
+        let Point::SelfTest(at) = point else {
+            return Cow::Borrowed(self.auth_called(point.authdns()));
+        };
         let called = self.auth_called(at.named.as_deref());
         if at.server == called.driver {
             let cores = at.cores.or(called.cores);
             return Cow::Owned(AuthPlan { cores, ..called.clone() });
         }
         // Program, threads and lines of the plan are those of its own server.
-        Cow::Owned(AuthPlan { driver: at.server, cores: at.cores, names: self.auth.names, ..AuthPlan::default() })
+        Cow::Owned(AuthPlan {
+            driver: at.server,
+            cores: at.cores,
+            names: self.auth.names,
+            ..AuthPlan::default()
+        })
     }
 
     /// The CPUs of what plays AuthDNS at a point; none: any.
@@ -135,34 +160,53 @@ impl Plan {
 
     /// The servers that play AuthDNS for DUTs, that of `[auth]` first.
     pub fn auths_of_duts(&self) -> Vec<&AuthPlan> {
-        let places: Vec<Cores> = self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();
+        let places: Vec<Cores> =
+            self.duts.iter().flat_map(|dut| self.keys_of(dut).places()).collect();
         let is_asked = |auth: &&AuthPlan| {
-            places.iter().any(|place| self.auth_called(place.authdns.as_deref()).name() == auth.name())
+            places
+                .iter()
+                .any(|place| self.auth_called(place.authdns.as_deref()).name() == auth.name())
         };
         self.auths().filter(is_asked).collect()
     }
 
-    /// Whether AuthDNS has an address of the family that is asked for; the other topologies have both.
-    fn check_family(&self, whose: &str, wanted: Option<Family>, address: Option<SocketAddr>) -> Result<(), String> {
+    /// Whether AuthDNS has an address of the family that is asked for; the other topologies have
+    /// both.
+    fn check_family(
+        &self,
+        whose: &str,
+        wanted: Option<Family>,
+        address: Option<SocketAddr>,
+    ) -> Result<(), String> {
         match (wanted, address) {
-            (Some(wanted), Some(address)) if Family::of(address) != wanted => {
-                Err(format!("{whose} family = \"{}\": AuthDNS is at {address} in [ssh.addresses]", wanted.word()))
-            }
+            (Some(wanted), Some(address)) if Family::of(address) != wanted => Err(format!(
+                "{whose} family = \"{}\": AuthDNS is at {address} in [ssh.addresses]",
+                wanted.word()
+            )),
             _ => Ok(()),
         }
     }
 }
 
 /// The keys of a server that a driver can make no sense of.
-fn check_server<T>(whose: &str, driver: &Driver<T>, threads: Option<usize>, operator: &Operator) -> Result<(), String> {
+fn check_server<T>(
+    whose: &str,
+    driver: &Driver<T>,
+    threads: Option<usize>,
+    operator: &Operator,
+) -> Result<(), String> {
     if threads == Some(0) {
         return Err(format!("{whose} threads: at least one must answer"));
     }
     if threads.is_some() && !driver.tells_threads(operator) {
-        return Err(format!("{whose} threads: nothing tells the server; write {{threads}} where it is to stand"));
+        return Err(format!(
+            "{whose} threads: nothing tells the server; write {{threads}} where it is to stand"
+        ));
     }
     if operator.config.is_some() && !operator.extra.is_empty() {
-        return Err(format!("{whose}: extra is for the driver's configuration; write the lines into config itself"));
+        return Err(format!(
+            "{whose}: extra is for the driver's configuration; write the lines into config itself"
+        ));
     }
     Ok(())
 }
@@ -174,18 +218,26 @@ mod tests {
     #[test]
     fn what_operators_give_is_in_the_plan_itself() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("own.conf"), "interface: {listen}\nnum-threads: {threads}\n").unwrap();
+        std::fs::write(
+            folder.path().join("own.conf"),
+            "interface: {listen}\nnum-threads: {threads}\n",
+        )
+        .unwrap();
         let text = "name = 'x'\n[auth]\ndriver = 'nsd'\nthreads = 3\nextra = ['tcp-count: 10']\n\
                     [self-test]\nfamily = 'ipv6'\n\
                     [[dut]]\ndriver = 'unbound'\nconfig = 'own.conf'\nthreads = 14\nfamily = 'ipv6'\n";
         let plan = Plan::parse(text, &folder.path().join("p.toml")).unwrap();
         std::fs::remove_file(folder.path().join("own.conf")).unwrap();
-        let kept = Plan::parse(&toml::to_string(&plan).unwrap(), Path::new("elsewhere/plan.toml")).unwrap();
+        let kept = Plan::parse(&toml::to_string(&plan).unwrap(), Path::new("elsewhere/plan.toml"))
+            .unwrap();
         assert_eq!(kept, plan, "the file is not needed any more");
         let journal: Plan = serde_json::from_str(&serde_json::to_string(&plan).unwrap()).unwrap();
         assert_eq!(journal, plan);
         let dut = &kept.duts[0];
         assert!(dut.config.as_ref().unwrap().text.contains("{threads}"));
-        assert_eq!((dut.threads, dut.family, kept.auth.threads), (Some(14), Some(Family::Ipv6), Some(3)));
+        assert_eq!(
+            (dut.threads, dut.family, kept.auth.threads),
+            (Some(14), Some(Family::Ipv6), Some(3))
+        );
     }
 }

@@ -21,7 +21,11 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
          searches. A decrease of more than {} % is a regression.",
         number(comparison.max_regression_pct)
     );
-    let mut table = Table::new(&title, &note, &["Point", "Run", "Baseline", "Median", "Change", "Searches", "Outcome"]);
+    let mut table = Table::new(
+        &title,
+        &note,
+        &["Point", "Run", "Baseline", "Median", "Change", "Searches", "Outcome"],
+    );
     for row in &comparison.rows {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
         table.rows.push(vec![
@@ -30,7 +34,8 @@ pub(crate) fn table(comparison: &Comparison) -> Table {
             rate(row.baseline_median),
             rate(row.median),
             change(row),
-            row.change.map_or(NONE.into(), |c| format!("{} against {}", c.searches, c.baseline_searches)),
+            row.change
+                .map_or(NONE.into(), |c| format!("{} against {}", c.searches, c.baseline_searches)),
             row.in_words(),
         ]);
     }
@@ -55,7 +60,12 @@ impl Row {
     /// Its numbers: `9 690 against 10 000 queries/s, −3.1 % [−4.0, −2.2]`.
     pub fn numbers(&self) -> String {
         let rate = |rate: Option<f64>| rate.map_or(NONE.into(), number);
-        format!("{} against {} queries/s, {}", rate(self.median), rate(self.baseline_median), change(self))
+        format!(
+            "{} against {} queries/s, {}",
+            rate(self.median),
+            rate(self.baseline_median),
+            change(self)
+        )
     }
 }
 
@@ -77,7 +87,11 @@ impl Comparison {
             }
         }
         let what = if parts.is_empty() { "nothing to compare".into() } else { parts.join(", ") };
-        format!("Against {}, at most {} % slower: {what}", self.baseline, number(self.max_regression_pct))
+        format!(
+            "Against {}, at most {} % slower: {what}",
+            self.baseline,
+            number(self.max_regression_pct)
+        )
     }
 
     /// A summary in GitHub's Markdown, such as for `$GITHUB_STEP_SUMMARY`.
@@ -87,7 +101,8 @@ impl Comparison {
         out + &table(self).markdown()
     }
 
-    /// JUnit XML: a test for each point, which fails where it regressed, and is skipped where nothing can be said.
+    /// JUnit XML: a test for each point, which fails where it regressed, and is skipped where
+    /// nothing can be said.
     pub fn junit(&self) -> String {
         let mut report = Report::new("dns64bench");
         let mut suites: Vec<TestSuite> = Vec::new();
@@ -148,9 +163,15 @@ mod tests {
     }
 
     fn comparison() -> Comparison {
-        let outcomes = [Outcome::Regressed, Outcome::NoRegression, Outcome::Improved, Outcome::Undecided];
+        let outcomes =
+            [Outcome::Regressed, Outcome::NoRegression, Outcome::Improved, Outcome::Undecided];
         let rows = outcomes.into_iter().map(Some).chain([None]).map(row).collect();
-        Comparison { schema_version: VERSION, baseline: "old".into(), max_regression_pct: 1.0, rows }
+        Comparison {
+            schema_version: VERSION,
+            baseline: "old".into(),
+            max_regression_pct: 1.0,
+            rows,
+        }
     }
 
     #[test]
@@ -184,7 +205,13 @@ mod tests {
     fn junit_fails_what_regressed_and_skips_what_says_nothing() {
         let xml = comparison().junit();
         let suite = xml.lines().find(|line| line.contains("<testsuite ")).unwrap();
-        for part in ["name=\"new against old\"", "tests=\"5\"", "skipped=\"2\"", "failures=\"1\"", "errors=\"0\""] {
+        for part in [
+            "name=\"new against old\"",
+            "tests=\"5\"",
+            "skipped=\"2\"",
+            "failures=\"1\"",
+            "errors=\"0\"",
+        ] {
             assert!(xml.starts_with("<?xml") && suite.contains(part), "{part} is not in {xml}");
         }
         assert_eq!(xml.matches("<failure").count(), 1, "{xml}");

@@ -1,14 +1,15 @@
-//! Figures as SVG and PNG: curves and bars with error bars, heat maps, panels over time. No script, no font file, colours by class, so
-//! that a page can give them others in the dark.
+//! Figures as SVG and PNG: curves and bars with error bars, heat maps, panels over time. No script,
+//! no font file, colours by class, so that a page can give them others in the dark.
 //!
 //! ```text
 //! Figure ─► draw (one file for each shape) ─► SVG ─┬─► report.html, figures/*.svg
 //!                                                  └─► png ─► figures/*.png
 //! ```
 //!
-//! A figure whose values differ by more than a factor of [`UNEQUAL`] gets a logarithmic axis, so that small ones can be read. Every mark
-//! has what it stands for as `data-…` attributes: of which series (`of`) and at which place (`at`) it is, its value (`y`), its range
-//! (`low`, `high`) and its `state`.
+//! A figure whose values differ by more than a factor of [`UNEQUAL`] gets a logarithmic axis, so
+//! that small ones can be read. Every mark has what it stands for as `data-…` attributes: of which
+//! series (`of`) and at which place (`at`) it is, its value (`y`), its range (`low`, `high`) and
+//! its `state`.
 
 mod bars;
 mod curves;
@@ -41,7 +42,8 @@ pub struct Dot {
     pub range: (f64, f64),
     /// Whether it may be more: a bar has ≥ before its value, in a curve it is a triangle.
     pub at_least: bool,
-    /// Whether it is of trials that failed: a bar is hollow, in a curve a cross at its foot takes the place of the value.
+    /// Whether it is of trials that failed: a bar is hollow, in a curve a cross at its foot takes
+    /// the place of the value.
     pub failed: bool,
 }
 
@@ -114,11 +116,13 @@ pub enum Shape {
         /// The value of the darkest cell, the same in all maps that are to be compared.
         highest: f64,
     },
-    /// Panels below each other, one for each series: the ranges of its dots as a band, their values as a curve.
+    /// Panels below each other, one for each series: the ranges of its dots as a band, their values
+    /// as a curve.
     Panels {
         /// From the top.
         panels: Vec<Panel>,
-        /// Whether all have one vertical scale; otherwise each has its own, which need not begin at 0.
+        /// Whether all have one vertical scale; otherwise each has its own, which need not begin at
+        /// 0.
         shared: bool,
     },
     /// Small diagrams side by side, with one horizontal axis.
@@ -137,7 +141,8 @@ pub struct Figure {
     pub file: String,
     /// Heading.
     pub title: String,
-    /// Horizontal axis, with its unit; of bars: what their groups are, empty where that needs no word.
+    /// Horizontal axis, with its unit; of bars: what their groups are, empty where that needs no
+    /// word.
     pub x_label: String,
     /// Vertical axis, with its unit; of bars: what their length is.
     pub y_label: String,
@@ -148,8 +153,8 @@ pub struct Figure {
 /// Values that differ by more than this factor get a logarithmic axis.
 pub const UNEQUAL: f64 = 20.0;
 
-/// Colours that colour-blind people can tell apart (M. Okabe and K. Ito, "Color Universal Design", 2008), and what else a figure
-/// needs on its own.
+/// Colours that colour-blind people can tell apart (M. Okabe and K. Ito, "Color Universal Design",
+/// 2008), and what else a figure needs on its own.
 pub const STYLE: &str = "\
 .fig{font-size:13px;font-family:system-ui,sans-serif}.fig text{fill:var(--ink,#222)}.fig .axis{stroke:var(--ink,#222)}\
 .fig .grid{stroke:var(--line,#ddd)}.fig .err{fill:none;stroke:var(--ink,#222);stroke-width:1.2}.fig .curve{fill:none;stroke-width:2}\
@@ -167,8 +172,11 @@ pub const AT_LEAST: &str = "≥ ";
 
 /// The style of a figure in a file of its own, which not every program reads that knows variables.
 fn style_alone() -> String {
-    let variables = [("var(--ink,#222)", "#222"), ("var(--line,#ddd)", "#ddd"), ("var(--paper,#fff)", "#fff")];
-    variables.iter().fold(STYLE.to_owned(), |style, (variable, value)| style.replace(variable, value))
+    let variables =
+        [("var(--ink,#222)", "#222"), ("var(--line,#ddd)", "#ddd"), ("var(--paper,#fff)", "#fff")];
+    variables
+        .iter()
+        .fold(STYLE.to_owned(), |style, (variable, value)| style.replace(variable, value))
 }
 
 impl Figure {
@@ -185,7 +193,10 @@ impl Figure {
         );
         if alone {
             let style = style_alone();
-            let _ = write!(out, "<style>{style}</style><rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>");
+            let _ = write!(
+                out,
+                "<style>{style}</style><rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
+            );
         }
         out + &drawn + "</svg>"
     }

@@ -90,7 +90,13 @@ pub struct Row {
 
 impl Row {
     /// One value of a point without statistics.
-    pub fn of_value(point: Point, quantity: &str, unit: &'static str, n: usize, value: Option<f64>) -> Row {
+    pub fn of_value(
+        point: Point,
+        quantity: &str,
+        unit: &'static str,
+        n: usize,
+        value: Option<f64>,
+    ) -> Row {
         let rate = if let Point::ConstantRate(at) = &point { Some(at.rate) } else { None };
         Row { rate, ..Row::new(Of::Point(Box::new(point)), quantity, unit, n, value) }
     }
@@ -120,7 +126,12 @@ impl Row {
     }
 
     /// The statistics of trials.
-    pub fn of_summary(point: Point, quantity: &str, unit: &'static str, summary: Option<&Summary>) -> Row {
+    pub fn of_summary(
+        point: Point,
+        quantity: &str,
+        unit: &'static str,
+        summary: Option<&Summary>,
+    ) -> Row {
         let n = summary.map_or(0, |s| s.n);
         Row {
             p1: summary.map(|s| s.p1),
@@ -149,7 +160,8 @@ impl Row {
         let (plan, point) = (&run.results.plan, self.of.point());
         let place = point.and_then(Point::place);
         // In a self-test the cores are those of AuthDNS.
-        let of_auth = point.filter(|point| point.dut().is_none()).map(|point| plan.auth_cpus(point).len());
+        let of_auth =
+            point.filter(|point| point.dut().is_none()).map(|point| plan.auth_cpus(point).len());
         let cores = place.map(|place| place.cores).or(of_auth.filter(|&cores| cores > 0));
         let mut cells = vec![
             quote(&run.name),
@@ -159,7 +171,9 @@ impl Row {
             quote(&place.map_or(String::new(), |place| ran_on(place, self.ran_on.as_ref()))),
             quote(place.and_then(|place| place.placement.as_deref()).unwrap_or_default()),
         ];
-        cells.push(quote(&point.map_or(String::new(), |point| plan.auth_at(point).name().to_owned())));
+        cells.push(quote(
+            &point.map_or(String::new(), |point| plan.auth_at(point).name().to_owned()),
+        ));
         cells.extend(point.map(conditions).unwrap_or_default());
         cells.push(self.rate.map_or(String::new(), |rate| rate.to_string()));
         cells.extend([quote(&self.quantity), quote(self.unit), self.n.to_string()]);
@@ -205,7 +219,8 @@ pub(super) fn csv(runs: &[Run]) -> String {
     out
 }
 
-/// The windows of the trials that the report draws: what left beyond what was due, stretch by stretch.
+/// The windows of the trials that the report draws: what left beyond what was due, stretch by
+/// stretch.
 fn pacing(run: &Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {
@@ -222,7 +237,9 @@ fn pacing(run: &Run) -> Vec<Row> {
             ("most_10ms", &w.most_10ms),
         ];
         for (name, windows) in series {
-            let of = |(i, &off): (usize, &i32)| row(&format!("{name}_{}", i + 1), "queries", f64::from(off));
+            let of = |(i, &off): (usize, &i32)| {
+                row(&format!("{name}_{}", i + 1), "queries", f64::from(off))
+            };
             rows.extend(windows.iter().enumerate().map(of));
         }
     }
@@ -232,17 +249,30 @@ fn pacing(run: &Run) -> Vec<Row> {
 /// How well the tester did its part.
 fn tester(run: &Run) -> Vec<Row> {
     let (r, h) = (&run.results, &run.results.health);
-    let row = |quantity: &str, unit, value: f64| Row::new(Of::Tester, quantity, unit, 1, Some(value));
+    let row =
+        |quantity: &str, unit, value: f64| Row::new(Of::Tester, quantity, unit, 1, Some(value));
     let count = |quantity: &str, n: usize| row(quantity, "trials", n as f64);
     let t = h.trials;
-    let mut rows =
-        vec![count("probes", t.probes), count("trials", t.full), count("spoiled", t.invalid), count("saved", t.saved)];
-    for (quantity, unit, spread) in [("window_off", "%", h.window_pct), ("lateness_p999", "us", h.lateness_us)] {
+    let mut rows = vec![
+        count("probes", t.probes),
+        count("trials", t.full),
+        count("spoiled", t.invalid),
+        count("saved", t.saved),
+    ];
+    for (quantity, unit, spread) in
+        [("window_off", "%", h.window_pct), ("lateness_p999", "us", h.lateness_us)]
+    {
         let Some(spread) = spread else { continue };
         rows.push(Row { max: Some(spread.worst), ..row(quantity, unit, spread.median) });
     }
-    rows.extend(h.invalid_reasons.iter().map(|of| Row { mark: of.reason.clone(), ..count("invalid", of.trials) }));
-    rows.extend(h.warnings.iter().map(|of| Row { mark: of.words.clone(), ..count("warned", of.trials) }));
+    rows.extend(
+        h.invalid_reasons
+            .iter()
+            .map(|of| Row { mark: of.reason.clone(), ..count("invalid", of.trials) }),
+    );
+    rows.extend(
+        h.warnings.iter().map(|of| Row { mark: of.words.clone(), ..count("warned", of.trials) }),
+    );
     for s in &h.stolen {
         let whose = |what: &str| format!("stolen_{}{what}", s.role);
         rows.push(Row { max: Some(s.max_pct), ..row(&whose(""), "%", s.median_pct) });
@@ -258,13 +288,17 @@ fn tester(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// What else tells points apart: version of IP of a self-test, shares, acceptance, load, threads, governor.
+/// What else tells points apart: version of IP of a self-test, shares, acceptance, load, threads,
+/// governor.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {
-        Point::SelfTest(at) => cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string())),
+        Point::SelfTest(at) => {
+            cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string()))
+        }
         Point::Search(c) => {
-            (cells[1], cells[2], cells[3]) = (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
+            (cells[1], cells[2], cells[3]) =
+                (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
         }
         Point::Load(at) => cells[4] = at.share.to_string(),
         Point::ConstantRate(_) => {}

@@ -1,4 +1,5 @@
-//! `results.csv` has every number that a run found: those of `results.json` are looked for one by one.
+//! `results.csv` has every number that a run found: those of `results.json` are looked for one by
+//! one.
 
 use std::path::Path;
 
@@ -11,19 +12,25 @@ use crate::plan::Plan;
 use crate::results::Results;
 use crate::runner::simulated::{Event, journal_of};
 
-/// What is no number that was found: what the plan says, which CPUs a place has (they are in `ran_on`, in words), and what is told
-/// in words in `mark` or follows from other numbers.
-const NOT_FOUND: [&str; 6] = ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings"];
+/// What is no number that was found: what the plan says, which CPUs a place has (they are in
+/// `ran_on`, in words), and what is told in words in `mark` or follows from other numbers.
+const NOT_FOUND: [&str; 6] =
+    ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings"];
 
 /// Adds the numbers of a value with where they stand.
 fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) => all.push((at.to_owned(), number.as_f64().unwrap())),
         Value::Array(values) => {
-            values.iter().enumerate().for_each(|(i, value)| numbers(value, &format!("{at}[{i}]"), all));
+            values
+                .iter()
+                .enumerate()
+                .for_each(|(i, value)| numbers(value, &format!("{at}[{i}]"), all));
         }
         Value::Object(fields) => {
-            for (name, value) in fields.iter().filter(|(name, _)| !NOT_FOUND.contains(&name.as_str())) {
+            for (name, value) in
+                fields.iter().filter(|(name, _)| !NOT_FOUND.contains(&name.as_str()))
+            {
                 numbers(value, &format!("{at}.{name}"), all);
             }
         }
@@ -41,7 +48,8 @@ pub(super) fn cells(line: &str) -> Vec<&str> {
     line.split(ends_cell).map(|cell| cell.trim_matches('"')).collect()
 }
 
-/// What tells the points of a DUT apart: keys of `results.json`, and the columns of the file that hold the same.
+/// What tells the points of a DUT apart: keys of `results.json`, and the columns of the file that
+/// hold the same.
 const APART: [(&str, &str); 10] = [
     ("cores", "cores"),
     ("placement", "placement"),
@@ -70,7 +78,11 @@ fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
         let cell = |column: &str| cells[at(column)].to_owned();
         let measure = cell("measure");
         let rate = (measure == AT_RATES).then(|| cell("rate"));
-        let key = (measure, cell("dut"), APART.iter().map(|(_, column)| cell(column)).chain(rate).collect());
+        let key = (
+            measure,
+            cell("dut"),
+            APART.iter().map(|(_, column)| cell(column)).chain(rate).collect(),
+        );
         let numbers = cells[3..].iter().filter_map(|cell| cell.parse::<f64>().ok());
         match all.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => known.extend(numbers),
@@ -100,11 +112,19 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     let mut look = |value: &Value, at: &str, has: &[f64]| {
         let mut all = Vec::new();
         numbers(value, at, &mut all);
-        lacking.extend(all.into_iter().filter(|(_, n)| !has.contains(n)).map(|(at, n)| format!("{at}: {n}")));
+        lacking.extend(
+            all.into_iter().filter(|(_, n)| !has.contains(n)).map(|(at, n)| format!("{at}: {n}")),
+        );
     };
-    let at = |key: &Key| file.iter().find(|(known, _)| known == key).map_or(&[][..], |(_, numbers)| numbers);
-    // A self-test without a family in the plan says all the same over which one it went: they are in the plan's order.
-    let mut tests = file.iter().filter(|((measure, ..), _)| measure == "self-test").map(|(_, numbers)| &numbers[..]);
+    let at = |key: &Key| {
+        file.iter().find(|(known, _)| known == key).map_or(&[][..], |(_, numbers)| numbers)
+    };
+    // A self-test without a family in the plan says all the same over which one it went: they are
+    // in the plan's order.
+    let mut tests = file
+        .iter()
+        .filter(|((measure, ..), _)| measure == "self-test")
+        .map(|(_, numbers)| &numbers[..]);
     for test in json["self_tests"].as_array().unwrap() {
         look(test, "self-test", tests.next().unwrap_or_default());
     }
@@ -113,15 +133,23 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
     }
     for dut in json["duts"].as_array().unwrap() {
         let name = dut["name"].as_str().unwrap();
-        let measures =
-            [("points", "search"), ("loads", "load"), ("constant_rates", AT_RATES), ("closed_loops", "closed loop")];
+        let measures = [
+            ("points", "search"),
+            ("loads", "load"),
+            ("constant_rates", AT_RATES),
+            ("closed_loops", "closed loop"),
+        ];
         for (list, measure) in measures {
             for point in dut[list].as_array().unwrap() {
                 let key = key_of(point, measure, name, run.results.plan.auth.name());
                 look(point, &format!("{key:?}"), at(&key));
             }
         }
-        look(&dut["paced"], &format!("{name} paced"), at(&key_of(&Value::Null, "pacing", name, "")));
+        look(
+            &dut["paced"],
+            &format!("{name} paced"),
+            at(&key_of(&Value::Null, "pacing", name, "")),
+        );
     }
     lacking
 }
@@ -132,7 +160,11 @@ fn run() -> Run {
     // The simulated tester neither paces nor is robbed.
     for (i, entry) in entries.iter_mut().enumerate() {
         let Entry::Finished(m) = entry else { continue };
-        let stolen = net::cpu_time::Stolen { all_pct: i as f64 / 7.0, worst_cpu_pct: i as f64 / 3.0, worst_cpu: 0 };
+        let stolen = net::cpu_time::Stolen {
+            all_pct: i as f64 / 7.0,
+            worst_cpu_pct: i as f64 / 3.0,
+            worst_cpu: 0,
+        };
         m.stolen.dut = Some(stolen);
         match &mut m.found {
             crate::archive::Found::Trial(trial) => {
@@ -152,7 +184,11 @@ fn run() -> Run {
         }
     }
     let results = Results::compute(&plan, &Environment::observe(), &entries);
-    assert!(results.complete && results.health.stolen.len() == 1 && results.duts.iter().all(|dut| dut.paced.is_some()));
+    assert!(
+        results.complete
+            && results.health.stolen.len() == 1
+            && results.duts.iter().all(|dut| dut.paced.is_some())
+    );
     Run { name: "here".into(), results, notes: Vec::new() }
 }
 
@@ -171,8 +207,11 @@ fn every_number_of_the_results_is_in_the_csv() {
 fn a_line_that_is_missing_is_noticed() {
     let run = run();
     let text = csv::csv(std::slice::from_ref(&run));
-    for quantity in ["rtt_p999", "numa_hit_all", "time_of_256", "allows", "most_10ms_2", "stolen_dut"] {
-        let without: Vec<&str> = text.lines().filter(|line| !line.contains(&format!("{quantity}\""))).collect();
+    for quantity in
+        ["rtt_p999", "numa_hit_all", "time_of_256", "allows", "most_10ms_2", "stolen_dut"]
+    {
+        let without: Vec<&str> =
+            text.lines().filter(|line| !line.contains(&format!("{quantity}\""))).collect();
         assert!(without.len() < text.lines().count(), "{quantity} is not in it at all");
         assert!(!lacking(&run, &without.join("\n")).is_empty(), "{quantity}");
     }
@@ -195,8 +234,10 @@ fn numbers_that_stand_at_another_point_are_noticed() {
         let lines: Vec<Vec<&str>> = text.lines().map(cells).collect();
         let of = |line: &&Vec<&str>| line[1] == measure;
         let first = lines.iter().find(of).unwrap();
-        let other = lines.iter().find(|line| of(line) && line[2] == first[2] && line[at] != first[at]);
-        let (a, b) = (first[at], other.unwrap_or_else(|| panic!("one {column} only in {measure}"))[at]);
+        let other =
+            lines.iter().find(|line| of(line) && line[2] == first[2] && line[at] != first[at]);
+        let (a, b) =
+            (first[at], other.unwrap_or_else(|| panic!("one {column} only in {measure}"))[at]);
         let swapped = |line: &Vec<&str>| {
             let mut line = line.clone();
             if line[1] == measure {

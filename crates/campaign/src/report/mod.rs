@@ -1,4 +1,5 @@
-//! The report: reads run folders, and never measures. One page that needs no network, and its tables and figures as files.
+//! The report: reads run folders, and never measures. One page that needs no network, and its
+//! tables and figures as files.
 //!
 //! ```text
 //! run folder ─► archive::read ─► Results ─► measures ─┬─► tables ──► report.html, tables.md, tables.tex
@@ -54,13 +55,16 @@ impl Run {
     /// If it is none.
     pub fn read(folder: &Path) -> Result<Run, ArchiveError> {
         let (plan, environment, entries) = archive::read(folder)?;
-        let name = folder.file_name().map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
+        let name = folder
+            .file_name()
+            .map_or_else(|| plan.name.clone(), |name| name.to_string_lossy().into_owned());
         let notes = begun::difference_of(&plan, folder).into_iter().collect();
         Ok(Run { name, results: Results::compute(&plan, &environment, &entries), notes })
     }
 }
 
-/// Writes the report of one run, or the comparison of several, into `folder`; returns the page's path.
+/// Writes the report of one run, or the comparison of several, into `folder`; returns the page's
+/// path.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -72,7 +76,11 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, ArchiveError> {
 ///
 /// # Errors
 /// As [`write`].
-pub fn write_compared(runs: &[Run], comparison: Option<&Comparison>, folder: &Path) -> Result<PathBuf, ArchiveError> {
+pub fn write_compared(
+    runs: &[Run],
+    comparison: Option<&Comparison>,
+    folder: &Path,
+) -> Result<PathBuf, ArchiveError> {
     let change = comparison.map(change::table);
     let figures_folder = folder.join("figures");
     fs::create_dir_all(&figures_folder).map_err(|source| ArchiveError::Io {
@@ -101,8 +109,12 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
     let mut out = String::new();
     for run in runs {
         let RunSummary { answer, when, caveats } = summary(run);
-        let _ =
-            writeln!(out, "## {}\n\n{}\n", run.name, answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n"));
+        let _ = writeln!(
+            out,
+            "## {}\n\n{}\n",
+            run.name,
+            answer.into_iter().chain(when).collect::<Vec<_>>().join("\n\n")
+        );
         for caveat in caveats {
             let _ = writeln!(out, "- {caveat}");
         }
@@ -142,9 +154,11 @@ pub(crate) fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-/// The DUTs of a run, the fastest in the worst case first; those without a number there come last, in the plan's order.
+/// The DUTs of a run, the fastest in the worst case first; those without a number there come last,
+/// in the plan's order.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
-    let rate = |dut: &DutResult| worst_point(dut).and_then(|point| point.figures.median).unwrap_or(-1.0);
+    let rate =
+        |dut: &DutResult| worst_point(dut).and_then(|point| point.figures.median).unwrap_or(-1.0);
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
     all.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     all
@@ -155,8 +169,12 @@ pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)>
     runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
 }
 
-/// What has the same key together, such as all that was measured at a place, in the order of the plan.
-pub(crate) fn by_key<'a, T, K: PartialEq>(all: &'a [T], key: impl Fn(&'a T) -> K) -> Vec<(K, Vec<&'a T>)> {
+/// What has the same key together, such as all that was measured at a place, in the order of the
+/// plan.
+pub(crate) fn by_key<'a, T, K: PartialEq>(
+    all: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> Vec<(K, Vec<&'a T>)> {
     let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
     for one in all {
         let of = key(one);
@@ -182,7 +200,11 @@ pub(crate) fn with_proof(run: &Run, note: &str) -> String {
 
 /// All figures that the runs have data for.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
-    measures::ALL.iter().flat_map(|measure| measure.figures(runs)).chain(pacing::pacing(runs)).collect()
+    measures::ALL
+        .iter()
+        .flat_map(|measure| measure.figures(runs))
+        .chain(pacing::pacing(runs))
+        .collect()
 }
 
 /// The tables of one run.

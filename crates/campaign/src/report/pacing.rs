@@ -6,25 +6,35 @@ use super::chart::{Dot, Figure, Panel, Series, Shape, number};
 use super::{Run, each_dut, legend};
 use crate::results::PacedTrial;
 
-/// How the tester kept time: the windows of 100 ms and of 10 ms of one trial of each DUT, as G. Lencse and A. Pivoda draw them in
-/// "Checking and Increasing the Accuracy of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018,
-/// DOI 10.11601/ijates.v7i1.255), here in per cent of what was due.
+/// How the tester kept time: the windows of 100 ms and of 10 ms of one trial of each DUT, as G.
+/// Lencse and A. Pivoda draw them in "Checking and Increasing the Accuracy of the Dns64perf++
+/// Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255), here in
+/// per cent of what was due.
 pub(super) fn pacing(runs: &[Run]) -> Vec<Figure> {
     let paced: Vec<(String, &PacedTrial)> = each_dut(runs)
-        .filter_map(|(run, dut)| Some((legend(run, &dut.name, runs.len() > 1), dut.paced.as_ref()?)))
+        .filter_map(|(run, dut)| {
+            Some((legend(run, &dut.name, runs.len() > 1), dut.paced.as_ref()?))
+        })
         .collect();
     if paced.is_empty() {
         return Vec::new();
     }
-    let windows: [(f64, &str, Band); 2] =
-        [(0.1, "100", |w| (&w.least_100ms, &w.most_100ms)), (0.01, "10", |w| (&w.least_10ms, &w.most_10ms))];
+    let windows: [(f64, &str, Band); 2] = [
+        (0.1, "100", |w| (&w.least_100ms, &w.most_100ms)),
+        (0.01, "10", |w| (&w.least_10ms, &w.most_10ms)),
+    ];
     let figure = |(seconds, ms, band): (f64, &str, Band)| Figure {
         file: format!("pacing-{ms}ms"),
-        title: format!("How the tester kept time: queries sent in windows of {ms} ms against what was due"),
+        title: format!(
+            "How the tester kept time: queries sent in windows of {ms} ms against what was due"
+        ),
         x_label: "time in the trial, s; the trial at the highest rate that passed".into(),
         y_label: "% off".into(),
         shape: Shape::Panels {
-            panels: paced.iter().map(|(name, trial)| paced_panel(name, trial, seconds, band(&trial.windows))).collect(),
+            panels: paced
+                .iter()
+                .map(|(name, trial)| paced_panel(name, trial, seconds, band(&trial.windows)))
+                .collect(),
             shared: true,
         },
     };
@@ -34,7 +44,12 @@ pub(super) fn pacing(runs: &[Run]) -> Vec<Figure> {
 /// The least and the most of the windows of one length.
 type Band = fn(&Windows) -> (&Vec<i32>, &Vec<i32>);
 
-fn paced_panel(name: &str, trial: &PacedTrial, window_s: f64, (least, most): (&Vec<i32>, &Vec<i32>)) -> Panel {
+fn paced_panel(
+    name: &str,
+    trial: &PacedTrial,
+    window_s: f64,
+    (least, most): (&Vec<i32>, &Vec<i32>),
+) -> Panel {
     let due = (trial.rate.0 as f64 * window_s).max(1.0);
     let percent = |off: i32| f64::from(off) / due * 100.0;
     let stretch_s = trial.windows.stretch_ms as f64 / 1000.0;
@@ -64,12 +79,22 @@ mod tests {
             most_10ms: vec![0, 49, 1],
         };
         let trial = PacedTrial { rate: Qps(10_000), windows };
-        let panel = paced_panel("dns64d", &trial, 0.01, (&trial.windows.least_10ms, &trial.windows.most_10ms));
+        let panel = paced_panel(
+            "dns64d",
+            &trial,
+            0.01,
+            (&trial.windows.least_10ms, &trial.windows.most_10ms),
+        );
         assert_eq!(panel.series.name, "dns64d at 10\u{202f}000 queries/s");
         let dots = &panel.series.dots;
         assert_eq!((dots[1].range, dots[1].y), ((-50.0, 49.0), -50.0));
         assert!((dots[1].x - 0.3).abs() < 1e-9 && dots.len() == 3);
-        let coarse = paced_panel("dns64d", &trial, 0.1, (&trial.windows.least_100ms, &trial.windows.most_100ms));
+        let coarse = paced_panel(
+            "dns64d",
+            &trial,
+            0.1,
+            (&trial.windows.least_100ms, &trial.windows.most_100ms),
+        );
         assert_eq!(coarse.series.dots[1].range, (-2.0, 2.0));
     }
 }

@@ -48,7 +48,11 @@ pub fn page(title: &str, figures: &[Figure], printed: &str) -> String {
 /// A figure with its caption; links find it by `id`, if it is not empty.
 fn drawn(figure: &Figure, id: &str) -> String {
     let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
-    format!("<figure{id}><figcaption>{}</figcaption>{}</figure>\n", escape(&figure.title), figure.svg(false))
+    format!(
+        "<figure{id}><figcaption>{}</figcaption>{}</figure>\n",
+        escape(&figure.title),
+        figure.svg(false)
+    )
 }
 
 /// A part of the page below its first screen.
@@ -71,8 +75,12 @@ impl Section {
 
     /// Where links find a table of it, or without a table the section itself.
     fn id(&self, table: Option<usize>) -> String {
-        let word: String =
-            self.title.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        let word: String = self
+            .title
+            .to_lowercase()
+            .chars()
+            .map(|c| if c.is_alphanumeric() { c } else { '-' })
+            .collect();
         table.map_or(word.clone(), |n| format!("{word}-{}", n + 1))
     }
 
@@ -94,14 +102,27 @@ impl Section {
     fn contents(&self) -> String {
         let mut entries = String::new();
         for figure in &self.figures {
-            let _ =
-                write!(entries, "<li><a href=\"#{}\">Figure: {}</a></li>", figure_id(figure), escape(&figure.title));
+            let _ = write!(
+                entries,
+                "<li><a href=\"#{}\">Figure: {}</a></li>",
+                figure_id(figure),
+                escape(&figure.title)
+            );
         }
         for (n, (run, table)) in self.tables.iter().enumerate() {
             let run = if run.is_empty() { String::new() } else { format!("{}: ", escape(run)) };
-            let _ = write!(entries, "<li><a href=\"#{}\">{run}{}</a></li>", self.id(Some(n)), escape(&table.title));
+            let _ = write!(
+                entries,
+                "<li><a href=\"#{}\">{run}{}</a></li>",
+                self.id(Some(n)),
+                escape(&table.title)
+            );
         }
-        format!("<li><a href=\"#{}\">{}</a><ul>{entries}</ul></li>\n", self.id(None), escape(&self.title))
+        format!(
+            "<li><a href=\"#{}\">{}</a><ul>{entries}</ul></li>\n",
+            self.id(None),
+            escape(&self.title)
+        )
     }
 }
 
@@ -118,7 +139,10 @@ pub(super) fn html(runs: &[Run], change: Option<Table>) -> String {
     let mut sections = sections(runs);
     if let Some(table) = change {
         let title = "Change against the baseline".into();
-        sections.insert(0, Section { title, tables: vec![(String::new(), table)], ..Section::default() });
+        sections.insert(
+            0,
+            Section { title, tables: vec![(String::new(), table)], ..Section::default() },
+        );
     }
     let mut first = None;
     for section in &mut sections {
@@ -142,7 +166,9 @@ fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
         let name = if runs.len() > 1 { format!("{}: ", escape(&run.name)) } else { String::new() };
         let RunSummary { answer, when, caveats } = summary(run);
         let _ = write!(out, "<div class=\"summary\">");
-        for (class, line) in answer.iter().map(|line| ("answer", line)).chain(when.iter().map(|line| ("when", line))) {
+        for (class, line) in
+            answer.iter().map(|line| ("answer", line)).chain(when.iter().map(|line| ("when", line)))
+        {
             let _ = write!(out, "<p class=\"{class}\">{name}{}</p>", escape(line));
         }
         out += "</div>\n";
@@ -164,7 +190,9 @@ fn first_screen(runs: &[Run], figure: Option<&Figure>) -> String {
 /// All that is not empty: the measures, then what everything rests on.
 fn sections(runs: &[Run]) -> Vec<Section> {
     let of = |run: &Run| if runs.len() > 1 { run.name.clone() } else { String::new() };
-    let named = |run: &Run, tables: Vec<Table>| tables.into_iter().map(|table| (of(run), table)).collect::<Vec<_>>();
+    let named = |run: &Run, tables: Vec<Table>| {
+        tables.into_iter().map(|table| (of(run), table)).collect::<Vec<_>>()
+    };
     let is_compliant = runs.iter().all(|run| run.results.noncompliance.is_empty());
     let mut note = "Medians of the rates that passed; bars of errors reach from the smallest rate that passed to the largest that \
                     failed; ≥ and triangles mark lower bounds, whose reasons stand above. What was not measured is not drawn."
@@ -188,15 +216,19 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         title: "The tester itself".into(),
         figures: pacing::pacing(runs),
         tables: (runs.iter())
-            .flat_map(|run| named(run, vec![tables::health(run), tables::cross_check(run), tables::trials(run)]))
+            .flat_map(|run| {
+                named(run, vec![tables::health(run), tables::cross_check(run), tables::trials(run)])
+            })
             .collect(),
         rest: runs.iter().map(|run| warnings(run) + &mishaps(run)).collect(),
         ..Section::default()
     });
     let environment = |run: &Run| {
         let table = tables::environment(run);
-        let id =
-            format!("environment-of-{}", runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or_default());
+        let id = format!(
+            "environment-of-{}",
+            runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or_default()
+        );
         format!("<div class=\"words\">{}</div>\n{}", table.html(&id, &of(run)), configurations(run))
     };
     all.push(Section {
@@ -204,7 +236,11 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         rest: runs.iter().map(environment).collect(),
         ..Section::default()
     });
-    all.push(Section { title: "How to repeat it".into(), rest: runs.iter().map(plan).collect(), ..Section::default() });
+    all.push(Section {
+        title: "How to repeat it".into(),
+        rest: runs.iter().map(plan).collect(),
+        ..Section::default()
+    });
     all.retain(|section| !section.is_empty());
     all
 }
@@ -236,7 +272,12 @@ fn configurations(run: &Run) -> String {
     let mut out = String::new();
     for told in &run.results.configurations {
         let c = &told.configuration;
-        let _ = write!(out, "<h3>Configuration of {}</h3><pre>{}", escape(&told.server), escape(&c.command.join(" ")));
+        let _ = write!(
+            out,
+            "<h3>Configuration of {}</h3><pre>{}",
+            escape(&told.server),
+            escape(&c.command.join(" "))
+        );
         if !c.text.is_empty() {
             let _ = write!(out, "\n\n{}:\n{}", escape(&c.file), escape(&c.text));
         }

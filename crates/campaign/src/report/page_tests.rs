@@ -1,4 +1,5 @@
-//! The page: what stands on its first screen, whether its links lead somewhere, whether it fits a window.
+//! The page: what stands on its first screen, whether its links lead somewhere, whether it fits a
+//! window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -59,20 +60,27 @@ fn the_first_screen_has_the_answer_a_figure_and_the_caveats() {
     let places = order.map(at);
     assert!(places.is_sorted(), "{:?}", order.iter().zip(places).collect::<Vec<_>>());
     assert!((1..=3).contains(&page.matches("<p class=\"answer\">").count()));
-    assert_eq!(page.matches("id=\"figure-worst-case\"").count(), 1, "not a second time further below");
+    assert_eq!(
+        page.matches("id=\"figure-worst-case\"").count(),
+        1,
+        "not a second time further below"
+    );
 }
 
 #[test]
 fn links_lead_to_parts_of_the_page() {
     let runs = [Run { name: "a & b".into(), ..wide() }, wide()];
     for page in [page::html(&runs[1..], None), page::html(&runs, None)] {
-        let all: Vec<String> = elements(&page).iter().filter_map(|element| element.get("id")).collect();
+        let all: Vec<String> =
+            elements(&page).iter().filter_map(|element| element.get("id")).collect();
         let ids: BTreeSet<&String> = all.iter().collect();
         assert_eq!(ids.len(), all.len(), "each once: {all:?}");
-        let links: Vec<String> = elements(&page).iter().filter_map(|element| element.get("href")).collect();
+        let links: Vec<String> =
+            elements(&page).iter().filter_map(|element| element.get("href")).collect();
         assert!(links.len() > 30, "{links:?}");
         for link in links {
-            let id = link.strip_prefix('#').unwrap_or_else(|| panic!("{link} leads out of the page"));
+            let id =
+                link.strip_prefix('#').unwrap_or_else(|| panic!("{link} leads out of the page"));
             assert!(ids.contains(&id.to_owned()), "{link} leads nowhere");
         }
     }
@@ -81,20 +89,30 @@ fn links_lead_to_parts_of_the_page() {
 #[test]
 fn no_table_has_more_columns_than_a_window_has_room_for() {
     let page = page::html(&[wide()], None);
-    let heads: Vec<usize> =
-        page.split("<thead>").skip(1).map(|t| t.split("</thead>").next().unwrap().matches("<th>").count()).collect();
+    let heads: Vec<usize> = page
+        .split("<thead>")
+        .skip(1)
+        .map(|t| t.split("</thead>").next().unwrap().matches("<th>").count())
+        .collect();
     assert!(heads.len() > 10 && heads.iter().all(|columns| *columns <= COLUMNS), "{heads:?}");
 }
 
 #[test]
 fn the_best_result_stands_first() {
-    for (rates, order) in [([3e3, 5e3], ["dns64d", "Unbound"]), ([5e3, 3e3], ["Unbound", "dns64d"])] {
+    for (rates, order) in [([3e3, 5e3], ["dns64d", "Unbound"]), ([5e3, 3e3], ["Unbound", "dns64d"])]
+    {
         let run = with_rates(wide(), rates);
         let all = tables(&run);
         let worst = all.iter().find(|table| table.title.starts_with("Worst case")).unwrap();
-        assert!(worst.rows[0][0].starts_with(order[0]) && worst.rows[7][0].starts_with(order[1]), "{:?}", worst.rows);
+        assert!(
+            worst.rows[0][0].starts_with(order[0]) && worst.rows[7][0].starts_with(order[1]),
+            "{:?}",
+            worst.rows
+        );
         let figures = figures(&[run]);
-        let Shape::Bars { groups, .. } = &figures.iter().find(|f| f.file == "worst-case").unwrap().shape else {
+        let Shape::Bars { groups, .. } =
+            &figures.iter().find(|f| f.file == "worst-case").unwrap().shape
+        else {
             panic!("bars")
         };
         assert!(groups[0].starts_with(order[0]) && groups[1].starts_with(order[1]), "{groups:?}");
@@ -116,20 +134,38 @@ fn figures_and_captions_name_the_cores_that_were_there() {
     let runs = [run];
     let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for figure in figures(&runs) {
-        let names = marks(&figure.svg(false)).into_iter().flat_map(|mark| [mark.panel, mark.of, mark.at]);
+        let names =
+            marks(&figure.svg(false)).into_iter().flat_map(|mark| [mark.panel, mark.of, mark.at]);
         told.insert(figure.file, names.chain([figure.title]).collect());
     }
     for (file, names) in &told {
-        assert!(!names.iter().any(|name| name.ends_with(" core") || name.ends_with(" cores")), "{file}: {names:?}");
+        assert!(
+            !names.iter().any(|name| name.ends_with(" core") || name.ends_with(" cores")),
+            "{file}: {names:?}"
+        );
     }
-    for file in
-        ["worst-case", "aaaa", "cached", "shares", "cprdp", "cpu", "cpu-transient", "latency-p99", "closed-loop"]
-    {
-        assert!(told[file].iter().any(|name| name.contains("2 CPUs with 16 threads")), "{file}: {:?}", told[file]);
+    for file in [
+        "worst-case",
+        "aaaa",
+        "cached",
+        "shares",
+        "cprdp",
+        "cpu",
+        "cpu-transient",
+        "latency-p99",
+        "closed-loop",
+    ] {
+        assert!(
+            told[file].iter().any(|name| name.contains("2 CPUs with 16 threads")),
+            "{file}: {:?}",
+            told[file]
+        );
     }
     assert!(!told.contains_key("scale-up"), "nothing had the cores that its column claims");
     let captions: Vec<String> = tables(&runs[0]).into_iter().map(|table| table.title).collect();
-    for of in ["DNS64 performance by AAAA record rate", "by AAAA share and cached share", "Closed loop"] {
+    for of in
+        ["DNS64 performance by AAAA record rate", "by AAAA share and cached share", "Closed loop"]
+    {
         let caption = captions.iter().find(|caption| caption.contains(of)).unwrap();
         assert!(caption.ends_with("2 CPUs with 16 threads"), "{caption}");
     }
@@ -146,16 +182,24 @@ fn every_figure_is_there_as_svg_and_as_png() {
     for figure in &all {
         for (end, begin) in [("svg", &b"<svg "[..]), ("png", &b"\x89PNG\r\n"[..])] {
             let file = format!("{}.{end}", figure.file);
-            assert!(fs::read(folder.path().join("figures").join(&file)).unwrap().starts_with(begin), "{file}");
+            assert!(
+                fs::read(folder.path().join("figures").join(&file)).unwrap().starts_with(begin),
+                "{file}"
+            );
             files.insert(file);
         }
-        super::chart::tests::readable(&figure.svg(true)).unwrap_or_else(|why| panic!("{}: {why}", figure.file));
+        super::chart::tests::readable(&figure.svg(true))
+            .unwrap_or_else(|why| panic!("{}: {why}", figure.file));
     }
     let there = fs::read_dir(folder.path().join("figures")).unwrap();
-    let there: BTreeSet<String> = there.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let there: BTreeSet<String> =
+        there.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(there, files, "and nothing else");
     let markdown = fs::read_to_string(folder.path().join("tables.md")).unwrap();
-    assert!(all.iter().all(|figure| markdown.contains(&format!("(figures/{}.svg)", figure.file))), "{markdown}");
+    assert!(
+        all.iter().all(|figure| markdown.contains(&format!("(figures/{}.svg)", figure.file))),
+        "{markdown}"
+    );
 }
 
 /// In a window 1280 pixels wide neither the page nor a table is wider than what it stands in.
@@ -172,7 +216,8 @@ fn nothing_is_wider_than_a_window_of_1280_pixels() {
     let path = folder.path().join("page.html");
     fs::write(&path, page).unwrap();
     let profile = format!("--user-data-dir={}", folder.path().join("profile").display());
-    let size = ["--window-size=1280,1000", "--dump-dom", "--headless", "--no-sandbox", "--disable-gpu"];
+    let size =
+        ["--window-size=1280,1000", "--dump-dom", "--headless", "--no-sandbox", "--disable-gpu"];
     let child = Command::new("chromium")
         .args(size)
         .args([profile, format!("file://{}", path.display())])

@@ -1,5 +1,5 @@
-//! Every table and figure of the papers: what it must have, and each cell computed again from the journal's valid trials, by other
-//! code than that of the report.
+//! Every table and figure of the papers: what it must have, and each cell computed again from the
+//! journal's valid trials, by other code than that of the report.
 
 mod drawn;
 
@@ -81,7 +81,9 @@ fn conditions(point: &Point) -> Option<&Conditions> {
 
 fn is(point: &Point, placed: bool, accept: f64, shares: Option<(Share, Share)>) -> bool {
     conditions(point).is_some_and(|c| {
-        c.place.placement.is_some() == placed && c.accept == accept && shares.is_none_or(|s| s == (c.aaaa, c.cached))
+        c.place.placement.is_some() == placed
+            && c.accept == accept
+            && shares.is_none_or(|s| s == (c.aaaa, c.cached))
     })
 }
 
@@ -133,7 +135,10 @@ static WANTED: [Wanted; 10] = [
         rows: STATISTICS,
         axis: "AAAA record rate",
         cells: Cells::Searches(
-            |p| is(p, false, 1.0, None) && conditions(p).is_some_and(|c| c.cached == Share::ZERO && c.place.cores == 1),
+            |p| {
+                is(p, false, 1.0, None)
+                    && conditions(p).is_some_and(|c| c.cached == Share::ZERO && c.place.cores == 1)
+            },
             |p| conditions(p).map_or(String::new(), |c| percent(c.aaaa)),
         ),
     },
@@ -143,7 +148,10 @@ static WANTED: [Wanted; 10] = [
         rows: STATISTICS,
         axis: "cache hit rate",
         cells: Cells::Searches(
-            |p| is(p, false, 1.0, None) && conditions(p).is_some_and(|c| c.aaaa == Share::ZERO && c.place.cores == 1),
+            |p| {
+                is(p, false, 1.0, None)
+                    && conditions(p).is_some_and(|c| c.aaaa == Share::ZERO && c.place.cores == 1)
+            },
             |p| conditions(p).map_or(String::new(), |c| percent(c.cached)),
         ),
     },
@@ -193,15 +201,32 @@ fn entries() -> Vec<Entry> {
     for (i, entry) in entries.iter_mut().enumerate() {
         let Entry::Finished(m) = entry else { continue };
         let one = i as f64;
-        m.cpu.dut.iter_mut().zip(1..).for_each(|(share, second)| *share += one / f64::from(second) / 1e4);
+        m.cpu
+            .dut
+            .iter_mut()
+            .zip(1..)
+            .for_each(|(share, second)| *share += one / f64::from(second) / 1e4);
         match &mut m.found {
             Found::Trial(trial) => {
-                trial.rtt_us = trial.rtt_us.map(|rtt| Rtt { p50: rtt.p50 + one, p99: rtt.p99 + 2.0 * one, ..rtt });
+                trial.rtt_us = trial.rtt_us.map(|rtt| Rtt {
+                    p50: rtt.p50 + one,
+                    p99: rtt.p99 + 2.0 * one,
+                    ..rtt
+                });
                 let off = |n: i32| vec![n - i as i32, n, n + i as i32 % 7];
-                let [least_100ms, most_100ms, least_10ms, most_10ms] = [off(-3), off(4), off(-5), off(6)];
-                trial.windows = Some(Windows { stretch_ms: 100, least_100ms, most_100ms, least_10ms, most_10ms });
+                let [least_100ms, most_100ms, least_10ms, most_10ms] =
+                    [off(-3), off(4), off(-5), off(6)];
+                trial.windows = Some(Windows {
+                    stretch_ms: 100,
+                    least_100ms,
+                    most_100ms,
+                    least_10ms,
+                    most_10ms,
+                });
             }
-            Found::ClosedLoop(trial) => trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += one / 100.0),
+            Found::ClosedLoop(trial) => {
+                trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += one / 100.0)
+            }
         }
     }
     entries
@@ -212,12 +237,18 @@ fn run(name: &str, entries: &[Entry]) -> Run {
 }
 
 fn run_of(name: &str, plan: &Plan, environment: &Environment, entries: &[Entry]) -> Run {
-    Run { name: name.into(), results: Results::compute(plan, environment, entries), notes: Vec::new() }
+    Run {
+        name: name.into(),
+        results: Results::compute(plan, environment, entries),
+        notes: Vec::new(),
+    }
 }
 
 fn trials<'a>(entries: &'a [Entry], point: &'a Point) -> Vec<&'a Measured> {
     let of = |entry: &'a Entry| match entry {
-        Entry::Finished(m) if m.step.point == *point && m.verdict() != Verdict::Invalid => Some(&**m),
+        Entry::Finished(m) if m.step.point == *point && m.verdict() != Verdict::Invalid => {
+            Some(&**m)
+        }
         _ => None,
     };
     entries.iter().filter_map(of).collect()
@@ -232,8 +263,8 @@ struct Searched {
     failed: Option<u64>,
 }
 
-/// The statistics of a point's searches: its full trials by repetition. A search is whole if it has a full trial that passed and,
-/// no more than the resolution above, a full one that failed.
+/// The statistics of a point's searches: its full trials by repetition. A search is whole if it has
+/// a full trial that passed and, no more than the resolution above, a full one that failed.
 fn searches(
     plan: &Plan,
     entries: &[Entry],
@@ -281,7 +312,8 @@ fn searched(
     repeat: u32,
     resolution: Qps,
 ) -> Result<[String; 6], String> {
-    let Searched { median, min, max, failed } = searches(plan, entries, point, (repeat, resolution))?;
+    let Searched { median, min, max, failed } =
+        searches(plan, entries, point, (repeat, resolution))?;
     let step = 10f64.powi(resolution.0.ilog10() as i32);
     let down = |rate: f64| number((rate / step).floor() * step);
     let interval = match failed {
@@ -292,27 +324,41 @@ fn searched(
     Ok([down(median), down(min), down(max), dispersion, interval, repeat.to_string()])
 }
 
-/// The cells of a table by row and column, computed from the journal; an error names a cell that has no trial.
-fn expected(plan: &Plan, entries: &[Entry], wanted: &Wanted, dut: &str) -> Result<Vec<(String, Vec<String>)>, String> {
+/// The cells of a table by row and column, computed from the journal; an error names a cell that
+/// has no trial.
+fn expected(
+    plan: &Plan,
+    entries: &[Entry],
+    wanted: &Wanted,
+    dut: &str,
+) -> Result<Vec<(String, Vec<String>)>, String> {
     let points: Vec<Point> = plan.points().into_iter().filter(|p| p.dut() == Some(dut)).collect();
     let mut columns = Vec::new();
     match wanted.cells {
         Cells::Searches(is_meant, name) => {
             for point in points.iter().filter(|p| is_meant(p)) {
-                let cells = searched(plan, entries, point, plan.search.repeat, plan.search.resolution)?;
+                let cells =
+                    searched(plan, entries, point, plan.search.repeat, plan.search.resolution)?;
                 columns.push((name(point), cells.to_vec()));
             }
         }
         Cells::Efficiency => {
             for cores in [1, 2] {
-                columns.push((cores.to_string(), efficiency(plan, entries, &points, &Cores::first(cores))?));
+                columns.push((
+                    cores.to_string(),
+                    efficiency(plan, entries, &points, &Cores::first(cores))?,
+                ));
             }
         }
         Cells::Shares => {
             for cached in [Share::ZERO, Share::ONE] {
                 let mut cells = Vec::new();
                 for aaaa in [Share::ZERO, Share::ONE] {
-                    let at = Point::Search(Conditions { aaaa, cached, ..Conditions::worst_case(dut, Cores::first(1)) });
+                    let at = Point::Search(Conditions {
+                        aaaa,
+                        cached,
+                        ..Conditions::worst_case(dut, Cores::first(1))
+                    });
                     let [median, .., interval, _] =
                         searched(plan, entries, &at, plan.search.repeat, plan.search.resolution)?;
                     cells.push(format!("{median} in {interval}"));
@@ -335,12 +381,21 @@ fn expected(plan: &Plan, entries: &[Entry], wanted: &Wanted, dut: &str) -> Resul
 }
 
 /// Of the trials at loads: the simulated DUT uses half a core after a second of two.
-fn efficiency(plan: &Plan, entries: &[Entry], points: &[Point], place: &Cores) -> Result<Vec<String>, String> {
-    let worst = Point::Search(Conditions::worst_case(points[0].dut().unwrap_or_default(), place.clone()));
-    let [median, .., interval, _] = searched(plan, entries, &worst, plan.search.repeat, plan.search.resolution)?;
+fn efficiency(
+    plan: &Plan,
+    entries: &[Entry],
+    points: &[Point],
+    place: &Cores,
+) -> Result<Vec<String>, String> {
+    let worst =
+        Point::Search(Conditions::worst_case(points[0].dut().unwrap_or_default(), place.clone()));
+    let [median, .., interval, _] =
+        searched(plan, entries, &worst, plan.search.repeat, plan.search.resolution)?;
     let mut cells = vec![format!("{median} in {interval}")];
     for share in [Share::percent(25), Share::ONE] {
-        let at = points.iter().find(|p| matches!(p, Point::Load(at) if at.place == *place && at.share == share));
+        let at = points
+            .iter()
+            .find(|p| matches!(p, Point::Load(at) if at.place == *place && at.share == share));
         let at = at.ok_or("no such load")?;
         let all = trials(entries, at);
         let trial = all.first().and_then(|m| m.at_rate()).ok_or(format!("{at}: no trial"))?;
@@ -357,14 +412,18 @@ fn efficiency(plan: &Plan, entries: &[Entry], points: &[Point], place: &Cores) -
 /// Rows by place and statistic; the first two cells of each are its names.
 fn memory(entries: &[Entry], points: &[Point]) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut rows = Vec::new();
-    for point in points.iter().filter(|p| matches!(p, Point::ConstantRate(at) if at.rate == Qps(1500))) {
+    for point in
+        points.iter().filter(|p| matches!(p, Point::ConstantRate(at) if at.rate == Qps(1500)))
+    {
         let all = trials(entries, point);
         if all.len() != 3 {
             return Err(format!("{point}: {} of 3 trials", all.len()));
         }
         let mut columns: Vec<Vec<u64>> = Vec::new();
         for get in [|n: &crate::numa::NodePages| n.hit, |n: &crate::numa::NodePages| n.miss] {
-            let of = |m: &&Measured| m.numa.as_ref().map_or(Vec::new(), |numa| numa.nodes.iter().map(get).collect());
+            let of = |m: &&Measured| {
+                m.numa.as_ref().map_or(Vec::new(), |numa| numa.nodes.iter().map(get).collect())
+            };
             let each: Vec<Vec<u64>> = all.iter().map(of).collect();
             columns.extend((0..2).map(|node| each.iter().map(|nodes| nodes[node]).collect()));
             columns.push(each.iter().map(|nodes| nodes.iter().sum()).collect());
@@ -389,14 +448,19 @@ fn closed_loop(entries: &[Entry], point: &Point) -> Result<Vec<String>, String> 
         (mean, (squares / (values.len() as f64 - 1.0)).sqrt())
     };
     let percent = |values: &[f64]| spread(&values.iter().map(|v| v * 100.0).collect::<Vec<_>>());
-    let (time, host, dut) = (spread(times), percent(&measured.cpu.host), percent(&measured.cpu.dut));
+    let (time, host, dut) =
+        (spread(times), percent(&measured.cpu.host), percent(&measured.cpu.dut));
     let two = |value: f64| format!("{value:.2}");
     let rate = number((256e3 / time.0).round());
     Ok(vec![two(time.0), two(time.1), rate, two(host.0), two(host.1), two(dut.0), two(dut.1)])
 }
 
 /// Compares a table of the report with what is wanted.
-fn compare(table: &Table, wanted: &Wanted, columns: &[(String, Vec<String>)]) -> Result<(), String> {
+fn compare(
+    table: &Table,
+    wanted: &Wanted,
+    columns: &[(String, Vec<String>)],
+) -> Result<(), String> {
     let at = |what: &str| format!("{} ({}): {what}", table.title, wanted.what);
     let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
     if names != wanted.rows || table.header[0] != wanted.axis {
@@ -415,7 +479,8 @@ fn compare(table: &Table, wanted: &Wanted, columns: &[(String, Vec<String>)]) ->
     if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
 }
 
-/// What is wanted of a DUT: of the calibration, which is measured with each AuthDNS, the worst case only.
+/// What is wanted of a DUT: of the calibration, which is measured with each AuthDNS, the worst case
+/// only.
 fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }
@@ -431,7 +496,9 @@ impl Shown {
     fn of(plan: &Plan, run: Run) -> Shown {
         let runs = [run];
         let titles: Vec<String> = (plan.duts.iter())
-            .flat_map(|dut| wanted_of(dut).iter().map(|wanted| wanted.title.replace("{}", dut.name())))
+            .flat_map(|dut| {
+                wanted_of(dut).iter().map(|wanted| wanted.title.replace("{}", dut.name()))
+            })
             .chain(SELF_TESTS.iter().map(|(title, ..)| (*title).to_owned()))
             .collect();
         let mut all: Vec<Table> = comparisons(&runs);
@@ -446,7 +513,10 @@ impl Shown {
     }
 
     fn table(&self, title: &str) -> Result<&Table, String> {
-        self.tables.iter().find(|table| table.title == title).ok_or(format!("{COMMAND}: no table {title}"))
+        self.tables
+            .iter()
+            .find(|table| table.title == title)
+            .ok_or(format!("{COMMAND}: no table {title}"))
     }
 }
 
@@ -462,11 +532,20 @@ fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     drawn::check(plan, entries, &shown.figures())
 }
 
-/// Tables I, II and IV: titles, over which version of IP if not that of the plan, and which of `[[authdns]]`.
+/// Tables I, II and IV: titles, over which version of IP if not that of the plan, and which of
+/// `[[authdns]]`.
 const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
-    ("Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core", Some(Family::Ipv6), None),
-    ("Self-test: authoritative DNS performance of two threads over IPv4, single CPU core", None, Some("two threads")),
+    (
+        "Self-test: authoritative DNS performance of AuthDNS over IPv6, single CPU core",
+        Some(Family::Ipv6),
+        None,
+    ),
+    (
+        "Self-test: authoritative DNS performance of two threads over IPv4, single CPU core",
+        None,
+        Some("two threads"),
+    ),
 ];
 
 /// Tables I, II and IV: a column for each run.
@@ -495,29 +574,43 @@ fn every_table_and_figure_of_the_papers_is_made_from_the_journal() {
     check(&plan, &entries, &Shown::of(&plan, run("here", &entries))).unwrap();
 }
 
-/// Tables III and IV of the MTD64 paper are of hosts with dynamic frequency scaling; the simulated one has none.
+/// Tables III and IV of the MTD64 paper are of hosts with dynamic frequency scaling; the simulated
+/// one has none.
 #[test]
 fn what_a_host_cannot_make_has_a_table_that_says_so() {
     let run = run("here", &entries());
     for dut in ["Unbound", "dns64d"] {
-        let title = format!("Closed loop: {dut}, 2 cores asked for, not seen, frequency governor: ondemand");
+        let title = format!(
+            "Closed loop: {dut}, 2 cores asked for, not seen, frequency governor: ondemand"
+        );
         let all = tables(&run);
-        let table = all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
+        let table =
+            all.iter().find(|t| t.title == title).unwrap_or_else(|| panic!("no table {title}"));
         let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
-        assert_eq!((names, &table.header[1..]), (CLOSED_LOOP.to_vec(), &["1".to_owned(), "16".to_owned()][..]));
+        assert_eq!(
+            (names, &table.header[1..]),
+            (CLOSED_LOOP.to_vec(), &["1".to_owned(), "16".to_owned()][..])
+        );
         for cell in table.rows.iter().flat_map(|row| &row[1..]) {
-            assert!(cell.starts_with("cannot be made here: the DUT's host has no dynamic frequency scaling"), "{cell}");
+            assert!(
+                cell.starts_with(
+                    "cannot be made here: the DUT's host has no dynamic frequency scaling"
+                ),
+                "{cell}"
+            );
         }
     }
 }
 
-/// Each trial of the journal is part of a cell or a mark: without it the report shows something else, and is not what is wanted.
+/// Each trial of the journal is part of a cell or a mark: without it the report shows something
+/// else, and is not what is wanted.
 #[test]
 fn no_trial_can_be_taken_out_of_the_journal() {
     let (plan, environment, mut entries) = (plan(), Environment::observe(), entries());
     let whole = Shown::of(&plan, run_of("here", &plan, &environment, &entries));
     let drawn = whole.figures();
-    let trials: Vec<usize> = (0..entries.len()).filter(|&i| matches!(entries[i], Entry::Finished(_))).collect();
+    let trials: Vec<usize> =
+        (0..entries.len()).filter(|&i| matches!(entries[i], Entry::Finished(_))).collect();
     assert!(trials.len() > 150, "{}", trials.len());
     for i in trials {
         let Entry::Finished(taken) = entries.remove(i) else { panic!("only trials are taken out") };
@@ -535,7 +628,9 @@ fn a_cell_without_a_trial_says_why() {
     let plan = plan();
     let none = [Entry::begun(&plan)];
     let run = run("here", &none);
-    for table in tables(&run).iter().filter(|t| WANTED.iter().any(|w| t.title.starts_with(&w.title[..12]))) {
+    for table in
+        tables(&run).iter().filter(|t| WANTED.iter().any(|w| t.title.starts_with(&w.title[..12])))
+    {
         for cell in table.rows.iter().flat_map(|row| &row[1..]) {
             let is_name = ["median", "minimum", "maximum"].contains(&cell.as_str());
             assert!(is_name || cell.contains("not measured"), "{}: {cell}", table.title);
@@ -553,7 +648,12 @@ fn runs_stand_side_by_side() {
     assert_eq!(table.header, ["Run", "A", "B"]);
     let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
     assert_eq!(names, STATISTICS);
-    assert!(table.rows.iter().all(|row| row[2].starts_with("not measured") && !row[1].starts_with("not")));
+    assert!(
+        table
+            .rows
+            .iter()
+            .all(|row| row[2].starts_with("not measured") && !row[1].starts_with("not"))
+    );
     assert!(all.iter().any(|t| t.title.starts_with("Self-test") && t.header.len() == 3));
 }
 

@@ -41,7 +41,8 @@ pub(super) fn summary(run: &Run) -> RunSummary {
     RunSummary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
 }
 
-/// How far the answer can be trusted: who vouches for it, whether it is all, whether it is compliant.
+/// How far the answer can be trusted: who vouches for it, whether it is all, whether it is
+/// compliant.
 fn standing(r: &Results) -> String {
     let vouched = match r.own_self_test().map(|test| test.allows) {
         Some(Some(allows)) => {
@@ -50,7 +51,9 @@ fn standing(r: &Results) -> String {
                 number(allows.0 as f64)
             )
         }
-        Some(None) => "The tester did not pass its self-test, so every result is a lower bound".into(),
+        Some(None) => {
+            "The tester did not pass its self-test, so every result is a lower bound".into()
+        }
         None => "There was no self-test, so nothing vouches for the tester".into(),
     };
     let whole = if r.complete {
@@ -59,7 +62,8 @@ fn standing(r: &Results) -> String {
         "this run is not complete: some points of the plan are missing or have fewer searches"
     };
     let compliant = match r.noncompliance.len() {
-        0 => "all of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise".to_owned(),
+        0 => "all of it is as RFC 8219 §9.2 wants it, where a table does not say otherwise"
+            .to_owned(),
         1 => "in one point it is not as RFC 8219 §9.2 wants it".into(),
         n => format!("in {n} points it is not as RFC 8219 §9.2 wants it"),
     };
@@ -94,7 +98,10 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
 /// The worst case of every DUT that has a number there, the fastest first.
 fn ranked(r: &Results) -> Vec<(&str, &PointResult)> {
     let all = super::ranked(r).into_iter();
-    all.filter_map(|dut| Some((dut.name.as_str(), worst_point(dut).filter(|point| point.figures.n > 0)?))).collect()
+    all.filter_map(|dut| {
+        Some((dut.name.as_str(), worst_point(dut).filter(|point| point.figures.n > 0)?))
+    })
+    .collect()
 }
 
 fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
@@ -102,8 +109,12 @@ fn answer(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     let each = wording::searches(n);
     let same = same_place(ranked);
     let mut line = match n {
-        1 => format!("Worst case, {each} at each server, which is no result yet. It passed and failed at, queries/s:"),
-        _ => format!("Worst case, median of {each} and the interval in which all of them lie, queries/s:"),
+        1 => format!(
+            "Worst case, {each} at each server, which is no result yet. It passed and failed at, queries/s:"
+        ),
+        _ => format!(
+            "Worst case, median of {each} and the interval in which all of them lie, queries/s:"
+        ),
     };
     for (i, (name, point)) in ranked.iter().enumerate() {
         let interval = wording::interval(&point.figures.interval, point.resolution);
@@ -143,15 +154,24 @@ fn ratios(ranked: &[(&str, &PointResult)]) -> Option<String> {
             None => format!("not told apart from {name}'s"),
         }
     };
-    (!rest.is_empty()).then(|| format!("{first}'s rate is {}.", rest.iter().map(told).collect::<Vec<_>>().join(", ")))
+    (!rest.is_empty()).then(|| {
+        format!("{first}'s rate is {}.", rest.iter().map(told).collect::<Vec<_>>().join(", "))
+    })
 }
 
 fn when(r: &Results) -> Option<String> {
     let Period { begun, ended, trials_s } = r.period_unix_s?;
-    let at = |seconds: f64| humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs_f64(seconds.max(0.0)));
-    let length = |seconds: f64| humantime::format_duration(Duration::from_secs(seconds.max(0.0).round() as u64));
-    let (begun, ended, whole, trials) = (at(begun), at(ended), length(ended - begun), length(trials_s));
-    Some(format!("Measured from {begun} to {ended}, which is {whole}; the trials alone took {trials}."))
+    let at = |seconds: f64| {
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs_f64(seconds.max(0.0)))
+    };
+    let length = |seconds: f64| {
+        humantime::format_duration(Duration::from_secs(seconds.max(0.0).round() as u64))
+    };
+    let (begun, ended, whole, trials) =
+        (at(begun), at(ended), length(ended - begun), length(trials_s));
+    Some(format!(
+        "Measured from {begun} to {ended}, which is {whole}; the trials alone took {trials}."
+    ))
 }
 
 fn voids(r: &Results) -> Vec<String> {

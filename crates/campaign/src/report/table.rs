@@ -35,11 +35,13 @@ impl Table {
     pub(crate) fn markdown(&self) -> String {
         let mut out = format!("### {}\n\n", self.title);
         let line = |cells: &[String]| {
-            let cells: Vec<String> = cells.iter().map(|c| c.replace('|', "\\|").replace('\n', " ")).collect();
+            let cells: Vec<String> =
+                cells.iter().map(|c| c.replace('|', "\\|").replace('\n', " ")).collect();
             format!("| {} |\n", cells.join(" | "))
         };
         out += &line(&self.header);
-        let rule: Vec<&str> = (0..self.header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
+        let rule: Vec<&str> =
+            (0..self.header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
         let _ = writeln!(out, "| {} |", rule.join(" | "));
         for row in &self.rows {
             out += &line(row);
@@ -53,9 +55,16 @@ impl Table {
     /// A LaTeX table for `article` without packages.
     pub(crate) fn latex(&self) -> String {
         let columns = format!("l{}", "r".repeat(self.header.len().saturating_sub(1)));
-        let line = |cells: &[String]| cells.iter().map(|c| tex(c)).collect::<Vec<_>>().join(" & ") + " \\\\\n";
-        let mut out = format!("\\begin{{table}}[htbp]\n\\centering\n\\caption{{{}}}\n", tex(&self.title));
-        let _ = write!(out, "\\begin{{tabular}}{{{columns}}}\n\\hline\n{}\\hline\n", line(&self.header));
+        let line = |cells: &[String]| {
+            cells.iter().map(|c| tex(c)).collect::<Vec<_>>().join(" & ") + " \\\\\n"
+        };
+        let mut out =
+            format!("\\begin{{table}}[htbp]\n\\centering\n\\caption{{{}}}\n", tex(&self.title));
+        let _ = write!(
+            out,
+            "\\begin{{tabular}}{{{columns}}}\n\\hline\n{}\\hline\n",
+            line(&self.header)
+        );
         for row in &self.rows {
             out += &line(row);
         }
@@ -77,20 +86,32 @@ impl Table {
         }
     }
 
-    /// HTML tables below a heading that links find by `id`: more than one where it has more columns than a page has room for.
+    /// HTML tables below a heading that links find by `id`: more than one where it has more columns
+    /// than a page has room for.
     pub(crate) fn html(&self, id: &str, run: &str) -> String {
         let cells = |tag: &str, cells: &[String], part: &[usize]| -> String {
-            let cell = |&c: &usize| format!("<{tag}>{}</{tag}>", cells.get(c).map_or(String::new(), |c| escape(c)));
+            let cell = |&c: &usize| {
+                format!("<{tag}>{}</{tag}>", cells.get(c).map_or(String::new(), |c| escape(c)))
+            };
             part.iter().map(cell).collect()
         };
         let table = |part: &Vec<usize>| {
-            let rows: String = self.rows.iter().map(|row| format!("<tr>{}</tr>", cells("td", row, part))).collect();
+            let rows: String = self
+                .rows
+                .iter()
+                .map(|row| format!("<tr>{}</tr>", cells("td", row, part)))
+                .collect();
             let head = cells("th", &self.header, part);
-            format!("<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>")
+            format!(
+                "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+            )
         };
         let tables: String = self.parts().iter().map(table).collect();
-        let note =
-            if self.note.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>", escape(&self.note)) };
+        let note = if self.note.is_empty() {
+            String::new()
+        } else {
+            format!("<p class=\"note\">{}</p>", escape(&self.note))
+        };
         let run = if run.is_empty() { String::new() } else { format!("{}: ", escape(run)) };
         format!("<h3 id=\"{id}\">{run}{}</h3>{tables}{note}", escape(&self.title))
     }
@@ -137,7 +158,10 @@ mod tests {
         let mut table = Table::new("50 % of a_b", "see §9.2", &["x|y", "<b>"]);
         table.rows.push(vec!["a & b".into(), "1\u{202f}000".into()]);
         assert!(table.markdown().contains("x\\|y"));
-        assert!(table.latex().contains("a \\& b & 1\\,000 \\\\") && table.latex().contains("50 \\% of a\\_b"));
+        assert!(
+            table.latex().contains("a \\& b & 1\\,000 \\\\")
+                && table.latex().contains("50 \\% of a\\_b")
+        );
         assert!(table.html("t", "").contains("&lt;b&gt;"));
     }
 
@@ -151,7 +175,8 @@ mod tests {
         assert_eq!(parts.len(), 3, "28 columns beside two, ten each");
         for part in &parts {
             assert!(
-                part.matches("<th>").count() <= COLUMNS && part.contains("<td>cell 0</td><td>cell 1</td>"),
+                part.matches("<th>").count() <= COLUMNS
+                    && part.contains("<td>cell 0</td><td>cell 1</td>"),
                 "{part}"
             );
         }

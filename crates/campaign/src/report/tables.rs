@@ -27,7 +27,8 @@ pub(super) fn environment(run: &Run) -> Table {
     }
     let hosts = &run.results.hosts;
     // Where all hosts are others, the machine that gave the orders does not matter.
-    let mut all: Vec<(&str, &Environment)> = hosts.iter().map(|host| (host.role.as_str(), &host.environment)).collect();
+    let mut all: Vec<(&str, &Environment)> =
+        hosts.iter().map(|host| (host.role.as_str(), &host.environment)).collect();
     if all.is_empty() {
         all.push(("", &run.results.environment));
     }
@@ -35,7 +36,8 @@ pub(super) fn environment(run: &Run) -> Table {
     table
 }
 
-/// The facts of hosts by role; what is the same on all of them stands there once, and without their roles.
+/// The facts of hosts by role; what is the same on all of them stands there once, and without their
+/// roles.
 fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
     let mut facts: Vec<([String; 3], Vec<&str>)> = Vec::new();
     for (role, environment) in hosts {
@@ -54,7 +56,8 @@ fn facts_of_hosts(hosts: &[(&str, &Environment)]) -> Vec<Vec<String>> {
 }
 
 fn facts_of(e: &Environment) -> Vec<[String; 3]> {
-    let fact = |what: &str, found: &str, concern: String| [what.to_owned(), found.to_owned(), concern];
+    let fact =
+        |what: &str, found: &str, concern: String| [what.to_owned(), found.to_owned(), concern];
     let none = String::new;
     let mut all = vec![
         fact("dns64bench", &e.dns64bench, none()),
@@ -113,8 +116,11 @@ pub(super) fn cross_check(run: &Run) -> Table {
 pub(super) fn trials(run: &Run) -> Table {
     let note = "Probes: short trials, which can only show that a rate fails. Spoiled: by the tester, and repeated. Saved: full trials that \
                 failed probes made unnecessary.";
-    let mut table =
-        Table::new("Trials of the searches", note, &[&POINT[..], &["Probes", "Trials", "Spoiled", "Saved"]].concat());
+    let mut table = Table::new(
+        "Trials of the searches",
+        note,
+        &[&POINT[..], &["Probes", "Trials", "Spoiled", "Saved"]].concat(),
+    );
     of_points(run, &mut table, |p| {
         let t = &p.trials;
         [t.probes, t.full, t.invalid, t.saved].map(|n| n.to_string()).into()
@@ -128,13 +134,18 @@ pub(super) fn health(run: &Run) -> Table {
     let mut row = |what: &str, found: String| table.rows.push(vec![what.into(), found]);
     let h = &run.results.health;
     let pair = |spread: Option<Spread>, unit: &str| {
-        spread.map_or("–".into(), |s| format!("median {} {unit}, worst {} {unit}", number(s.median), number(s.worst)))
+        spread.map_or("–".into(), |s| {
+            format!("median {} {unit}, worst {} {unit}", number(s.median), number(s.worst))
+        })
     };
     row("Worst 100 ms window of each trial, off by", pair(h.window_pct, "%"));
     row("p99.9 lateness of each trial", pair(h.lateness_us, "µs"));
     let t = h.trials;
     let probes = counted(t.probes as u64, "probe", "probes");
-    row("Trials", format!("{} of full length, {probes}, {} spoiled by the tester", t.full, t.invalid));
+    row(
+        "Trials",
+        format!("{} of full length, {probes}, {} spoiled by the tester", t.full, t.invalid),
+    );
     row("Full trials that failed probes made unnecessary", t.saved.to_string());
     for invalid in &h.invalid_reasons {
         row("Invalid", format!("{} × {}", invalid.trials, invalid.reason));
@@ -165,7 +176,11 @@ mod tests {
             cpu: "c".into(),
             cpus: 2,
             memory: 1 << 30,
-            findings: vec![Finding { subject: "interface a".into(), value: interface.into(), concern: None }],
+            findings: vec![Finding {
+                subject: "interface a".into(),
+                value: interface.into(),
+                concern: None,
+            }],
         };
         let (tester, dut, auth) = (with("veth, 10 Mbit/s"), with("veth"), with("veth"));
         let rows = facts_of_hosts(&[("tester", &tester), ("dut", &dut), ("auth", &auth)]);

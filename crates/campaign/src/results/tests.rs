@@ -1,4 +1,5 @@
-//! Results from journals that are written by hand: what counts, what is marked, what contradicts itself.
+//! Results from journals that are written by hand: what counts, what is marked, what contradicts
+//! itself.
 
 use std::path::Path;
 
@@ -38,7 +39,8 @@ fn trial(point: &Point, rate: u64, valid: u64, verdict: Verdict) -> Measured {
     let mut plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(rate));
     plan.duration = Nanos(2 * Nanos::SECOND.0);
     let (valid, lost) = (rate * valid / 100, rate - rate * valid / 100);
-    let mut trial = TrialResult::simulated(&plan, Counts { sent: rate, valid, lost, ..Counts::default() });
+    let mut trial =
+        TrialResult::simulated(&plan, Counts { sent: rate, valid, lost, ..Counts::default() });
     trial.throughput = trial.counts.valid as f64;
     trial.verdict = verdict;
     let step = Step { point: point.clone(), repeat: 0, rate: Qps(rate), length: Length::Full };
@@ -91,7 +93,9 @@ fn spoiled_trials_are_part_of_no_load_figure() {
     let spoiled = trial(&load_point(), 175, 100, Verdict::Invalid);
     let load = load_of(vec![spoiled.clone()]);
     assert_eq!((load.trials, load.spoiled, load.passed), (0, 1, None));
-    assert!(load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none() && load.valid.is_none());
+    assert!(
+        load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none() && load.valid.is_none()
+    );
     let mut busy = trial(&load_point(), 175, 100, Verdict::Passed);
     busy.cpu.dut = vec![1.0, 0.25, 0.25, 0.25];
     let load = load_of(vec![spoiled, busy]);
@@ -103,14 +107,19 @@ fn spoiled_trials_are_part_of_no_load_figure() {
 fn efficiency_counts_valid_replies_only() {
     let load = load_of(vec![trial(&load_point(), 175, 50, Verdict::Failed)]);
     let valid = (175u64 / 2) as f64;
-    assert_eq!((load.cprdp.unwrap().median, load.valid), (valid * 2.0, Some(valid / 175.0)), "for half a core");
+    assert_eq!(
+        (load.cprdp.unwrap().median, load.valid),
+        (valid * 2.0, Some(valid / 175.0)),
+        "for half a core"
+    );
     assert!(!load.is_sound());
 }
 
 #[test]
 fn a_dut_that_ended_has_no_figures() {
     for end in [DutEnd::Hung, DutEnd::Died("signal: 9".into())] {
-        let ended = Measured { dut_end: Some(end), ..trial(&load_point(), 175, 10, Verdict::Failed) };
+        let ended =
+            Measured { dut_end: Some(end), ..trial(&load_point(), 175, 10, Verdict::Failed) };
         let load = load_of(vec![ended]);
         assert!(load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none(), "{load:?}");
         assert_eq!((load.ended.len(), load.passed), (1, Some(false)));
@@ -128,8 +137,9 @@ fn a_median_that_does_not_hold_is_a_contradiction() {
 
 #[test]
 fn less_with_a_lower_acceptance_is_a_contradiction() {
-    let contradictions =
-        |strict: u64, loose: u64| results(search(strict, 1.0).into_iter().chain(search(loose, 0.99))).contradictions;
+    let contradictions = |strict: u64, loose: u64| {
+        results(search(strict, 1.0).into_iter().chain(search(loose, 0.99))).contradictions
+    };
     assert!(matches!(contradictions(300, 100)[..], [Contradiction::LessForLess { .. }]));
     assert_eq!(contradictions(200, 200), []);
     assert_eq!(contradictions(100, 300), []);
@@ -154,14 +164,18 @@ fn a_point_that_was_not_asked_for_has_no_number() {
 fn one_search_shows_its_interval_and_by_how_much_it_failed() {
     let point = results(search(200, 1.0)).duts[0].points[0].clone();
     assert_eq!((point.figures.median, point.figures.dispersion_pct), (Some(175.0), None));
-    assert_eq!((point.figures.interval.from, point.figures.interval.to), (Some(175.0), Some(250.0)));
+    assert_eq!(
+        (point.figures.interval.from, point.figures.interval.to),
+        (Some(175.0), Some(250.0))
+    );
     let shortfall = point.failed_by[0].unwrap();
     assert_eq!((shortfall.rate, shortfall.missing, shortfall.of), (Qps(250), 3, 250));
 }
 
 #[test]
 fn compliance_is_that_of_the_trials_and_not_of_the_plan() {
-    let all: Vec<String> = results(search(200, 1.0)).noncompliance.iter().map(ToString::to_string).collect();
+    let all: Vec<String> =
+        results(search(200, 1.0)).noncompliance.iter().map(ToString::to_string).collect();
     let all = all.join("; ");
     assert!(all.contains("trials last 2 s") && all.contains("tester unproven"), "{all}");
     assert!(all.contains("rates may be overstated"), "the trial's timeout is a second: {all}");
@@ -173,7 +187,10 @@ fn reasons_are_counted_by_kind() {
     // The second trial was spoiled in one way twice.
     let trials = [vec![off(1.55, 1.0), Reason::LedgerFull], vec![off(12.0, 5.0), off(2.0, 1.0)]];
     let counted = by_kind(trials.iter().map(Vec::as_slice));
-    assert_eq!(counted, [InvalidReason::of(ReasonKind::WindowOff, 2), InvalidReason::of(ReasonKind::LedgerFull, 1)]);
+    assert_eq!(
+        counted,
+        [InvalidReason::of(ReasonKind::WindowOff, 2), InvalidReason::of(ReasonKind::LedgerFull, 1)]
+    );
 }
 
 #[test]
@@ -181,7 +198,9 @@ fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
     let with = |rate, used: f64, allowed: u64| {
         let mut measured = trial(&search_point(1.0), rate, 100, Verdict::Passed);
         measured.warnings = vec![Warning::AuthBusy { used, cores: 1 }];
-        let archive::Found::Trial(at_rate) = &mut measured.found else { panic!("a search is at rates") };
+        let archive::Found::Trial(at_rate) = &mut measured.found else {
+            panic!("a search is at rates")
+        };
         at_rate.warnings = vec![Warning::BeyondSelfTest { allowed: Qps(allowed) }; 2];
         measured
     };
@@ -199,8 +218,15 @@ fn warnings_are_counted_by_kind_whatever_their_numbers_are() {
 fn json_has_names_beside_the_sentences_on_compliance() {
     let results = results(search(200, 1.0));
     let json = serde_json::to_value(&results).unwrap();
-    let (words, data) = (json["noncompliance"].as_array().unwrap(), json["noncompliance_causes"].as_array().unwrap());
-    assert!(words.len() == data.len() && words.len() == results.noncompliance.len() && !words.is_empty());
+    let (words, data) = (
+        json["noncompliance"].as_array().unwrap(),
+        json["noncompliance_causes"].as_array().unwrap(),
+    );
+    assert!(
+        words.len() == data.len()
+            && words.len() == results.noncompliance.len()
+            && !words.is_empty()
+    );
     let at = data.iter().position(|point| point["kind"] == "short_trials").unwrap();
     assert_eq!(words[at], "trials last 2 s, not at least 60 s");
     let again: Results = serde_json::from_value(json).unwrap();
@@ -228,12 +254,20 @@ fn what_a_hypervisor_took_is_told_host_by_host() {
 fn the_windows_shown_are_those_of_the_highest_rate_that_passed() {
     let with = |rate: u64, verdict: Verdict| {
         let mut measured = trial(&search_point(1.0), rate, 100, verdict);
-        let archive::Found::Trial(at_rate) = &mut measured.found else { panic!("a search is at rates") };
+        let archive::Found::Trial(at_rate) = &mut measured.found else {
+            panic!("a search is at rates")
+        };
         at_rate.windows = Some(Windows { stretch_ms: rate, ..Windows::default() });
         measured
     };
-    let all = [(100, Verdict::Passed), (300, Verdict::Passed), (400, Verdict::Failed), (350, Verdict::Invalid)];
-    let paced = results(all.map(|(rate, verdict)| with(rate, verdict))).duts[0].paced.clone().unwrap();
+    let all = [
+        (100, Verdict::Passed),
+        (300, Verdict::Passed),
+        (400, Verdict::Failed),
+        (350, Verdict::Invalid),
+    ];
+    let paced =
+        results(all.map(|(rate, verdict)| with(rate, verdict))).duts[0].paced.clone().unwrap();
     assert_eq!((paced.rate, paced.windows.stretch_ms), (Qps(300), 300));
     assert_eq!(results([with(400, Verdict::Failed)]).duts[0].paced, None);
 }

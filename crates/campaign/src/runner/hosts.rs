@@ -1,5 +1,6 @@
-//! What the runner needs of the hosts: servers that are started, trials that are carried out against them, counters that are read.
-//! The runner itself decides only; so it can be tested without hosts.
+//! What the runner needs of the hosts: servers that are started, trials that are carried out
+//! against them, counters that are read. The runner itself decides only; so it can be tested
+//! without hosts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,11 +36,13 @@ const LOOK: Duration = Duration::from_millis(100);
 const PROBE: usize = 16 << 10;
 /// How long the measurement of what sending costs may take.
 const SEND_COST: Duration = Duration::from_secs(20);
-/// A trial's result is not longer than this; octets. That of a closed loop has the times of all experiments.
+/// A trial's result is not longer than this; octets. That of a closed loop has the times of all
+/// experiments.
 const RESULT: u64 = 4 << 20;
 /// The status with which the tester refuses a plan.
 const USAGE: i32 = 2;
-/// The status with which it ends where something is missing on its host, such as room for the records.
+/// The status with which it ends where something is missing on its host, such as room for the
+/// records.
 const ENVIRONMENT: i32 = 4;
 
 /// What a trial was, seen from outside.
@@ -77,10 +80,22 @@ pub(super) trait Hosts {
     fn place(&self, file: &Path) -> PathBuf;
     /// Takes other ports where they are ours to choose; nothing may run on the old ones.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
-    /// Starts AuthDNS as `plan` says, with a share of names that have AAAA records, and waits until it answers.
-    fn start_auth(&self, archive: &Archive, plan: &Plan, point: &Point, aaaa: Share) -> Result<Self::Auth, SiteError>;
+    /// Starts AuthDNS as `plan` says, with a share of names that have AAAA records, and waits until
+    /// it answers.
+    fn start_auth(
+        &self,
+        archive: &Archive,
+        plan: &Plan,
+        point: &Point,
+        aaaa: Share,
+    ) -> Result<Self::Auth, SiteError>;
     /// Starts a DUT at a place; whether it answers is for the caller to see.
-    fn start_dut(&self, archive: &Archive, dut: &DutPlan, place: &Cores) -> Result<Self::Dut, SiteError>;
+    fn start_dut(
+        &self,
+        archive: &Archive,
+        dut: &DutPlan,
+        place: &Cores,
+    ) -> Result<Self::Dut, SiteError>;
     /// Whether AuthDNS listens where it is asked at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
     /// What AuthDNS was told.
@@ -102,8 +117,13 @@ pub(super) trait Hosts {
     fn dut_ended(&self, dut: &Self::Dut) -> Result<Option<String>, HostError>;
     /// The end of a DUT's log.
     fn dut_log(&self, dut: &Self::Dut) -> String;
-    /// Gives the CPUs of the DUT's host a frequency governor; inside, why that cannot be. `folder` is the run folder.
-    fn govern(&self, folder: &Path, governor: &str) -> Result<Result<Self::Governed, CannotBeMade>, CampaignError>;
+    /// Gives the CPUs of the DUT's host a frequency governor; inside, why that cannot be. `folder`
+    /// is the run folder.
+    fn govern(
+        &self,
+        folder: &Path,
+        governor: &str,
+    ) -> Result<Result<Self::Governed, CannotBeMade>, CampaignError>;
     /// Restores what a run of this folder that was killed has set.
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
     /// What AuthDNS has been asked, if it counts.
@@ -112,7 +132,8 @@ pub(super) trait Hosts {
     fn numa(&self) -> Result<Option<Numa>, HostError>;
     /// What the CPUs of tester, DUT and AuthDNS have done, where the hosts tell.
     fn cpu_times(&self) -> Result<[Option<CpuTimes>; 3], HostError>;
-    /// Carries out a trial and watches the servers meanwhile. A death of the DUT ends it at once, unless `to_the_end`.
+    /// Carries out a trial and watches the servers meanwhile. A death of the DUT ends it at once,
+    /// unless `to_the_end`.
     fn trial(
         &self,
         auth: &Self::Auth,
@@ -146,7 +167,8 @@ impl Hosts for RealHosts<'_> {
         if self.plan.topology == Topology::Loopback {
             return Vec::new();
         }
-        let machines = [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)];
+        let machines =
+            [("tester", &self.world.tester), ("dut", &self.world.dut), ("auth", &self.world.auth)];
         machines.map(|(role, machine)| (role, machine.greeting().environment.clone())).into()
     }
 
@@ -170,7 +192,8 @@ impl Hosts for RealHosts<'_> {
     }
 
     fn machines(&self) -> [String; 3] {
-        [&self.world.tester, &self.world.dut, &self.world.auth].map(|machine| machine.greeting().boot_id.clone())
+        [&self.world.tester, &self.world.dut, &self.world.auth]
+            .map(|machine| machine.greeting().boot_id.clone())
     }
 
     fn server_of(&self, point: &Point) -> std::net::SocketAddr {
@@ -188,12 +211,30 @@ impl Hosts for RealHosts<'_> {
         Ok(self.world.change_ports()?)
     }
 
-    fn start_auth(&self, archive: &Archive, plan: &Plan, point: &Point, aaaa: Share) -> Result<RunningAuth, SiteError> {
+    fn start_auth(
+        &self,
+        archive: &Archive,
+        plan: &Plan,
+        point: &Point,
+        aaaa: Share,
+    ) -> Result<RunningAuth, SiteError> {
         RunningAuth::start(&self.world, plan, archive, self.auth_address(point), aaaa)
     }
 
-    fn start_dut(&self, archive: &Archive, dut: &DutPlan, place: &Cores) -> Result<RunningDut, SiteError> {
-        RunningDut::start(&self.world, self.plan, archive, dut, place.cores, &self.world.dut_cpus(self.plan, place))
+    fn start_dut(
+        &self,
+        archive: &Archive,
+        dut: &DutPlan,
+        place: &Cores,
+    ) -> Result<RunningDut, SiteError> {
+        RunningDut::start(
+            &self.world,
+            self.plan,
+            archive,
+            dut,
+            place.cores,
+            &self.world.dut_cpus(self.plan, place),
+        )
     }
 
     fn serves(&self, auth: &RunningAuth, point: &Point) -> bool {
@@ -233,7 +274,11 @@ impl Hosts for RealHosts<'_> {
         dut.log_tail()
     }
 
-    fn govern(&self, folder: &Path, governor: &str) -> Result<Result<Governed, CannotBeMade>, CampaignError> {
+    fn govern(
+        &self,
+        folder: &Path,
+        governor: &str,
+    ) -> Result<Result<Governed, CannotBeMade>, CampaignError> {
         Governed::set(&self.world.dut, folder, governor).map_err(|error| match error {
             GovernorError::Host(error) => error.into(),
             GovernorError::Archive(error) => error.into(),
@@ -282,7 +327,10 @@ impl Hosts for RealHosts<'_> {
             }
             if let Some(ended) = auth.process().ended(Duration::ZERO)? {
                 let log = auth.process().log_tail();
-                return Err(CampaignError::Auth(format!("AuthDNS ended in a trial: {}\n{log}", ended.how)));
+                return Err(CampaignError::Auth(format!(
+                    "AuthDNS ended in a trial: {}\n{log}",
+                    ended.how
+                )));
             }
             if let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten()
                 && !to_the_end
@@ -318,16 +366,27 @@ impl RealHosts<'_> {
     fn measure(&self, plan: &TrialPlan) -> Result<Vec<String>, CampaignError> {
         let (machine, file) = (&self.world.tester, Path::new("trial.plan.json"));
         // Only a folder whose name is no UTF-8 cannot be written down.
-        let unfit =
-            |e: serde_json::Error| CampaignError::Trial { rate: Some(plan.rate), why: e.to_string(), is_usage: true };
+        let unfit = |e: serde_json::Error| CampaignError::Trial {
+            rate: Some(plan.rate),
+            why: e.to_string(),
+            is_usage: true,
+        };
         machine.write(file, &serde_json::to_string(plan).map_err(unfit)?)?;
         let place = machine.place(file).to_string_lossy().into_owned();
         // The campaign asks the DUT itself, and knows whether its process lives.
-        Ok(["measure", "--plan", &place, "--json", "--quiet", "--liveness", "false"].map(str::to_owned).into())
+        Ok(["measure", "--plan", &place, "--json", "--quiet", "--liveness", "false"]
+            .map(str::to_owned)
+            .into())
     }
 
     /// Why the tester printed no result.
-    fn no_result(&self, task: &Task, measurer: &Running, ended: &crate::host::Ended, why: &str) -> CampaignError {
+    fn no_result(
+        &self,
+        task: &Task,
+        measurer: &Running,
+        ended: &crate::host::Ended,
+        why: &str,
+    ) -> CampaignError {
         let (how, told) = (&ended.how, measurer.log_tail());
         // A full disk keeps the reason from being written down; whoever writes next is told.
         let written = self.world.tester.write(Path::new("trial.json"), &" ".repeat(PROBE));
@@ -336,7 +395,9 @@ impl RealHosts<'_> {
             Task::Trial(plan) => ("measure", Some(plan.rate)),
             Task::ClosedLoop(_) => ("closed-loop", None),
         };
-        let why = format!("dns64bench {command} ended with {how}, its result is no trial ({why}): {told}{full}");
+        let why = format!(
+            "dns64bench {command} ended with {how}, its result is no trial ({why}): {told}{full}"
+        );
         CampaignError::Trial { rate, why, is_usage: ended.status == Some(USAGE) }
     }
 }
@@ -350,7 +411,8 @@ fn parse(task: &Task, text: &str) -> serde_json::Result<Found> {
             let (done, planned) = (experiments.experiments_ms.len(), plan.experiments());
             if done != planned {
                 let carried_out = counted(planned as u64, "experiment was", "experiments were");
-                let why = format!("{done} of {carried_out} carried out: the tester was interrupted");
+                let why =
+                    format!("{done} of {carried_out} carried out: the tester was interrupted");
                 return Err(serde_json::Error::custom(why));
             }
             Found::ClosedLoop(Box::new(LoopTrial::judge(experiments)))

@@ -60,12 +60,20 @@ impl Meter<'_> {
         })
     }
 
-    /// To be called often; looks once a second, and once where the DUT's threads may run. What comes after the trial's own length is no load.
+    /// To be called often; looks once a second, and once where the DUT's threads may run. What
+    /// comes after the trial's own length is no load.
     ///
     /// # Errors
     /// If a host is gone.
-    pub(super) fn tick(&mut self, dut: Option<&RunningDut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
-        let (None, Some(running)) = (&self.cpu.place, dut) else { return self.second(dut, measurer, task) };
+    pub(super) fn tick(
+        &mut self,
+        dut: Option<&RunningDut>,
+        measurer: &Running,
+        task: &Task,
+    ) -> Result<(), HostError> {
+        let (None, Some(running)) = (&self.cpu.place, dut) else {
+            return self.second(dut, measurer, task);
+        };
         // Halfway through a trial; a closed loop has no length.
         let is_half = match task {
             Task::Trial(plan) => Nanos::from(self.start.elapsed()).0 >= plan.duration.0 / 2,
@@ -78,11 +86,17 @@ impl Meter<'_> {
     }
 
     /// Looks at the CPU times if a second has passed.
-    fn second(&mut self, dut: Option<&RunningDut>, measurer: &Running, task: &Task) -> Result<(), HostError> {
+    fn second(
+        &mut self,
+        dut: Option<&RunningDut>,
+        measurer: &Running,
+        task: &Task,
+    ) -> Result<(), HostError> {
         if Instant::now() < self.next {
             return Ok(());
         }
-        // By the trial's clock: if each second began with the look at the one before, looks would drift away from it.
+        // By the trial's clock: if each second began with the look at the one before, looks would
+        // drift away from it.
         while self.next <= Instant::now() {
             self.next += SECOND;
         }
@@ -102,7 +116,10 @@ impl Meter<'_> {
         };
         if is_within {
             self.cpu.dut.push(share);
-            let busy = host.as_ref().zip(self.host_last.as_ref()).map(|(now, before)| now.busy_since(before));
+            let busy = host
+                .as_ref()
+                .zip(self.host_last.as_ref())
+                .map(|(now, before)| now.busy_since(before));
             self.cpu.host.extend(busy.map(|percent| percent / 100.0));
         }
         (self.dut_last, self.host_last) = ((now, used), host);

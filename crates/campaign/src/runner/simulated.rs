@@ -99,7 +99,12 @@ impl Simulated {
         }
     }
 
-    fn of_rate(&self, plan: &TrialPlan, dut: Option<&SimulatedDut>, event: Option<Event>) -> TrialResult {
+    fn of_rate(
+        &self,
+        plan: &TrialPlan,
+        dut: Option<&SimulatedDut>,
+        event: Option<Event>,
+    ) -> TrialResult {
         let sent = plan.schedule().count();
         let capacity = dut.map_or(u64::MAX, |dut| self.capacity * dut.cores as u64);
         // What does not fit gets no reply; nine in a thousand may be lost where 99 % suffice.
@@ -109,7 +114,10 @@ impl Simulated {
             _ if plan.rate.0 <= capacity + capacity / 4 => sent - sent.div_ceil(200),
             _ => sent / 2,
         };
-        let mut trial = TrialResult::simulated(plan, Counts { sent, valid, lost: sent - valid, ..Counts::default() });
+        let mut trial = TrialResult::simulated(
+            plan,
+            Counts { sent, valid, lost: sent - valid, ..Counts::default() },
+        );
         trial.rtt_us = Some(Rtt {
             min: 50.0,
             mean: 100.0,
@@ -122,7 +130,8 @@ impl Simulated {
         });
         let mut part = AuthPart::default();
         let fresh = valid - plan.cached_share.count_below(valid);
-        let preloaded = plan.names_needed().saturating_sub(sent - plan.cached_share.count_below(sent));
+        let preloaded =
+            plan.names_needed().saturating_sub(sent - plan.cached_share.count_below(sent));
         part.asked.aaaa = fresh + preloaded;
         part.asked.aaaa_present = plan.aaaa_share.count_below(part.asked.aaaa);
         part.asked.a = part.asked.aaaa - part.asked.aaaa_present;
@@ -165,7 +174,9 @@ impl Hosts for Simulated {
 
     fn server_of(&self, point: &Point) -> SocketAddr {
         let text = match point {
-            Point::SelfTest(at) if at.family == Some(crate::plan::Family::Ipv6) => "[2001:2:1::2]:53",
+            Point::SelfTest(at) if at.family == Some(crate::plan::Family::Ipv6) => {
+                "[2001:2:1::2]:53"
+            }
             Point::SelfTest(_) => "198.18.1.2:53",
             _ => "[2001:2::1]:53",
         };
@@ -185,14 +196,23 @@ impl Hosts for Simulated {
         Ok(())
     }
 
-    fn start_dut(&self, _: &Archive, dut: &DutPlan, place: &Cores) -> Result<SimulatedDut, SiteError> {
+    fn start_dut(
+        &self,
+        _: &Archive,
+        dut: &DutPlan,
+        place: &Cores,
+    ) -> Result<SimulatedDut, SiteError> {
         self.started.borrow_mut().push(dut.name().into());
         self.hangs.set(false);
         let starts = self.started.borrow().iter().filter(|name| *name == dut.name()).count();
         if self.broken.is_some_and(|(name, from)| name == dut.name() && starts >= from) {
             return Err(SiteError::not_started(dut.name(), &"exit status: 7", "its log".into()));
         }
-        Ok(SimulatedDut { cores: place.cores, start: self.started.borrow().len(), died: Cell::new(false) })
+        Ok(SimulatedDut {
+            cores: place.cores,
+            start: self.started.borrow().len(),
+            died: Cell::new(false),
+        })
     }
 
     fn serves(&self, (): &(), _: &Point) -> bool {
@@ -233,7 +253,11 @@ impl Hosts for Simulated {
         "the end of its log".into()
     }
 
-    fn govern(&self, _: &Path, governor: &str) -> Result<Result<SimulatedGovernor, CannotBeMade>, CampaignError> {
+    fn govern(
+        &self,
+        _: &Path,
+        governor: &str,
+    ) -> Result<Result<SimulatedGovernor, CannotBeMade>, CampaignError> {
         let obstacle = match (self.governors, governor) {
             ([], FIXED) => None,
             ([], _) => Some(CannotBeMade::NoScaling),
@@ -262,8 +286,12 @@ impl Hosts for Simulated {
 
     fn numa(&self) -> Result<Option<Numa>, HostError> {
         self.numa.set(self.numa.get() + 10 + self.trials.get() as u64 % 3);
-        let at =
-            |node: usize| NodePages { node, hit: self.numa.get() * 7, miss: self.numa.get(), ..NodePages::default() };
+        let at = |node: usize| NodePages {
+            node,
+            hit: self.numa.get() * 7,
+            miss: self.numa.get(),
+            ..NodePages::default()
+        };
         Ok(Some(Numa { nodes: vec![at(0), at(1)] }))
     }
 
@@ -271,7 +299,13 @@ impl Hosts for Simulated {
         Ok([None, None, None])
     }
 
-    fn trial(&self, (): &(), dut: Option<&SimulatedDut>, task: &Task, to_the_end: bool) -> Result<Seen, CampaignError> {
+    fn trial(
+        &self,
+        (): &(),
+        dut: Option<&SimulatedDut>,
+        task: &Task,
+        to_the_end: bool,
+    ) -> Result<Seen, CampaignError> {
         let place = dut.map(|dut| {
             let cpus: BTreeSet<usize> = (0..dut.cores).collect();
             let allowed = vec![Allowed { cpus: cpus.clone(), threads: dut.cores }];
@@ -282,7 +316,10 @@ impl Hosts for Simulated {
         let plan = match task {
             Task::Trial(plan) if plan.rate == Qps(50) => {
                 let event = self.hangs.get().then_some(Event::Hangs);
-                return Ok(Seen::Ended(Found::Trial(Box::new(self.of_rate(plan, None, event))), cpu));
+                return Ok(Seen::Ended(
+                    Found::Trial(Box::new(self.of_rate(plan, None, event))),
+                    cpu,
+                ));
             }
             Task::Trial(plan) => plan,
             Task::ClosedLoop(plan) => {
@@ -325,7 +362,8 @@ impl Watcher for Nobody {
     fn complete(&mut self, _: &Point) {}
 }
 
-/// Another test's process that has just been forked holds our lock until it becomes another program.
+/// Another test's process that has just been forked holds our lock until it becomes another
+/// program.
 fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {
@@ -338,7 +376,8 @@ fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     }
 }
 
-/// Carries out what is left of a campaign in `folder`; returns how it ended, its journal and its hosts.
+/// Carries out what is left of a campaign in `folder`; returns how it ended, its journal and its
+/// hosts.
 pub(super) fn go_on(
     plan: &Plan,
     folder: &Path,

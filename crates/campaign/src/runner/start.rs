@@ -8,13 +8,15 @@ use crate::point::{Cores, Point};
 use crate::site::SiteError;
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Sees that what is still to do can be done: programs and CPUs are there, and every server starts and answers.
+    /// Sees that what is still to do can be done: programs and CPUs are there, and every server
+    /// starts and answers.
     ///
     /// # Errors
     /// If not. Nothing is measured yet then.
     pub(super) fn rehearse(&mut self) -> Result<(), CampaignError> {
         let points = self.plan.points();
-        let open: Vec<Point> = points.into_iter().filter(|point| !self.recorded().is_complete(point)).collect();
+        let open: Vec<Point> =
+            points.into_iter().filter(|point| !self.recorded().is_complete(point)).collect();
         let missing = self.hosts.missing(&open)?;
         if !missing.is_empty() {
             return Err(CampaignError::Impossible(missing));
@@ -32,7 +34,9 @@ impl<H: Hosts> Campaign<'_, H> {
         let mut site = Some(self.start_auth(any)?);
         for point in &firsts {
             let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { continue };
-            let fits = |site: &Site<H>| site.of.as_deref() == point.authdns() && self.hosts.serves(&site.auth, point);
+            let fits = |site: &Site<H>| {
+                site.of.as_deref() == point.authdns() && self.hosts.serves(&site.auth, point)
+            };
             if !site.as_ref().is_some_and(fits) {
                 site = None;
             }
@@ -54,19 +58,28 @@ impl<H: Hosts> Campaign<'_, H> {
         Ok(())
     }
 
-    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. One that does not start is given a second chance.
+    /// Starts AuthDNS and, for points of a DUT, the DUT with a cold cache. One that does not start
+    /// is given a second chance.
     ///
     /// # Errors
     /// If one of them does not start.
     pub(super) fn start(&mut self, step: &Step) -> Result<Site<H>, CampaignError> {
-        let started = self.start_once(&step.point).or_else(|error| self.start_again(&step.point, error));
+        let started =
+            self.start_once(&step.point).or_else(|error| self.start_again(&step.point, error));
         let repeat = step.point.measure().starts_anew().then_some(step.repeat);
         started.map(|site| Site { repeat, ..site })
     }
 
-    /// After a DUT did not start, for whatever reason: something may have taken its port. Nothing runs.
-    fn start_again(&mut self, point: &Point, error: CampaignError) -> Result<Site<H>, CampaignError> {
-        let CampaignError::Site(error @ SiteError::NotStarted { .. }) = error else { return Err(error) };
+    /// After a DUT did not start, for whatever reason: something may have taken its port. Nothing
+    /// runs.
+    fn start_again(
+        &mut self,
+        point: &Point,
+        error: CampaignError,
+    ) -> Result<Site<H>, CampaignError> {
+        let CampaignError::Site(error @ SiteError::NotStarted { .. }) = error else {
+            return Err(error);
+        };
         self.mishap(point, &format!("{error}; it is started once more"), error.log().to_owned())?;
         self.hosts.change_ports()?;
         self.start_once(point)
@@ -78,7 +91,8 @@ impl<H: Hosts> Campaign<'_, H> {
             self.start_dut(&mut site, point, dut)?;
         }
         // The servers that self-tests only compare are told the same but for their own words.
-        let asked = self.plan.auths_of_duts().into_iter().map(|auth| self.plan.self_test_with(auth));
+        let asked =
+            self.plan.auths_of_duts().into_iter().map(|auth| self.plan.self_test_with(auth));
         if point.dut().is_some() || asked.flatten().any(|test| test == *point) {
             let role = self.plan.auth_at(point).role();
             self.note_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
@@ -91,7 +105,8 @@ impl<H: Hosts> Campaign<'_, H> {
 
     /// Notes what a server is told, once.
     fn note_configuration(&mut self, name: &str, told: Configuration) -> Result<(), CampaignError> {
-        let known = |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
+        let known =
+            |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
         if self.entries.iter().any(known) {
             return Ok(());
         }
@@ -99,7 +114,8 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     fn start_auth(&self, point: &Point) -> Result<Site<H>, CampaignError> {
-        let auth = self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
+        let auth =
+            self.hosts.start_auth(&self.archive, &self.with_auth_of(point), point, point.aaaa());
         let auth = auth.map_err(|error| match error.into() {
             // That is no fault of the DUT's.
             CampaignError::Site(error) => CampaignError::Auth(error.with_log()),
@@ -117,12 +133,19 @@ impl<H: Hosts> Campaign<'_, H> {
         plan
     }
 
-    fn start_dut(&self, site: &mut Site<H>, point: &Point, dut: &DutPlan) -> Result<(), CampaignError> {
+    fn start_dut(
+        &self,
+        site: &mut Site<H>,
+        point: &Point,
+        dut: &DutPlan,
+    ) -> Result<(), CampaignError> {
         let place = point.place().cloned().unwrap_or(Cores::first(1));
         site.dut = Some(self.hosts.start_dut(&self.archive, dut, &place)?);
         let ready: &Site<H> = site;
         match &ready.dut {
-            Some(started) => self.hosts.wait_until(started, dut.name(), &mut || self.answers(ready, point)),
+            Some(started) => {
+                self.hosts.wait_until(started, dut.name(), &mut || self.answers(ready, point))
+            }
             None => Ok(()),
         }
     }

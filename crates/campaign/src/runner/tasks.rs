@@ -16,7 +16,8 @@ use crate::roles::{Role, shared};
 
 /// Names of the trials begin here; the DUT starts anew with each search, and so do they.
 const FIRST_NAME: u64 = 10 << 24;
-/// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial asks for them.
+/// So many names at the begin of a zone file are for seeing whether a DUT answers, and no trial
+/// asks for them.
 const FOR_LOOKING: u64 = 256;
 
 impl<H: Hosts> Campaign<'_, H> {
@@ -57,7 +58,11 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Starts anew where the names of the zone file do not suffice for another trial.
-    pub(super) fn make_room(&self, site: &mut Option<Site<H>>, step: &Step) -> Result<(), CampaignError> {
+    pub(super) fn make_room(
+        &self,
+        site: &mut Option<Site<H>>,
+        step: &Step,
+    ) -> Result<(), CampaignError> {
         let (names, first) = self.names(&step.point);
         let next = site.as_ref().map_or(first, |site| site.next_name);
         let (_, used) = self.task(step, next);
@@ -69,7 +74,9 @@ impl<H: Hosts> Campaign<'_, H> {
             return Ok(());
         }
         let (used, has) = (counted(used, "name", "names"), grouped(names.count() - first));
-        let why = format!("it needs {used}, [auth] names = \"{names}\" has {has} for a search; give a larger block");
+        let why = format!(
+            "it needs {used}, [auth] names = \"{names}\" has {has} for a search; give a larger block"
+        );
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 
@@ -90,9 +97,14 @@ impl<H: Hosts> Campaign<'_, H> {
         Task::Trial(Box::new(plan))
     }
 
-    /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign runs its roles.
-    /// `auth` are the CPUs of AuthDNS, `dut` those of the DUT, none in a self-test.
-    pub(super) fn facts_of(&self, trial: &TrialResult, auth: &[usize], dut: Option<&[usize]>) -> Facts {
+    /// What decides over a trial's compliance: what the Measurer saw of it, and where the campaign
+    /// runs its roles. `auth` are the CPUs of AuthDNS, `dut` those of the DUT, none in a self-test.
+    pub(super) fn facts_of(
+        &self,
+        trial: &TrialResult,
+        auth: &[usize],
+        dut: Option<&[usize]>,
+    ) -> Facts {
         let [tester, machine, on] = self.hosts.machines();
         let dut = dut.map(|cpus| Role { machine: &machine, cpus });
         let ours = [self.tester(&tester), Role { machine: &on, cpus: auth }];
@@ -105,7 +117,8 @@ impl<H: Hosts> Campaign<'_, H> {
     fn shares_tester_cpus(&self) -> bool {
         let [tester, machine, auth] = self.hosts.machines();
         let points = self.plan.points();
-        let places: Vec<Vec<usize>> = points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
+        let places: Vec<Vec<usize>> =
+            points.iter().filter_map(|p| p.place()).map(|p| self.hosts.cpus_at(p)).collect();
         let duts = places.iter().map(|cpus| Role { machine: &machine, cpus });
         let tester = self.tester(&tester);
         // What is not known is no reason to keep others waiting.

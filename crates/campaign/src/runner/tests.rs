@@ -114,7 +114,8 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
         let entries = journal_of(&plan(), 250, &[(3, event)]);
         assert_eq!(steps(&entries), calm, "{event:?}");
         assert_eq!(mishaps(&entries).len(), 1, "{event:?}");
-        let words = if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
+        let words =
+            if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
         assert!(mishaps(&entries)[0].contains(words), "{:?}", mishaps(&entries));
     }
     // Each time again: after two repetitions the result stands.
@@ -128,11 +129,17 @@ fn a_dut_that_dies_or_hangs_in_a_search_is_started_again_and_its_trial_repeated(
 fn a_dut_that_ends_at_a_load_is_a_finding_and_not_repeated() {
     let calm = journal_of(&plan(), 250, &[]);
     let at = steps(&calm).iter().position(|step| matches!(step.point, Point::Load(_))).unwrap();
-    for (event, end) in [(Event::Dies, DutEnd::Died("signal: 9".into())), (Event::Hangs, DutEnd::Hung)] {
+    for (event, end) in
+        [(Event::Dies, DutEnd::Died("signal: 9".into())), (Event::Hangs, DutEnd::Hung)]
+    {
         let entries = journal_of(&plan(), 250, &[(at, event)]);
         assert_eq!(steps(&entries), steps(&calm), "{event:?}");
         let load = results(&plan(), &entries).duts[0].loads[0].found.clone();
-        assert_eq!((load.ended, load.trials, load.cprdp.is_none()), (vec![end], 2, true), "{event:?}");
+        assert_eq!(
+            (load.ended, load.trials, load.cprdp.is_none()),
+            (vec![end], 2, true),
+            "{event:?}"
+        );
     }
 }
 
@@ -140,7 +147,9 @@ fn a_dut_that_ends_at_a_load_is_a_finding_and_not_repeated() {
 fn spoiled_trials_are_tried_again_and_then_given_up() {
     let calm = journal_of(&plan(), 250, &[]);
     let at = steps(&calm).iter().position(|step| matches!(step.point, Point::Load(_))).unwrap();
-    let once = results(&plan(), &journal_of(&plan(), 250, &[(at, Event::Spoiled)])).duts[0].loads[0].clone();
+    let once = results(&plan(), &journal_of(&plan(), 250, &[(at, Event::Spoiled)])).duts[0].loads
+        [0]
+    .clone();
     assert_eq!((once.found.trials, once.found.spoiled, once.found.complete), (2, 1, true));
     let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Spoiled)).collect();
     let never = results(&plan(), &journal_of(&plan(), 250, &all)).duts[0].loads[0].clone();
@@ -160,12 +169,23 @@ fn a_load_whose_worst_case_passed_nowhere_is_complete_and_starts_nothing_again()
     assert!(!hosts.started.borrow().is_empty());
     let found = results(&plan, &first);
     let load = &found.duts[0].loads[0].found;
-    assert_eq!((load.complete, load.missing.clone()), (true, Some(crate::missing::Missing::NoRate)));
-    assert!(found.complete && found.duts[0].points[0].figures.median == Some(0.0), "{:?}", found.duts[0].points[0]);
+    assert_eq!(
+        (load.complete, load.missing.clone()),
+        (true, Some(crate::missing::Missing::NoRate))
+    );
+    assert!(
+        found.complete && found.duts[0].points[0].figures.median == Some(0.0),
+        "{:?}",
+        found.duts[0].points[0]
+    );
     let (ended, again, hosts) = go_on(&plan, folder.path(), Simulated::new(50, &[]));
     ended.unwrap();
     assert_eq!((hosts.trials.get(), hosts.started.borrow().len()), (0, 0), "nothing is left to do");
-    assert_eq!(again[1..], first, "and nothing is said twice; the first line was written when the journal was begun");
+    assert_eq!(
+        again[1..],
+        first,
+        "and nothing is said twice; the first line was written when the journal was begun"
+    );
 }
 
 #[test]
@@ -177,7 +197,9 @@ fn a_load_whose_worst_case_is_not_searched_yet_is_still_to_do() {
     };
     let whole = journal_of(&plan(), 50, &[]);
     let worst = |entry: &Entry| match entry {
-        Entry::Finished(m) => matches!(&m.step.point, Point::Search(conditions) if conditions.is_worst_case()),
+        Entry::Finished(m) => {
+            matches!(&m.step.point, Point::Search(conditions) if conditions.is_worst_case())
+        }
         _ => false,
     };
     let last = whole.iter().rposition(worst).unwrap();
@@ -187,7 +209,10 @@ fn a_load_whose_worst_case_is_not_searched_yet_is_still_to_do() {
 
 #[test]
 fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
-    let text = PLAN.replace("threads = [4]\n", "threads = [4]\ngovernors = ['performance', 'ondemand', 'schedutil']\n");
+    let text = PLAN.replace(
+        "threads = [4]\n",
+        "threads = [4]\ngovernors = ['performance', 'ondemand', 'schedutil']\n",
+    );
     let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
     let with = |governors: &'static [&'static str]| {
         let folder = tempfile::tempdir().unwrap();
@@ -197,29 +222,50 @@ fn points_with_a_frequency_governor_have_it_and_the_host_gets_its_own_back() {
         ended.unwrap();
         let (ended, again, later) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
         ended.unwrap();
-        assert_eq!((later.trials.get(), later.governed.borrow().len()), (0, 0), "what cannot be is not tried again");
-        assert_eq!(again[1..], entries, "but for the first line, which was written when the journal was begun");
+        assert_eq!(
+            (later.trials.get(), later.governed.borrow().len()),
+            (0, 0),
+            "what cannot be is not tried again"
+        );
+        assert_eq!(
+            again[1..],
+            entries,
+            "but for the first line, which was written when the journal was begun"
+        );
         let found = results(&plan, &entries);
         assert!(found.complete, "what cannot be made is settled");
-        let words: Vec<_> =
-            found.duts[0].closed_loops.iter().map(|at| at.missing.as_ref().map(ToString::to_string)).collect();
+        let words: Vec<_> = found.duts[0]
+            .closed_loops
+            .iter()
+            .map(|at| at.missing.as_ref().map(ToString::to_string))
+            .collect();
         (words, hosts.governed.borrow().clone())
     };
     let (words, governed) = with(&["ondemand", "performance"]);
     assert_eq!((&words[0], &words[1]), (&None, &None));
     assert!(
-        words[2].as_ref().unwrap().ends_with("no frequency governor schedutil, only ondemand, performance"),
+        words[2]
+            .as_ref()
+            .unwrap()
+            .ends_with("no frequency governor schedutil, only ondemand, performance"),
         "{words:?}"
     );
-    assert_eq!(governed, ["performance", "performance is over", "ondemand", "ondemand is over", "schedutil"]);
+    assert_eq!(
+        governed,
+        ["performance", "performance is over", "ondemand", "ondemand is over", "schedutil"]
+    );
     let (words, _) = with(&[]);
     assert_eq!(words[0], None, "CPUs that do not scale are at their frequency");
     for word in &words[1..] {
-        assert!(word.as_ref().unwrap().starts_with("cannot be made here: the DUT's host has no"), "{words:?}");
+        assert!(
+            word.as_ref().unwrap().starts_with("cannot be made here: the DUT's host has no"),
+            "{words:?}"
+        );
     }
 }
 
-/// The rows and columns of a point say which AuthDNS the DUT asked, and each has the self-test that vouches for it.
+/// The rows and columns of a point say which AuthDNS the DUT asked, and each has the self-test that
+/// vouches for it.
 #[test]
 fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
     let text = PLAN.replace(
@@ -234,28 +280,42 @@ fn a_dut_is_measured_with_several_servers_as_authdns_in_one_plan() {
     assert_eq!(auths[..2], ["AuthDNS", "NSD"], "both are tried out before anything is measured");
     let found = results(&plan, &entries);
     assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
-    let asked: Vec<_> = found.duts[0].points.iter().map(|p| p.conditions.place.authdns.clone().unwrap()).collect();
+    let asked: Vec<_> =
+        found.duts[0].points.iter().map(|p| p.conditions.place.authdns.clone().unwrap()).collect();
     assert_eq!(asked, ["AuthDNS", "NSD", "AuthDNS", "NSD"], "the worst case, and one AAAA share");
     assert!(found.duts[0].points.iter().all(|p| p.complete && p.figures.n == 2));
     assert_eq!((found.duts[0].loads.len(), found.duts[0].closed_loops.len()), (2, 2));
-    let tests: Vec<_> = found.self_tests.iter().map(|test| (test.server.as_str(), test.vouches)).collect();
+    let tests: Vec<_> =
+        found.self_tests.iter().map(|test| (test.server.as_str(), test.vouches)).collect();
     assert_eq!(tests, [("AuthDNS", true), ("NSD", true)]);
-    let known: Vec<_> = found.authdns.iter().map(|auth| (auth.version.as_str(), auth.counts)).collect();
+    let known: Vec<_> =
+        found.authdns.iter().map(|auth| (auth.version.as_str(), auth.counts)).collect();
     assert_eq!(known, [("AuthDNS 1.0", true), ("NSD 1.0", false)]);
     let told: Vec<_> = found.configurations.iter().map(|told| told.server.as_str()).collect();
-    assert!(["AuthDNS", "AuthDNS NSD", "Unbound"].iter().all(|server| told.contains(server)), "{told:?}");
+    assert!(
+        ["AuthDNS", "AuthDNS NSD", "Unbound"].iter().all(|server| told.contains(server)),
+        "{told:?}"
+    );
     let run = crate::report::Run { name: "here".into(), results: found, notes: Vec::new() };
     let tables = crate::report::tables(&run);
-    let by_cores = tables.iter().find(|t| t.title.starts_with("DNS64 performance by the number of CPU cores")).unwrap();
+    let by_cores = tables
+        .iter()
+        .find(|t| t.title.starts_with("DNS64 performance by the number of CPU cores"))
+        .unwrap();
     assert_eq!(by_cores.header, ["CPU cores", "1 with AuthDNS", "1 with NSD"]);
     assert!(tables[0].rows[1][1].contains("AuthDNS: NSD"), "{:?}", tables[0].rows);
-    assert!(run.summary().iter().any(|line| line.contains("unproven in every number with NSD 1.0")));
+    assert!(
+        run.summary().iter().any(|line| line.contains("unproven in every number with NSD 1.0"))
+    );
 }
 
 /// A self-test with one AuthDNS says nothing of trials with another one.
 #[test]
 fn trials_are_vouched_for_by_the_self_test_with_their_own_authdns() {
-    let text = PLAN.replace("[measure]\n", "[[authdns]]\ndriver = 'nsd'\n[measure]\nauthdns = ['AuthDNS', 'NSD']\n");
+    let text = PLAN.replace(
+        "[measure]\n",
+        "[[authdns]]\ndriver = 'nsd'\n[measure]\nauthdns = ['AuthDNS', 'NSD']\n",
+    );
     let plan = Plan::parse(&text, Path::new("p.toml")).unwrap();
     let entries = journal_of(&plan, 250, &[]);
     let points = plan.points();
@@ -266,9 +326,14 @@ fn trials_are_vouched_for_by_the_self_test_with_their_own_authdns() {
     let both = Recorded::new(&plan, &entries);
     assert!(both.allowed(with("NSD")).is_some() && both.allowed(with("AuthDNS")).is_some());
     let one = Recorded::new(&plan, &without);
-    assert_eq!((one.allowed(with("NSD")), one.allowed(with("AuthDNS"))), (None, both.allowed(with("AuthDNS"))));
+    assert_eq!(
+        (one.allowed(with("NSD")), one.allowed(with("AuthDNS"))),
+        (None, both.allowed(with("AuthDNS")))
+    );
     let unproven = |entries: &[Entry]| {
-        results(&plan, entries).noncompliance.contains(&method::noncompliance::Noncompliance::Unproven)
+        results(&plan, entries)
+            .noncompliance
+            .contains(&method::noncompliance::Noncompliance::Unproven)
     };
     assert!(unproven(&without) && !unproven(&entries));
 }
@@ -331,7 +396,9 @@ fn with_few_names(duration: &str) -> Plan {
 fn a_trial_that_was_not_what_the_plan_wanted_ends_its_point() {
     let mut entries = journal_of(&plan(), 250, &[]);
     let at = entries.iter().position(|entry| match entry {
-        Entry::Finished(m) => matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full,
+        Entry::Finished(m) => {
+            matches!(m.step.point, Point::Search(_)) && m.step.length == Length::Full
+        }
         _ => false,
     });
     let Some(Entry::Finished(m)) = at.map(|at| &mut entries[at]) else { panic!("no full trial") };

@@ -42,12 +42,17 @@ pub(super) enum SearchCourse {
 impl SearchCourse {
     pub(super) fn new(plan: &SearchPlan) -> Result<SearchCourse, GoalError> {
         Ok(match &plan.method {
-            Method::Bisection => {
-                SearchCourse::Bisection { set: Box::new(Set::new(plan.set())), duration: plan.trial.duration }
-            }
+            Method::Bisection => SearchCourse::Bisection {
+                set: Box::new(Set::new(plan.set())),
+                duration: plan.trial.duration,
+            },
             Method::MlrSearch(goals) => {
                 let range = plan.range;
-                let limits = Limits { min: range.min, max: range.max, invalid_retries: range.invalid_retries };
+                let limits = Limits {
+                    min: range.min,
+                    max: range.max,
+                    invalid_retries: range.invalid_retries,
+                };
                 SearchCourse::MlrSearch(Box::new(MlrSet::new(limits, goals.clone(), plan.repeat)?))
             }
         })
@@ -106,7 +111,9 @@ impl SearchCourse {
         let distance = |found: &Found| Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)));
         match self {
             SearchCourse::Bisection { .. } => plan.range.resolution,
-            SearchCourse::MlrSearch(set) => set.found(0).iter().filter_map(distance).max().unwrap_or(Qps(1)),
+            SearchCourse::MlrSearch(set) => {
+                set.found(0).iter().filter_map(distance).max().unwrap_or(Qps(1))
+            }
         }
     }
 
@@ -115,8 +122,13 @@ impl SearchCourse {
         let SearchCourse::MlrSearch(set) = self else { return Vec::new() };
         let goals = set.results().first().map_or(0, Vec::len);
         let of = |at: usize| {
-            let searches: Vec<GoalResult> = set.results().iter().map(|results| results[at]).collect();
-            GoalFigures { goal: searches[0].goal, figures: Figures::of(&set.found(at), overstatement), searches }
+            let searches: Vec<GoalResult> =
+                set.results().iter().map(|results| results[at]).collect();
+            GoalFigures {
+                goal: searches[0].goal,
+                figures: Figures::of(&set.found(at), overstatement),
+                searches,
+            }
         };
         (0..goals).map(of).collect()
     }

@@ -1,4 +1,5 @@
-//! BIND 9: as a forwarder with `dns64`, and as an authoritative server. Operators' lines go into `options`.
+//! BIND 9: as a forwarder with `dns64`, and as an authoritative server. Operators' lines go into
+//! `options`.
 
 use super::{Driver, Program, Ready, Serve, Setting, Told, Translate, Version, with};
 
@@ -41,7 +42,8 @@ fn check(file: &str) -> Vec<String> {
 /// What both have: files, and where it listens.
 fn head<T>(setting: &Setting<'_, T>) -> String {
     let (place, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
-    let (on, off) = if ip.is_ipv6() { ("listen-on-v6", "listen-on") } else { ("listen-on", "listen-on-v6") };
+    let (on, off) =
+        if ip.is_ipv6() { ("listen-on-v6", "listen-on") } else { ("listen-on", "listen-on-v6") };
     format!(
         "options {{\n  directory \"{place}\";\n  pid-file none;\n  session-keyfile none;\n  {off} {{ none; }};\n  \
          {on} port {port} {{ {ip}; }};\n"

@@ -1,4 +1,5 @@
-//! CoreDNS. Its threads are the processors that Go's scheduler may use. Operators' lines go into its server block.
+//! CoreDNS. Its threads are the processors that Go's scheduler may use. Operators' lines go into
+//! its server block.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
 

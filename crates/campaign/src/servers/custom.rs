@@ -4,18 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{Driver, Program, Ready, Told, Translate, Version};
 
-/// Commands of the driver `custom`, run on the DUT's host. Words in braces are replaced ([`super::PLACEHOLDERS`]), but for
-/// `version`, which is asked when nothing runs yet.
+/// Commands of the driver `custom`, run on the DUT's host. Words in braces are replaced
+/// ([`super::PLACEHOLDERS`]), but for `version`, which is asked when nothing runs yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Custom {
-    /// Program and arguments. It stays in the foreground and ends on SIGTERM, unless there is `stop`.
+    /// Program and arguments. It stays in the foreground and ends on SIGTERM, unless there is
+    /// `stop`.
     pub start: Vec<String>,
-    /// Succeeds when the server is ready; asked again and again. The tester asks the server itself in any case.
+    /// Succeeds when the server is ready; asked again and again. The tester asks the server itself
+    /// in any case.
     pub ready: Vec<String>,
     /// Ends the server; then `start` may return at once, as `systemctl start` does.
     pub stop: Vec<String>,
-    /// Prints the ids of the processes whose CPU time and CPUs are the server's; none: what `start` started.
+    /// Prints the ids of the processes whose CPU time and CPUs are the server's; none: what `start`
+    /// started.
     pub cpu_pids: Vec<String>,
     /// The command that prints its version: program and arguments.
     pub version: Vec<String>,

@@ -11,7 +11,10 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
     command: |setting, program| {
         let (listen, aaaa) = (setting.listen.to_string(), setting.task.aaaa.to_string());
         let threads = setting.threads.to_string();
-        let mut all = with(program, &["auth", "--listen", &listen, "--aaaa-share", &aaaa, "--threads", &threads]);
+        let mut all = with(
+            program,
+            &["auth", "--listen", &listen, "--aaaa-share", &aaaa, "--threads", &threads],
+        );
         if let Some(status) = &setting.task.status {
             all.extend(["--status".into(), status.to_string_lossy().into_owned()]);
         }

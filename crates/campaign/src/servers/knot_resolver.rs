@@ -1,6 +1,7 @@
-//! Knot Resolver 5 (`kresd`). One process answers with one thread, so there is a process for each thread that it is to have:
-//! independent instances on the same address and in the same folder, where they share their cache ("Multiple instances" in its
-//! manual). Operators' lines go to the end of its file.
+//! Knot Resolver 5 (`kresd`). One process answers with one thread, so there is a process for each
+//! thread that it is to have: independent instances on the same address and in the same folder,
+//! where they share their cache ("Multiple instances" in its manual). Operators' lines go to the
+//! end of its file.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with, words};
 

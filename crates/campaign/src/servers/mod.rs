@@ -1,5 +1,6 @@
-//! The servers that a campaign drives: DUTs, and what plays AuthDNS. A file for each program says how it is configured,
-//! started, checked and asked for its version; a program that can be both has two drivers in its file.
+//! The servers that a campaign drives: DUTs, and what plays AuthDNS. A file for each program says
+//! how it is configured, started, checked and asked for its version; a program that can be both has
+//! two drivers in its file.
 //!
 //! ```text
 //! plan ─► Dut, Auth (which) ─► Driver (how) ─┬─ configuration ─► file ─┐
@@ -8,8 +9,9 @@
 //!                   how many threads)
 //! ```
 //!
-//! A driver is data: names, and functions from a [`Setting`] to a text or to words. Nothing here reads a file or starts a
-//! process but [`find`]; starting, watching and stopping is the same for all servers.
+//! A driver is data: names, and functions from a [`Setting`] to a text or to words. Nothing here
+//! reads a file or starts a process but [`find`]; starting, watching and stopping is the same for
+//! all servers.
 
 mod bind;
 mod coredns;
@@ -36,7 +38,8 @@ use tester::measurer::expect::Prefix;
 pub use custom::Custom;
 pub use operator::{Operator, OwnFile, PLACEHOLDERS, stands_for_nothing, unknown_in_braces};
 
-/// The name of the zone file that AuthDNS's names are in, beside the configuration of the server that reads it.
+/// The name of the zone file that AuthDNS's names are in, beside the configuration of the server
+/// that reads it.
 pub const ZONE_FILE: &str = "dns64perf.test.zone";
 
 /// What a DUT is to do: translate, and ask AuthDNS.
@@ -59,7 +62,8 @@ pub struct Serve {
     pub status: Option<PathBuf>,
 }
 
-/// Where and with how many threads a server runs, and what it is to do: a [`Translate`] or a [`Serve`].
+/// Where and with how many threads a server runs, and what it is to do: a [`Translate`] or a
+/// [`Serve`].
 #[derive(Clone, Debug)]
 pub struct Setting<'a, T> {
     /// The folder of its files on its host, its configuration among them.
@@ -135,7 +139,8 @@ pub struct Driver<T: 'static> {
     configuration: fn(&Setting<'_, T>) -> String,
     /// The words that start it, `program` among them.
     command: fn(&Setting<'_, T>, &[String]) -> Vec<String>,
-    /// The program with which its configuration file can be checked, and the arguments for a file; none: there is no such thing.
+    /// The program with which its configuration file can be checked, and the arguments for a file;
+    /// none: there is no such thing.
     check: Option<fn(&str) -> Vec<String>>,
     /// What tells it its threads.
     told: Told,
@@ -154,7 +159,8 @@ impl<T> Driver<T> {
         }
     }
 
-    /// The text of its configuration file: the operator's own with its words in braces replaced, or else the driver's.
+    /// The text of its configuration file: the operator's own with its words in braces replaced, or
+    /// else the driver's.
     pub fn configuration(&self, setting: &Setting<'_, T>) -> String
     where
         T: Task,
@@ -170,7 +176,8 @@ impl<T> Driver<T> {
         (self.command)(setting, program)
     }
 
-    /// Program and arguments with which the server's own checker reads a configuration file, where there is such a thing.
+    /// Program and arguments with which the server's own checker reads a configuration file, where
+    /// there is such a thing.
     pub fn checker(&self, file: &str) -> Option<Vec<String>> {
         self.check.map(|check| check(file))
     }
@@ -180,7 +187,9 @@ impl<T> Driver<T> {
         match self.version {
             Version::Argument(argument) => with(program, &[argument]),
             Version::Script(script) => [&words(&["sh", "-c", script, "sh"]), program].concat(),
-            Version::OfThePlan => operator.custom.as_ref().map(|custom| custom.version.clone()).unwrap_or_default(),
+            Version::OfThePlan => {
+                operator.custom.as_ref().map(|custom| custom.version.clone()).unwrap_or_default()
+            }
         }
     }
 
@@ -197,14 +206,20 @@ impl<T> Driver<T> {
 
 /// A task's words in braces.
 pub trait Task {
-    /// The values of `{upstream}`, `{upstream-port}`, `{prefix}` and `{zone}`; none where the task has no such thing.
+    /// The values of `{upstream}`, `{upstream-port}`, `{prefix}` and `{zone}`; none where the task
+    /// has no such thing.
     fn values(&self) -> [Option<String>; 4];
 }
 
 impl Task for Translate {
     fn values(&self) -> [Option<String>; 4] {
         let Translate { upstream, prefix } = self;
-        [Some(upstream.ip().to_string()), Some(upstream.port().to_string()), Some(prefix.to_string()), None]
+        [
+            Some(upstream.ip().to_string()),
+            Some(upstream.port().to_string()),
+            Some(prefix.to_string()),
+            None,
+        ]
     }
 }
 
@@ -343,7 +358,10 @@ pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
     }
     let ours = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = ours.into_iter().chain(std::env::split_paths(&path)).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let folders = ours
+        .into_iter()
+        .chain(std::env::split_paths(&path))
+        .chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 

@@ -1,6 +1,7 @@
-//! mtd64-ng (D. Bakai): a pool of threads. It listens on all addresses, goes into the background, asks over IPv4 only, and reads
-//! `/etc/mtd64-ng.conf` and nothing else; so it lives in mount and PID namespaces of its own, where that file is ours and where
-//! it ends with its first process. That takes root. Operators' lines go to the end of its file.
+//! mtd64-ng (D. Bakai): a pool of threads. It listens on all addresses, goes into the background,
+//! asks over IPv4 only, and reads `/etc/mtd64-ng.conf` and nothing else; so it lives in mount and
+//! PID namespaces of its own, where that file is ours and where it ends with its first process.
+//! That takes root. Operators' lines go to the end of its file.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, words};
 
@@ -21,12 +22,24 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 const SCRIPT: &str = "mount -t overlay overlay -o lowerdir=\"$1/etc\":/etc /etc && \"$2\" || exit 1; \
                       trap 'exit 0' TERM; sleep infinity & wait";
 
-/// It has no option that tells its version: the commit of the checkout that it was built in, and what the program is.
+/// It has no option that tells its version: the commit of the checkout that it was built in, and
+/// what the program is.
 const VERSION: &str = "commit=$(git -C \"$(dirname \"$1\")\" log -1 --format='commit %h of %as, ' 2>/dev/null); \
                        echo \"mtd64-ng, ${commit}SHA-256 $(sha256sum < \"$1\" | cut -c 1-16)\"";
 
 fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> {
-    let around = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", SCRIPT, "sh", &setting.place()];
+    let around = [
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        SCRIPT,
+        "sh",
+        &setting.place(),
+    ];
     [&words(&around), program].concat()
 }
 

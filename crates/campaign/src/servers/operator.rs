@@ -1,5 +1,5 @@
-//! What operators give of their own: lines for a server's configuration, or a whole file, or commands. Words in braces in them
-//! are replaced by where and for whom the server is to work.
+//! What operators give of their own: lines for a server's configuration, or a whole file, or
+//! commands. Words in braces in them are replaced by where and for whom the server is to work.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Custom, Setting, Task};
 
-/// What stands in braces in commands and files of operators, and is replaced: where the server must listen (`listen`, `port`),
-/// whom it must ask (`upstream`, `upstream-port`), what it must synthesize with (`prefix`), how many CPUs and threads it has
-/// (`cores`, `threads`), the folder of its files (`folder`), and, of an AuthDNS, its zone file (`zone`).
+/// What stands in braces in commands and files of operators, and is replaced: where the server must
+/// listen (`listen`, `port`), whom it must ask (`upstream`, `upstream-port`), what it must
+/// synthesize with (`prefix`), how many CPUs and threads it has (`cores`, `threads`), the folder of
+/// its files (`folder`), and, of an AuthDNS, its zone file (`zone`).
 pub const PLACEHOLDERS: [&str; 9] =
     ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
 
@@ -24,8 +25,8 @@ pub struct Operator {
     pub custom: Option<Custom>,
 }
 
-/// A configuration file of an operator's. A plan names it by its path; a plan that was read holds its text too, so that a
-/// run folder says what was measured whatever becomes of the file.
+/// A configuration file of an operator's. A plan names it by its path; a plan that was read holds
+/// its text too, so that a run folder says what was measured whatever becomes of the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(from = "Given")]
 pub struct OwnFile {
@@ -56,11 +57,13 @@ impl OwnFile {
     /// Reads the file, if that was not done; its path begins in `folder`.
     ///
     /// # Errors
-    /// A sentence that names the file, if it cannot be read, is empty, or has words in braces that stand for nothing.
+    /// A sentence that names the file, if it cannot be read, is empty, or has words in braces that
+    /// stand for nothing.
     pub fn read(&mut self, folder: &Path) -> Result<(), String> {
         let path = folder.join(&self.path);
         if self.text.is_empty() {
-            self.text = std::fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+            self.text = std::fs::read_to_string(&path)
+                .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         }
         if self.text.trim().is_empty() {
             return Err(format!("{} is empty", path.display()));
@@ -80,11 +83,13 @@ pub fn stands_for_nothing(word: &str) -> String {
     )
 }
 
-/// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is its own.
+/// The first word in braces that is none of the placeholders. What a shell reads as `${name}` is
+/// its own.
 pub fn unknown_in_braces(text: &str) -> Option<&str> {
     text.match_indices('{').find_map(|(at, _)| {
         let inside = text[at + 1..].split_once('}')?.0;
-        let is_word = !inside.is_empty() && inside.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_');
+        let is_word = !inside.is_empty()
+            && inside.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_');
         (is_word && !text[..at].ends_with('$') && !PLACEHOLDERS.contains(&inside)).then_some(inside)
     })
 }
@@ -104,7 +109,10 @@ impl<T: Task> Setting<'_, T> {
             Some(self.place()),
             zone,
         ];
-        let known = PLACEHOLDERS.iter().zip(values).filter_map(|(name, value)| Some((format!("{{{name}}}"), value?)));
+        let known = PLACEHOLDERS
+            .iter()
+            .zip(values)
+            .filter_map(|(name, value)| Some((format!("{{{name}}}"), value?)));
         known.fold(text.to_owned(), |text, (name, value)| text.replace(&name, &value))
     }
 
@@ -120,12 +128,25 @@ mod tests {
 
     #[test]
     fn braces_of_a_shell_are_its_own() {
-        for word in ["{port}", "a{listen}#{upstream-port}b", "${HOME}", "{ print $1 }", "{print $1}", "{}", "{", "}{"] {
+        for word in [
+            "{port}",
+            "a{listen}#{upstream-port}b",
+            "${HOME}",
+            "{ print $1 }",
+            "{print $1}",
+            "{}",
+            "{",
+            "}{",
+        ] {
             assert_eq!(unknown_in_braces(word), None, "{word}");
         }
         assert_eq!(unknown_in_braces("x {port} {upstream_port}"), Some("upstream_port"));
         assert_eq!(unknown_in_braces("${HOME}{prt}"), Some("prt"));
-        assert_eq!(unknown_in_braces("options {\n  listen-on { any; };\n};"), None, "a configuration of BIND");
+        assert_eq!(
+            unknown_in_braces("options {\n  listen-on { any; };\n};"),
+            None,
+            "a configuration of BIND"
+        );
     }
 
     #[test]
@@ -142,6 +163,12 @@ mod tests {
         let named: OwnFile = serde_json::from_str("\"own.conf\"").unwrap();
         assert!(named.clone().read(folder.path()).unwrap_err().contains("own.conf"), "it is gone");
         std::fs::write(folder.path().join("own.conf"), "port {prt}\n").unwrap();
-        assert!(named.clone().read(folder.path()).unwrap_err().contains("{prt}, which stands for nothing"));
+        assert!(
+            named
+                .clone()
+                .read(folder.path())
+                .unwrap_err()
+                .contains("{prt}, which stands for nothing")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! PowerDNS Recursor with `dns64-prefix`, as `key=value` file, which versions 4 and 5.0 read. Operators' lines go to its end.
+//! PowerDNS Recursor with `dns64-prefix`, as `key=value` file, which versions 4 and 5.0 read.
+//! Operators' lines go to its end.
 
 use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with};
 
@@ -18,7 +19,11 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 /// It takes the folder of its file.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
-    vec!["pdns_recursor".into(), format!("--config-dir={}", folder.display()), "--config=check".into()]
+    vec![
+        "pdns_recursor".into(),
+        format!("--config-dir={}", folder.display()),
+        "--config=check".into(),
+    ]
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {

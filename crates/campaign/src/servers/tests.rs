@@ -3,13 +3,31 @@ use std::process::Command;
 use super::*;
 
 fn translating<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Translate> {
-    let task = Translate { upstream: "198.18.0.2:53".parse().unwrap(), prefix: "64:ff9b::/96".parse().unwrap() };
-    Setting { folder, listen: "[2001:2::1]:53".parse().unwrap(), cores: 2, threads: 2, operator, task }
+    let task = Translate {
+        upstream: "198.18.0.2:53".parse().unwrap(),
+        prefix: "64:ff9b::/96".parse().unwrap(),
+    };
+    Setting {
+        folder,
+        listen: "[2001:2::1]:53".parse().unwrap(),
+        cores: 2,
+        threads: 2,
+        operator,
+        task,
+    }
 }
 
 fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
-    let task = Serve { zone: ZONE_FILE.into(), aaaa: Share::ONE, status: Some("/run/status".into()) };
-    Setting { folder, listen: "198.18.0.2:53".parse().unwrap(), cores: 2, threads: 2, operator, task }
+    let task =
+        Serve { zone: ZONE_FILE.into(), aaaa: Share::ONE, status: Some("/run/status".into()) };
+    Setting {
+        folder,
+        listen: "198.18.0.2:53".parse().unwrap(),
+        cores: 2,
+        threads: 2,
+        operator,
+        task,
+    }
 }
 
 /// Those that need no commands of the plan.
@@ -31,13 +49,18 @@ fn configurations_say_what_is_measured() {
     }
 }
 
-/// A server is told how many threads or processes it has, and other numbers change its command or its file.
+/// A server is told how many threads or processes it has, and other numbers change its command or
+/// its file.
 #[test]
 fn every_server_is_told_its_threads() {
     fn told<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
         let both = |threads| {
             let setting = Setting { threads, ..setting.clone() };
-            format!("{} {}", driver.command(&setting, &[]).join(" "), driver.configuration(&setting))
+            format!(
+                "{} {}",
+                driver.command(&setting, &[]).join(" "),
+                driver.configuration(&setting)
+            )
         };
         let (few, many) = (both(2), both(7));
         assert!(few != many && many.contains('7'), "{}:\n{many}", driver.name);
@@ -51,10 +74,19 @@ fn every_server_is_told_its_threads() {
     for auth in Auth::ALL {
         told(auth.driver(), &serving(Path::new("/run/x"), &none));
     }
-    let own = |text: &str| Operator { config: Some(OwnFile { path: "x".into(), text: text.into() }), ..none.clone() };
-    assert!(!Dut::Unbound.driver().tells_threads(&own("num-threads: 4")), "who wrote the file decided");
+    let own = |text: &str| Operator {
+        config: Some(OwnFile { path: "x".into(), text: text.into() }),
+        ..none.clone()
+    };
+    assert!(
+        !Dut::Unbound.driver().tells_threads(&own("num-threads: 4")),
+        "who wrote the file decided"
+    );
     assert!(Dut::Unbound.driver().tells_threads(&own("num-threads: {threads}")));
-    assert!(Dut::Bind.driver().tells_threads(&own("options { };")), "BIND's are told by its command");
+    assert!(
+        Dut::Bind.driver().tells_threads(&own("options { };")),
+        "BIND's are told by its command"
+    );
     let custom = |start: &str| Operator {
         custom: Some(Custom { start: vec!["x".into(), start.into()], ..Custom::default() }),
         ..none.clone()
@@ -63,20 +95,26 @@ fn every_server_is_told_its_threads() {
     assert!(Dut::Custom.driver().tells_threads(&custom("-t{cores}")));
 }
 
-/// The whole files, as they were looked at: what a server is told decides what is measured. `BLESS=1` writes them anew.
+/// The whole files, as they were looked at: what a server is told decides what is measured.
+/// `BLESS=1` writes them anew.
 #[test]
 fn configurations_are_those_that_were_looked_at() {
     let none = Operator::default();
     let program = ["PROGRAM".to_owned()];
     for dut in duts() {
         let (driver, setting) = (dut.driver(), translating(Path::new("/run/x"), &none));
-        let (words, text) = (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
+        let (words, text) =
+            (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
         crate::golden::check(&format!("{dut:?}"), &format!("{words}\n--- {}\n{text}", driver.file));
     }
     for auth in Auth::ALL {
         let (driver, setting) = (auth.driver(), serving(Path::new("/run/x"), &none));
-        let (words, text) = (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
-        crate::golden::check(&format!("auth-{auth:?}"), &format!("{words}\n--- {}\n{text}", driver.file));
+        let (words, text) =
+            (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
+        crate::golden::check(
+            &format!("auth-{auth:?}"),
+            &format!("{words}\n--- {}\n{text}", driver.file),
+        );
     }
 }
 
@@ -93,9 +131,13 @@ fn extra(name: &str) -> &'static str {
     }
 }
 
-/// What a server's own checker says of its configuration, with a line of an operator's in it, without one, and, so that it is
-/// seen that it reads the file at all, with a line that no server knows. `None` if the checker is not installed.
-fn checked<T: Task>(driver: &Driver<T>, setting: impl Fn(&Operator) -> String) -> Option<[bool; 3]> {
+/// What a server's own checker says of its configuration, with a line of an operator's in it,
+/// without one, and, so that it is seen that it reads the file at all, with a line that no server
+/// knows. `None` if the checker is not installed.
+fn checked<T: Task>(
+    driver: &Driver<T>,
+    setting: impl Fn(&Operator) -> String,
+) -> Option<[bool; 3]> {
     let line = |line: &str| Operator { extra: vec![line.to_owned()], ..Operator::default() };
     let all = [Operator::default(), line(extra(driver.name)), line("no-such-thing: {{{")];
     let mut good = [false; 3];
@@ -104,7 +146,11 @@ fn checked<T: Task>(driver: &Driver<T>, setting: impl Fn(&Operator) -> String) -
         let file = folder.path().join(driver.file);
         let words = driver.checker(&file.to_string_lossy())?;
         let program = program_of_the_checker(&words[0])?;
-        std::fs::write(&file, setting(operator).replace("/run/x", &folder.path().to_string_lossy())).unwrap();
+        std::fs::write(
+            &file,
+            setting(operator).replace("/run/x", &folder.path().to_string_lossy()),
+        )
+        .unwrap();
         std::fs::write(folder.path().join(ZONE_FILE), "@ SOA a. b. 1 1 1 1 1\n@ NS a.\n").unwrap();
         let output = Command::new(program).args(&words[1..]).output().unwrap();
         *good = output.status.success();
@@ -121,26 +167,34 @@ fn program_of_the_checker(name: &str) -> Option<PathBuf> {
     if beside.is_file() { Some(beside) } else { find(Path::new(name)) }
 }
 
-/// Names of the servers whose checkers a run must not miss, as `cargo xtask test` sets it when it has installed them.
+/// Names of the servers whose checkers a run must not miss, as `cargo xtask test` sets it when it
+/// has installed them.
 const MUST_CHECK: &str = "DNS64BENCH_MUST_CHECK";
 
 #[test]
 fn the_servers_own_checkers_accept_them() {
     let mut missing = Vec::new();
     let mut judge = |name: &'static str, good: Option<[bool; 3]>| match good {
-        Some(good) => assert_eq!(good, [true, true, false], "{name}: plain, with a line, with nonsense"),
+        Some(good) => {
+            assert_eq!(good, [true, true, false], "{name}: plain, with a line, with nonsense")
+        }
         None => missing.push(name),
     };
     for dut in duts().filter(|dut| dut.driver().checker("x").is_some()) {
-        let text = |operator: &Operator| dut.driver().configuration(&translating(Path::new("/run/x"), operator));
+        let text = |operator: &Operator| {
+            dut.driver().configuration(&translating(Path::new("/run/x"), operator))
+        };
         judge(dut.name(), checked(dut.driver(), text));
     }
     for auth in Auth::ALL.iter().filter(|auth| auth.driver().checker("x").is_some()) {
-        let text = |operator: &Operator| auth.driver().configuration(&serving(Path::new("/run/x"), operator));
+        let text = |operator: &Operator| {
+            auth.driver().configuration(&serving(Path::new("/run/x"), operator))
+        };
         judge(auth.name(), checked(auth.driver(), text));
     }
     let must = std::env::var(MUST_CHECK).unwrap_or_default();
-    let missed: Vec<_> = missing.iter().filter(|name| must.split(',').any(|word| word == **name)).collect();
+    let missed: Vec<_> =
+        missing.iter().filter(|name| must.split(',').any(|word| word == **name)).collect();
     assert!(missed.is_empty(), "not installed: {missed:?}");
 }
 
@@ -149,7 +203,10 @@ fn custom_commands_and_own_files_are_filled_in() {
     let start = ["x", "{listen}#{port}", "-t{threads}", "{folder}/server.conf"];
     let operator = Operator {
         custom: Some(Custom { start: words(&start), ..Custom::default() }),
-        config: Some(OwnFile { path: "own".into(), text: "{upstream} {upstream-port} {prefix} {cores} {zone}".into() }),
+        config: Some(OwnFile {
+            path: "own".into(),
+            text: "{upstream} {upstream-port} {prefix} {cores} {zone}".into(),
+        }),
         extra: Vec::new(),
     };
     let setting = translating(Path::new("/f"), &operator);
@@ -163,7 +220,8 @@ fn custom_commands_and_own_files_are_filled_in() {
 
 #[test]
 fn all_words_of_plans_are_those_of_their_kinds() {
-    let duts = ["bind", "unbound", "powerdns", "knot-resolver", "coredns", "mtd64-ng", "dns64d", "custom"];
+    let duts =
+        ["bind", "unbound", "powerdns", "knot-resolver", "coredns", "mtd64-ng", "dns64d", "custom"];
     assert_eq!(serde_json::to_value(Dut::ALL).unwrap(), serde_json::json!(duts));
     let auths = ["dns64bench", "nsd", "knot", "bind", "yadifa"];
     assert_eq!(serde_json::to_value(Auth::ALL).unwrap(), serde_json::json!(auths));

@@ -1,5 +1,6 @@
-//! What authoritative servers of others have in common: they are programs on the path that are told everything by one file, read our
-//! zone file, and count nothing. A server's file says what differs: its name, its program, and the form of its configuration.
+//! What authoritative servers of others have in common: they are programs on the path that are told
+//! everything by one file, read our zone file, and count nothing. A server's file says what
+//! differs: its name, its program, and the form of its configuration.
 
 use super::{Driver, Program, Ready, Serve, Setting, Told, Version};
 

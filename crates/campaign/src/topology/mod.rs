@@ -1,5 +1,5 @@
-//! Which CPUs a host has, which of them are threads of one core or belong to one NUMA node, and which of them a DUT gets when
-//! the plan names none.
+//! Which CPUs a host has, which of them are threads of one core or belong to one NUMA node, and
+//! which of them a DUT gets when the plan names none.
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,8 @@ use method::units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// The command that prints all that [`Topology::parse`] reads, a line `FILE:CONTENT` each. It runs wherever there is a shell.
+/// The command that prints all that [`Topology::parse`] reads, a line `FILE:CONTENT` each. It runs
+/// wherever there is a shell.
 pub const LOOK: [&str; 3] = [
     "sh",
     "-c",
@@ -34,13 +35,18 @@ struct Cpu {
 }
 
 impl Topology {
-    /// Reads what [`LOOK`] printed. Without a line of the CPUs that are online there are none: the host does not say.
+    /// Reads what [`LOOK`] printed. Without a line of the CPUs that are online there are none: the
+    /// host does not say.
     pub fn parse(text: &str) -> Topology {
         let (mut online, mut allowed) = (BTreeSet::new(), None);
         let (mut cores, mut nodes) = (BTreeMap::new(), BTreeMap::new());
         for (file, content) in text.lines().filter_map(|line| line.split_once(':')) {
             let numbered = |before: &str, after: &str| {
-                file.strip_prefix("/sys/devices/system/")?.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+                file.strip_prefix("/sys/devices/system/")?
+                    .strip_prefix(before)?
+                    .strip_suffix(after)?
+                    .parse()
+                    .ok()
             };
             if file == "/sys/devices/system/cpu/online" {
                 online = cpu_list(content);
@@ -52,7 +58,9 @@ impl Topology {
                 allowed = Some(cpu_list(list));
             }
         }
-        let usable = online.into_iter().filter(|cpu| allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu)));
+        let usable = online
+            .into_iter()
+            .filter(|cpu| allowed.as_ref().is_none_or(|allowed| allowed.contains(cpu)));
         let place = |cpu: usize| Cpu {
             core: cores.get(&cpu).copied().unwrap_or(cpu),
             node: nodes.get(&cpu).copied().unwrap_or(0),
@@ -70,21 +78,28 @@ impl Topology {
         self.cpus.is_empty()
     }
 
-    /// So many CPUs, in order; `None` where the host has fewer. First those that are not `taken`; of these first one thread of
-    /// each core, then the other threads, and last those of cores of which a thread is taken; of these first those of one NUMA
-    /// node, the one that has most of the best.
+    /// So many CPUs, in order; `None` where the host has fewer. First those that are not `taken`;
+    /// of these first one thread of each core, then the other threads, and last those of cores of
+    /// which a thread is taken; of these first those of one NUMA node, the one that has most of the
+    /// best.
     pub fn pick(&self, count: usize, taken: &BTreeSet<usize>) -> Option<Vec<usize>> {
         let rank = |(&cpu, place): (&usize, &Cpu)| {
             let same_core = |other: &Cpu| other.core == place.core;
-            let before =
-                self.cpus.range(..cpu).any(|(other, p)| same_core(p) && taken.contains(other) == taken.contains(&cpu));
-            let beside_taken = self.cpus.iter().any(|(other, p)| same_core(p) && taken.contains(other));
+            let before = self
+                .cpus
+                .range(..cpu)
+                .any(|(other, p)| same_core(p) && taken.contains(other) == taken.contains(&cpu));
+            let beside_taken =
+                self.cpus.iter().any(|(other, p)| same_core(p) && taken.contains(other));
             let is_taken = taken.contains(&cpu);
             (is_taken, if beside_taken && !is_taken { 2 } else { u8::from(before) })
         };
-        let ranks: BTreeMap<usize, (bool, u8)> = self.cpus.iter().map(|entry| (*entry.0, rank(entry))).collect();
+        let ranks: BTreeMap<usize, (bool, u8)> =
+            self.cpus.iter().map(|entry| (*entry.0, rank(entry))).collect();
         let best = ranks.values().min()?;
-        let most = |node: usize| self.cpus.iter().filter(|(cpu, p)| p.node == node && ranks[cpu] == *best).count();
+        let most = |node: usize| {
+            self.cpus.iter().filter(|(cpu, p)| p.node == node && ranks[cpu] == *best).count()
+        };
         let mut order: Vec<usize> = self.cpus.keys().copied().collect();
         order.sort_by_key(|cpu| {
             let node = self.cpus[cpu].node;

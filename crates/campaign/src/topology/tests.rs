@@ -1,8 +1,9 @@
-//! Recordings of three machines. One node: a virtual machine of two CPUs. Two and four nodes: the test data of hwloc
-//! (<https://github.com/open-mpi/hwloc>, commit 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c, `tests/hwloc/linux`), of which the facts of
-//! the files that are looked at are taken over: `32intel64-2p8co2t+8ve` has two sockets of eight cores with two threads each, which
-//! are numbered after all cores; `40intel64-4n10c+pci-conflicts` has four sockets of ten cores without second threads, numbered from
-//! socket to socket in turn.
+//! Recordings of three machines. One node: a virtual machine of two CPUs. Two and four nodes: the
+//! test data of hwloc (<https://github.com/open-mpi/hwloc>, commit
+//! 3b37b024aa3fe368dd82008eea7e1ad9dca97d2c, `tests/hwloc/linux`), of which the facts of the files
+//! that are looked at are taken over: `32intel64-2p8co2t+8ve` has two sockets of eight cores with
+//! two threads each, which are numbered after all cores; `40intel64-4n10c+pci-conflicts` has four
+//! sockets of ten cores without second threads, numbered from socket to socket in turn.
 
 use super::*;
 
@@ -27,7 +28,8 @@ fn picked(topology: &Topology, count: usize, taken: &[usize]) -> Option<String> 
 /// The recording of four nodes with its last CPU switched off.
 fn four_but_one() -> Topology {
     let text = include_str!("four-nodes.txt");
-    let off = text.replace("/sys/devices/system/cpu/online:0-39", "/sys/devices/system/cpu/online:0-38");
+    let off =
+        text.replace("/sys/devices/system/cpu/online:0-39", "/sys/devices/system/cpu/online:0-38");
     assert_ne!(off, text);
     Topology::parse(&off)
 }
@@ -37,12 +39,20 @@ fn hosts_are_read() {
     assert_eq!(one().counted(), "2 CPUs (0-1)");
     assert_eq!(two().counted(), "32 CPUs (0-31)");
     assert_eq!(four().counted(), "40 CPUs (0-39)");
-    assert_eq!(four_but_one().counted(), "39 CPUs (0-38)", "CPUs that are there and not online do not count");
+    assert_eq!(
+        four_but_one().counted(),
+        "39 CPUs (0-38)",
+        "CPUs that are there and not online do not count"
+    );
     assert_eq!(two().cpus[&25], Cpu { core: 9, node: 1 });
-    assert_eq!((four().cpus[&38], four().cpus[&4]), (Cpu { core: 38, node: 2 }, Cpu { core: 4, node: 0 }));
+    assert_eq!(
+        (four().cpus[&38], four().cpus[&4]),
+        (Cpu { core: 38, node: 2 }, Cpu { core: 4, node: 0 })
+    );
     assert!(Topology::parse("").is_unknown() && Topology::parse("nonsense\n/sys: x").is_unknown());
     // A container that may use a part of its host only.
-    let part = format!("{}/proc/self/status:Cpus_allowed_list:\t4-7\n", include_str!("two-nodes.txt"));
+    let part =
+        format!("{}/proc/self/status:Cpus_allowed_list:\t4-7\n", include_str!("two-nodes.txt"));
     assert_eq!(Topology::parse(&part).counted(), "4 CPUs (4-7)");
     // A kernel without NUMA and a machine without topology.
     let bare = Topology::parse("/sys/devices/system/cpu/online:0-3\n");
@@ -52,7 +62,11 @@ fn hosts_are_read() {
 #[test]
 fn cpus_that_others_do_not_use_come_first() {
     assert_eq!(picked(&one(), 1, &[0]).unwrap(), "1");
-    assert_eq!(picked(&one(), 2, &[0]).unwrap(), "0-1", "where they do not suffice they are shared");
+    assert_eq!(
+        picked(&one(), 2, &[0]).unwrap(),
+        "0-1",
+        "where they do not suffice they are shared"
+    );
     assert_eq!(picked(&one(), 1, &[0, 1]).unwrap(), "0");
     assert_eq!(picked(&one(), 3, &[]), None, "there are no more");
     assert_eq!(picked(&four(), 39, &[0]).unwrap(), "1-39");
@@ -70,9 +84,17 @@ fn whole_cores_come_before_their_second_threads() {
     assert_eq!(picked(&two(), 32, &[]).unwrap(), "0-31");
     // 16 is free, but the core that it is a thread of is the tester's.
     assert_eq!(picked(&two(), 15, &[0]).unwrap(), "1-15");
-    assert_eq!(picked(&two(), 16, &[0]).unwrap(), "1-15,24", "rather a second thread of an own core");
+    assert_eq!(
+        picked(&two(), 16, &[0]).unwrap(),
+        "1-15,24",
+        "rather a second thread of an own core"
+    );
     assert_eq!(picked(&two(), 30, &[0]).unwrap(), "1-15,17-31");
-    assert_eq!(picked(&two(), 31, &[0]).unwrap(), "1-31", "rather than the CPU that is the tester's");
+    assert_eq!(
+        picked(&two(), 31, &[0]).unwrap(),
+        "1-31",
+        "rather than the CPU that is the tester's"
+    );
     assert_eq!(picked(&two(), 32, &[0]).unwrap(), "0-31");
 }
 
@@ -81,9 +103,11 @@ fn one_node_comes_before_two() {
     assert_eq!(picked(&two(), 7, &[0]).unwrap(), "8-14", "node 1 has more that are free");
     assert_eq!(picked(&two(), 8, &[0]).unwrap(), "8-15");
     assert_eq!(picked(&two(), 9, &[0]).unwrap(), "1,8-15");
-    let tens = ["0,4,8,12,16,20,24,28,32,36", "1,5,9,13,17,21,25,29,33,37", "2,6,10,14,18,22,26,30,34,38"];
+    let tens =
+        ["0,4,8,12,16,20,24,28,32,36", "1,5,9,13,17,21,25,29,33,37", "2,6,10,14,18,22,26,30,34,38"];
     assert_eq!(picked(&four(), 10, &[]).unwrap(), tens[0]);
-    // The tester is on nodes 0 and 2: one of the two others is taken before a second one is touched.
+    // The tester is on nodes 0 and 2: one of the two others is taken before a second one is
+    // touched.
     assert_eq!(picked(&four(), 10, &[0, 2]).unwrap(), tens[1]);
     for count in 1..=10 {
         let cpus = four().pick(count, &BTreeSet::from([0, 1, 3])).unwrap();
@@ -94,15 +118,21 @@ fn one_node_comes_before_two() {
         let used: BTreeSet<usize> = cpus.iter().map(|cpu| four().cpus[cpu].node).collect();
         assert_eq!(used.len(), nodes, "{count} cores: {cpus:?}");
     }
-    assert_eq!(picked(&four_but_one(), 9, &[0, 1, 2, 4, 5, 6]).unwrap(), "3,7,11,15,19,23,27,31,35");
+    assert_eq!(
+        picked(&four_but_one(), 9, &[0, 1, 2, 4, 5, 6]).unwrap(),
+        "3,7,11,15,19,23,27,31,35"
+    );
 }
 
 #[test]
 fn more_cores_are_the_fewer_ones_and_others() {
-    for (topology, taken) in [(two(), vec![]), (two(), vec![0, 3]), (four(), vec![5, 6]), (four_but_one(), vec![0])] {
+    for (topology, taken) in
+        [(two(), vec![]), (two(), vec![0, 3]), (four(), vec![5, 6]), (four_but_one(), vec![0])]
+    {
         let taken: BTreeSet<usize> = taken.into_iter().collect();
         for count in 1..topology.cpus.len() {
-            let (few, many) = (topology.pick(count, &taken).unwrap(), topology.pick(count + 1, &taken).unwrap());
+            let (few, many) =
+                (topology.pick(count, &taken).unwrap(), topology.pick(count + 1, &taken).unwrap());
             assert!(few.iter().all(|cpu| many.contains(cpu)), "{few:?} {many:?}");
         }
     }

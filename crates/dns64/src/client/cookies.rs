@@ -33,23 +33,28 @@ impl Cookies {
     /// The cookie option for the reply to a query that has one.
     pub(crate) fn answer(&self, query: &Query<'_>, client: IpAddr) -> Option<[u8; COOKIE_LEN]> {
         let cookie = query.edns?.cookie?;
-        let ours = StandardServerCookie::calculate(cookie.client, Serial(now()), client, &self.secret);
+        let ours =
+            StandardServerCookie::calculate(cookie.client, Serial(now()), client, &self.secret);
         let mut option = [0; COOKIE_LEN];
         option[..8].copy_from_slice(&cookie.client.into_octets());
         option[8..].copy_from_slice(ServerCookie::from(ours).as_ref());
         Some(option)
     }
 
-    /// Whether the query has a cookie of ours for its source address, which is thereby no forged one.
+    /// Whether the query has a cookie of ours for its source address, which is thereby no forged
+    /// one.
     pub(crate) fn proves(&self, query: &Query<'_>, client: IpAddr) -> bool {
         query.edns.and_then(|edns| edns.cookie).is_some_and(|cookie| self.is_ours(&cookie, client))
     }
 
     /// Whether this is a cookie of ours for the client's address.
     pub(crate) fn is_ours(&self, cookie: &Cookie, client: IpAddr) -> bool {
-        let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else { return false };
+        let Some(ours) = cookie.server_cookie().and_then(|server| server.try_to_standard()) else {
+            return false;
+        };
         let age = now().wrapping_sub(ours.timestamp().into_int());
-        (age <= OLDEST || age.wrapping_neg() <= AHEAD) && ours.check_hash(cookie.client, client, &self.secret)
+        (age <= OLDEST || age.wrapping_neg() <= AHEAD)
+            && ours.check_hash(cookie.client, client, &self.secret)
     }
 }
 

@@ -6,7 +6,8 @@
 //!           └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! There are no sockets, no clock and no cache here: the server asks and waits in its own way, [`crate::walk`] in another.
+//! There are no sockets, no clock and no cache here: the server asks and waits in its own way,
+//! [`crate::walk`] in another.
 
 use std::net::IpAddr;
 
@@ -30,7 +31,8 @@ const USUAL_QUESTIONS: usize = 2;
 pub(crate) struct Inquiry {
     client: IpAddr,
     frame: ReplyFrame,
-    /// What is asked; for a name in the reverse tree of a prefix the question for the name that it is a CNAME of.
+    /// What is asked; for a name in the reverse tree of a prefix the question for the name that it
+    /// is a CNAME of.
     question: Question,
     /// Whether the question is for another name than the client's.
     alias: bool,
@@ -103,7 +105,8 @@ impl Inquiry {
         self.known.iter().filter_map(Outcome::kept).any(|kept| kept.stale)
     }
 
-    /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to do.
+    /// Whether it has waited for upstreams in vain: an answer came too late, or an old one had to
+    /// do.
     pub(crate) fn has_waited_in_vain(&self) -> bool {
         let in_vain = |outcome: &Outcome| match outcome {
             Outcome::Answered(kept) => kept.stale,
@@ -120,13 +123,16 @@ impl Inquiry {
         }
         match decide::next(&self.question, rules.policy, rules.mode, &self.known) {
             Next::Ask(name, qtype) => Step::Ask(self.key(name, qtype)),
-            Next::Probe(name) => Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok)),
+            Next::Probe(name) => {
+                Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
+            }
             Next::Reply(reply) => Step::Reply(reply),
         }
     }
 
-    /// The question that may be asked together with `asked`: A with the first one (RFC 6147 §5.1.8), if the policy wants that; and
-    /// A with the one that looks behind an unexplained SERVFAIL, because both after each other take longer than a client waits.
+    /// The question that may be asked together with `asked`: A with the first one (RFC 6147
+    /// §5.1.8), if the policy wants that; and A with the one that looks behind an unexplained
+    /// SERVFAIL, because both after each other take longer than a client waits.
     pub(crate) fn companion(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
@@ -135,8 +141,9 @@ impl Inquiry {
         wanted.then(|| self.key(self.question.name.wire(), rtype::A))
     }
 
-    /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a probe finds must be no older than
-    /// the failure behind which it looks: what a zone said before it went down does not make it bogus.
+    /// How old an answer to the question that [`Inquiry::step`] gave last may be, seconds. What a
+    /// probe finds must be no older than the failure behind which it looks: what a zone said before
+    /// it went down does not make it bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
@@ -169,6 +176,12 @@ impl Inquiry {
     /// The key of a question for `name` (wire format, lower case) as the client asks.
     fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
         let question = &self.question;
-        KeyBuf::of_wire(name, qtype, question.qclass, question.dnssec_ok, question.checking_disabled)
+        KeyBuf::of_wire(
+            name,
+            qtype,
+            question.qclass,
+            question.dnssec_ok,
+            question.checking_disabled,
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! How much a client, or a network, gets a second: the generic cell rate algorithm (ITU-T I.371), one word for each.
+//! How much a client, or a network, gets a second: the generic cell rate algorithm (ITU-T I.371),
+//! one word for each.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,12 +24,14 @@ impl Limiter {
         Limiter { whole_at }
     }
 
-    /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no limit.
+    /// Whether a client may ask now, at `rate` queries per second with `burst` at once; 0 is no
+    /// limit.
     pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
         self.admits_network(network(client), now, rate, burst)
     }
 
-    /// Whether a network gets one more now, at `rate` per second with `burst` at once; 0 is no limit.
+    /// Whether a network gets one more now, at `rate` per second with `burst` at once; 0 is no
+    /// limit.
     pub(crate) fn admits_network(&self, key: u64, now: Nanos, rate: u32, burst: u32) -> bool {
         if rate == 0 {
             return true;
@@ -56,8 +59,8 @@ pub(crate) fn network(client: IpAddr) -> u64 {
     }
 }
 
-/// The network that a client is in, as far as a forger of its address need care which host of it he floods: an IPv4 /24, an IPv6
-/// /56.
+/// The network that a client is in, as far as a forger of its address need care which host of it he
+/// floods: an IPv4 /24, an IPv6 /56.
 pub(crate) fn wide_network(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(v4) => u64::from(u32::from(v4) >> 8),
@@ -72,9 +75,12 @@ mod tests {
     #[test]
     fn item_42_a_client_has_its_rate_and_its_burst() {
         let limiter = Limiter::new();
-        let (one, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let (one, other): (IpAddr, IpAddr) =
+            ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let at = |ms| Nanos::SECOND + Nanos::from_millis(ms);
-        let admitted = |client, ms, tries| (0..tries).filter(|_| limiter.admits(client, at(ms), 10, 5)).count();
+        let admitted = |client, ms, tries| {
+            (0..tries).filter(|_| limiter.admits(client, at(ms), 10, 5)).count()
+        };
         assert_eq!(admitted(one, 0, 100), 5);
         assert_eq!(admitted(one, 100, 100), 1);
         assert_eq!(admitted(other, 100, 3), 3);

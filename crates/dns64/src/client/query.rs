@@ -1,4 +1,5 @@
-//! Queries of clients: what they ask, and what is wrong with those that get an error at once (items 31, 34, 44).
+//! Queries of clients: what they ask, and what is wrong with those that get an error at once
+//! (items 31, 34, 44).
 
 use domain::base::opt::cookie::{ClientCookie, ServerCookie};
 use wire::edns::{LEAST_PAYLOAD, OPT_LEN, Opt, option};
@@ -53,7 +54,8 @@ pub(crate) struct Query<'a> {
     pub recursion_desired: bool,
     /// CD: the client validates for itself (RFC 4035 §3.2.2).
     pub checking_disabled: bool,
-    /// AD: the client wants to know whether the answer is authentic, without its signatures (RFC 6840 §5.7).
+    /// AD: the client wants to know whether the answer is authentic, without its signatures
+    /// (RFC 6840 §5.7).
     pub authentic_data: bool,
     /// EDNS, if it has any.
     pub edns: Option<Edns>,
@@ -90,7 +92,9 @@ impl<'a> Received<'a> {
     #[inline]
     pub(crate) fn read(bytes: &'a [u8]) -> Received<'a> {
         // A response must not be answered: two servers would answer each other for ever.
-        let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else { return Received::Ignored };
+        let Some(message) = Message::new(bytes).filter(|m| !m.is_response()) else {
+            return Received::Ignored;
+        };
         if message.opcode() != 0 {
             return Received::error(Rcode::NOTIMP);
         }
@@ -101,7 +105,9 @@ impl<'a> Received<'a> {
         let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
         let edns = match read_edns(&message, HEADER_LEN + question.len()) {
             Ok(edns) => edns,
-            Err(rcode) => return Received::Error { rcode, question, edns: rcode == Rcode::BADVERS },
+            Err(rcode) => {
+                return Received::Error { rcode, question, edns: rcode == Rcode::BADVERS };
+            }
         };
         // Zone transfers and other meta types (RFC 6895 §3.1) are nothing to forward, ANY excepted.
         if qtype == rtype::OPT || (128..=254).contains(&qtype) {
@@ -148,7 +154,8 @@ impl Query<'_> {
     }
 }
 
-/// End of the name and the question section, if there is exactly one question and its name is whole.
+/// End of the name and the question section, if there is exactly one question and its name is
+/// whole.
 fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &'a [u8])> {
     if message.qdcount() != 1 {
         return None;
@@ -171,7 +178,8 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
     Some((at, bytes.get(HEADER_LEN..at + 4)?))
 }
 
-/// The EDNS part (RFC 6891 §6.1), or the RCODE for a wrong one. What else is in a query is skipped, but must be well formed.
+/// The EDNS part (RFC 6891 §6.1), or the RCODE for a wrong one. What else is in a query is skipped,
+/// but must be well formed.
 fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, Rcode> {
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
     if others.any(|record| record.is_err()) {
@@ -195,7 +203,8 @@ fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, Rcode> {
     Ok(edns)
 }
 
-/// The first cookie option; others are ignored. An error if options or cookie are malformed (RFC 7873 §5.2.2).
+/// The first cookie option; others are ignored. An error if options or cookie are malformed
+/// (RFC 7873 §5.2.2).
 fn read_cookie(opt: &Opt<'_>) -> Result<Option<Cookie>, Malformed> {
     let mut cookie = None;
     for option in opt.options() {
@@ -205,7 +214,10 @@ fn read_cookie(opt: &Opt<'_>) -> Result<Option<Cookie>, Malformed> {
             if !server.is_empty() && !(8..=32).contains(&server.len()) {
                 return Err(Malformed);
             }
-            cookie = Some(Cookie { client: ClientCookie::from_octets(*client), server: server.try_into().ok() });
+            cookie = Some(Cookie {
+                client: ClientCookie::from_octets(*client),
+                server: server.try_into().ok(),
+            });
         }
     }
     Ok(cookie)
@@ -246,7 +258,9 @@ mod tests {
     #[test]
     fn item_44_what_is_no_query_gets_its_error_or_nothing() {
         let good = query(0x0100, 28, &[]);
-        assert!(matches!(Received::read(&good), Received::Query(q) if q.recursion_desired && q.qtype == 28));
+        assert!(
+            matches!(Received::read(&good), Received::Query(q) if q.recursion_desired && q.qtype == 28)
+        );
         assert!(matches!(Received::read(&query(0x8000, 28, &[])), Received::Ignored));
         assert!(matches!(Received::read(&good[..11]), Received::Ignored));
         assert_eq!(rcode_of(&query(0x2800, 28, &[])), Some(Rcode::NOTIMP), "UPDATE");
@@ -282,9 +296,16 @@ mod tests {
 
     #[test]
     fn item_34_cookies_have_their_lengths() {
-        for (len, good) in
-            [(0, false), (7, false), (8, true), (12, false), (16, true), (24, true), (40, true), (41, false)]
-        {
+        for (len, good) in [
+            (0, false),
+            (7, false),
+            (8, true),
+            (12, false),
+            (16, true),
+            (24, true),
+            (40, true),
+            (41, false),
+        ] {
             let mut option = vec![0, 10, 0, len];
             option.extend(vec![7; usize::from(len)]);
             let bytes = query(0, 28, &opt(1232, 0, &option));

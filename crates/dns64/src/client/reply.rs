@@ -1,10 +1,13 @@
-//! Replies to clients: an answer copied, translated or put together from several, cut to what the client can take.
+//! Replies to clients: an answer copied, translated or put together from several, cut to what the
+//! client can take.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{AnswerBuilder, AuthorityBuilder, RecordSectionBuilder, StaticCompressor};
+use domain::base::message_builder::{
+    AnswerBuilder, AuthorityBuilder, RecordSectionBuilder, StaticCompressor,
+};
 use domain::base::name::Name;
 use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
@@ -58,7 +61,11 @@ pub(crate) struct ReplyFrame {
 
 impl ReplyFrame {
     /// The frame for a reply to `query`, which came over `transport`.
-    pub(crate) fn new(query: &Query<'_>, transport: Transport, cookie: Option<[u8; COOKIE_LEN]>) -> ReplyFrame {
+    pub(crate) fn new(
+        query: &Query<'_>,
+        transport: Transport,
+        cookie: Option<[u8; COOKIE_LEN]>,
+    ) -> ReplyFrame {
         let limit = transport.limit(query.edns.map(|edns| edns.size));
         ReplyFrame {
             id: query.id,
@@ -74,8 +81,9 @@ impl ReplyFrame {
         }
     }
 
-    /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name that the client's name is a
-    /// CNAME of, by a decision of [`crate::translation::local::look`]. `stale`: the time of an answer that it leans on is over.
+    /// Writes the reply that [`crate::translation::decide::next`] decided on. `alias` is the name
+    /// that the client's name is a CNAME of, by a decision of [`crate::translation::local::look`].
+    /// `stale`: the time of an answer that it leans on is over.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
@@ -89,7 +97,9 @@ impl ReplyFrame {
         match *reply {
             Reply::Local(answer) => self.write_local(out, answer),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
-            Reply::Pass { aliases, last, strip: false, .. } if aliases.is_empty() && alias.is_none() => {
+            Reply::Pass { aliases, last, strip: false, .. }
+                if aliases.is_empty() && alias.is_none() =>
+            {
                 let ad = rules.trust_ad && self.wants_authentic && last.answer.is_authentic();
                 self.write_copy(out, last, ad);
             }
@@ -117,11 +127,14 @@ impl ReplyFrame {
             Reply::Error { failure: Some(Failure::Timeout), .. } => {
                 return smallvec![ede::NETWORK_ERROR, ede::NO_REACHABLE_AUTHORITY];
             }
-            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. } | Reply::Local(_) => None,
+            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. }
+            | Reply::Local(_) => None,
             Reply::Error { failure: None, extended_error, .. } => extended_error,
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
-            Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => Some(ede::FILTERED),
+            Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => {
+                Some(ede::FILTERED)
+            }
             Reply::Pass { last, .. } => last.answer.extended_error(),
         };
         own.into_iter().collect()
@@ -172,7 +185,8 @@ impl ReplyFrame {
         let start = out.len();
         let answer = &*kept.answer;
         self.write_header(out, answer.rcode(), ad);
-        out[start + ANCOUNT..start + HEADER_LEN].copy_from_slice(&answer.message()[ANCOUNT..HEADER_LEN]);
+        out[start + ANCOUNT..start + HEADER_LEN]
+            .copy_from_slice(&answer.message()[ANCOUNT..HEADER_LEN]);
         out.extend(&answer.message()[answer.records_at()..]);
         if kept.age == 0 && !kept.stale {
             return;
@@ -183,7 +197,8 @@ impl ReplyFrame {
         }
     }
 
-    /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL for all (item 16).
+    /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL
+    /// for all (item 16).
     fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, policy: &Policy, ttl_limit: u32) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
@@ -205,8 +220,16 @@ impl ReplyFrame {
     }
 
     /// The general way: aliases in order, then data or denial, names compressed anew.
-    fn compose(&self, out: &mut Vec<u8>, reply: &Reply<'_>, policy: &Policy, alias: Option<&LowerName>) -> Option<()> {
-        let mut builder = MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(UDP_PAYLOAD))).ok()?;
+    fn compose(
+        &self,
+        out: &mut Vec<u8>,
+        reply: &Reply<'_>,
+        policy: &Policy,
+        alias: Option<&LowerName>,
+    ) -> Option<()> {
+        let mut builder =
+            MessageBuilder::from_target(StaticCompressor::new(Vec::with_capacity(UDP_PAYLOAD)))
+                .ok()?;
         builder.header_mut().set_id(self.id);
         let name_end = self.question.len() - 4;
         let name = Name::from_octets(&self.question[..name_end]).ok()?;
@@ -216,7 +239,14 @@ impl ReplyFrame {
         let mut answer = question.answer();
         if let Some(target) = alias {
             let target = Name::from_octets(target.wire()).ok()?;
-            answer.push(Record::new(name, Class::IN, Ttl::from_secs(local::ALIAS_TTL), Cname::new(target))).ok()?;
+            answer
+                .push(Record::new(
+                    name,
+                    Class::IN,
+                    Ttl::from_secs(local::ALIAS_TTL),
+                    Cname::new(target),
+                ))
+                .ok()?;
         }
         let last = match *reply {
             Reply::Pass { aliases, last, strip, .. } => {
@@ -286,8 +316,9 @@ impl ReplyFrame {
         }
     }
 
-    /// Makes a reply fit into `room` octets. What is only there besides is left out; TC says that the answer itself is not
-    /// whole, and then nothing of it is there (RFC 2181 §9). Over TCP, where TC would lead nowhere, that is a SERVFAIL.
+    /// Makes a reply fit into `room` octets. What is only there besides is left out; TC says that
+    /// the answer itself is not whole, and then nothing of it is there (RFC 2181 §9). Over TCP,
+    /// where TC would lead nowhere, that is a SERVFAIL.
     fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
         let records_at = HEADER_LEN + self.question.len();
         let view = Message::new(&out[start..]);
@@ -295,8 +326,11 @@ impl ReplyFrame {
         let ends = view.and_then(|view| section_ends(&view, records_at));
         let (end, counts) = match ends {
             Some((_, authority)) if authority <= room => (authority, ARCOUNT),
-            // A client that validates may need signatures of the authority section; one that gets no data needs its SOA.
-            Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => (answer, NSCOUNT),
+            // A client that validates may need signatures of the authority section; one that gets
+            // no data needs its SOA.
+            Some((answer, _)) if answer <= room && is_positive && !self.dnssec_ok => {
+                (answer, NSCOUNT)
+            }
             // A negative answer over TCP is of use without its SOA too.
             Some((answer, _)) if answer <= room && !self.transport.truncates() => (answer, NSCOUNT),
             _ if !self.transport.truncates() => {
@@ -330,13 +364,30 @@ pub(crate) fn write_servfail(out: &mut Vec<u8>, received: &[u8], transport: Tran
     true
 }
 
-/// Writes a reply to what is no query that can be answered: header, the question if it could be read, an RCODE, and an EDNS part
-/// for those that speak it.
-pub(crate) fn write_refusal(out: &mut Vec<u8>, received: &[u8], code: Rcode, question: &[u8], edns: bool) {
+/// Writes a reply to what is no query that can be answered: header, the question if it could be
+/// read, an RCODE, and an EDNS part for those that speak it.
+pub(crate) fn write_refusal(
+    out: &mut Vec<u8>,
+    received: &[u8],
+    code: Rcode,
+    question: &[u8],
+    edns: bool,
+) {
     let start = out.len();
     out.extend(&received[..2]);
     // The opcode and RD of the query.
-    out.extend([QR | received[2] & 0x79, code.in_header(), 0, u8::from(!question.is_empty()), 0, 0, 0, 0, 0, 0]);
+    out.extend([
+        QR | received[2] & 0x79,
+        code.in_header(),
+        0,
+        u8::from(!question.is_empty()),
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     out.extend(question);
     if edns {
         count(out, start, ARCOUNT);
@@ -405,7 +456,11 @@ fn section(kept: &Kept, which: Section) -> Option<Vec<ReadRecord<'_>>> {
 }
 
 /// All records of a section.
-fn push_section(builder: &mut impl RecordSectionBuilder<Compressed>, kept: &Kept, which: Section) -> Option<()> {
+fn push_section(
+    builder: &mut impl RecordSectionBuilder<Compressed>,
+    kept: &Kept,
+    which: Section,
+) -> Option<()> {
     section(kept, which)?.into_iter().try_for_each(|record| builder.push(aged(record, kept)).ok())
 }
 
@@ -419,9 +474,13 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) ->
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// The SOA for "no such data" where upstreams gave none: it lasts as long as the records because of which there are none (RFC 2308
-/// §3).
-fn push_made_up_soa(authority: &mut AuthorityBuilder<Compressed>, aliases: Way<'_>, a: &Kept) -> Option<()> {
+/// The SOA for "no such data" where upstreams gave none: it lasts as long as the records because of
+/// which there are none (RFC 2308 §3).
+fn push_made_up_soa(
+    authority: &mut AuthorityBuilder<Compressed>,
+    aliases: Way<'_>,
+    a: &Kept,
+) -> Option<()> {
     let lasting = aliases.answers().chain([a]).map(|kept| kept.left(kept.answer.ttl()));
     let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(local::SOA_TTL));
     let owner = Name::from_octets(a.answer.target()).ok()?;
@@ -430,11 +489,17 @@ fn push_made_up_soa(authority: &mut AuthorityBuilder<Compressed>, aliases: Way<'
 }
 
 /// The whole answer section, but without excluded AAAA records if `strip`.
-fn push_stripped(answer: &mut AnswerBuilder<Compressed>, kept: &Kept, policy: &Policy, strip: bool) -> Option<()> {
+fn push_stripped(
+    answer: &mut AnswerBuilder<Compressed>,
+    kept: &Kept,
+    policy: &Policy,
+    strip: bool,
+) -> Option<()> {
     for record in section(kept, Section::Answer)? {
         let hidden = match record.data() {
             AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
-            // The signatures cover the whole set of records, of which some are left out: they would not fit any more.
+            // The signatures cover the whole set of records, of which some are left out: they would
+            // not fit any more.
             AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
             _ => false,
         };
@@ -446,7 +511,12 @@ fn push_stripped(answer: &mut AnswerBuilder<Compressed>, kept: &Kept, policy: &P
 }
 
 /// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).
-fn push_synthesized(answer: &mut AnswerBuilder<Compressed>, a: &Kept, policy: &Policy, limit: u32) -> Option<()> {
+fn push_synthesized(
+    answer: &mut AnswerBuilder<Compressed>,
+    a: &Kept,
+    policy: &Policy,
+    limit: u32,
+) -> Option<()> {
     let ttl = Ttl::from_secs(synthetic_ttl(a, limit));
     let owner = Name::from_octets(a.answer.target()).ok()?;
     let mut made = HashSet::new();
@@ -462,7 +532,9 @@ fn push_aliases(answer: &mut AnswerBuilder<Compressed>, kept: &Kept) -> Option<(
     for record in section(kept, Section::Answer)? {
         let is_alias = match record.data() {
             AllRecordData::Cname(_) | AllRecordData::Dname(_) => true,
-            AllRecordData::Rrsig(rrsig) => matches!(rrsig.type_covered(), Rtype::CNAME | Rtype::DNAME),
+            AllRecordData::Rrsig(rrsig) => {
+                matches!(rrsig.type_covered(), Rtype::CNAME | Rtype::DNAME)
+            }
             _ => false,
         };
         if is_alias {

@@ -18,7 +18,8 @@ pub enum ConfigError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// Not TOML, an unknown key, or a value that makes no sense; the parser's message shows the place.
+    /// Not TOML, an unknown key, or a value that makes no sense; the parser's message shows the
+    /// place.
     #[error("{file}: {source}")]
     Parse {
         /// Path of the configuration file.
@@ -36,7 +37,8 @@ pub enum ConfigError {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// No upstream, neither configured nor in the system's resolv.conf. The message ends with the lines to write.
+    /// No upstream, neither configured nor in the system's resolv.conf. The message ends with the
+    /// lines to write.
     #[error(
         "no upstream: {file} has none, and {RESOLV_CONF} names {}. Write these lines into the configuration file, with the \
          address of your resolver:\n\n[[upstream]]\naddress = \"2001:db8::53\"\nport = 53",

@@ -1,5 +1,5 @@
-//! What is written in the configuration file, key by key. `dns64d.example.toml` in the repository's `dist` explains every key to
-//! users; this module is its other half.
+//! What is written in the configuration file, key by key. `dns64d.example.toml` in the repository's
+//! `dist` explains every key to users; this module is its other half.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -72,8 +72,8 @@ impl Default for Config {
     }
 }
 
-/// `[dns64]`, and what a `[[group]]` may change of it. Keys that are not there keep their default, in a group that of
-/// `[dns64]`.
+/// `[dns64]`, and what a `[[group]]` may change of it. Keys that are not there keep their default,
+/// in a group that of `[dns64]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TranslationKeys {
@@ -164,7 +164,13 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
 impl PrefixKeys {
     /// `prefix` for all IPv4 addresses.
     pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
-        PrefixKeys { written: prefix, prefix, suffix: no_suffix(), ranges: all_of_ipv4(), allow_non_global }
+        PrefixKeys {
+            written: prefix,
+            prefix,
+            suffix: no_suffix(),
+            ranges: all_of_ipv4(),
+            allow_non_global,
+        }
     }
 
     pub(super) fn mapping(&self) -> Mapping {
@@ -210,7 +216,10 @@ impl Default for AccessKeys {
             "fc00::/7",
             "fe80::/10",
         ];
-        AccessKeys { allow: private.map(|net| net.parse().expect("a constant")).into(), open_resolver: false }
+        AccessKeys {
+            allow: private.map(|net| net.parse().expect("a constant")).into(),
+            open_resolver: false,
+        }
     }
 }
 
@@ -252,7 +261,9 @@ impl Default for CacheKeys {
 }
 
 /// What happens to queries beyond a limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overload {
     /// Their clients get SERVFAIL.
@@ -274,8 +285,8 @@ pub struct LimitKeys {
     pub client_rate: u32,
     /// Queries that a client may ask at once after a pause; 0 counts as 1.
     pub client_burst: u32,
-    /// UDP replies over 512 octets per second to the clients of a network (IPv4 /24 or IPv6 /56) that have no valid DNS cookie;
-    /// 0 is no limit. The others are truncated.
+    /// UDP replies over 512 octets per second to the clients of a network (IPv4 /24 or IPv6 /56)
+    /// that have no valid DNS cookie; 0 is no limit. The others are truncated.
     pub large_reply_rate: u32,
     /// Such replies that a network gets at once after a pause; 0 counts as 1.
     pub large_reply_burst: u32,
@@ -312,11 +323,13 @@ impl Default for LimitKeys {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ForwardingKeys {
-    /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A translated query takes two.
+    /// How long a question may take, all upstreams and attempts together; 100 ms to 1.9 s. A
+    /// translated query takes two.
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub timeout: Duration,
-    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000 questions or ten minutes.
+    /// Source ports per upstream and worker, all random; 1 to 4 096. Each is given up after 10 000
+    /// questions or ten minutes.
     pub source_ports: u16,
     /// Random letter case in questions (draft-vixie-dnsext-dns0x20).
     pub randomize_case: bool,
@@ -345,7 +358,9 @@ pub struct MetricsKeys {
 }
 
 /// Form of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// One line of text for people.
@@ -356,7 +371,9 @@ pub enum LogFormat {
 }
 
 /// Least severity that is logged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
     /// What keeps it from serving.

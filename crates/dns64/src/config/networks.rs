@@ -30,7 +30,9 @@ pub(super) fn all<'de, N: IpNetwork, D: Deserializer<'de>>(from: D) -> Result<Ve
 }
 
 /// Reads a list of networks that is there.
-pub(super) fn optional<'de, N: IpNetwork, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<N>>, D::Error> {
+pub(super) fn optional<'de, N: IpNetwork, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<N>>, D::Error> {
     all(from).map(Some)
 }
 
@@ -54,6 +56,8 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Written<N>, E> {
         let network = text.parse().ok().or_else(|| text.parse::<N::Address>().ok().map(N::from));
-        network.map(Written).ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+        network
+            .map(Written)
+            .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
     }
 }

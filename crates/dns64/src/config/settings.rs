@@ -40,7 +40,8 @@ pub(crate) struct Route {
     pub mode: Option<Mode>,
 }
 
-/// What a configuration means: everything checked and looked up. It is replaced as a whole when the file is read again.
+/// What a configuration means: everything checked and looked up. It is replaced as a whole when the
+/// file is read again.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What was written, defaults filled in.
@@ -66,14 +67,21 @@ pub struct Settings {
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a file; `None` is the configuration without one. `passed` are the addresses of sockets that somebody
-    /// else has opened for this server, which then serves those in place of `listen`; none of them if it opens its own.
+    /// Reads and checks a file; `None` is the configuration without one. `passed` are the addresses
+    /// of sockets that somebody else has opened for this server, which then serves those in place
+    /// of `listen`; none of them if it opens its own.
     ///
     /// # Errors
     /// If the file cannot be read or its content cannot be used.
-    pub(crate) fn load(file: Option<&Path>, passed: &[SocketAddr]) -> Result<Settings, ConfigError> {
+    pub(crate) fn load(
+        file: Option<&Path>,
+        passed: &[SocketAddr],
+    ) -> Result<Settings, ConfigError> {
         let (text, file) = match file {
-            Some(file) => (read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?, file),
+            Some(file) => (
+                read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?,
+                file,
+            ),
             None => (String::new(), Path::new("the default configuration")),
         };
         Settings::from_text_beside(&text, file, passed, &system_resolv_conf())
@@ -87,15 +95,16 @@ impl Settings {
         Settings::from_text_beside(text, file, &[], &system_resolv_conf())
     }
 
-    /// As [`Settings::from_text`], with the addresses of [`Settings::load`] and the text of a resolv.conf.
+    /// As [`Settings::from_text`], with the addresses of [`Settings::load`] and the text of a
+    /// resolv.conf.
     fn from_text_beside(
         text: &str,
         file: &Path,
         passed: &[SocketAddr],
         resolv_conf: &str,
     ) -> Result<Settings, ConfigError> {
-        let config: Config =
-            toml::from_str(text).map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
+        let config: Config = toml::from_str(text)
+            .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
         let listen = if passed.is_empty() { config.listen.clone() } else { passed.to_vec() };
         let checker = Checker { text, file, listen };
         if !config.upstreams.is_empty() {
@@ -163,9 +172,11 @@ impl Settings {
 
     /// The prefixes of all policies, each once, the default policy's first.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
-        let all: Vec<&Prefix> = self.policies.iter().flat_map(|policy| &policy.mappings).map(Mapping::prefix).collect();
+        let all: Vec<&Prefix> =
+            self.policies.iter().flat_map(|policy| &policy.mappings).map(Mapping::prefix).collect();
         let is_first = |(i, prefix): &(usize, &Prefix)| !all[..*i].contains(prefix);
-        let once: Vec<&Prefix> = all.iter().copied().enumerate().filter(is_first).map(|(_, prefix)| prefix).collect();
+        let once: Vec<&Prefix> =
+            all.iter().copied().enumerate().filter(is_first).map(|(_, prefix)| prefix).collect();
         once.into_iter()
     }
 
@@ -173,12 +184,15 @@ impl Settings {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.config.listen.is_empty() {
-            warnings.push("listen names no address: only sockets that systemd passes are served".to_owned());
+            warnings.push(
+                "listen names no address: only sockets that systemd passes are served".to_owned(),
+            );
         }
         if let Some(net) = covers_everybody(&self.config.access.allow) {
             let limits = self.config.limits;
-            let mut text =
-                format!("an open resolver: access.allow covers {net}, and whoever can forge addresses can use it");
+            let mut text = format!(
+                "an open resolver: access.allow covers {net}, and whoever can forge addresses can use it"
+            );
             if limits.client_rate == 0 {
                 text += "; set limits.client-rate";
             }
@@ -190,8 +204,8 @@ impl Settings {
         warnings
     }
 
-    /// How long a question to upstreams may take, all attempts together: with stale answers at hand no longer than a client should
-    /// wait for one (RFC 8767 §5: 1.8 s).
+    /// How long a question to upstreams may take, all attempts together: with stale answers at hand
+    /// no longer than a client should wait for one (RFC 8767 §5: 1.8 s).
     pub(crate) fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
         if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
@@ -211,7 +225,11 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn settings(&self, mut config: Config, upstreams: Vec<Upstream>) -> Result<Settings, ConfigError> {
+    fn settings(
+        &self,
+        mut config: Config,
+        upstreams: Vec<Upstream>,
+    ) -> Result<Settings, ConfigError> {
         self.check_values(&config, &upstreams)?;
         config.dns64.fill_in();
         let base = policy(&config.dns64, &Policy::default());
@@ -225,9 +243,16 @@ impl Checker<'_> {
         answer_for_all_prefixes(&mut policies);
         let mut routes = Vec::new();
         for forward in &config.forwards {
-            let domain: LowerName =
-                forward.domain.get_ref().parse().map_err(|e| self.invalid(&forward.domain, format!("domain: {e}")))?;
-            let numbers = if forward.upstreams.is_empty() { all.clone() } else { self.numbers(&config, forward)? };
+            let domain: LowerName = forward
+                .domain
+                .get_ref()
+                .parse()
+                .map_err(|e| self.invalid(&forward.domain, format!("domain: {e}")))?;
+            let numbers = if forward.upstreams.is_empty() {
+                all.clone()
+            } else {
+                self.numbers(&config, forward)?
+            };
             routes.push(Route { domain, upstreams: numbers, mode: forward.mode });
         }
         routes.sort_by_key(|route| std::cmp::Reverse(route.domain.wire().len()));
@@ -264,7 +289,8 @@ impl Checker<'_> {
     fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {
         let number = |name: &Spanned<String>| {
             config.upstreams.iter().position(|u| u.is_called(name.get_ref())).ok_or_else(|| {
-                let reason = format!("no [[upstream]] has the name or address '{}'", name.get_ref());
+                let reason =
+                    format!("no [[upstream]] has the name or address '{}'", name.get_ref());
                 self.invalid(name, reason)
             })
         };
@@ -272,14 +298,20 @@ impl Checker<'_> {
     }
 
     fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
-        if let Some(net) = covers_everybody(&config.access.allow).filter(|_| !config.access.open_resolver) {
+        if let Some(net) =
+            covers_everybody(&config.access.allow).filter(|_| !config.access.open_resolver)
+        {
             let reason = format!(
                 "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
             );
             return Err(self.at_key("allow", reason));
         }
-        if let Some(own) = upstreams.iter().find(|upstream| is_own(&self.listen, upstream.address)) {
-            return Err(self.at_key("upstream", format!("the upstream {} is this server itself", own.address)));
+        if let Some(own) = upstreams.iter().find(|upstream| is_own(&self.listen, upstream.address))
+        {
+            return Err(self.at_key(
+                "upstream",
+                format!("the upstream {} is this server itself", own.address),
+            ));
         }
         let twice = |(i, address): &(usize, &SocketAddr)| config.listen[..*i].contains(address);
         if let Some((_, address)) = config.listen.iter().enumerate().find(twice) {
@@ -295,7 +327,13 @@ impl Checker<'_> {
             Err(self.at_key(key, format!("{key} must be {least} to {most}{unit}, not {value}")))
         };
         between("mebibytes", config.cache.mebibytes.into(), 0, 1 << 20, " (1 TiB)")?;
-        between("failure-ttl", config.cache.failure_ttl.into(), 1, MOST_FAILURE_TTL, " seconds (RFC 9520)")?;
+        between(
+            "failure-ttl",
+            config.cache.failure_ttl.into(),
+            1,
+            MOST_FAILURE_TTL,
+            " seconds (RFC 9520)",
+        )?;
         let (least, most) = (u128::from(config.cache.failure_ttl), MOST_FAILURE_TTL);
         between(
             "failure-max-ttl",
@@ -304,7 +342,13 @@ impl Checker<'_> {
             most,
             " seconds (failure-ttl; RFC 9520)",
         )?;
-        between("min-ttl", config.cache.min_ttl.into(), 0, u128::from(config.cache.max_ttl), " seconds (max-ttl)")?;
+        between(
+            "min-ttl",
+            config.cache.min_ttl.into(),
+            0,
+            u128::from(config.cache.max_ttl),
+            " seconds (max-ttl)",
+        )?;
         // Two questions must fit into the five seconds after which clients ask again.
         between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
         between("source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
@@ -330,14 +374,20 @@ impl Checker<'_> {
         self.at(place.span().start, reason)
     }
 
-    /// An error where `key` is first written (as `key = …`, `table.key = …` or `[[key]]`), or at the beginning if it is not: a
-    /// default does not fit then.
+    /// An error where `key` is first written (as `key = …`, `table.key = …` or `[[key]]`), or at
+    /// the beginning if it is not: a default does not fit then.
     fn at_key(&self, key: &str, reason: String) -> ConfigError {
         let is_key = |line: &str| {
             let written = line.split_once('=').map_or(line, |(written, _)| written);
-            written.trim().trim_matches(['[', ']']).rsplit('.').next().is_some_and(|last| last.trim() == key)
+            written
+                .trim()
+                .trim_matches(['[', ']'])
+                .rsplit('.')
+                .next()
+                .is_some_and(|last| last.trim() == key)
         };
-        let number = self.text.lines().position(|line| is_key(line.split('#').next().unwrap_or_default()));
+        let number =
+            self.text.lines().position(|line| is_key(line.split('#').next().unwrap_or_default()));
         ConfigError::Invalid { file: self.file.into(), line: number.unwrap_or(0) + 1, reason }
     }
 
@@ -353,9 +403,11 @@ const MOST_FAILURE_TTL: u128 = 300;
 /// More than any machine of today needs; a bit of a word each.
 pub(crate) const MAX_THREADS: usize = 64;
 
-/// Gives every policy the prefixes of all, and the well-known one: pointers below them are answered whoever asks.
+/// Gives every policy the prefixes of all, and the well-known one: pointers below them are answered
+/// whoever asks.
 fn answer_for_all_prefixes(policies: &mut [Policy]) {
-    let mut all: Vec<Mapping> = policies.iter().flat_map(|policy| policy.mappings.iter().cloned()).collect();
+    let mut all: Vec<Mapping> =
+        policies.iter().flat_map(|policy| policy.mappings.iter().cloned()).collect();
     if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
         all.push(Mapping::well_known());
     }
@@ -384,14 +436,16 @@ fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
 fn covers_everybody(allow: &[IpNet]) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
     // Put together, so that two halves of everything are everything.
-    IpNet::aggregate(&allow.to_vec()).into_iter().find(|net| net.prefix_len() < 8 && *net != unique_local)
+    IpNet::aggregate(&allow.to_vec())
+        .into_iter()
+        .find(|net| net.prefix_len() < 8 && *net != unique_local)
 }
 
 /// The longest configuration file, octets.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// Reads a regular file of no more than a mebibyte. Something else, a pipe for example, is not waited for: whoever reads the
-/// configuration again has signals to heed.
+/// Reads a regular file of no more than a mebibyte. Something else, a pipe for example, is not
+/// waited for: whoever reads the configuration again has signals to heed.
 fn read(file: &Path) -> io::Result<String> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     if !file.metadata()?.is_file() {
@@ -425,19 +479,21 @@ mod tests {
     }
 
     fn beside(text: &str, passed: &[&str], resolv_conf: &str) -> Result<Settings, ConfigError> {
-        let passed: Vec<SocketAddr> = passed.iter().map(|address| address.parse().unwrap()).collect();
+        let passed: Vec<SocketAddr> =
+            passed.iter().map(|address| address.parse().unwrap()).collect();
         Settings::from_text_beside(text, Path::new("test.toml"), &passed, resolv_conf)
     }
 
     #[test]
     fn without_upstreams_those_of_the_system_are_asked_but_never_this_server_itself() {
         let system = "nameserver ::1\nnameserver 192.0.2.1\nnameserver 2001:db8::53\n";
-        let asked = |settings: &Settings| settings.upstreams.iter().map(|u| u.address.to_string()).collect::<Vec<_>>();
+        let asked = |settings: &Settings| {
+            settings.upstreams.iter().map(|u| u.address.to_string()).collect::<Vec<_>>()
+        };
         let settings = beside("listen = ['[::1]:53']\n", &[], system).unwrap();
         assert_eq!(asked(&settings), ["192.0.2.1:53", "[2001:db8::53]:53"]);
         assert!(settings.follows_system);
-        let words =
-            "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; left out, this server itself: [::1]:53";
+        let words = "upstreams of /etc/resolv.conf: 192.0.2.1:53, [2001:db8::53]:53; left out, this server itself: [::1]:53";
         assert_eq!(settings.upstreams_in_words(), words);
         // systemd's sockets are served in place of `listen`.
         let settings = beside("", &["[::1]:53"], system).unwrap();
@@ -458,10 +514,12 @@ mod tests {
             ("search example.org\n", "names none"),
             ("nameserver ::1\n", "names only this server itself ([::1]:53)"),
         ] {
-            let error = beside("listen = ['[::1]:53']\n", &[], resolv_conf).unwrap_err().to_string();
+            let error =
+                beside("listen = ['[::1]:53']\n", &[], resolv_conf).unwrap_err().to_string();
             assert!(error.contains(named) && error.contains("test.toml"), "{error}");
             // The lines can be taken as they are.
-            let lines: Vec<&str> = error.lines().skip_while(|line| *line != "[[upstream]]").collect();
+            let lines: Vec<&str> =
+                error.lines().skip_while(|line| *line != "[[upstream]]").collect();
             assert_eq!(lines.len(), 3, "{error}");
             let settings = read(&lines.join("\n")).unwrap();
             assert!(!settings.follows_system);
@@ -482,10 +540,14 @@ mod tests {
         let text = format!("{UPSTREAM}\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/72' }}]\n");
         let error = refused(&text);
         assert!(
-            error.starts_with("test.toml") && error.contains("line 5") && error.contains("32, 40, 48, 56"),
+            error.starts_with("test.toml")
+                && error.contains("line 5")
+                && error.contains("32, 40, 48, 56"),
             "{error}"
         );
-        let text = format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', suffix = '::1' }}]\n");
+        let text = format!(
+            "{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', suffix = '::1' }}]\n"
+        );
         assert!(refused(&text).contains("overlaps"), "{}", refused(&text));
     }
 
@@ -506,16 +568,25 @@ mod tests {
 
     #[test]
     fn item_42_no_open_resolver_unless_told() {
-        for open in ["0.0.0.0/0", "::/0", "2000::/3", "0.0.0.0/1', '128.0.0.0/1", "::/1', '8000::/1"] {
+        for open in
+            ["0.0.0.0/0", "::/0", "2000::/3", "0.0.0.0/1', '128.0.0.0/1", "::/1', '8000::/1"]
+        {
             let text = format!("{UPSTREAM}[access]\nallow = ['{open}']\n");
             let error = refused(&text);
-            assert!(error.starts_with("test.toml:4:") && error.contains("open resolver"), "{error}");
+            assert!(
+                error.starts_with("test.toml:4:") && error.contains("open resolver"),
+                "{error}"
+            );
             assert!(read(&text.replace("[access]", "[access]\nopen-resolver = true")).is_ok());
         }
         let settings = read(UPSTREAM).unwrap();
-        for (client, allowed) in
-            [("127.0.0.1", true), ("192.168.1.1", true), ("fd00::1", true), ("8.8.8.8", false), ("2001:db8::1", false)]
-        {
+        for (client, allowed) in [
+            ("127.0.0.1", true),
+            ("192.168.1.1", true),
+            ("fd00::1", true),
+            ("8.8.8.8", false),
+            ("2001:db8::1", false),
+        ] {
             assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
         }
     }
@@ -542,25 +613,36 @@ mod tests {
              [[group]]\nclients = ['10.0.0.1']\ndns64.prefixes = []\n"
         ))
         .unwrap();
-        for (client, allowed) in
-            [("192.0.2.1", true), ("192.0.2.2", false), ("2001:db8::1", true), ("2001:db8::2", false)]
-        {
+        for (client, allowed) in [
+            ("192.0.2.1", true),
+            ("192.0.2.2", false),
+            ("2001:db8::1", true),
+            ("2001:db8::2", false),
+        ] {
             assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
         }
         let policy = settings.policy("10.0.0.2".parse().unwrap());
-        assert!(policy.excludes("2001:db8::7".parse().unwrap()) && !policy.excludes("2001:db8::8".parse().unwrap()));
+        assert!(
+            policy.excludes("2001:db8::7".parse().unwrap())
+                && !policy.excludes("2001:db8::8".parse().unwrap())
+        );
         assert_eq!(policy.embed("192.0.2.9".parse().unwrap()).count(), 1);
         assert_eq!(policy.embed("192.0.2.8".parse().unwrap()).count(), 0);
         assert!(!settings.policy("10.0.0.1".parse().unwrap()).translates());
-        let error = refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));
+        let error =
+            refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));
         assert!(error.contains("line 6") && error.contains("192.0.2.0/24"), "{error}");
     }
 
     #[test]
     fn stale_answers_come_before_a_client_gives_up() {
-        let timeout = |text: &str| read(&format!("{text}{UPSTREAM}")).unwrap().timeout().as_millis();
+        let timeout =
+            |text: &str| read(&format!("{text}{UPSTREAM}")).unwrap().timeout().as_millis();
         assert_eq!(timeout("[forwarding]\ntimeout = '1900ms'\n"), 1_900);
-        assert_eq!(timeout("[forwarding]\ntimeout = '1900ms'\n[cache]\nserve-stale = '1h'\n"), 1_750);
+        assert_eq!(
+            timeout("[forwarding]\ntimeout = '1900ms'\n[cache]\nserve-stale = '1h'\n"),
+            1_750
+        );
     }
 
     #[test]
@@ -577,7 +659,8 @@ mod tests {
         assert_eq!(route("a.sub.example.org").upstreams, [0, 1]);
         assert_eq!(route("notexample.org").upstreams, [0, 1]);
         assert_eq!(settings.upstreams[1].address, "192.0.2.2:5300".parse().unwrap());
-        let error = refused(&format!("{UPSTREAM}[[forward]]\ndomain = 'a'\nupstreams = ['nobody']\n"));
+        let error =
+            refused(&format!("{UPSTREAM}[[forward]]\ndomain = 'a'\nupstreams = ['nobody']\n"));
         assert!(error.starts_with("test.toml:5:") && error.contains("nobody"), "{error}");
     }
 
@@ -603,17 +686,26 @@ mod tests {
                 "weight",
                 6,
             ),
-            ("[[upstream]]\naddress = '192.0.2.2'\nport = 53\n[[upstream]]\naddress = '::1'\nport = 0\n", "port", 6),
+            (
+                "[[upstream]]\naddress = '192.0.2.2'\nport = 53\n[[upstream]]\naddress = '::1'\nport = 0\n",
+                "port",
+                6,
+            ),
         ] {
             let error = refused(&format!("{text}{UPSTREAM}"));
-            assert!(error.contains(what) && error.starts_with(&format!("test.toml:{line}:")), "{error}");
+            assert!(
+                error.contains(what) && error.starts_with(&format!("test.toml:{line}:")),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn the_effective_configuration_means_the_same() {
-        let settings =
-            read(&format!("{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n")).unwrap();
+        let settings = read(&format!(
+            "{UPSTREAM}[dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n"
+        ))
+        .unwrap();
         let again = read(&settings.to_toml()).unwrap();
         assert_eq!(again.to_toml(), settings.to_toml());
         assert_eq!(format!("{:?}", again.policies), format!("{:?}", settings.policies));

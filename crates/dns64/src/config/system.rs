@@ -1,7 +1,8 @@
 //! The system's name servers: those of resolv.conf(5), without this server itself.
 //!
-//! A host that runs dns64d often asks it for its own names too, and then resolv.conf names it. Asking itself would be a loop, so
-//! such an entry is left out, whichever address of this host it has.
+//! A host that runs dns64d often asks it for its own names too, and then resolv.conf names it.
+//! Asking itself would be a loop, so such an entry is left out, whichever address of this host it
+//! has.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -18,14 +19,17 @@ pub(super) struct NameServers {
 }
 
 impl NameServers {
-    /// Reads the text of a resolv.conf for a server that listens on `listen`. Lines that name no address that can be asked (one
-    /// with a scope) are passed over.
+    /// Reads the text of a resolv.conf for a server that listens on `listen`. Lines that name no
+    /// address that can be asked (one with a scope) are passed over.
     pub(super) fn parse(resolv_conf: &str, listen: &[SocketAddr]) -> NameServers {
         let mut found = NameServers::default();
         for line in resolv_conf.lines() {
             let mut words = line.split_whitespace();
-            let address = words.next().filter(|word| *word == "nameserver").and_then(|_| words.next());
-            let Some(ip) = address.and_then(|address| address.parse::<IpAddr>().ok()) else { continue };
+            let address =
+                words.next().filter(|word| *word == "nameserver").and_then(|_| words.next());
+            let Some(ip) = address.and_then(|address| address.parse::<IpAddr>().ok()) else {
+                continue;
+            };
             let server = SocketAddr::new(ip, DNS_PORT);
             let list = if is_own(listen, server) { &mut found.own } else { &mut found.others };
             if !list.contains(&server) {
@@ -48,10 +52,15 @@ pub(super) fn is_own(listen: &[SocketAddr], server: SocketAddr) -> bool {
     })
 }
 
-/// Whether an address is one of this host's. The kernel sends from an address to itself, so a socket that is connected to it (no
-/// packet leaves for that) shows it; unlike a list of the interfaces that needs nothing that confinement takes away.
+/// Whether an address is one of this host's. The kernel sends from an address to itself, so a
+/// socket that is connected to it (no packet leaves for that) shows it; unlike a list of the
+/// interfaces that needs nothing that confinement takes away.
 fn is_of_this_host(address: IpAddr) -> bool {
-    let any = if address.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let any = if address.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
     let source = || {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect((address, DNS_PORT))?;
@@ -97,7 +106,11 @@ mod tests {
             ("192.0.2.7:53", "192.0.2.7:53", true),
             ("192.0.2.7:53", "127.0.0.1:53", false),
         ] {
-            assert_eq!(is_own(&addresses(&[listen]), server.parse().unwrap()), own, "{listen} {server}");
+            assert_eq!(
+                is_own(&addresses(&[listen]), server.parse().unwrap()),
+                own,
+                "{listen} {server}"
+            );
         }
     }
 

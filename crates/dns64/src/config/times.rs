@@ -18,8 +18,11 @@ pub(super) fn one<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Er
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
-            humantime::parse_duration(text)
-                .map_err(|e| E::custom(format!("{text:?} is no time: {e}; write for example \"2s\" or \"1700ms\"")))
+            humantime::parse_duration(text).map_err(|e| {
+                E::custom(format!(
+                    "{text:?} is no time: {e}; write for example \"2s\" or \"1700ms\""
+                ))
+            })
         }
     }
 

@@ -1,5 +1,5 @@
-//! What is counted: counters of the workers, each written by one thread and read by anybody, so that counting costs an
-//! ordinary addition and no locked instruction.
+//! What is counted: counters of the workers, each written by one thread and read by anybody, so
+//! that counting costs an ordinary addition and no locked instruction.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,8 @@ use wire::view::rtype;
 use crate::ids::WorkerId;
 use crate::transport::Transport;
 
-/// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is empty.
+/// How one counter is exposed: `dns64d_FAMILY_total{LABEL="VALUE"}`, without braces if `label` is
+/// empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) family: &'static str,
@@ -22,8 +23,8 @@ pub(super) struct Row {
     pub(super) value: &'static str,
 }
 
-/// Defines [`Count`]. Each counter stands below its family, with the value of its label beside it, so that neither can be
-/// mistaken for that of another counter.
+/// Defines [`Count`]. Each counter stands below its family, with the value of its label beside it,
+/// so that neither can be mistaken for that of another counter.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
         /// An event that is counted, each in a counter of its own per thread.
@@ -208,7 +209,8 @@ impl WorkerMetrics {
     #[inline]
     pub(crate) fn rtt(&self, rtt: Nanos) {
         let seconds = rtt.as_secs_f64();
-        let bucket = RTT_BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(RTT_BOUNDS.len() - 1);
+        let bucket =
+            RTT_BOUNDS.iter().position(|&bound| seconds <= bound).unwrap_or(RTT_BOUNDS.len() - 1);
         add(&self.rtt_buckets[bucket], 1);
         add(&self.rtt_nanos, rtt.0);
     }
@@ -235,7 +237,14 @@ impl UpstreamMetrics {
     /// Nothing is known of it yet.
     pub(crate) fn new(address: SocketAddr) -> UpstreamMetrics {
         let [asked, answered, rtt_nanos, failures] = [const { AtomicU64::new(0) }; 4];
-        UpstreamMetrics { address, asked, answered, rtt_nanos, failures, down: AtomicBool::new(false) }
+        UpstreamMetrics {
+            address,
+            asked,
+            answered,
+            rtt_nanos,
+            failures,
+            down: AtomicBool::new(false),
+        }
     }
 
     /// Counts a query over UDP.
@@ -294,7 +303,8 @@ impl UpstreamSum {
 pub struct Metrics {
     /// Those of the thread for TCP are the last.
     pub(super) workers: Arc<[WorkerMetrics]>,
-    /// For each worker, in no order, the upstreams that it has been configured with since the process began.
+    /// For each worker, in no order, the upstreams that it has been configured with since the
+    /// process began.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
 }
 
@@ -353,8 +363,9 @@ mod tests {
             assert_eq!(*count as usize, place);
             let row = count.row();
             assert_eq!(row.label.is_empty(), row.value.is_empty(), "{row:?}");
-            let same =
-                Count::ALL.iter().filter(|other| (other.row().family, other.row().value) == (row.family, row.value));
+            let same = Count::ALL
+                .iter()
+                .filter(|other| (other.row().family, other.row().value) == (row.family, row.value));
             assert_eq!(same.count(), 1, "{row:?}");
         }
     }

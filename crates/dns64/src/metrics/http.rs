@@ -1,5 +1,5 @@
-//! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the thread for TCP; in programs
-//! without one, on a thread of its own ([`serve_alone`]).
+//! The listener where Prometheus fetches the metrics: HTTP/1.1, one GET for each connection, on the
+//! thread for TCP; in programs without one, on a thread of its own ([`serve_alone`]).
 
 use std::io;
 use std::rc::Rc;
@@ -19,14 +19,18 @@ const LONGEST_REQUEST: usize = 4_096;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections at once; others are closed.
 const CONNECTIONS: usize = 16;
-/// How long to wait when no connection can be accepted: the process is out of file descriptors, most likely.
+/// How long to wait when no connection can be accepted: the process is out of file descriptors,
+/// most likely.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Answers requests with what `text` returns, from the calling thread, for ever.
 ///
 /// # Errors
 /// If the process has no file descriptor left.
-pub fn serve_alone(listener: std::net::TcpListener, text: impl Fn() -> String + 'static) -> io::Result<()> {
+pub fn serve_alone(
+    listener: std::net::TcpListener,
+    text: impl Fn() -> String + 'static,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     listener.set_nonblocking(true)?;
     LocalSet::new().block_on(&runtime, async {
@@ -41,7 +45,11 @@ pub fn serve_alone(listener: std::net::TcpListener, text: impl Fn() -> String + 
 }
 
 /// Answers requests with what `text` returns for ever, one for each connection.
-pub(crate) async fn serve(tasks: Tasks, listener: Rc<TcpListener>, text: impl Fn() -> String + 'static) {
+pub(crate) async fn serve(
+    tasks: Tasks,
+    listener: Rc<TcpListener>,
+    text: impl Fn() -> String + 'static,
+) {
     let text = Rc::new(text);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {

@@ -1,4 +1,5 @@
-//! What the server says of itself: counters, the text that Prometheus reads, and the listener where it fetches that.
+//! What the server says of itself: counters, the text that Prometheus reads, and the listener where
+//! it fetches that.
 //!
 //! ```text
 //! workers, TCP ─► counters ─► prometheus ─► http ─► Prometheus

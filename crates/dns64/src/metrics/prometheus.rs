@@ -17,7 +17,10 @@ use crate::resolver::cache::Cache;
 /// All counters, and what the cache holds, in the OpenMetrics text format.
 pub(crate) fn to_text(metrics: &Metrics, cache: &Arc<Cache>) -> String {
     let mut registry = Registry::with_prefix("dns64d");
-    registry.register_collector(Box::new(Snapshot { metrics: metrics.clone(), cache: Arc::clone(cache) }));
+    registry.register_collector(Box::new(Snapshot {
+        metrics: metrics.clone(),
+        cache: Arc::clone(cache),
+    }));
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
@@ -45,7 +48,8 @@ impl Collector for Snapshot {
                 if label.is_empty() {
                     described.encode_counter::<NoLabelSet, u64, f64>(&sum, None)?;
                 } else {
-                    ConstCounter::new(sum).encode(described.encode_family(&[(label, count.row().value)])?)?;
+                    ConstCounter::new(sum)
+                        .encode(described.encode_family(&[(label, count.row().value)])?)?;
                 }
             }
         }
@@ -59,7 +63,8 @@ impl Collector for Snapshot {
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         self.encode_upstreams(&mut encoder)?;
-        let sum = |of: &dyn Fn(&WorkerMetrics) -> u64| self.metrics.workers.iter().map(of).sum::<u64>();
+        let sum =
+            |of: &dyn Fn(&WorkerMetrics) -> u64| self.metrics.workers.iter().map(of).sum::<u64>();
         let buckets: Vec<(f64, u64)> = RTT_BOUNDS
             .iter()
             .enumerate()
@@ -68,8 +73,12 @@ impl Collector for Snapshot {
         let seconds = Nanos(sum(&|w| w.rtt_nanos.load(Ordering::Relaxed))).as_secs_f64();
         let count = buckets.iter().map(|(_, n)| n).sum();
         let name = "upstream_rtt_seconds";
-        let mut described =
-            encoder.encode_descriptor(name, "Time until an upstream answered", None, MetricType::Histogram)?;
+        let mut described = encoder.encode_descriptor(
+            name,
+            "Time until an upstream answered",
+            None,
+            MetricType::Histogram,
+        )?;
         described.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
     }
 }
@@ -77,15 +86,25 @@ impl Collector for Snapshot {
 impl Snapshot {
     /// What is known of each upstream.
     fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let upstreams: Vec<(String, UpstreamSum)> =
-            self.metrics.upstreams().into_iter().map(|(address, sum)| (address.to_string(), sum)).collect();
+        let upstreams: Vec<(String, UpstreamSum)> = self
+            .metrics
+            .upstreams()
+            .into_iter()
+            .map(|(address, sum)| (address.to_string(), sum))
+            .collect();
         type Counter = (&'static str, &'static str, fn(&UpstreamSum) -> f64);
         let counters: [Counter; 4] = [
-            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| sum.asked as f64),
-            ("upstream_server_answers", "What it answered of them, errors included", |sum| sum.answered as f64),
-            ("upstream_server_answer_seconds", "How long these answers took, all together", |sum| {
-                Nanos(sum.rtt_nanos).as_secs_f64()
+            ("upstream_server_queries", "Queries over UDP to each upstream", |sum| {
+                sum.asked as f64
             }),
+            ("upstream_server_answers", "What it answered of them, errors included", |sum| {
+                sum.answered as f64
+            }),
+            (
+                "upstream_server_answer_seconds",
+                "How long these answers took, all together",
+                |sum| Nanos(sum.rtt_nanos).as_secs_f64(),
+            ),
             (
                 "upstream_server_failures",
                 "Times that it did not answer in time (0.2 to 0.8 s over UDP) or could not be reached, TCP included",
@@ -95,11 +114,13 @@ impl Snapshot {
         for (name, help, value) in counters {
             let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (address, sum) in &upstreams {
-                ConstCounter::new(value(sum)).encode(described.encode_family(&[("upstream", address.as_str())])?)?;
+                ConstCounter::new(value(sum))
+                    .encode(described.encode_family(&[("upstream", address.as_str())])?)?;
             }
         }
         let help = "Workers that take it for dead: three failures in a row and no answer since";
-        let mut described = encoder.encode_descriptor("upstream_server_down", help, None, MetricType::Gauge)?;
+        let mut described =
+            encoder.encode_descriptor("upstream_server_down", help, None, MetricType::Gauge)?;
         for (address, sum) in &upstreams {
             let down = ConstGauge::new(i64::try_from(sum.down).unwrap_or(i64::MAX));
             down.encode(described.encode_family(&[("upstream", address.as_str())])?)?;
@@ -121,7 +142,8 @@ mod tests {
         metrics.worker(WorkerId(1)).count(Count::UpstreamMalformed);
         metrics.tcp().count(Count::TcpRefusedAcl);
         metrics.worker(WorkerId(1)).rtt(Nanos::from_millis(2));
-        let [near, far] = ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
+        let [near, far] =
+            ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
         for address in [near, near, far] {
             let upstream = metrics.add_upstream(address);
             upstream.asked();
@@ -164,7 +186,8 @@ mod tests {
         let name = |(at, _): (usize, &str)| -> String {
             dashboard[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
         };
-        let asked: std::collections::BTreeSet<String> = dashboard.match_indices("dns64d_").map(name).collect();
+        let asked: std::collections::BTreeSet<String> =
+            dashboard.match_indices("dns64d_").map(name).collect();
         assert!(asked.len() >= 15, "{asked:?}");
         for name in asked {
             let is_it = |line: &str| line.split(['{', ' ']).next() == Some(name.as_str());

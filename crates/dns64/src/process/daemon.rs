@@ -1,4 +1,5 @@
-//! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can carry it inside.
+//! The program `dns64d`: arguments, start, signals, end. A library function, so that dns64bench can
+//! carry it inside.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -24,7 +25,8 @@ use crate::config::{Config, ConfigError, LogFormat, LogKeys, LogLevel, Settings}
 use crate::guard;
 use crate::server::{Activated, RunningServer, ServerError, bind};
 
-/// Exit statuses (docs/src/contract.md): the configuration is wrong, or the machine does not let us.
+/// Exit statuses (docs/src/contract.md): the configuration is wrong, or the machine does not let
+/// us.
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_ENVIRONMENT: u8 = 4;
 /// Exit status after a panic, as Rust programs have it.
@@ -73,9 +75,15 @@ fn sections(subcommand: &str) -> Vec<Section> {
             Section {
                 title: EXAMPLES,
                 items: &[
-                    ("dns64d", "Serve [::1]:5353 with the upstreams of /etc/resolv.conf, to try it."),
+                    (
+                        "dns64d",
+                        "Serve [::1]:5353 with the upstreams of /etc/resolv.conf, to try it.",
+                    ),
                     ("dns64d --config /etc/dns64d/dns64d.toml", "Serve what a file says."),
-                    ("dns64d --config /etc/dns64d/dns64d.toml check", "See whether it can be used, and what it means."),
+                    (
+                        "dns64d --config /etc/dns64d/dns64d.toml check",
+                        "See whether it can be used, and what it means.",
+                    ),
                 ],
             },
             Section {
@@ -90,19 +98,26 @@ fn sections(subcommand: &str) -> Vec<Section> {
                 items: &[
                     ("0", "ended by SIGTERM or SIGINT"),
                     ("2", "the configuration cannot be used, or there is no upstream"),
-                    ("4", "the machine does not let it serve, for instance because a port is in use"),
+                    (
+                        "4",
+                        "the machine does not let it serve, for instance because a port is in use",
+                    ),
                     ("101", "too many defects of its own"),
                 ],
             },
         ],
-        "check" => examples(&[("dns64d --config dns64d.toml check", "What is in effect, or file, line and reason.")]),
+        "check" => examples(&[(
+            "dns64d --config dns64d.toml check",
+            "What is in effect, or file, line and reason.",
+        )]),
         "completions" => examples(&[(
             "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",
             "For bash; packages bring it along.",
         )]),
-        "manual" => {
-            examples(&[("dns64d manual ~/.local/share/man/man1", "For `man dns64d`; packages bring it along.")])
-        }
+        "manual" => examples(&[(
+            "dns64d manual ~/.local/share/man/man1",
+            "For `man dns64d`; packages bring it along.",
+        )]),
         _ => Vec::new(),
     }
 }
@@ -123,11 +138,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => serve(file).map(done),
         Some(Command::Check) => check(file),
         Some(Command::Completions { shell }) => {
-            print(&pages::completions(&Arguments::command(), shell)).map(done).map_err(anyhow::Error::from)
+            print(&pages::completions(&Arguments::command(), shell))
+                .map(done)
+                .map_err(anyhow::Error::from)
         }
         Some(Command::Manual { folder, date }) => {
             let written = pages::write_manual(Arguments::command(), &folder, &date, sections);
-            written.map(done).with_context(|| format!("cannot write manual pages into {}", folder.display()))
+            written
+                .map(done)
+                .with_context(|| format!("cannot write manual pages into {}", folder.display()))
         }
     };
     ended.unwrap_or_else(|error| {
@@ -140,7 +159,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// Prints what is in effect, in the form of a configuration file, and what this machine does not have of it.
+/// Prints what is in effect, in the form of a configuration file, and what this machine does not
+/// have of it.
 fn check(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let settings = Settings::load(file, &[])?;
     for warning in settings.warnings() {
@@ -167,8 +187,11 @@ fn missing_here(config: &Config) -> Vec<String> {
     let allowed = allowed_cpus();
     let here = || allowed.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<_>>().join(", ");
     let no_cpu = |cpu: &&usize| !allowed.contains(&CpuId(**cpu));
-    let cpus =
-        config.cpus.iter().filter(no_cpu).map(|cpu| format!("cpus: there is no CPU {cpu}; there are {}", here()));
+    let cpus = config
+        .cpus
+        .iter()
+        .filter(no_cpu)
+        .map(|cpu| format!("cpus: there is no CPU {cpu}; there are {}", here()));
     let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
     cpus.chain(user.map(|name| format!("user: there is no user {name}"))).collect()
 }
@@ -185,15 +208,14 @@ fn told_once(error: &anyhow::Error) -> String {
         && source.kind() == std::io::ErrorKind::PermissionDenied
         && address.port() < 1_024
     {
-        text +=
-            "; ports below 1024 take CAP_NET_BIND_SERVICE, a start as root with `user` set, or a socket from systemd";
+        text += "; ports below 1024 take CAP_NET_BIND_SERVICE, a start as root with `user` set, or a socket from systemd";
     }
     text
 }
 
-/// A panic that nobody has caught, or one too many of those that a worker has caught, ends the process, so that whoever watches
-/// over it starts it anew: a server of which a worker is missing would leave the clients of that worker's sockets without an
-/// answer.
+/// A panic that nobody has caught, or one too many of those that a worker has caught, ends the
+/// process, so that whoever watches over it starts it anew: a server of which a worker is missing
+/// would leave the clients of that worker's sockets without an answer.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -222,7 +244,9 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
     if harden::drop_root(user.as_deref())? {
-        tracing::warn!("running as root, without its capabilities; set `user`, or use the systemd unit");
+        tracing::warn!(
+            "running as root, without its capabilities; set `user`, or use the systemd unit"
+        );
     }
     let confined = harden::confine(file, follows_system)?;
     tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
@@ -252,12 +276,18 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
 
 /// What somebody who reads the log later wants to know first.
 fn tell_beginning(settings: &Settings, file: Option<&Path>) {
-    let file = file.map_or("no configuration file".to_owned(), |file| format!("configuration {}", file.display()));
+    let file = file.map_or("no configuration file".to_owned(), |file| {
+        format!("configuration {}", file.display())
+    });
     tracing::info!("dns64d {}, {file}", env!("CARGO_PKG_VERSION"));
     let prefixes: Vec<String> = settings.prefixes().map(|prefix| prefix.to_string()).collect();
     tracing::info!(
         "prefixes: {}",
-        if prefixes.is_empty() { "none, nothing is translated".into() } else { prefixes.join(", ") }
+        if prefixes.is_empty() {
+            "none, nothing is translated".into()
+        } else {
+            prefixes.join(", ")
+        }
     );
     tracing::info!("{}", settings.upstreams_in_words());
 }
@@ -282,11 +312,14 @@ fn reload(
             tracing::info!("the configuration has been replaced; {upstreams}");
             tell_systemd(&[NotifyState::Ready]);
         }
-        Err(error) => tracing::error!("the old configuration stays: {}", bounded(&error.to_string())),
+        Err(error) => {
+            tracing::error!("the old configuration stays: {}", bounded(&error.to_string()))
+        }
     }
 }
 
-/// The longest error that is shown, octets: those of a configuration repeat the line that is wrong, as long as that is.
+/// The longest error that is shown, octets: those of a configuration repeat the line that is wrong,
+/// as long as that is.
 const LONGEST_ERROR: usize = 2_000;
 
 /// The beginning of an error, where it is too long.
@@ -327,10 +360,14 @@ fn start_log(log: LogKeys) {
         LogLevel::Info => tracing::Level::INFO,
         LogLevel::Debug => tracing::Level::DEBUG,
     };
-    // Files and journals have no colours, nor do the terminals of who does not want them (https://no-color.org).
+    // Files and journals have no colours, nor do the terminals of who does not want them
+    // (https://no-color.org).
     let objects = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colours = std::io::stderr().is_terminal() && !objects;
-    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_target(false);
     let subscriber = subscriber.with_ansi(colours);
     // An embedding program may have its own log already.
     let _ = match log.format {
@@ -348,12 +385,17 @@ mod tests {
         let mut command = Arguments::command();
         command.clone().debug_assert();
         command.build();
-        let subcommands = command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
+        let subcommands =
+            command.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help");
         for words in subcommands.chain([""]) {
             let sections = sections(words);
-            let examples = sections.iter().find(|section| section.title == "Examples").expect(words);
+            let examples =
+                sections.iter().find(|section| section.title == "Examples").expect(words);
             for (line, _) in examples.items {
-                assert!(line.split_whitespace().any(|word| words.is_empty() || word == words), "{words}: {line}");
+                assert!(
+                    line.split_whitespace().any(|word| words.is_empty() || word == words),
+                    "{words}: {line}"
+                );
                 let typed = line.split(" > ").next().unwrap().split_whitespace();
                 assert!(Arguments::try_parse_from(typed).is_ok(), "{line}");
             }
@@ -384,8 +426,16 @@ mod tests {
             source: refused(),
         };
         let low = told_once(&of(53).into());
-        assert!(low.starts_with("cannot serve 127.0.0.1:53 over UDP: Permission denied (os error 13); "), "{low}");
-        assert!(low.contains("CAP_NET_BIND_SERVICE") && low.matches("Permission").count() == 1, "{low}");
+        assert!(
+            low.starts_with(
+                "cannot serve 127.0.0.1:53 over UDP: Permission denied (os error 13); "
+            ),
+            "{low}"
+        );
+        assert!(
+            low.contains("CAP_NET_BIND_SERVICE") && low.matches("Permission").count() == 1,
+            "{low}"
+        );
         assert!(!told_once(&of(5353).into()).contains("CAP_NET_BIND_SERVICE"));
     }
 
@@ -393,7 +443,11 @@ mod tests {
     fn a_panic_that_is_caught_is_survived_and_another_ends_the_process() {
         for (how, status, said) in [("caught", 7, false), ("not caught", PANICKED, true)] {
             let child = std::process::Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "process::daemon::tests::a_process_whose_thread_panics", "--nocapture"])
+                .args([
+                    "--exact",
+                    "process::daemon::tests::a_process_whose_thread_panics",
+                    "--nocapture",
+                ])
                 .env("DNS64D_TEST_PANIC", how)
                 .output()
                 .unwrap();

@@ -1,9 +1,11 @@
-//! What the server gives up once its sockets are bound: root, files, and system calls that it has no use for.
+//! What the server gives up once its sockets are bound: root, files, and system calls that it has
+//! no use for.
 
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, path_beneath_rules,
+    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    path_beneath_rules,
 };
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -40,8 +42,9 @@ pub(super) enum HardenError {
     Filter(#[from] seccompiler::BackendError),
 }
 
-/// Becomes `user`, if this is root and one is configured. Root that stays root loses its capabilities: it is a user then whose
-/// files are root's. Returns whether the process is still root.
+/// Becomes `user`, if this is root and one is configured. Root that stays root loses its
+/// capabilities: it is a user then whose files are root's. Returns whether the process is still
+/// root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
@@ -51,7 +54,8 @@ pub(super) fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
         return Ok(Uid::effective().is_root());
     };
     let failed = |source| HardenError::Become { user: name.into(), source };
-    let user = User::from_name(name).map_err(failed)?.ok_or_else(|| HardenError::NoUser(name.into()))?;
+    let user =
+        User::from_name(name).map_err(failed)?.ok_or_else(|| HardenError::NoUser(name.into()))?;
     let c_name = std::ffi::CString::new(name).map_err(|_| HardenError::NoUser(name.into()))?;
     initgroups(&c_name, user.gid).map_err(failed)?;
     setgid(user.gid).map_err(failed)?;
@@ -59,7 +63,8 @@ pub(super) fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
     Ok(user.uid.is_root())
 }
 
-/// Gives up all capabilities (capabilities(7)), which only a new program could get back; `confine` forbids to start any.
+/// Gives up all capabilities (capabilities(7)), which only a new program could get back; `confine`
+/// forbids to start any.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -72,18 +77,23 @@ fn drop_capabilities() -> Result<(), HardenError> {
 /// How much of the confinement the kernel could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confined {
-    /// Files can be read only where the configuration is, and resolv.conf if it is needed; none can be written (landlock).
+    /// Files can be read only where the configuration is, and resolv.conf if it is needed; none can
+    /// be written (landlock).
     pub files: bool,
-    /// System calls that start programs, change the system or look into other processes fail (seccomp).
+    /// System calls that start programs, change the system or look into other processes fail
+    /// (seccomp).
     pub calls: bool,
 }
 
-/// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is left out. `follows_system`: a
-/// reload reads the system's resolv.conf, which others replace.
+/// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is
+/// left out. `follows_system`: a reload reads the system's resolv.conf, which others replace.
 ///
 /// # Errors
 /// If the kernel has the means and refuses them.
-pub(super) fn confine(config: Option<&Path>, follows_system: bool) -> Result<Confined, HardenError> {
+pub(super) fn confine(
+    config: Option<&Path>,
+    follows_system: bool,
+) -> Result<Confined, HardenError> {
     let files = confine_files(config, follows_system)?;
     let calls = confine_calls();
     Ok(Confined { files, calls: calls? })
@@ -96,10 +106,12 @@ fn confine_files(config: Option<&Path>, follows_system: bool) -> Result<bool, Ha
         let folder = file.parent().unwrap_or(file);
         if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
     };
-    // An editor, or who manages the network, replaces a file with another one of the same name, so that the folder must stay
-    // readable: the one where the name is, and the one to which it leads.
+    // An editor, or who manages the network, replaces a file with another one of the same name, so
+    // that the folder must stay readable: the one where the name is, and the one to which it leads.
     let files = config.into_iter().chain(follows_system.then_some(Path::new(RESOLV_CONF)));
-    let readable = files.flat_map(|file| [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]);
+    let readable = files.flat_map(|file| {
+        [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
+    });
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(abi))?
         .create()?
@@ -155,7 +167,8 @@ fn confine_calls() -> Result<bool, HardenError> {
     let Ok(arch) = std::env::consts::ARCH.try_into() else { return Ok(false) };
     let rules = FORBIDDEN.into_iter().map(|call| (call, Vec::new())).collect();
     let denied = SeccompAction::Errno(libc::EPERM as u32);
-    let program: BpfProgram = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()?;
+    let program: BpfProgram =
+        SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()?;
     match seccompiler::apply_filter(&program) {
         Ok(()) => Ok(true),
         // A kernel or a container without seccomp.
@@ -193,12 +206,21 @@ mod tests {
         // Confinement is for ever, but only for the thread that asks.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // What the kernel has must have been used; without this the rest would be passed over.
+                // What the kernel has must have been used; without this the rest would be passed
+                // over.
                 let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-                let modules = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+                let modules =
+                    std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
                 let confined = confine(Some(&inside), false).unwrap();
-                assert_eq!(confined.calls, status.contains("\nSeccomp:"), "the kernel says whether it has seccomp");
-                assert!(confined.files || !modules.contains("landlock"), "the kernel has landlock: {modules}");
+                assert_eq!(
+                    confined.calls,
+                    status.contains("\nSeccomp:"),
+                    "the kernel says whether it has seccomp"
+                );
+                assert!(
+                    confined.files || !modules.contains("landlock"),
+                    "the kernel has landlock: {modules}"
+                );
                 assert!(std::fs::read(&inside).is_ok());
                 if confined.files {
                     assert!(std::fs::read(RESOLV_CONF).is_err());

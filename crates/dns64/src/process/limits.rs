@@ -1,14 +1,15 @@
 //! What the system allows the process, and how the settings are made to fit.
 //!
-//! Source ports are opened when they are first needed, and would take every file descriptor that there is: TCP and the metrics
-//! were dead then, and nobody was told. So what there is gets divided before the start, and at each reload among what runs, and is
-//! said in the log.
+//! Source ports are opened when they are first needed, and would take every file descriptor that
+//! there is: TCP and the metrics were dead then, and nobody was told. So what there is gets divided
+//! before the start, and at each reload among what runs, and is said in the log.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::config::Settings;
 
-/// Descriptors that are none of what is counted below: standard streams, signals, timers, connections of the metrics.
+/// Descriptors that are none of what is counted below: standard streams, signals, timers,
+/// connections of the metrics.
 const OTHERS: u64 = 40;
 /// Descriptors of a worker beside its sockets: its poller and its alarm.
 const PER_WORKER: u64 = 2;
@@ -25,7 +26,8 @@ pub(super) struct Allowed {
 impl Allowed {
     /// Raises the limit of file descriptors as far as it may be, and reads the limits.
     pub(super) fn of_process() -> Allowed {
-        // A source port each for every upstream and worker is more than the 1024 that a shell gives.
+        // A source port each for every upstream and worker is more than the 1024 that a shell
+        // gives.
         let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(now, most)| {
             if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }
         });
@@ -33,19 +35,22 @@ impl Allowed {
         Allowed { descriptors, memory: (memory != RLIM_INFINITY).then_some(memory) }
     }
 
-    /// Makes the settings with which the server starts, with these sockets for `addresses`, fit. Returns what stays until the next
-    /// start, and in words what has been changed.
+    /// Makes the settings with which the server starts, with these sockets for `addresses`, fit.
+    /// Returns what stays until the next start, and in words what has been changed.
     pub(super) fn fit(self, settings: &mut Settings, addresses: usize) -> (Fixed, Vec<String>) {
-        let mut fixed =
-            Fixed { workers: settings.config.threads as u64, addresses: addresses as u64, upstream_tcp: None };
+        let mut fixed = Fixed {
+            workers: settings.config.threads as u64,
+            addresses: addresses as u64,
+            upstream_tcp: None,
+        };
         let memory = self.memory.and_then(|memory| fit_memory(settings, memory));
         let descriptors = fit_descriptors(settings, self.descriptors, fixed);
         fixed.upstream_tcp = Some(settings.upstream_connections as u64);
         (fixed, descriptors.into_iter().chain(memory).collect())
     }
 
-    /// Makes the settings that are read again while the server runs fit: what they say of threads, addresses and the cache waits for
-    /// the next start. Returns in words what has been changed.
+    /// Makes the settings that are read again while the server runs fit: what they say of threads,
+    /// addresses and the cache waits for the next start. Returns in words what has been changed.
     pub(super) fn refit(self, settings: &mut Settings, fixed: Fixed) -> Option<String> {
         fit_descriptors(settings, self.descriptors, fixed)
     }
@@ -76,13 +81,15 @@ fn fit_memory(settings: &mut Settings, memory: u64) -> Option<String> {
     ))
 }
 
-/// TCP clients get a quarter of what there is, upstreams over TCP a sixteenth, source ports the rest, or what they need.
+/// TCP clients get a quarter of what there is, upstreams over TCP a sixteenth, source ports the
+/// rest, or what they need.
 fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Option<String> {
     let config = &settings.config;
     let Fixed { workers, addresses: listen, .. } = running;
     let ways = workers * settings.upstreams.len() as u64;
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
-    let (ports, clients) = (u64::from(config.forwarding.source_ports), config.limits.tcp_connections as u64);
+    let (ports, clients) =
+        (u64::from(config.forwarding.source_ports), config.limits.tcp_connections as u64);
     let upstream_tcp = running.upstream_tcp.unwrap_or(settings.upstream_connections as u64);
     let wanted = fixed + ways * ports + clients + upstream_tcp;
     if wanted <= allowed {
@@ -98,7 +105,11 @@ fn fit_descriptors(settings: &mut Settings, allowed: u64, running: Fixed) -> Opt
     settings.config.limits.tcp_connections = clients as usize;
     settings.upstream_connections = upstream_tcp as usize;
     let least = fixed + ways + 2;
-    let enough = if least > allowed { format!(", which is too few: {least} are the least") } else { String::new() };
+    let enough = if least > allowed {
+        format!(", which is too few: {least} are the least")
+    } else {
+        String::new()
+    };
     Some(format!(
         "{allowed} file descriptors are allowed, {wanted} would be needed{enough}: {ports} source ports per upstream and worker, \
          {clients} TCP connections of clients, {upstream_tcp} of upstreams; raise the limit (ulimit -n, LimitNOFILE=)"
@@ -113,7 +124,9 @@ mod tests {
 
     fn settings(threads: usize, upstreams: usize) -> Settings {
         let upstream = |n| format!("[[upstream]]\naddress = '192.0.2.{n}'\n");
-        let text = (1..=upstreams).map(upstream).fold(format!("threads = {threads}\n"), |text, one| text + &one);
+        let text = (1..=upstreams)
+            .map(upstream)
+            .fold(format!("threads = {threads}\n"), |text, one| text + &one);
         Settings::from_text(&text, Path::new("test.toml")).unwrap()
     }
 
@@ -131,7 +144,9 @@ mod tests {
 
     #[test]
     fn r4_tcp_keeps_descriptors_however_few_there_are() {
-        for (threads, upstreams, allowed) in [(1, 1, 64), (1, 2, 100), (2, 4, 256), (16, 4, 1_024), (16, 4, 4_096)] {
+        for (threads, upstreams, allowed) in
+            [(1, 1, 64), (1, 2, 100), (2, 4, 256), (16, 4, 1_024), (16, 4, 4_096)]
+        {
             let mut settings = settings(threads, upstreams);
             let (_, said) = Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1);
             assert_eq!(said.len(), 1, "{threads} {upstreams} {allowed}");
@@ -141,7 +156,9 @@ mod tests {
             assert!(allowed < 200 || clients as u64 >= allowed / 8, "{said:?}");
             assert!(settings.config.forwarding.source_ports >= 1);
             // What fits is left as it is.
-            assert!(Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1).1.is_empty());
+            assert!(
+                Allowed { descriptors: allowed, memory: None }.fit(&mut settings, 1).1.is_empty()
+            );
         }
         let mut settings = settings(1, 1);
         assert!(Allowed { descriptors: 4_096, memory: None }.fit(&mut settings, 1).1.is_empty());
@@ -152,7 +169,8 @@ mod tests {
     #[test]
     fn r10_the_cache_keeps_to_half_of_the_address_space() {
         let mut settings = settings(1, 1);
-        let allowed = |mebibytes: u64| Allowed { descriptors: 1 << 20, memory: Some(mebibytes << 20) };
+        let allowed =
+            |mebibytes: u64| Allowed { descriptors: 1 << 20, memory: Some(mebibytes << 20) };
         assert!(allowed(600).fit(&mut settings, 1).1.is_empty());
         let (_, said) = allowed(150).fit(&mut settings, 1);
         assert!(said[0].contains("150 MiB") && settings.config.cache.mebibytes == 75, "{said:?}");
@@ -166,12 +184,16 @@ mod tests {
         let (fixed, said) = allowed.fit(&mut running, 1);
         assert_eq!(said.len(), 2, "descriptors and memory: {said:?}");
         let ports = running.config.forwarding.source_ports;
-        // A file with fewer threads, or with more, changes nothing of what the running workers take.
+        // A file with fewer threads, or with more, changes nothing of what the running workers
+        // take.
         for threads in [1, 64] {
             let mut reloaded = settings(threads, 2);
             assert!(allowed.refit(&mut reloaded, fixed).is_some());
             assert_eq!(reloaded.config.forwarding.source_ports, ports, "{threads} threads");
-            assert_eq!(reloaded.config.limits.tcp_connections, running.config.limits.tcp_connections);
+            assert_eq!(
+                reloaded.config.limits.tcp_connections,
+                running.config.limits.tcp_connections
+            );
             assert_eq!(reloaded.config.cache.mebibytes, settings(1, 1).config.cache.mebibytes);
         }
         // With more upstreams there are fewer ports for each; connections to them stay as many.

@@ -1,5 +1,6 @@
-//! The process around the server: arguments, signals, systemd (`daemon`), what it gives up (`harden`), what the system
-//! allows it (`limits`), and what shells and `man` know of it (`pages`).
+//! The process around the server: arguments, signals, systemd (`daemon`), what it gives up
+//! (`harden`), what the system allows it (`limits`), and what shells and `man` know of it
+//! (`pages`).
 
 pub mod daemon;
 mod harden;

@@ -1,4 +1,5 @@
-//! Manual pages, completions, and what stands below `--help`, from a program's command line. dns64bench uses it too.
+//! Manual pages, completions, and what stands below `--help`, from a program's command line.
+//! dns64bench uses it too.
 //!
 //! ```text
 //! clap's Command ──┬─► completions ─► bash, zsh, fish …
@@ -14,7 +15,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// A section of a page that is not made from options: terms, and what is to be said of each. A term may be empty.
+/// A section of a page that is not made from options: terms, and what is to be said of each. A term
+/// may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     /// Its heading, as a sentence begins.
@@ -46,7 +48,8 @@ pub fn below_help(sections: &[Section]) -> String {
     text
 }
 
-/// The completions of a program for a shell. They offer what `--help` shows; hidden subcommands are no part of them.
+/// The completions of a program for a shell. They offer what `--help` shows; hidden subcommands are
+/// no part of them.
 pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     let mut command = without_hidden(command);
     let name = command.get_name().to_owned();
@@ -55,8 +58,8 @@ pub fn completions(command: &Command, shell: Shell) -> Vec<u8> {
     script
 }
 
-/// The same command without its hidden subcommands, as far as completions are made from it: clap_complete offers hidden ones too,
-/// and clap cannot take a subcommand away from a command.
+/// The same command without its hidden subcommands, as far as completions are made from it:
+/// clap_complete offers hidden ones too, and clap cannot take a subcommand away from a command.
 fn without_hidden(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .propagate_version(command.is_propagate_version_set())
@@ -76,12 +79,18 @@ fn without_hidden(command: &Command) -> Command {
     shown
 }
 
-/// Writes the manual pages of a program into a folder, which is made if it is missing: one for itself and one for each subcommand.
-/// `date` stands at their feet; `sections` are those of a subcommand, which is named by its words without the program's.
+/// Writes the manual pages of a program into a folder, which is made if it is missing: one for
+/// itself and one for each subcommand. `date` stands at their feet; `sections` are those of a
+/// subcommand, which is named by its words without the program's.
 ///
 /// # Errors
 /// If a file cannot be written.
-pub fn write_manual(command: Command, folder: &Path, date: &str, sections: fn(&str) -> Vec<Section>) -> io::Result<()> {
+pub fn write_manual(
+    command: Command,
+    folder: &Path,
+    date: &str,
+    sections: fn(&str) -> Vec<Section>,
+) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -108,7 +117,11 @@ impl Manual<'_> {
     }
 
     fn page(&self, command: &Command, name: &str, parent: Option<&str>) -> io::Result<Vec<u8>> {
-        let man = Man::new(command.clone()).title(name).date(self.date).source(&*self.source).manual("User commands");
+        let man = Man::new(command.clone())
+            .title(name)
+            .date(self.date)
+            .source(&*self.source)
+            .manual("User commands");
         let mut page = Vec::new();
         man.render_title(&mut page)?;
         man.render_name_section(&mut page)?;
@@ -131,11 +144,16 @@ impl Manual<'_> {
                 rest.text([roman(*explanation)]);
             }
         }
-        let related: Vec<String> =
-            parent.into_iter().map(str::to_owned).chain(visible(command).map(|sub| display_name(sub, name))).collect();
+        let related: Vec<String> = parent
+            .into_iter()
+            .map(str::to_owned)
+            .chain(visible(command).map(|sub| display_name(sub, name)))
+            .collect();
         if !related.is_empty() {
             rest.control("SH", ["SEE ALSO"]);
-            rest.text([roman(related.iter().map(|page| format!("{page}(1)")).collect::<Vec<_>>().join(", "))]);
+            rest.text([roman(
+                related.iter().map(|page| format!("{page}(1)")).collect::<Vec<_>>().join(", "),
+            )]);
         }
         rest.to_writer(&mut page)?;
         Ok(page)
@@ -148,7 +166,9 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
 }
 
 fn display_name(subcommand: &Command, parent: &str) -> String {
-    subcommand.get_display_name().map_or_else(|| format!("{parent}-{}", subcommand.get_name()), str::to_owned)
+    subcommand
+        .get_display_name()
+        .map_or_else(|| format!("{parent}-{}", subcommand.get_name()), str::to_owned)
 }
 
 #[cfg(test)]
@@ -158,14 +178,23 @@ mod tests {
     use super::*;
 
     fn program() -> Command {
-        let one = Command::new("one").about("Does one").arg(Arg::new("rate").long("rate").help_heading("Rate"));
+        let one = Command::new("one")
+            .about("Does one")
+            .arg(Arg::new("rate").long("rate").help_heading("Rate"));
         let hidden = Command::new("hidden").hide(true);
-        Command::new("program").version("1.2").about("Does things").subcommand(one).subcommand(hidden)
+        Command::new("program")
+            .version("1.2")
+            .about("Does things")
+            .subcommand(one)
+            .subcommand(hidden)
     }
 
     fn sections(of: &str) -> Vec<Section> {
-        let examples: &[(&str, &str)] =
-            if of == "one" { &[("program one --rate 1", "Does one slowly.")] } else { &[("0", "done")] };
+        let examples: &[(&str, &str)] = if of == "one" {
+            &[("program one --rate 1", "Does one slowly.")]
+        } else {
+            &[("0", "done")]
+        };
         vec![Section { title: "Examples", items: examples }]
     }
 
@@ -173,12 +202,22 @@ mod tests {
     fn each_visible_command_gets_a_page_with_its_sections() {
         let folder = tempfile::tempdir().unwrap();
         write_manual(program(), folder.path(), "2026-01-02", sections).unwrap();
-        let mut names: Vec<String> =
-            fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         assert_eq!(names, ["program-one.1", "program.1"]);
         let page = fs::read_to_string(folder.path().join("program-one.1")).unwrap();
-        for text in [".TH program", "2026-01-02", "program 1.2", ".SH RATE", "\\-\\-rate", ".SH EXAMPLES", "slowly"] {
+        for text in [
+            ".TH program",
+            "2026-01-02",
+            "program 1.2",
+            ".SH RATE",
+            "\\-\\-rate",
+            ".SH EXAMPLES",
+            "slowly",
+        ] {
             assert!(page.contains(text), "{text}: {page}");
         }
         let page = fs::read_to_string(folder.path().join("program.1")).unwrap();
@@ -202,7 +241,10 @@ mod tests {
     #[test]
     fn sections_below_help() {
         let items = &[("", "Plain."), ("12", "short"), ("longer", "below")];
-        let text = below_help(&[Section { title: "A", items }, Section { title: "B", items: &[("x", "y")] }]);
+        let text = below_help(&[
+            Section { title: "A", items },
+            Section { title: "B", items: &[("x", "y")] },
+        ]);
         assert_eq!(text, "A:\n  Plain.\n  12   short\n  longer\n      below\n\nB:\n  x    y");
     }
 }

@@ -1,4 +1,5 @@
-//! Answers of upstreams: checked, stripped of what does not belong, and in the form in which they are kept.
+//! Answers of upstreams: checked, stripped of what does not belong, and in the form in which they
+//! are kept.
 //!
 //! ```text
 //! message ─► survey ──────────────► plain and steady ──────────────────────► keep ─► Answer
@@ -6,13 +7,15 @@
 //!                          └─► otherwise: rebuild, names written out anew ─────┘
 //! ```
 //!
-//! An [`Answer`] is the upstream's message without its EDNS part, its question's name in lower case. As its question is as long as any client's question for the
-//! same name, a client's reply is a copy with another id, the client's spelling and smaller TTLs.
+//! An [`Answer`] is the upstream's message without its EDNS part, its question's name in lower
+//! case. As its question is as long as any client's question for the same name, a client's reply is
+//! a copy with another id, the client's spelling and smaller TTLs.
 //!
-//! Header and TTLs of a kept message are written anew, and a compression pointer could lead there: a name would be another one, or
-//! none, afterwards. So a message is kept as it is only if it is *steady*, that is if all its names are read from octets of names. All
-//! that is asked of an [`Answer`] later (its records, where the TTLs are, the name at the end of its aliases) has been noted when it
-//! was parsed; no name in it is looked for again.
+//! Header and TTLs of a kept message are written anew, and a compression pointer could lead there:
+//! a name would be another one, or none, afterwards. So a message is kept as it is only if it is
+//! *steady*, that is if all its names are read from octets of names. All that is asked of an
+//! [`Answer`] later (its records, where the TTLs are, the name at the end of its aliases) has been
+//! noted when it was parsed; no name in it is looked for again.
 
 mod aliases;
 mod asked;
@@ -53,7 +56,8 @@ pub(crate) enum AnswerKind {
 /// An answer of an upstream, ready to be kept.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    /// The message, the name at the end of its aliases (if there are any; lower case), and the place of each TTL (two octets).
+    /// The message, the name at the end of its aliases (if there are any; lower case), and the
+    /// place of each TTL (two octets).
     octets: Box<[u8]>,
     /// Seconds that it may be kept, and how long its denial holds.
     ttl: u32,
@@ -81,12 +85,19 @@ impl Answer {
     /// Takes `message` as the answer to `question` (name in lower case, type, class).
     ///
     /// # Errors
-    /// If it is malformed, contradicts itself, answers another question, or its aliases form a loop.
-    pub(crate) fn parse(message: &[u8], question: &[u8], limits: &TtlLimits) -> Result<Answer, Unusable> {
+    /// If it is malformed, contradicts itself, answers another question, or its aliases form a
+    /// loop.
+    pub(crate) fn parse(
+        message: &[u8],
+        question: &[u8],
+        limits: &TtlLimits,
+    ) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
         let asked = AskedQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
-        if view.qdcount() != 1 || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question)) {
+        if view.qdcount() != 1
+            || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question))
+        {
             return Err(Unusable::OtherQuestion);
         }
         let survey = Survey::of(&view, message, records_at, asked)?;
@@ -108,20 +119,28 @@ impl Answer {
         Ok(Answer::keep(&clean, &again, Some(&aliases), limits))
     }
 
-    /// Copies the message, and notes what will be asked of it. `aliases`: `None` if all answer records are of the question's name.
-    fn keep(message: &[u8], survey: &Survey<'_>, aliases: Option<&Aliases<'_>>, limits: &TtlLimits) -> Answer {
+    /// Copies the message, and notes what will be asked of it. `aliases`: `None` if all answer
+    /// records are of the question's name.
+    fn keep(
+        message: &[u8],
+        survey: &Survey<'_>,
+        aliases: Option<&Aliases<'_>>,
+        limits: &TtlLimits,
+    ) -> Answer {
         let target = aliases.and_then(Aliases::target);
         let target_len = target.map_or(0, <[u8]>::len);
         let mut octets = Vec::with_capacity(survey.end + target_len + 2 * survey.ttls.len());
         octets.extend(&message[..survey.end]);
         octets[..2].fill(0);
-        // The question's name in lower case: length octets are below 64, so this changes letters of labels only.
+        // The question's name in lower case: length octets are below 64, so this changes letters of
+        // labels only.
         octets[HEADER_LEN..survey.records_at - 4].make_ascii_lowercase();
         octets[10..12].copy_from_slice(&survey.arcount.to_be_bytes());
         let rcode = if survey.rcode_bits == 0 {
             Rcode::new(u16::from(octets[3] & 0xf))
         } else {
-            // BADVERS and its like concern the two of us; the header's half of it would look like success.
+            // BADVERS and its like concern the two of us; the header's half of it would look like
+            // success.
             Rcode::SERVFAIL
         };
         octets[3] = octets[3] & 0xf0 | rcode.in_header();
@@ -170,13 +189,16 @@ impl Answer {
     pub(crate) fn rcode(&self) -> Rcode {
         Rcode::new(u16::from(self.octets[3] & 0xf))
     }
-    /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's before others.
+    /// The first extended error that the upstream sent with it (RFC 8914), if any; one of DNSSEC's
+    /// before others.
     pub(crate) fn extended_error(&self) -> Option<u16> {
         self.extended_error
     }
-    /// Whether the upstream has rejected what it found because of its signatures, or for the lack of them, and says so (RFC 8914).
+    /// Whether the upstream has rejected what it found because of its signatures, or for the lack
+    /// of them, and says so (RFC 8914).
     pub(crate) fn is_rejected(&self) -> bool {
-        self.rcode() == Rcode::SERVFAIL && self.extended_error.is_some_and(ede::is_validation_failure)
+        self.rcode() == Rcode::SERVFAIL
+            && self.extended_error.is_some_and(ede::is_validation_failure)
     }
     /// Whether the upstream has failed without saying why.
     pub(crate) fn is_unexplained(&self) -> bool {
@@ -198,7 +220,8 @@ impl Answer {
     pub(crate) fn ttl(&self) -> u32 {
         self.ttl
     }
-    /// How long its denial holds, in seconds: the SOA's TTL or MINIMUM, whichever is less (RFC 2308 §5).
+    /// How long its denial holds, in seconds: the SOA's TTL or MINIMUM, whichever is less (RFC 2308
+    /// §5).
     pub(crate) fn negative_ttl(&self) -> Option<u32> {
         self.negative_ttl
     }
@@ -219,7 +242,8 @@ impl Answer {
         usize::from(u16::from_be_bytes([self.octets[6], self.octets[7]]))
     }
 
-    /// Whether there are data of the name that was asked for and nothing else: no aliases, no other sections.
+    /// Whether there are data of the name that was asked for and nothing else: no aliases, no other
+    /// sections.
     pub(crate) fn is_bare(&self) -> bool {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
@@ -265,7 +289,9 @@ impl Answer {
 fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
     let least = if kind == AnswerKind::Data { limits.min } else { 0 };
     for &at in places {
-        let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else { continue };
+        let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else {
+            continue;
+        };
         *ttl = sane(u32::from_be_bytes(*ttl)).clamp(least, limits.max.max(least)).to_be_bytes();
     }
 }

@@ -18,10 +18,12 @@ use crate::metrics::Count;
 use crate::name::Key;
 
 impl<O: Outside> Resolver<O> {
-    /// A datagram has come from the server of a port; the kernel has checked address and port. It is taken for an answer if its
-    /// id is expected there, and it repeats the question that was sent (RFC 5452 §9.1).
+    /// A datagram has come from the server of a port; the kernel has checked address and port. It
+    /// is taken for an answer if its id is expected there, and it repeats the question that was
+    /// sent (RFC 5452 §9.1).
     pub(crate) fn on_datagram(&mut self, port: PortId, bytes: &[u8]) {
-        let message = Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
+        let message =
+            Message::new(bytes).filter(|m| m.is_response() && m.opcode() == 0 && m.qdcount() <= 1);
         let at = |message: &Message<'_>| Expected { port, id: message.id() };
         let expected = message.and_then(|message| self.outside.expects(at(&message)));
         let (Some(message), Some(id)) = (message, expected) else {
@@ -63,7 +65,8 @@ impl<O: Outside> Resolver<O> {
             return;
         }
         if disliked && had_edns && !speaks_edns(&message) {
-            // The server may be older than EDNS (RFC 6891 §6.2.2), or dislike the question; its answer without EDNS decides which.
+            // The server may be older than EDNS (RFC 6891 §6.2.2), or dislike the question; its
+            // answer without EDNS decides which.
             udp.ask_without_edns(port.server);
             return self.attempt_at(id, port.server);
         }
@@ -71,7 +74,8 @@ impl<O: Outside> Resolver<O> {
             self.metrics().count(Count::UpstreamMalformed);
         }
         if unread || !self.on_answer(id, bytes) {
-            // The right answer may still come: until the timer ends the question, other upstreams may be asked.
+            // The right answer may still come: until the timer ends the question, other upstreams
+            // may be asked.
             self.attempt_elsewhere(id);
         }
     }
@@ -79,12 +83,16 @@ impl<O: Outside> Resolver<O> {
     /// What has come of a question over TCP.
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
         self.current = Some(id);
-        let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp()) else { return };
+        let Some(server) = self.fetches.get(id).and_then(|fetch| fetch.state.return_to_udp())
+        else {
+            return;
+        };
         let mut failure = Failure::Timeout;
         let usable = match message {
             Ok(bytes) => self.on_answer(id, &bytes),
             Err(TcpFailure::NoRoom) => {
-                // The server has answered over UDP. For want of room here it was not asked over TCP, so it has not been silent.
+                // The server has answered over UDP. For want of room here it was not asked over
+                // TCP, so it has not been silent.
                 failure = Failure::Overload;
                 false
             }
@@ -98,12 +106,13 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Another worker tells what came of a question. If this worker no longer waits for it, because its deadline was over and
-    /// it has begun to ask for itself, that goes on.
+    /// Another worker tells what came of a question. If this worker no longer waits for it, because
+    /// its deadline was over and it has begun to ask for itself, that goes on.
     pub(crate) fn on_elsewhere(&mut self, key: &Key, outcome: Outcome) {
         let hash = self.fetches.hash(key.octets());
         let Some(id) = self.fetches.find(key.octets(), hash) else { return };
-        let waits = self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
+        let waits =
+            self.fetches.get(id).is_some_and(|fetch| matches!(fetch.state, State::Elsewhere));
         if waits {
             self.take_out(id);
             self.conclude(outcome);
@@ -137,8 +146,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// An upstream answers with an error: whether another one is asked, over TCP already or from now on. The error is kept until
-    /// then.
+    /// An upstream answers with an error: whether another one is asked, over TCP already or from
+    /// now on. The error is kept until then.
     fn does_somebody_better(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));

@@ -1,4 +1,5 @@
-//! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is given up.
+//! How a question is asked: which upstream, again or elsewhere, over UDP or TCP, and when it is
+//! given up.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,11 +28,12 @@ use crate::name::{Key, KeyBuf};
 const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: Outside> Resolver<O> {
-    /// Begins to ask a question, or to wait for another worker that asks it already. If that one has just got the answer, and it is
-    /// no older than `max_age` seconds, it is there at once. `hash` is the question's.
+    /// Begins to ask a question, or to wait for another worker that asks it already. If that one
+    /// has just got the answer, and it is no older than `max_age` seconds, it is there at once.
+    /// `hash` is the question's.
     ///
-    /// The question is in flight here before it is claimed: whatever goes wrong after that, [`abandon`](Resolver::abandon) finds the
-    /// claim, and gives it up.
+    /// The question is in flight here before it is claimed: whatever goes wrong after that,
+    /// [`abandon`](Resolver::abandon) finds the claim, and gives it up.
     pub(super) fn begin(
         &mut self,
         question: &KeyBuf,
@@ -44,7 +46,8 @@ impl<O: Outside> Resolver<O> {
         let route = self.settings.route(question.name());
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let deadline = self.now + timeout + GRACE;
-        let fetch = Fetch::new(question.to_key(), route, charge, deadline, State::Elsewhere, random_case);
+        let fetch =
+            Fetch::new(question.to_key(), route, charge, deadline, State::Elsewhere, random_case);
         let (id, fetch) = self.fetches.insert(fetch, hash);
         self.budget.enter(charge);
         self.current = Some(id);
@@ -57,7 +60,8 @@ impl<O: Outside> Resolver<O> {
         #[cfg(test)]
         crate::guard::panic_if_named("defect-begin", question.name());
         if self.common.shared_questions.are_shared()
-            && let Found::Usable(kept) = self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
+            && let Found::Usable(kept) =
+                self.common.cache.get(question.octets(), self.now, &self.settings.ttl)
             && kept.age <= max_age
         {
             self.take_out(id);
@@ -106,7 +110,10 @@ impl<O: Outside> Resolver<O> {
         let edns = udp.plain != Some(number) && server.uses_edns(self.now);
         let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
         let query = &fetch.query;
-        match self.outside.ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out)) {
+        match self
+            .outside
+            .ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, edns, out))
+        {
             Ok(at) => {
                 udp.attempts.push(Attempt { at, sent: self.now, edns, expired: false });
                 server.asked();
@@ -137,11 +144,13 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Asks another upstream that is up and has not been asked yet; false if there is none, or no time left.
+    /// Asks another upstream that is up and has not been asked yet; false if there is none, or no
+    /// time left.
     pub(super) fn attempt_elsewhere(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &fetch.state else { return false };
-        let another = self.now < fetch.deadline && self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+        let another = self.now < fetch.deadline
+            && self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         if another {
             self.attempt(id);
         }
@@ -164,16 +173,26 @@ impl<O: Outside> Resolver<O> {
         fetch.state.go_over_to_tcp(number, Arc::clone(&begun));
         self.common.metrics.worker(self.worker).count(Count::UpstreamTcp);
         let (worker, timeout) = (self.worker, timeout.into());
-        self.outside.ask_over_tcp(TcpQuestion { worker, fetch: id, address, query, timeout, begun });
+        self.outside.ask_over_tcp(TcpQuestion {
+            worker,
+            fetch: id,
+            address,
+            query,
+            timeout,
+            begun,
+        });
         self.wait_until_deadline(id);
     }
 
-    /// A port's host says that nobody listens there: others are asked at once, where there are others.
+    /// A port's host says that nobody listens there: others are asked at once, where there are
+    /// others.
     pub(crate) fn on_unreachable(&mut self, port: PortId, error: &std::io::Error) {
         self.metrics().count(Count::UpstreamUnreachable);
         self.upstreams.server(port.server).failed(self.now, &error.to_string());
         for id in self.outside.waiting_on(port) {
-            let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else { continue };
+            let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else {
+                continue;
+            };
             // That these were not answered is known, and counted, by now.
             for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at.port == port) {
                 attempt.expired = true;
@@ -195,7 +214,11 @@ impl<O: Outside> Resolver<O> {
         let over = self.now + LEAST_DELAY >= fetch.deadline;
         let unanswered = fetch.state.why_unanswered();
         let State::Udp(udp) = &mut fetch.state else {
-            return if over { self.land(id, None, unanswered) } else { self.wait_until_deadline(id) };
+            return if over {
+                self.land(id, None, unanswered)
+            } else {
+                self.wait_until_deadline(id)
+            };
         };
         let mut hopeless = false;
         if let Some(last) = udp.attempts.last_mut() {
@@ -209,13 +232,15 @@ impl<O: Outside> Resolver<O> {
             }
             // An error is at hand, and the server that might do better does not answer.
             let silent = udp.times(number) > 1 || server.is_left_alone(self.now);
-            hopeless =
-                udp.fallback.is_some() && silent && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
+            hopeless = udp.fallback.is_some()
+                && silent
+                && !self.upstreams.has_another(fetch.route, &udp.tried, self.now);
         }
         if over || hopeless { self.land(id, None, Failure::Timeout) } else { self.attempt(id) }
     }
 
-    /// A question is over: its answer is kept, other workers are told, and those who waited will be.
+    /// A question is over: its answer is kept, other workers are told, and those who waited will
+    /// be.
     pub(super) fn land(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
         let Some((key, state)) = self.take_out(id) else { return };
         for attempt in state.attempts() {
@@ -228,12 +253,13 @@ impl<O: Outside> Resolver<O> {
         self.conclude(outcome);
     }
 
-    /// Takes out a question that is in flight no more, to be [`concluded`](Resolver::conclude). Whatever goes wrong until then,
-    /// those who wait for it are found in `landing`.
+    /// Takes out a question that is in flight no more, to be [`concluded`](Resolver::conclude).
+    /// Whatever goes wrong until then, those who wait for it are found in `landing`.
     pub(super) fn take_out(&mut self, id: FetchId) -> Option<(Key, State)> {
         let Fetch { query, charge, waiters, state, .. } = self.fetches.remove(id)?;
         let key = query.into_key();
-        let claimed = !matches!(state, State::Elsewhere) && self.common.shared_questions.are_shared();
+        let claimed =
+            !matches!(state, State::Elsewhere) && self.common.shared_questions.are_shared();
         self.landing = Some(Landing { waiters, told: claimed.then(|| key.clone()) });
         #[cfg(test)]
         crate::guard::panic_if_named("defect-land", key.name());
@@ -241,7 +267,8 @@ impl<O: Outside> Resolver<O> {
         Some((key, state))
     }
 
-    /// Tells all who wait for the question that is being landed what came of it: other workers first, which gives up the claim.
+    /// Tells all who wait for the question that is being landed what came of it: other workers
+    /// first, which gives up the claim.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         if let Some(key) = self.landing.as_mut().and_then(|landing| landing.told.take()) {
             self.tell_others(&key, &outcome);
@@ -251,8 +278,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Lets the budget know whether names like this one are answered. A zone above the name may have answered for the apex of
-    /// another one, which need not be well for that.
+    /// Lets the budget know whether names like this one are answered. A zone above the name may
+    /// have answered for the apex of another one, which need not be well for that.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
             Some(answer) if answer.kind() != AnswerKind::Failed => {
@@ -266,7 +293,13 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// What becomes of an answer or of its absence, the cache considered.
-    fn outcome(&self, key: Key, answer: Option<Arc<Answer>>, failure: Failure, elsewhere: bool) -> Outcome {
+    fn outcome(
+        &self,
+        key: Key,
+        answer: Option<Arc<Answer>>,
+        failure: Failure,
+        elsewhere: bool,
+    ) -> Outcome {
         let cache = &self.common.cache;
         let failed = answer.as_ref().is_none_or(|answer| answer.kind() == AnswerKind::Failed);
         // What a probe found out about another failure is of no use.
@@ -289,12 +322,18 @@ impl<O: Outside> Resolver<O> {
     }
 }
 
-/// Of two answers to one question the one that counts: the later one, but for a SERVFAIL without a reason, which may have
-/// rejected signatures and must not be forgotten for an error of another server.
-pub(super) fn weightier(later: Option<Arc<Answer>>, before: Option<Arc<Answer>>) -> Option<Arc<Answer>> {
+/// Of two answers to one question the one that counts: the later one, but for a SERVFAIL without a
+/// reason, which may have rejected signatures and must not be forgotten for an error of another
+/// server.
+pub(super) fn weightier(
+    later: Option<Arc<Answer>>,
+    before: Option<Arc<Answer>>,
+) -> Option<Arc<Answer>> {
     match (later, before) {
         (Some(later), Some(before))
-            if later.kind() == AnswerKind::Failed && !later.is_rejected() && before.is_unexplained() =>
+            if later.kind() == AnswerKind::Failed
+                && !later.is_rejected()
+                && before.is_unexplained() =>
         {
             Some(before)
         }
@@ -306,6 +345,8 @@ pub(super) fn weightier(later: Option<Arc<Answer>>, before: Option<Arc<Answer>>)
 fn is_from_above(answer: &Answer) -> bool {
     let Some(view) = Message::new(answer.message()) else { return false };
     let mut records = view.all_records(answer.records_at()).flatten().skip(answer.answer_count());
-    let owner = records.find(|record| matches!(record.rtype, rtype::SOA | rtype::NS)).map(|record| record.owner);
+    let owner = records
+        .find(|record| matches!(record.rtype, rtype::SOA | rtype::NS))
+        .map(|record| record.owner);
     owner.is_some_and(|owner| view.same_name(owner, HEADER_LEN) == Ok(false))
 }

@@ -1,8 +1,8 @@
 //! The cache: raw answers by question, shared by all workers (item 37).
 //!
-//! Failures are remembered as well (RFC 9520): for `failure-ttl`, and for twice as long each time that the question is asked
-//! again and fails again, up to `failure-max-ttl` (§3.2). Silence that is remembered from a time in which an upstream was dead
-//! is forgotten when that upstream is back.
+//! Failures are remembered as well (RFC 9520): for `failure-ttl`, and for twice as long each time
+//! that the question is asked again and fails again, up to `failure-max-ttl` (§3.2). Silence that
+//! is remembered from a time in which an upstream was dead is forgotten when that upstream is back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,8 @@ use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
-/// Memory that an entry takes beside its key and answer: the cache's own tables and the allocator's.
+/// Memory that an entry takes beside its key and answer: the cache's own tables and the
+/// allocator's.
 const OVERHEAD: u64 = 120;
 /// What an entry takes on average, to size the tables.
 const TYPICAL: u64 = 300;
@@ -28,7 +29,8 @@ const MOST_RESERVED: usize = 1 << 24;
 /// A second that never comes.
 const NEVER: u32 = u32::MAX;
 
-/// How long answers that have run out are served before the upstreams are tried again, seconds (RFC 8767 §5).
+/// How long answers that have run out are served before the upstreams are tried again, seconds
+/// (RFC 8767 §5).
 const STALE_RECHECK: u32 = 30;
 
 #[derive(Clone)]
@@ -39,7 +41,8 @@ struct Entry {
     stored: u32,
     /// Until this second it is served though its time is over.
     revived_until: u32,
-    /// Second in which an upstream, asked anew, said SERVFAIL without a reason; [`NEVER`] if none has. See [`Kept::doubted`].
+    /// Second in which an upstream, asked anew, said SERVFAIL without a reason; [`NEVER`] if none
+    /// has. See [`Kept::doubted`].
     doubted: u32,
     /// Of a failure: how often the question had failed in a row before.
     repeats: u8,
@@ -92,22 +95,26 @@ impl Entry {
         }
     }
 
-    /// How often in a row the question has failed, now that it has failed again: a failure counts if it was remembered, or has
-    /// been forgotten for no longer than failures are remembered at the most.
+    /// How often in a row the question has failed, now that it has failed again: a failure counts
+    /// if it was remembered, or has been forgotten for no longer than failures are remembered at
+    /// the most.
     fn repeats_after(&self, second: u32, limits: &TtlLimits) -> u8 {
         let over = self.stored.saturating_add(self.ttl(limits));
         match second.checked_sub(over) {
             _ if self.is_good() => 0,
-            // It failed again while the failure was still remembered: two workers asked at once, for example.
+            // It failed again while the failure was still remembered: two workers asked at once,
+            // for example.
             None => self.repeats,
             Some(since) if since <= limits.failure_max => self.repeats.saturating_add(1),
             Some(_) => 0,
         }
     }
 
-    /// The answer, if it may be served though its time is over for less than `stale`, or if its time is not over.
+    /// The answer, if it may be served though its time is over for less than `stale`, or if its
+    /// time is not over.
     fn revivable(&self, second: u32, stale: Duration) -> Option<&Arc<Answer>> {
-        let answer = self.answer.as_ref().ok().filter(|answer| answer.kind() != AnswerKind::Failed)?;
+        let answer =
+            self.answer.as_ref().ok().filter(|answer| answer.kind() != AnswerKind::Failed)?;
         let stale = u32::try_from(stale.as_secs()).unwrap_or(u32::MAX);
         let over = second.saturating_sub(self.stored).saturating_sub(answer.ttl());
         (over < stale).then_some(answer)
@@ -141,7 +148,9 @@ struct BySize;
 
 impl Weighter<Key, Entry> for BySize {
     fn weight(&self, key: &Key, entry: &Entry) -> u64 {
-        OVERHEAD + key.size() as u64 + entry.answer.as_ref().map_or(0, |answer| answer.size() as u64)
+        OVERHEAD
+            + key.size() as u64
+            + entry.answer.as_ref().map_or(0, |answer| answer.size() as u64)
     }
 }
 
@@ -159,8 +168,9 @@ impl Cache {
         let weight = mebibytes << 20;
         let items = usize::try_from(weight / TYPICAL).unwrap_or(usize::MAX).max(16);
         let entries = QuickCache::with_weighter(items, weight.max(1), BySize);
-        // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for 60 ms in all while the cache
-        // grew from 300 000 answers to 500 000. Reserved memory is only taken when it is used.
+        // A table that grows is moved as a whole, and lookups wait meanwhile: they stalled for
+        // 60 ms in all while the cache grew from 300 000 answers to 500 000. Reserved memory is
+        // only taken when it is used.
         entries.reserve(items.min(MOST_RESERVED));
         Cache { entries, keeps: mebibytes > 0, forgiven: AtomicU32::new(0) }
     }
@@ -175,13 +185,18 @@ impl Cache {
         let doubted = entry.doubted_for(second);
         match entry.answer {
             Ok(answer) if age < ttl => Found::Usable(Kept { age, ..Kept::fresh(answer) }),
-            Ok(answer) if second < entry.revived_until => Found::Usable(Kept { answer, age, stale: true, doubted }),
-            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => Found::Failed { failure, age },
+            Ok(answer) if second < entry.revived_until => {
+                Found::Usable(Kept { answer, age, stale: true, doubted })
+            }
+            Err(failure) if age < ttl && !self.forgives(failure, entry.stored, age) => {
+                Found::Failed { failure, age }
+            }
             _ => Found::Missing,
         }
     }
 
-    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is kept as a failure is.
+    /// Keeps an answer for its TTL; if that is zero, what it replaces is forgotten. An error is
+    /// kept as a failure is.
     pub(crate) fn put(&self, key: Key, answer: Arc<Answer>, now: Nanos, limits: &TtlLimits) {
         if !self.keeps {
             return;
@@ -208,7 +223,10 @@ impl Cache {
         let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
             let age = second.saturating_sub(entry.stored);
             if !(entry.is_good() && age < entry.ttl(limits)) {
-                let forgiven = entry.answer.as_ref().is_err_and(|failure| self.forgives(*failure, entry.stored, age));
+                let forgiven = entry
+                    .answer
+                    .as_ref()
+                    .is_err_and(|failure| self.forgives(*failure, entry.stored, age));
                 let repeats = if forgiven { 0 } else { entry.repeats_after(second, limits) };
                 *entry = Entry { repeats, ..failed.clone() };
             }
@@ -225,24 +243,33 @@ impl Cache {
         self.forgiven.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
-    /// Whether a failure that was stored in this second is forgotten; each is remembered for a second at the least (RFC 9520 §3.2).
+    /// Whether a failure that was stored in this second is forgotten; each is remembered for a
+    /// second at the least (RFC 9520 §3.2).
     fn forgives(&self, failure: Failure, stored: u32, age: u32) -> bool {
         failure == Failure::Timeout && age >= 1 && stored < self.forgiven.load(Ordering::Relaxed)
     }
 
-    /// The answer to a question that upstreams fail to answer anew, if its time is not over for longer than `limits.stale`
-    /// (RFC 8767). It will do for the next half minute. `failed`: what an upstream said in its stead, if anything; an answer that
-    /// validation has rejected (RFC 8914) is not replaced.
-    pub(crate) fn revive(&self, key: &Key, now: Nanos, limits: &TtlLimits, failed: Option<&Answer>) -> Option<Kept> {
+    /// The answer to a question that upstreams fail to answer anew, if its time is not over for
+    /// longer than `limits.stale` (RFC 8767). It will do for the next half minute. `failed`: what
+    /// an upstream said in its stead, if anything; an answer that validation has rejected
+    /// (RFC 8914) is not replaced.
+    pub(crate) fn revive(
+        &self,
+        key: &Key,
+        now: Nanos,
+        limits: &TtlLimits,
+        failed: Option<&Answer>,
+    ) -> Option<Kept> {
         if failed.is_some_and(Answer::is_rejected) {
             return None;
         }
         let stale = limits.stale?;
         let second = second(now);
-        // The entry is read and written in one step, so that an answer that another worker stores meanwhile stays: it is newer.
-        let revived = self
-            .entries
-            .entry(key, Some(Duration::ZERO), |_, entry| EntryAction::Retain(entry.revive(second, stale, failed)));
+        // The entry is read and written in one step, so that an answer that another worker stores
+        // meanwhile stays: it is newer.
+        let revived = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
+            EntryAction::Retain(entry.revive(second, stale, failed))
+        });
         match revived {
             EntryResult::Retained(kept) => kept,
             // There is no entry, or another worker is just storing one.
@@ -252,11 +279,13 @@ impl Cache {
 
     /// Whether there is an answer that [`revive`](Cache::revive) would let do.
     pub(crate) fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
-        self.entries.peek(question).is_some_and(|entry| entry.revivable(second(now), stale).is_some())
+        self.entries
+            .peek(question)
+            .is_some_and(|entry| entry.revivable(second(now), stale).is_some())
     }
 
-    /// Forgets all answers and failures. Takes no memory and gives none back: a cache that is cleared is as good as a new one, and
-    /// sooner there.
+    /// Forgets all answers and failures. Takes no memory and gives none back: a cache that is
+    /// cleared is as good as a new one, and sooner there.
     pub fn clear(&self) {
         self.entries.clear();
     }
@@ -321,7 +350,9 @@ mod tests {
                 cache.put(key("a.test"), Arc::clone(&new), at(100), &limits);
                 barrier.wait();
                 match cache.get(key("a.test").octets(), at(101), &limits) {
-                    Found::Usable(kept) => assert!(!kept.stale, "round {round}: the old answer is back"),
+                    Found::Usable(kept) => {
+                        assert!(!kept.stale, "round {round}: the old answer is back")
+                    }
                     other => panic!("{other:?}"),
                 }
             }
@@ -345,7 +376,9 @@ mod tests {
             let mut second = 100;
             for lasts in [5, 10, 20, 40, 60, 60] {
                 match silent {
-                    true => cache.put_failure(&key("a.test"), Failure::Timeout, at(second), &limits),
+                    true => {
+                        cache.put_failure(&key("a.test"), Failure::Timeout, at(second), &limits)
+                    }
                     false => cache.put(key("a.test"), servfail(), at(second), &limits),
                 }
                 assert!(is_remembered(&cache, second + lasts - 1, &limits), "{lasts} s");
@@ -354,10 +387,16 @@ mod tests {
             }
             // An answer, or a longer time in which nobody asks, and it begins anew.
             cache.put_failure(&key("a.test"), Failure::Timeout, at(second + 61), &limits);
-            assert!(is_remembered(&cache, second + 65, &limits) && !is_remembered(&cache, second + 66, &limits));
+            assert!(
+                is_remembered(&cache, second + 65, &limits)
+                    && !is_remembered(&cache, second + 66, &limits)
+            );
             cache.put(key("a.test"), address(1), at(second + 66), &limits);
             cache.put_failure(&key("a.test"), Failure::Timeout, at(second + 67), &limits);
-            assert!(is_remembered(&cache, second + 71, &limits) && !is_remembered(&cache, second + 72, &limits));
+            assert!(
+                is_remembered(&cache, second + 71, &limits)
+                    && !is_remembered(&cache, second + 72, &limits)
+            );
         }
     }
 
@@ -382,7 +421,10 @@ mod tests {
         cache.forgive_silence(at(100));
         assert!(is_remembered(&cache, 100, &limits) && !is_remembered(&cache, 101, &limits));
         cache.put_failure(&key("a.test"), Failure::Timeout, at(101), &limits);
-        assert!(is_remembered(&cache, 105, &limits) && !is_remembered(&cache, 106, &limits), "it begins anew");
+        assert!(
+            is_remembered(&cache, 105, &limits) && !is_remembered(&cache, 106, &limits),
+            "it begins anew"
+        );
         cache.put_failure(&key("a.test"), Failure::AliasLoop, at(200), &limits);
         cache.forgive_silence(at(201));
         assert!(is_remembered(&cache, 202, &limits), "that was no silence");
@@ -394,7 +436,10 @@ mod tests {
         let key = KeyBuf::new(&"host.test".parse().unwrap(), 1, 1, false, false);
         let limits = TtlLimits { failure: 5, ..TtlLimits::default() };
         cache.put_failure(&key.to_key(), Failure::Timeout, Nanos(0), &limits);
-        assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Failed { failure: Failure::Timeout, .. }));
+        assert!(matches!(
+            cache.get(key.octets(), Nanos(0), &limits),
+            Found::Failed { failure: Failure::Timeout, .. }
+        ));
         cache.clear();
         assert!(matches!(cache.get(key.octets(), Nanos(0), &limits), Found::Missing));
         assert_eq!((cache.len(), cache.weight()), (0, 0));

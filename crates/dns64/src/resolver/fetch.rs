@@ -13,8 +13,8 @@
 //!    └── an answer is truncated ──► Tcp ─── answer; deadline; no answer and nobody left ──────────┘
 //! ```
 //!
-//! What was asked over UDP may still be answered while a server is asked over TCP: a whole answer lands the question, an error
-//! waits for what comes over TCP.
+//! What was asked over UDP may still be answered while a server is asked over TCP: a whole answer
+//! lands the question, an error waits for what comes over TCP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,7 +94,8 @@ pub(super) struct Attempt {
 }
 
 impl Fetch {
-    /// A question that has not been asked yet. `random_case` draws its letter case, where that is to be random.
+    /// A question that has not been asked yet. `random_case` draws its letter case, where that is
+    /// to be random.
     pub(super) fn new(
         key: Key,
         route: RouteId,
@@ -128,15 +129,16 @@ impl State {
         }
     }
 
-    /// From UDP to TCP, with `server`. Nothing changes in another state: false. `begun` is set when there is room to ask it.
+    /// From UDP to TCP, with `server`. Nothing changes in another state: false. `begun` is set when
+    /// there is room to ask it.
     pub(super) fn go_over_to_tcp(&mut self, server: ServerId, begun: Arc<AtomicBool>) -> bool {
         let State::Udp(udp) = self else { return false };
         *self = State::Tcp(Tcp { server, begun, before: std::mem::take(udp) });
         true
     }
 
-    /// Why there is no answer when the time is over. A server that has answered over UDP, and could not be asked over TCP for want of
-    /// room here, has not been silent.
+    /// Why there is no answer when the time is over. A server that has answered over UDP, and could
+    /// not be asked over TCP for want of room here, has not been silent.
     pub(super) fn why_unanswered(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
@@ -163,9 +165,11 @@ impl State {
 }
 
 impl Udp {
-    /// Whether a server has been sent the question, with or without an answer, since it was last said to be fresh.
+    /// Whether a server has been sent the question, with or without an answer, since it was last
+    /// said to be fresh.
     pub(super) fn has_asked(&self, server: ServerId) -> bool {
-        self.tried.contains(&server) && self.attempts.iter().any(|attempt| attempt.at.port.server == server)
+        self.tried.contains(&server)
+            && self.attempts.iter().any(|attempt| attempt.at.port.server == server)
     }
 
     /// How often a server has been sent the question.
@@ -297,7 +301,9 @@ mod tests {
     fn who_waits_for_another_worker_has_asked_nobody() {
         let mut state = State::Elsewhere;
         assert!(state.udp().is_none() && state.attempts().is_empty());
-        assert!(!state.go_over_to_tcp(ServerId(0), Arc::default()) && state.return_to_udp().is_none());
+        assert!(
+            !state.go_over_to_tcp(ServerId(0), Arc::default()) && state.return_to_udp().is_none()
+        );
         assert!(state.into_fallback().is_none());
     }
 
@@ -307,7 +313,11 @@ mod tests {
         udp.try_server(ServerId(1));
         udp.attempts.push(attempt(1, 1));
         udp.ask_without_edns(ServerId(1));
-        assert!(!udp.has_asked(ServerId(1)) && udp.plain == Some(ServerId(1)) && udp.times(ServerId(1)) == 1);
+        assert!(
+            !udp.has_asked(ServerId(1))
+                && udp.plain == Some(ServerId(1))
+                && udp.times(ServerId(1)) == 1
+        );
     }
 
     #[test]
@@ -326,8 +336,15 @@ mod tests {
             KeyBuf::new(&"a.test".parse().unwrap(), 65, 1, false, false).to_key(),
             None::<&mut StdRng>,
         );
-        assert!(https.has_sent(b"\x01A\x04test\0\0A\0\x01") && !https.has_sent(b"\x01a\x04test\0\0a\0\x01"), "type 97");
-        assert!(query.has_sent(b"\x01A\x04TEST\0\0\x1c\0\x01") && !query.has_sent(b"\x01b\x04test\0\0\x1c\0\x01"));
+        assert!(
+            https.has_sent(b"\x01A\x04test\0\0A\0\x01")
+                && !https.has_sent(b"\x01a\x04test\0\0a\0\x01"),
+            "type 97"
+        );
+        assert!(
+            query.has_sent(b"\x01A\x04TEST\0\0\x1c\0\x01")
+                && !query.has_sent(b"\x01b\x04test\0\0\x1c\0\x01")
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The questions in flight of a resolver: found by name of the question and by number, each in flight only once.
+//! The questions in flight of a resolver: found by name of the question and by number, each in
+//! flight only once.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -38,10 +39,14 @@ impl Fetches {
         KeyHash(self.hasher.hash_one(question))
     }
 
-    /// Adds a question that is not in flight yet, with the hash of its key. Returns its number, and where it is now.
+    /// Adds a question that is not in flight yet, with the hash of its key. Returns its number, and
+    /// where it is now.
     pub(super) fn insert(&mut self, fetch: Fetch, hash: KeyHash) -> (FetchId, &mut Fetch) {
         debug_assert_eq!(hash, self.hash(fetch.query.key().octets()), "the hash of something else");
-        debug_assert!(self.find(fetch.query.key().octets(), hash).is_none(), "it is in flight already");
+        debug_assert!(
+            self.find(fetch.query.key().octets(), hash).is_none(),
+            "it is in flight already"
+        );
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let index = self.slab.insert(Slot { fetch, generation, hash }) as u32;
@@ -52,7 +57,9 @@ impl Fetches {
     /// The one that asks this, whose hash is at hand.
     #[inline]
     pub(super) fn find(&self, question: &[u8], hash: KeyHash) -> Option<FetchId> {
-        let index = *self.by_key.find(hash.0, |at| self.slab[*at as usize].fetch.query.key().octets() == question)?;
+        let index = *self
+            .by_key
+            .find(hash.0, |at| self.slab[*at as usize].fetch.query.key().octets() == question)?;
         Some(FetchId { index, generation: self.slab[index as usize].generation })
     }
 
@@ -65,7 +72,11 @@ impl Fetches {
 
     /// Takes it out: it is in flight no more.
     pub(super) fn remove(&mut self, id: FetchId) -> Option<Fetch> {
-        let hash = self.slab.get(id.index as usize).filter(|entry| entry.generation == id.generation)?.hash;
+        let hash = self
+            .slab
+            .get(id.index as usize)
+            .filter(|entry| entry.generation == id.generation)?
+            .hash;
         let entry = self.by_key.find_entry(hash.0, |at| *at == id.index);
         debug_assert!(entry.is_ok(), "what is in the slab is in the table");
         if let Ok(entry) = entry {
@@ -107,7 +118,14 @@ mod tests {
         let budget = Budget::new(&mut rand::rng());
         let charge = budget.whose(budget.client(0), &[0], Nanos(0));
         let new = |name: &str| {
-            Fetch::new(key(name), RouteId(0), charge, Nanos(0), State::Elsewhere, None::<&mut rand::rngs::StdRng>)
+            Fetch::new(
+                key(name),
+                RouteId(0),
+                charge,
+                Nanos(0),
+                State::Elsewhere,
+                None::<&mut rand::rngs::StdRng>,
+            )
         };
         let insert = |fetches: &mut Fetches, name: &str| {
             let hash = fetches.hash(key(name).octets());

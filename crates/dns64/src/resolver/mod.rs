@@ -1,4 +1,5 @@
-//! From a question to its answer: the cache, or the upstreams, each of which is asked once for all who wait.
+//! From a question to its answer: the cache, or the upstreams, each of which is asked once for all
+//! who wait.
 //!
 //! ```text
 //!                 ┌─ Known: cache, or a failure that is remembered
@@ -11,8 +12,8 @@
 //! next_landed ◄── waiters, outcome ◄── cache ◄── answer ◄──┘
 //! ```
 //!
-//! A [`Resolver`] belongs to one worker. It has no sockets, which are [`Outside`], and no clock: it is told what time it is. Who
-//! waits is a [`Waiter`], of which it knows nothing.
+//! A [`Resolver`] belongs to one worker. It has no sockets, which are [`Outside`], and no clock: it
+//! is told what time it is. Who waits is a [`Waiter`], of which it knows nothing.
 
 pub(crate) mod answer;
 mod arriving;
@@ -55,10 +56,11 @@ use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
 use crate::name::{KeyBuf, text};
 
-/// A question is not begun for a query that is older than this: the client is about to ask again, and two more rounds of
-/// `forwarding.timeout` would make it wait for more than four seconds.
+/// A question is not begun for a query that is older than this: the client is about to ask again,
+/// and two more rounds of `forwarding.timeout` would make it wait for more than four seconds.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
-/// No query begins while so many questions are in flight for each one that may wait: chains make more than one question of one.
+/// No query begins while so many questions are in flight for each one that may wait: chains make
+/// more than one question of one.
 const FETCHES_PER_JOB: usize = 2;
 
 /// When a query should have a stale answer, if there is one.
@@ -95,7 +97,12 @@ pub(crate) struct Resolver<O> {
 
 impl<O: Outside> Resolver<O> {
     /// A resolver that has asked nothing yet.
-    pub(crate) fn new(worker: WorkerId, settings: Arc<Settings>, common: Common, outside: O) -> Resolver<O> {
+    pub(crate) fn new(
+        worker: WorkerId,
+        settings: Arc<Settings>,
+        common: Common,
+        outside: O,
+    ) -> Resolver<O> {
         let mut resolver = Resolver {
             worker,
             settings: Arc::clone(&settings),
@@ -122,7 +129,8 @@ impl<O: Outside> Resolver<O> {
         let ports = self.settings.config.forwarding.source_ports;
         let allowed = |configured| if configured { ports } else { 0 };
         let servers = self.upstreams.servers().iter();
-        self.outside.configure(servers.map(|server| (server.address(), allowed(server.is_configured()))));
+        self.outside
+            .configure(servers.map(|server| (server.address(), allowed(server.is_configured()))));
         self.fetches.reroute(&self.settings);
     }
 
@@ -138,8 +146,8 @@ impl<O: Outside> Resolver<O> {
         &mut self.outside
     }
 
-    /// The answer to a question, if it is known. If not, it is asked, unless it is in flight already, and the waiter is told what
-    /// comes of it ([`next_landed`](Resolver::next_landed)).
+    /// The answer to a question, if it is known. If not, it is asked, unless it is in flight
+    /// already, and the waiter is told what comes of it ([`next_landed`](Resolver::next_landed)).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, demand: Demand) -> Asked {
         let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
@@ -159,8 +167,8 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// What a query gets that has waited for as long as a client should before it gets a stale answer, counted from its arrival (RFC
-    /// 8767 §5), or in vain.
+    /// What a query gets that has waited for as long as a client should before it gets a stale
+    /// answer, counted from its arrival (RFC 8767 §5), or in vain.
     fn without_waiting(&self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
         self.settings.ttl.stale?;
         let late = self.now + LEAST_DELAY >= stale_at(demand);
@@ -170,10 +178,14 @@ impl<O: Outside> Resolver<O> {
         if !late && !demand.in_vain {
             return None;
         }
-        self.common.cache.revive(&question.to_key(), self.now, &self.settings.ttl, None).map(Outcome::Answered)
+        self.common
+            .cache
+            .revive(&question.to_key(), self.now, &self.settings.ttl, None)
+            .map(Outcome::Answered)
     }
 
-    /// When a query that waits for this question has waited long enough because something else will do.
+    /// When a query that waits for this question has waited long enough because something else will
+    /// do.
     fn answer_by(&self, question: &KeyBuf, demand: Demand) -> Nanos {
         let Some(stale) = self.settings.ttl.stale else { return NEVER };
         let will_do = match question.is_probe() {
@@ -212,13 +224,16 @@ impl<O: Outside> Resolver<O> {
         let others = self.fetches.get(id).map_or(0, |fetch| fetch.waiters.len());
         let most = self.settings.config.limits.in_flight;
         if demand.first {
-            self.budget.admit_beside(others, question.name(), most, self.now).map_err(Asked::Denied)?;
+            self.budget
+                .admit_beside(others, question.name(), most, self.now)
+                .map_err(Asked::Denied)?;
         }
         self.metrics().count(Count::Collapsed);
         Ok(id)
     }
 
-    /// Begins a question that is not in flight, if there is room for one more of this client and of this branch.
+    /// Begins a question that is not in flight, if there is room for one more of this client and of
+    /// this branch.
     fn begin_for(
         &mut self,
         client: Counters,
@@ -230,7 +245,8 @@ impl<O: Outside> Resolver<O> {
         if demand.first {
             self.budget.admit(charge, self.free()).map_err(Asked::Denied)?;
         }
-        self.begin(question, hash, charge, demand.max_age).map_err(|kept| Asked::Known(Outcome::Answered(kept)))
+        self.begin(question, hash, charge, demand.max_age)
+            .map_err(|kept| Asked::Known(Outcome::Answered(kept)))
     }
 
     /// One more waits for a question that is in flight.
@@ -240,12 +256,14 @@ impl<O: Outside> Resolver<O> {
             self.budget.enter_waiter(waiting.client);
             if waiting.answer_by != NEVER {
                 let left = waiting.answer_by.since(self.now);
-                fetch.release_due = fetch.release_due.min(self.timers.set(id, self.now, left, left));
+                fetch.release_due =
+                    fetch.release_due.min(self.timers.set(id, self.now, left, left));
             }
         }
     }
 
-    /// Tells those who have waited long enough for a question that an old answer has to do. The question goes on.
+    /// Tells those who have waited long enough for a question that an old answer has to do. The
+    /// question goes on.
     fn release_late(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
         if self.now < fetch.release_due {
@@ -257,13 +275,24 @@ impl<O: Outside> Resolver<O> {
             let key = fetch.query.key();
             outcome = match key.is_probe() {
                 true => Some(Outcome::Failed(Failure::Timeout)),
-                false => self.common.cache.revive(key, self.now, &self.settings.ttl, None).map(Outcome::Answered),
+                false => self
+                    .common
+                    .cache
+                    .revive(key, self.now, &self.settings.ttl, None)
+                    .map(Outcome::Answered),
             };
         }
-        let (late, others) = fetch.waiters.drain(..).partition(|waiting| outcome.is_some() && is_late(waiting));
+        let (late, others) =
+            fetch.waiters.drain(..).partition(|waiting| outcome.is_some() && is_late(waiting));
         fetch.waiters = others;
-        // What could be revived is gone where somebody is late still: then there is nothing but to wait.
-        let next = fetch.waiters.iter().filter(|waiting| !is_late(waiting)).map(|waiting| waiting.answer_by).min();
+        // What could be revived is gone where somebody is late still: then there is nothing but to
+        // wait.
+        let next = fetch
+            .waiters
+            .iter()
+            .filter(|waiting| !is_late(waiting))
+            .map(|waiting| waiting.answer_by)
+            .min();
         fetch.release_due = match next.filter(|next| *next != NEVER) {
             Some(next) => self.timers.set(id, self.now, next.since(self.now), next.since(self.now)),
             None => NEVER,
@@ -281,13 +310,14 @@ impl<O: Outside> Resolver<O> {
         }
     }
 
-    /// Whether a question that takes as long as it may leaves no time to ask another one for a query that came at `since`.
+    /// Whether a question that takes as long as it may leaves no time to ask another one for a
+    /// query that came at `since`.
     pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
 
-    /// Asks a question whose answer a client will want in a moment, unless it is known or in flight, or there is no room for it. Nobody
-    /// is told; the answer will be in the cache.
+    /// Asks a question whose answer a client will want in a moment, unless it is known or in
+    /// flight, or there is no room for it. Nobody is told; the answer will be in the cache.
     pub(crate) fn ask_ahead(&mut self, question: &KeyBuf, client: u64) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
@@ -346,8 +376,8 @@ impl<O: Outside> Resolver<O> {
         Some(format!("{} of type {}", text(key.name()), key.qtype()))
     }
 
-    /// Gives up the question that was being worked on when something went wrong; those who wait for it are told that it has
-    /// failed.
+    /// Gives up the question that was being worked on when something went wrong; those who wait for
+    /// it are told that it has failed.
     pub(crate) fn abandon(&mut self) {
         self.conclude(Outcome::Failed(Failure::Overload));
         if let Some(id) = self.current.take() {

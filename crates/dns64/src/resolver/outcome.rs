@@ -1,4 +1,5 @@
-//! What became of a question to the upstreams: an answer, with its age, or the reason why there is none.
+//! What became of a question to the upstreams: an answer, with its age, or the reason why there is
+//! none.
 
 use std::sync::Arc;
 
@@ -44,8 +45,9 @@ pub(crate) struct Kept {
     pub age: u32,
     /// Whether its time is over (RFC 8767).
     pub stale: bool,
-    /// Of a stale answer: how many seconds ago an upstream, asked anew, said SERVFAIL without a reason, if it did. It may have rejected
-    /// the new answer for its signatures, and then the old one must not stand for it.
+    /// Of a stale answer: how many seconds ago an upstream, asked anew, said SERVFAIL without a
+    /// reason, if it did. It may have rejected the new answer for its signatures, and then the old
+    /// one must not stand for it.
     pub doubted: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! What the resolver does to the world: it sends questions, and tells other workers. The server does it with sockets and
-//! mailboxes; tests note down what was done.
+//! What the resolver does to the world: it sends questions, and tells other workers. The server
+//! does it with sockets and mailboxes; tests note down what was done.
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,7 +42,8 @@ pub(crate) enum TcpFailure {
 
 /// The world, as far as a resolver changes it.
 pub(crate) trait Outside {
-    /// Takes over the servers of a new configuration, by their numbers, each with the number of source ports that it may have.
+    /// Takes over the servers of a new configuration, by their numbers, each with the number of
+    /// source ports that it may have.
     fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>);
 
     /// Asks over UDP; `write` writes the query with the id that it is given.

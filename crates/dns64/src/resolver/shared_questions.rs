@@ -1,4 +1,5 @@
-//! Which worker asks which question: a question that is in flight is not asked a second time by another worker.
+//! Which worker asks which question: a question that is in flight is not asked a second time by
+//! another worker.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,7 +10,8 @@ use crate::name::Key;
 
 const SHARDS: usize = 64;
 
-/// The questions in flight, each with the workers that wait for it beside the one that asks (a bit per worker).
+/// The questions in flight, each with the workers that wait for it beside the one that asks (a bit
+/// per worker).
 pub(crate) struct SharedQuestions {
     shards: Vec<Mutex<HashMap<Key, u64>>>,
     hasher: RandomState,

@@ -1,4 +1,5 @@
-//! The resolver without sockets, on a clock that the test moves: each state of a fetch, and every way from one to the next.
+//! The resolver without sockets, on a clock that the test moves: each state of a fetch, and every
+//! way from one to the next.
 
 use std::collections::HashMap;
 use std::io;
@@ -124,13 +125,18 @@ const JOB: Waiter = Waiter::Job(JobId { place: 7, serial: 7 });
 
 fn settings(upstreams: u16, more: &str) -> Arc<Settings> {
     let upstream = |n| format!("[[upstream]]\naddress = '127.0.0.1'\nport = {}\n", 1 + n);
-    let text = (0..upstreams).map(upstream).fold(more.to_owned(), |text, upstream| text + &upstream);
+    let text =
+        (0..upstreams).map(upstream).fold(more.to_owned(), |text, upstream| text + &upstream);
     Arc::new(Settings::from_text(&text, Path::new("test.toml")).unwrap())
 }
 
 fn common(workers: usize) -> Common {
     let cache = Arc::new(Cache::new(1));
-    Common { cache, shared_questions: Arc::new(SharedQuestions::new(workers)), metrics: Metrics::new(workers) }
+    Common {
+        cache,
+        shared_questions: Arc::new(SharedQuestions::new(workers)),
+        metrics: Metrics::new(workers),
+    }
 }
 
 /// Who is told.
@@ -148,7 +154,8 @@ impl Test {
     }
 
     fn with(upstreams: u16, more: &str, worker: WorkerId, common: Common) -> Test {
-        let mut resolver = Resolver::new(worker, settings(upstreams, more), common, Notes::default());
+        let mut resolver =
+            Resolver::new(worker, settings(upstreams, more), common, Notes::default());
         resolver.rng = StdRng::seed_from_u64(1);
         let mut test = Test { resolver, now: Nanos(100 * Nanos::SECOND.0) };
         test.pass(0);
@@ -216,14 +223,17 @@ impl Test {
         self.resolver.outside.tcp.remove(0)
     }
 
-    /// What the one waiter of the one question that is over is told: an RCODE and a number of records, or why not.
+    /// What the one waiter of the one question that is over is told: an RCODE and a number of
+    /// records, or why not.
     fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
         let landed = self.resolver.next_landed()?;
         assert!(told(&landed) == [JOB] && self.resolver.next_landed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "what is over expects nothing");
         Some(match landed.outcome {
-            Outcome::Answered(kept) => Ok((kept.answer.rcode().in_header(), kept.answer.answers().count())),
+            Outcome::Answered(kept) => {
+                Ok((kept.answer.rcode().in_header(), kept.answer.answers().count()))
+            }
             Outcome::Failed(failure) => Err(failure),
         })
     }
@@ -308,7 +318,10 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
     assert_eq!(test.begin("b.test").len(), 1);
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
-    assert!(matches!(test.ask("b.test"), Asked::Known(Outcome::Failed(Failure::Timeout))), "it is remembered");
+    assert!(
+        matches!(test.ask("b.test"), Asked::Known(Outcome::Failed(Failure::Timeout))),
+        "it is remembered"
+    );
     test.pass(5_000);
     assert_eq!(test.begin("b.test").len(), 1, "for failure-ttl");
 }
@@ -321,7 +334,10 @@ fn rfc9520_3_2_silence_is_remembered_for_longer_each_time_until_the_upstream_is_
         test.pass(1_700);
         assert_eq!(test.outcome(), Some(Err(Failure::Timeout)));
         test.pass(lasts * 1_000 - 1_000);
-        assert!(matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::Timeout))), "{lasts} s");
+        assert!(
+            matches!(test.ask("a.test"), Asked::Known(Outcome::Failed(Failure::Timeout))),
+            "{lasts} s"
+        );
         test.pass(1_000);
     }
     test.begin("a.test");
@@ -422,7 +438,8 @@ fn udp_an_unreachable_server_is_left_for_another_at_once() {
     test.answer(&second, &second.answer(0, &[]));
     assert_eq!(test.outcome(), Some(Ok((0, 0))));
     // A server that cannot even be sent to.
-    test.resolver.outside.refuses = HashMap::from([(second.server(), io::ErrorKind::NetworkUnreachable)]);
+    test.resolver.outside.refuses =
+        HashMap::from([(second.server(), io::ErrorKind::NetworkUnreachable)]);
     for n in 0..50 {
         let sent = test.begin(&format!("n{n}.test"));
         assert!(sent.len() == 1 && sent[0].server() == first.server());
@@ -480,7 +497,11 @@ fn tcp_a_server_that_does_not_answer_is_left_for_another() {
         let first = test.begin("a.test").remove(0);
         test.answer(&first, &first.truncated());
         let question = test.tcp();
-        assert_eq!(question.timeout, std::time::Duration::from_millis(850), "the other one needs time as well");
+        assert_eq!(
+            question.timeout,
+            std::time::Duration::from_millis(850),
+            "the other one needs time as well"
+        );
         test.resolver.on_tcp(question.fetch, answer.clone());
         let second = test.one();
         assert_ne!(first.server(), second.server());
@@ -524,7 +545,10 @@ fn tcp_a_server_that_was_not_asked_for_want_of_room_has_not_been_silent() {
     test.answer(&sent, &sent.truncated());
     test.pass(1_700);
     assert_eq!(test.outcome(), Some(Err(Failure::Overload)));
-    assert!(matches!(test.ask("a.test"), Asked::Waiting), "nothing has been learnt that were to be remembered");
+    assert!(
+        matches!(test.ask("a.test"), Asked::Waiting),
+        "nothing has been learnt that were to be remembered"
+    );
 }
 
 #[test]
@@ -560,7 +584,10 @@ fn a_panic_while_a_question_begins_leaves_it_to_nobody() {
     for test in [&mut first, &mut second] {
         let key = key("defect-begin.test").to_key();
         assert!(test.resolver.is_idle());
-        assert!(test.resolver.common.shared_questions.claim(&key, test.resolver.worker), "nobody asks it");
+        assert!(
+            test.resolver.common.shared_questions.claim(&key, test.resolver.worker),
+            "nobody asks it"
+        );
         assert_eq!(test.resolver.common.shared_questions.land(&key).count(), 0);
     }
 }
@@ -603,7 +630,10 @@ fn a_query_that_is_old_or_one_too_many_is_denied() {
     for n in 2..6 {
         test.resolver.ask_ahead(&key(&format!("n{n}.zone{n}")), 1);
     }
-    assert!(matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)), "nobody waits, but four are in flight");
+    assert!(
+        matches!(test.ask("n6.zone6"), Asked::Denied(Denial::NoRoom)),
+        "nobody waits, but four are in flight"
+    );
     assert!(matches!(test.ask("n3.zone3"), Asked::Waiting), "what is asked already costs nothing");
     let further = Demand {
         waiter: JOB,
@@ -708,7 +738,10 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
             test.pass(1);
             let demand = Demand { client: 1_000, since: test.now, ..demand };
             test.sent();
-            if matches!(test.resolver.ask(&key(&format!("n{n}.living.test")), demand), Asked::Waiting) {
+            if matches!(
+                test.resolver.ask(&key(&format!("n{n}.living.test")), demand),
+                Asked::Waiting
+            ) {
                 let sent = test.one();
                 test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
                 served += 1;
@@ -717,7 +750,11 @@ fn r3_a_dead_zone_leaves_room_for_living_names() {
         }
     }
     assert_eq!(served, 2_000, "of as many living names");
-    assert!(test.resolver.fetches.len() < 2_000, "the dead zone has its share: {}", test.resolver.fetches.len());
+    assert!(
+        test.resolver.fetches.len() < 2_000,
+        "the dead zone has its share: {}",
+        test.resolver.fetches.len()
+    );
 }
 
 /// A client that repeats dead names begins no question with that, but takes places to wait in.
@@ -726,7 +763,10 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
     let mut test = Test::with(1, "[limits]\nin-flight = 900\n", WorkerId(0), common(1));
     let mut denied = 0;
     for n in 0..12_000_u64 {
-        denied += u64::from(matches!(test.ask(&format!("n{}.dead.test", n % 10)), Asked::Denied(Denial::ClientShare)));
+        denied += u64::from(matches!(
+            test.ask(&format!("n{}.dead.test", n % 10)),
+            Asked::Denied(Denial::ClientShare)
+        ));
     }
     assert_eq!(denied, 12_000 - 800, "eight ninths are its share");
     let other = Demand {
@@ -745,7 +785,9 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
         let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
     }
     test.pass(400);
-    let room = |test: &mut Test| matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting);
+    let room = |test: &mut Test| {
+        matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting)
+    };
     assert!(!room(&mut test), "nothing has failed when they came");
     test.pass(1_300);
     while test.resolver.next_landed().is_some() {}
@@ -755,7 +797,10 @@ fn r3_one_client_that_repeats_dead_names_leaves_places_to_wait_in() {
         let _ = test.resolver.ask(&key(&format!("n{}.dead.test", client % 10)), demand);
     }
     let other = Demand { since: test.now, ..other };
-    assert!(matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting), "known to be dead");
+    assert!(
+        matches!(test.resolver.ask(&key("new.living.test"), other), Asked::Waiting),
+        "known to be dead"
+    );
 }
 
 #[test]
@@ -781,7 +826,13 @@ fn udp_what_validation_rejects_is_final() {
     let sent = test.begin("a.test").remove(0);
     let mut rejected = sent.answer(2, &[]);
     rejected[11] += 1;
-    wire::edns::put_opt(&mut rejected, 1232, wire::rcode::Rcode::NOERROR, false, &[0, 15, 0, 2, 0, 6]);
+    wire::edns::put_opt(
+        &mut rejected,
+        1232,
+        wire::rcode::Rcode::NOERROR,
+        false,
+        &[0, 15, 0, 2, 0, 6],
+    );
     test.answer(&sent, &rejected);
     assert_eq!(test.outcome(), Some(Ok((2, 0))));
     assert!(test.sent().is_empty(), "who does not validate is not asked");
@@ -840,7 +891,10 @@ fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {
     assert_eq!(test.resolver.fetches.len(), 1, "the question goes on");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
     let landed = test.resolver.next_landed().unwrap();
-    assert!(landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale, "for the other one");
+    assert!(
+        landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale,
+        "for the other one"
+    );
     // Who comes to a question too late does not wait at all, where there is something old.
     test.pass(61_000);
     let demand = arrived(before(&test, 1_750));
@@ -856,13 +910,29 @@ fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
     let mut test = Test::with(1, "[cache]\nserve-stale = '1h'\n", WorkerId(0), common(1));
     let probe = KeyBuf::probe(&crate::testing::wire("a.test"), 1, false);
     let since = Nanos(test.now.0 - Nanos::from_millis(1_000).0);
-    let demand = Demand { waiter: JOB, client: 1, since, first: false, in_vain: true, max_age: 0, dispensable: true };
+    let demand = Demand {
+        waiter: JOB,
+        client: 1,
+        since,
+        first: false,
+        in_vain: true,
+        max_age: 0,
+        dispensable: true,
+    };
     assert!(matches!(test.resolver.ask(&probe, demand), Asked::Waiting));
-    assert!(matches!(test.resolver.ask(&probe, Demand { dispensable: false, ..demand }), Asked::Waiting));
+    assert!(matches!(
+        test.resolver.ask(&probe, Demand { dispensable: false, ..demand }),
+        Asked::Waiting
+    ));
     test.pass(750);
     let landed = test.resolver.next_landed().expect("1.75 s after it came");
-    assert!(landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout)));
+    assert!(
+        landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout))
+    );
     assert!(test.resolver.next_landed().is_none(), "who has nothing else waits on");
     let demand = Demand { since: Nanos(test.now.0 - Nanos::from_millis(1_750).0), ..demand };
-    assert!(matches!(test.resolver.ask(&probe, demand), Asked::Known(Outcome::Failed(Failure::Timeout))));
+    assert!(matches!(
+        test.resolver.ask(&probe, demand),
+        Asked::Known(Outcome::Failed(Failure::Timeout))
+    ));
 }

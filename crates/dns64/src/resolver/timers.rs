@@ -1,5 +1,5 @@
-//! When questions to upstreams must be looked at again. A queue per delay: what is put in last is due last, so nothing is sorted,
-//! and nothing has to be taken out when an answer comes.
+//! When questions to upstreams must be looked at again. A queue per delay: what is put in last is
+//! due last, so nothing is sorted, and nothing has to be taken out when an answer comes.
 
 use std::collections::VecDeque;
 
@@ -28,8 +28,9 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Wakes `fetch` after about `delay`: after the shortest of our delays that is not shorter, unless that is longer than
-    /// `most`; then after the longest that is not longer (but 25 ms at the least). Returns when.
+    /// Wakes `fetch` after about `delay`: after the shortest of our delays that is not shorter,
+    /// unless that is longer than `most`; then after the longest that is not longer (but 25 ms at
+    /// the least). Returns when.
     pub(super) fn set(&mut self, fetch: FetchId, now: Nanos, delay: Nanos, most: Nanos) -> Nanos {
         let wanted = DELAYS.iter().position(|&d| d >= delay).unwrap_or(DELAYS.len() - 1);
         let last = DELAYS.iter().rposition(|&d| d <= most).unwrap_or(0);
@@ -41,7 +42,8 @@ impl Timers {
 
     /// One that is due.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<FetchId> {
-        let due = |queue: &VecDeque<(Nanos, FetchId)>| queue.front().is_some_and(|(at, _)| *at <= now);
+        let due =
+            |queue: &VecDeque<(Nanos, FetchId)>| queue.front().is_some_and(|(at, _)| *at <= now);
         self.queues.iter_mut().find(|queue| due(queue))?.pop_front().map(|(_, fetch)| fetch)
     }
 
@@ -60,13 +62,24 @@ mod tests {
         let mut timers = Timers::default();
         let fetch = FetchId { index: 0, generation: 0 };
         let mut set = |delay, most| {
-            let due = timers.set(fetch, Nanos::SECOND, Nanos::from_millis(delay), Nanos::from_millis(most));
+            let due = timers.set(
+                fetch,
+                Nanos::SECOND,
+                Nanos::from_millis(delay),
+                Nanos::from_millis(most),
+            );
             due.since(Nanos::SECOND).0 / 1_000_000
         };
-        assert_eq!([set(200, 1_700), set(201, 1_700), set(1_000, 1_700), set(9_000, 1_700)], [200, 400, 1_600, 1_600]);
+        assert_eq!(
+            [set(200, 1_700), set(201, 1_700), set(1_000, 1_700), set(9_000, 1_700)],
+            [200, 400, 1_600, 1_600]
+        );
         assert_eq!([set(300, 300), set(1_000, 500), set(60, 10)], [200, 400, 25]);
         assert_eq!(timers.next(), Some(Nanos::SECOND + Nanos::from_millis(25)));
         assert!(timers.pop(Nanos::SECOND).is_none());
-        assert_eq!(std::iter::from_fn(|| timers.pop(Nanos::SECOND + Nanos::from_millis(400))).count(), 5);
+        assert_eq!(
+            std::iter::from_fn(|| timers.pop(Nanos::SECOND + Nanos::from_millis(400))).count(),
+            5
+        );
     }
 }

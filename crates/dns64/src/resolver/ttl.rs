@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// How long a client waits for a question to be answered before it gets an answer whose time is over, where there is one: leaves 50 ms
-/// of the 1.8 s of RFC 8767 §5 for timers and threads.
+/// How long a client waits for a question to be answered before it gets an answer whose time is
+/// over, where there is one: leaves 50 ms of the 1.8 s of RFC 8767 §5 for timers and threads.
 pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 
 /// Bounds of the time for which answers are kept and served.
@@ -19,19 +19,27 @@ pub(crate) struct TtlLimits {
     pub failure: u32,
     /// Failures that are repeated this long at the most, 300 seconds at the most (RFC 9520 §3.2).
     pub failure_max: u32,
-    /// Answers that have run out are kept this much longer, to serve while all upstreams fail (RFC 8767).
+    /// Answers that have run out are kept this much longer, to serve while all upstreams fail
+    /// (RFC 8767).
     pub stale: Option<Duration>,
 }
 
 impl Default for TtlLimits {
     fn default() -> TtlLimits {
-        TtlLimits { min: 0, max: 86_400, negative_max: 3_600, failure: 5, failure_max: 60, stale: None }
+        TtlLimits {
+            min: 0,
+            max: 86_400,
+            negative_max: 3_600,
+            failure: 5,
+            failure_max: 60,
+            stale: None,
+        }
     }
 }
 
 impl TtlLimits {
-    /// How long a failure is remembered, seconds, before which the question has failed `repeats` times in a row: twice as long each
-    /// time (RFC 9520 §3.2).
+    /// How long a failure is remembered, seconds, before which the question has failed `repeats`
+    /// times in a row: twice as long each time (RFC 9520 §3.2).
     #[inline]
     pub(crate) fn failure_after(&self, repeats: u8) -> u32 {
         let doubled = u64::from(self.failure) << repeats.min(32);

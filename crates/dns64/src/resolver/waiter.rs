@@ -8,8 +8,8 @@ use super::outcome::Outcome;
 use crate::ids::JobId;
 use crate::name::{Key, text};
 
-/// Who waits for a question. What else is to wait, a validation for example, gets a variant here; the resolver hands waiters
-/// back as it got them.
+/// Who waits for a question. What else is to wait, a validation for example, gets a variant here;
+/// the resolver hands waiters back as it got them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A client query that is not answered yet (`server::jobs`).
@@ -23,7 +23,8 @@ pub(crate) struct Waiting {
     pub(crate) waiter: Waiter,
     /// The client, which has a share of the places to wait in.
     pub(super) client: Counters,
-    /// When it is told something else if there is no answer yet: that an old one has to do; [`NEVER`] if it waits to the end.
+    /// When it is told something else if there is no answer yet: that an old one has to do;
+    /// [`NEVER`] if it waits to the end.
     pub(super) answer_by: Nanos,
 }
 
@@ -43,16 +44,16 @@ pub(crate) struct Demand {
     pub(crate) client: u64,
     /// When the query came for which this is asked.
     pub(crate) since: Nanos,
-    /// Whether nothing has been asked for that query yet. A query for which something has been asked gets the rest as well:
-    /// else that were for nothing.
+    /// Whether nothing has been asked for that query yet. A query for which something has been
+    /// asked gets the rest as well: else that were for nothing.
     pub(crate) first: bool,
-    /// Whether that query has waited for upstreams in vain before: waiting once more would be too long for its client (RFC 8767 §5),
-    /// and a stale answer will do at once.
+    /// Whether that query has waited for upstreams in vain before: waiting once more would be too
+    /// long for its client (RFC 8767 §5), and a stale answer will do at once.
     pub(crate) in_vain: bool,
     /// How old the answer may be, seconds.
     pub(crate) max_age: u32,
-    /// Whether the query has a stale answer, and this question only finds out whether it may be served: it is, where nobody says in
-    /// time that it must not.
+    /// Whether the query has a stale answer, and this question only finds out whether it may be
+    /// served: it is, where nobody says in time that it must not.
     pub(crate) dispensable: bool,
 }
 
@@ -76,8 +77,8 @@ pub(crate) enum Denial {
     NoRoom,
     /// The client has caused as many of these as one client may while there are so many.
     ClientShare,
-    /// Nothing below a name above has been answered of late, and as many questions for names there are in flight as may be, or as
-    /// many queries wait for this one as may.
+    /// Nothing below a name above has been answered of late, and as many questions for names there
+    /// are in flight as may be, or as many queries wait for this one as may.
     DeadBranch,
 }
 

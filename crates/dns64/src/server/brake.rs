@@ -1,4 +1,5 @@
-//! A known slowdown, for tests of comparisons (feature `three-percent-slower`): each turn of a worker takes 3 % more CPU time.
+//! A known slowdown, for tests of comparisons (feature `three-percent-slower`): each turn of a
+//! worker takes 3 % more CPU time.
 
 use method::units::Nanos;
 use net::clock::thread_cpu_time;

@@ -1,5 +1,5 @@
-//! What a thread does about its own panics: each costs the query that was being worked on, and nothing else; too many end the
-//! process, so that whoever watches over it starts it anew.
+//! What a thread does about its own panics: each costs the query that was being worked on, and
+//! nothing else; too many end the process, so that whoever watches over it starts it anew.
 
 use method::units::Nanos;
 
@@ -20,7 +20,13 @@ impl Defects {
     ///
     /// # Panics
     /// If there have been too many.
-    pub(super) fn note_query(&mut self, panic: &Panic, question: &str, now: Nanos, metrics: &WorkerMetrics) {
+    pub(super) fn note_query(
+        &mut self,
+        panic: &Panic,
+        question: &str,
+        now: Nanos,
+        metrics: &WorkerMetrics,
+    ) {
         let noted = self.note(panic, &answer_to(question), now, metrics);
         noted.unwrap_or_else(|too_many| panic!("{too_many}"));
     }
@@ -28,7 +34,8 @@ impl Defects {
     /// There has been one, which has cost so much.
     ///
     /// # Errors
-    /// If there have been too many: ten at once, then one a minute. Then the thread must end, by a panic that nobody catches.
+    /// If there have been too many: ten at once, then one a minute. Then the thread must end, by a
+    /// panic that nobody catches.
     pub(super) fn note(
         &mut self,
         panic: &Panic,
@@ -37,7 +44,10 @@ impl Defects {
         metrics: &WorkerMetrics,
     ) -> Result<(), TooMany> {
         metrics.count(Count::Defect);
-        tracing::error!("a defect of dns64d cost {}: {panic}", &cost[..cost.floor_char_boundary(LONGEST)]);
+        tracing::error!(
+            "a defect of dns64d cost {}: {panic}",
+            &cost[..cost.floor_char_boundary(LONGEST)]
+        );
         if self.allowance.take(now) { Ok(()) } else { Err(TooMany(panic.clone())) }
     }
 }
@@ -65,8 +75,9 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// A server whose upstream says of all names that there is no such data, but of those that begin with "defect-timer" nothing, and of
-    /// those that begin with "defect-upstream" that TCP has more.
+    /// A server whose upstream says of all names that there is no such data, but of those that
+    /// begin with "defect-timer" nothing, and of those that begin with "defect-upstream" that TCP
+    /// has more.
     fn server(threads: usize) -> RunningServer {
         let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = upstream.local_addr().unwrap().port();
@@ -175,7 +186,9 @@ mod tests {
         }
         assert!(server.is_whole());
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.send_to(b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x0cdefect-query\0\0\x01\0\x01", address).unwrap();
+        socket
+            .send_to(b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x0cdefect-query\0\0\x01\0\x01", address)
+            .unwrap();
         let give_up = Instant::now() + SOON;
         while server.is_whole() {
             assert!(Instant::now() < give_up, "the worker goes on");

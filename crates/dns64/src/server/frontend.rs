@@ -1,4 +1,5 @@
-//! Client queries: who may ask, what is answered at once, what the decision wants to know, and the reply.
+//! Client queries: who may ask, what is answered at once, what the decision wants to know, and the
+//! reply.
 //!
 //! ```text
 //! on_query ─► limiter, access ─► Inquiry::begin ─► advance ─► step ─► reply ─► Replies
@@ -32,8 +33,8 @@ use crate::translation::decide::{Reason, Reply, Withheld};
 use crate::transport::Transport;
 use crate::transport::client::Client;
 
-/// Replies over UDP that are longer, octets, are for clients whose address is proven, and a few others: no client without EDNS
-/// gets a longer one, and what is no longer amplifies little.
+/// Replies over UDP that are longer, octets, are for clients whose address is proven, and a few
+/// others: no client without EDNS gets a longer one, and what is no longer amplifies little.
 const LARGE: usize = LEAST_PAYLOAD;
 
 /// The half of a worker that clients see.
@@ -48,11 +49,17 @@ pub(super) struct Frontend {
 
 impl Frontend {
     /// Nobody has asked yet.
-    pub(super) fn new(worker: WorkerId, shared: Arc<Shared>, settings: Arc<Settings>, replies: Replies) -> Frontend {
+    pub(super) fn new(
+        worker: WorkerId,
+        shared: Arc<Shared>,
+        settings: Arc<Settings>,
+        replies: Replies,
+    ) -> Frontend {
         Frontend { worker, shared, settings, replies, jobs: Jobs::default(), now: Nanos(0) }
     }
 
-    /// Takes over another configuration, for every query that comes after, and for the rest of those that wait.
+    /// Takes over another configuration, for every query that comes after, and for the rest of
+    /// those that wait.
     pub(super) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
     }
@@ -93,10 +100,20 @@ impl Frontend {
     }
 
     /// A datagram, or a message of a connection.
-    pub(super) fn on_query(&mut self, resolver: &mut Resolver<Network>, client: &Client, bytes: &[u8]) {
+    pub(super) fn on_query(
+        &mut self,
+        resolver: &mut Resolver<Network>,
+        client: &Client,
+        bytes: &[u8],
+    ) {
         let limits = self.settings.config.limits;
         let admitted = client.transport().is_proven()
-            || self.shared.limiter.admits(client.ip(), self.now, limits.client_rate, limits.client_burst);
+            || self.shared.limiter.admits(
+                client.ip(),
+                self.now,
+                limits.client_rate,
+                limits.client_burst,
+            );
         if !admitted {
             return self.limit(client, bytes);
         }
@@ -116,13 +133,22 @@ impl Frontend {
         }
     }
 
-    fn on_good_query(&mut self, resolver: &mut Resolver<Network>, client: &Client, query: &Query<'_>) {
+    fn on_good_query(
+        &mut self,
+        resolver: &mut Resolver<Network>,
+        client: &Client,
+        query: &Query<'_>,
+    ) {
         self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
         let policy = self.settings.policy(ip);
         let cookie = self.shared.cookies.answer(query, ip);
         let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
-        if !inquiry.is_local() && query.checking_disabled && query.qtype == rtype::AAAA && policy.translates() {
+        if !inquiry.is_local()
+            && query.checking_disabled
+            && query.qtype == rtype::AAAA
+            && policy.translates()
+        {
             self.metrics().count(Count::WithheldCd);
         }
         self.advance(
@@ -143,14 +169,16 @@ impl Frontend {
             Received::Query(query) => {
                 let frame = ReplyFrame::new(&query, client.transport(), None);
                 self.metrics().count_rcode(Rcode::REFUSED);
-                self.reply(client, |out| frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED)));
+                self.reply(client, |out| {
+                    frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED))
+                });
             }
             _ => self.reply(client, |_| {}),
         }
     }
 
-    /// A client that asks too much. One that has proved its address (RFC 7873) is sent to TCP; others, whose address may be
-    /// forged, get nothing.
+    /// A client that asks too much. One that has proved its address (RFC 7873) is sent to TCP;
+    /// others, whose address may be forged, get nothing.
     fn limit(&mut self, client: &Client, bytes: &[u8]) {
         self.metrics().count(Count::RateLimited);
         let ip = client.ip();
@@ -158,12 +186,14 @@ impl Frontend {
             && self.settings.allows(ip)
             && self.shared.cookies.proves(&query, ip)
         {
-            let frame = ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
+            let frame =
+                ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
             self.reply(client, |out| frame.write_truncated(out));
         }
     }
 
-    /// Takes a client query as far as what is known allows: to its reply, or to the next question that it waits for.
+    /// Takes a client query as far as what is known allows: to its reply, or to the next question
+    /// that it waits for.
     fn advance(&mut self, resolver: &mut Resolver<Network>, held: &mut Option<Job>) {
         let Some(job) = held else { return };
         #[cfg(test)]
@@ -183,7 +213,9 @@ impl Frontend {
                     return self.replies.send(&job.client, metrics, |out| {
                         let start = out.len();
                         job.inquiry.write(out, &reply, &rules);
-                        if out.len() - start > LARGE && !may_get_large(shared, job, &settings.config.limits, now) {
+                        if out.len() - start > LARGE
+                            && !may_get_large(shared, job, &settings.config.limits, now)
+                        {
                             metrics.count(Count::LargeWithheld);
                             out.truncate(start);
                             job.inquiry.write_truncated(out);
@@ -203,15 +235,18 @@ impl Frontend {
             match resolver.ask(&key, demand) {
                 Asked::Known(outcome) => job.inquiry.learn(outcome),
                 Asked::Waiting => {
-                    // Beside a probe the companion is asked only where there is no time to ask it after the probe.
+                    // Beside a probe the companion is asked only where there is no time to ask it
+                    // after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
                     let companion = job.inquiry.companion(&key, rules.policy).filter(|_| wanted);
                     held.take().into_iter().for_each(|job| self.jobs.insert(job));
-                    return companion.into_iter().for_each(|key| resolver.ask_ahead(&key, demand.client));
+                    return companion
+                        .into_iter()
+                        .for_each(|key| resolver.ask_ahead(&key, demand.client));
                 }
                 Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
-                // The failure is `Overload` and not `Timeout`: no upstream has been asked, the records may exist, and nothing may be
-                // synthesized in their place.
+                // The failure is `Overload` and not `Timeout`: no upstream has been asked, the
+                // records may exist, and nothing may be synthesized in their place.
                 Asked::Denied(_) => job.inquiry.give_up(Failure::Overload),
             }
         }
@@ -225,7 +260,8 @@ impl Frontend {
             Denial::ClientShare => Count::ClientShare,
             Denial::DeadBranch => Count::DeadBranch,
         });
-        self.settings.config.limits.overload == Overload::Drop && client.transport() == Transport::Udp
+        self.settings.config.limits.overload == Overload::Drop
+            && client.transport() == Transport::Udp
     }
 
     /// A client query that waits no more.
@@ -234,9 +270,15 @@ impl Frontend {
         self.jobs.remove(id)
     }
 
-    /// The question that a query waited for is over: it goes on. What is left in `held` has neither its reply nor waits.
+    /// The question that a query waited for is over: it goes on. What is left in `held` has neither
+    /// its reply nor waits.
     #[inline]
-    pub(super) fn resume(&mut self, resolver: &mut Resolver<Network>, held: &mut Option<Job>, outcome: Outcome) {
+    pub(super) fn resume(
+        &mut self,
+        resolver: &mut Resolver<Network>,
+        held: &mut Option<Job>,
+        outcome: Outcome,
+    ) {
         if let Some(job) = held {
             job.inquiry.learn(outcome);
             self.advance(resolver, held);
@@ -289,11 +331,17 @@ impl Frontend {
     }
 }
 
-/// Whether a client gets a reply that is longer than any without EDNS: its address is proven, or not too many have gone to its
-/// network, whose hosts may be flooded by whoever forges their addresses.
+/// Whether a client gets a reply that is longer than any without EDNS: its address is proven, or
+/// not too many have gone to its network, whose hosts may be flooded by whoever forges their
+/// addresses.
 fn may_get_large(shared: &Shared, job: &Job, limits: &LimitKeys, now: Nanos) -> bool {
     let ip = job.client.ip();
     job.client.transport().is_proven()
         || job.cookie.is_some_and(|cookie| shared.cookies.is_ours(&cookie, ip))
-        || shared.large_replies.admits_network(wide_network(ip), now, limits.large_reply_rate, limits.large_reply_burst)
+        || shared.large_replies.admits_network(
+            wide_network(ip),
+            now,
+            limits.large_reply_rate,
+            limits.large_reply_burst,
+        )
 }

@@ -65,7 +65,12 @@ mod tests {
         let (reply, _) = tokio::sync::mpsc::unbounded_channel();
         let ip = [127, 0, 0, 1].into();
         let inquiry = Inquiry::begin(&query, ip, Transport::Tcp, None, &Policy::default());
-        Job { client: Client::Stream(Transport::Tcp, ip, reply), inquiry, arrived: Nanos(0), cookie: None }
+        Job {
+            client: Client::Stream(Transport::Tcp, ip, reply),
+            inquiry,
+            arrived: Nanos(0),
+            cookie: None,
+        }
     }
 
     #[test]

@@ -45,8 +45,9 @@ use mail::{Mail, Mailbox};
 use shared::Shared;
 use worker::Worker;
 
-/// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a query): 20 000 queries. What
-/// waits for seconds is asked again, or elsewhere, and would be answered for nothing.
+/// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a
+/// query): 20 000 queries. What waits for seconds is asked again, or elsewhere, and would be
+/// answered for nothing.
 const CLIENT_BUFFER: usize = 8 << 20;
 
 /// Why the server does not serve.
@@ -166,7 +167,8 @@ fn tcp_listener(address: SocketAddr) -> io::Result<TcpListener> {
 impl BoundServer {
     fn listen(&mut self, address: SocketAddr) -> Result<(), ServerError> {
         let at = |transport| move |source| ServerError::Listen { address, transport, source };
-        let endpoints = Endpoint::listen(address, self.endpoints.len()).map_err(at(Transport::Udp))?;
+        let endpoints =
+            Endpoint::listen(address, self.endpoints.len()).map_err(at(Transport::Udp))?;
         let bound = endpoints[0].local_address().map_err(at(Transport::Udp))?;
         for endpoint in &endpoints {
             endpoint.limit_buffers(CLIENT_BUFFER).map_err(at(Transport::Udp))?;
@@ -178,7 +180,8 @@ impl BoundServer {
     }
 
     fn adopt(&mut self, activated: Activated) -> Result<(), ServerError> {
-        let failed = |source| ServerError::Start { what: "on the sockets that systemd passed", source };
+        let failed =
+            |source| ServerError::Start { what: "on the sockets that systemd passed", source };
         self.adopted = true;
         for socket in activated.udp {
             self.addresses.push(socket.local_addr().map_err(failed)?);
@@ -209,7 +212,10 @@ impl BoundServer {
         let mut mailboxes = Vec::new();
         for _ in 0..workers {
             let (sender, inbox) = channel();
-            mailboxes.push(Mailbox { sender, alarm: Arc::new(Alarm::new().map_err(failed("a worker"))?) });
+            mailboxes.push(Mailbox {
+                sender,
+                alarm: Arc::new(Alarm::new().map_err(failed("a worker"))?),
+            });
             inboxes.push(inbox);
         }
         let (tcp_questions, questions) = unbounded_channel();
@@ -238,7 +244,8 @@ impl BoundServer {
         };
         for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
             let counts_drops = number == 0 || !self.adopted;
-            let worker = Worker::new(WorkerId(number), Arc::clone(&shared), endpoints, counts_drops, inbox);
+            let worker =
+                Worker::new(WorkerId(number), Arc::clone(&shared), endpoints, counts_drops, inbox);
             let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
@@ -253,7 +260,9 @@ impl BoundServer {
         }
         let tcp = thread::Builder::new().name("tcp".into()).spawn(move || {
             guard_thread(|| {
-                if let Err(error) = tcp::run(&shared, self.listeners, self.metrics_listener, questions) {
+                if let Err(error) =
+                    tcp::run(&shared, self.listeners, self.metrics_listener, questions)
+                {
                     tracing::error!("TCP is not served: {error}");
                 }
             });
@@ -278,7 +287,8 @@ impl RunningServer {
         &self.addresses
     }
 
-    /// Address and port at which Prometheus fetches its metrics, port filled in; `None` without such a listener.
+    /// Address and port at which Prometheus fetches its metrics, port filled in; `None` without
+    /// such a listener.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
@@ -293,8 +303,8 @@ impl RunningServer {
         metrics::to_text(self.metrics(), &self.shared.common.cache)
     }
 
-    /// Replaces the configuration: all of it at once, for every query that comes after. Addresses, threads, CPUs, user, cache
-    /// size and metrics listener stay as they are until the next start.
+    /// Replaces the configuration: all of it at once, for every query that comes after. Addresses,
+    /// threads, CPUs, user, cache size and metrics listener stay as they are until the next start.
     pub fn reload(&self, settings: Settings) {
         self.shared.settings.store(Arc::new(settings));
         for mailbox in &self.shared.mailboxes {
@@ -302,7 +312,8 @@ impl RunningServer {
         }
     }
 
-    /// Whether all threads are at work. One that has panicked too often has ended; the process's panic hook has been told.
+    /// Whether all threads are at work. One that has panicked too often has ended; the process's
+    /// panic hook has been told.
     pub fn is_whole(&self) -> bool {
         !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
     }

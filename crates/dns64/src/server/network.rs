@@ -1,4 +1,5 @@
-//! The world of a worker's resolver: sockets towards the upstreams, the thread for TCP, and the mailboxes of other workers.
+//! The world of a worker's resolver: sockets towards the upstreams, the thread for TCP, and the
+//! mailboxes of other workers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,11 +32,16 @@ pub(super) const INBOX: usize = FIRST_TOKEN - 1;
 const READY: usize = 256;
 
 impl Network {
-    /// No upstream is known yet; what comes from clients, and into the worker's mailbox, is waited for.
+    /// No upstream is known yet; what comes from clients, and into the worker's mailbox, is waited
+    /// for.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
-    pub(super) fn new(worker: WorkerId, shared: Arc<Shared>, endpoints: &[Endpoint]) -> io::Result<Network> {
+    pub(super) fn new(
+        worker: WorkerId,
+        shared: Arc<Shared>,
+        endpoints: &[Endpoint],
+    ) -> io::Result<Network> {
         let poller = Poller::new(READY)?;
         for (token, endpoint) in endpoints.iter().enumerate() {
             endpoint.use_receive_offload();
@@ -78,7 +84,8 @@ impl Outside for Network {
     }
 
     fn ask_over_tcp(&mut self, question: TcpQuestion) {
-        // Sending fails only when the thread for TCP has ended, and then the process is about to end.
+        // Sending fails only when the thread for TCP has ended, and then the process is about to
+        // end.
         let _ = self.shared.tcp_questions.send(question);
     }
 

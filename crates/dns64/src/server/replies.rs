@@ -1,4 +1,5 @@
-//! Replies on their way to clients: those of one turn leave together over UDP; over TCP each goes to its connection.
+//! Replies on their way to clients: those of one turn leave together over UDP; over TCP each goes
+//! to its connection.
 
 use method::units::Nanos;
 use net::batch::Peer;
@@ -13,7 +14,8 @@ use crate::transport::client::Client;
 pub(super) struct Replies {
     endpoints: Vec<Endpoint>,
     queues: Vec<SendQueue>,
-    /// What the kernel had thrown away when this worker began; `None` if another worker has the same sockets and counts.
+    /// What the kernel had thrown away when this worker began; `None` if another worker has the
+    /// same sockets and counts.
     drops_before: Option<u64>,
     /// When the kernel is asked again.
     drops_due: Nanos,
@@ -23,8 +25,8 @@ pub(super) struct Replies {
 const DROPS_EACH: Nanos = Nanos::from_millis(100);
 
 impl Replies {
-    /// Nothing waits on these sockets, one per address served. `counts_drops`: what the kernel drops on them
-    /// is counted here, and not by another worker that shares them.
+    /// Nothing waits on these sockets, one per address served. `counts_drops`: what the kernel
+    /// drops on them is counted here, and not by another worker that shares them.
     pub(super) fn new(endpoints: Vec<Endpoint>, counts_drops: bool) -> Replies {
         let queues = endpoints.iter().map(|_| SendQueue::new()).collect();
         let drops_before = counts_drops.then(|| drops(&endpoints));
@@ -38,7 +40,12 @@ impl Replies {
 
     /// Sends what `write` writes; nothing if it writes nothing, which a connection is told.
     #[inline]
-    pub(super) fn send(&mut self, client: &Client, metrics: &WorkerMetrics, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn send(
+        &mut self,
+        client: &Client,
+        metrics: &WorkerMetrics,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         match client {
             Client::Udp(number, peer) => {
                 if self.queues[*number].is_full() {
@@ -49,7 +56,8 @@ impl Replies {
                 self.queues[*number].push(Some(peer), |out| {
                     let start = out.len();
                     write(out);
-                    truncated = Message::new(&out[start..]).is_some_and(|reply| reply.is_truncated());
+                    truncated =
+                        Message::new(&out[start..]).is_some_and(|reply| reply.is_truncated());
                 });
                 if truncated {
                     metrics.count(Count::Truncated);

@@ -1,4 +1,5 @@
-//! The thread for TCP: clients, upstreams, and the metrics listener, asynchronous; the workers do the DNS.
+//! The thread for TCP: clients, upstreams, and the metrics listener, asynchronous; the workers do
+//! the DNS.
 
 use std::cell::RefCell;
 use std::io;
@@ -41,7 +42,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// If the process has no file descriptor left.
 ///
 /// # Panics
-/// If there have been too many panics: each costs what was being worked on, and is counted and logged.
+/// If there have been too many panics: each costs what was being worked on, and is counted and
+/// logged.
 pub(super) fn run(
     shared: &Arc<Shared>,
     listeners: Vec<std::net::TcpListener>,
@@ -75,7 +77,9 @@ pub(super) fn run(
         }
         ask_upstreams(&tasks, shared, questions);
         while !shared.ended.load(Ordering::Relaxed) {
-            stop.send_if_modified(|stop| shared.stopping.load(Ordering::Relaxed) && !std::mem::replace(stop, true));
+            stop.send_if_modified(|stop| {
+                shared.stopping.load(Ordering::Relaxed) && !std::mem::replace(stop, true)
+            });
             tokio::time::sleep(STOP_CHECK).await;
             if let Some(too_many) = too_many.take() {
                 panic!("{too_many}");
@@ -93,12 +97,15 @@ pub(super) fn run(
     })
 }
 
-/// Begins tasks whose panics are counted and logged; `too_many` is filled when there have been too many.
+/// Begins tasks whose panics are counted and logged; `too_many` is filled when there have been too
+/// many.
 fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks {
     let (shared, too_many) = (Arc::clone(shared), Rc::clone(too_many));
     let defects = RefCell::new(Defects::default());
     Tasks::new(move |panic, cost| {
-        if let Err(error) = defects.borrow_mut().note(panic, cost, clock::now(), shared.metrics().tcp()) {
+        if let Err(error) =
+            defects.borrow_mut().note(panic, cost, clock::now(), shared.metrics().tcp())
+        {
             too_many.replace(Some(error));
         }
     })
@@ -112,9 +119,15 @@ fn ask_upstreams(tasks: &Tasks, shared: &Arc<Shared>, questions: UnboundedReceiv
         let tasks = tasks.clone();
         move || {
             let shared = Arc::clone(&shared);
-            upstream_tcp::run(tasks.clone(), connections, Rc::clone(&questions), move |question, message| {
-                shared.mailboxes[question.worker.0].post(Mail::TcpAnswer { fetch: question.fetch, message });
-            })
+            upstream_tcp::run(
+                tasks.clone(),
+                connections,
+                Rc::clone(&questions),
+                move |question, message| {
+                    shared.mailboxes[question.worker.0]
+                        .post(Mail::TcpAnswer { fetch: question.fetch, message });
+                },
+            )
         }
     };
     tasks.keep("a question to an upstream over TCP", begin);
@@ -148,19 +161,20 @@ async fn accept(
         };
         let settings = shared.settings.load();
         let limits = settings.config.limits;
-        // Connections of clients that are not allowed, and those beyond a limit, are closed at once, so that these clients need not
-        // wait for a reply in vain.
+        // Connections of clients that are not allowed, and those beyond a limit, are closed at
+        // once, so that these clients need not wait for a reply in vain.
         let ip = peer.ip().to_canonical();
         if !settings.allows(ip) {
             shared.metrics().tcp().count(Count::TcpRefusedAcl);
             continue;
         }
-        let Some(place) = connections.enter(ip, limits.tcp_connections, limits.tcp_per_client) else {
+        let Some(place) = connections.enter(ip, limits.tcp_connections, limits.tcp_per_client)
+        else {
             shared.metrics().tcp().count(Count::TcpRefusedLimit);
             continue;
         };
-        // Replies that wait for one another would wait for the client's acknowledgements. It can only fail for a client that
-        // has gone.
+        // Replies that wait for one another would wait for the client's acknowledgements. It can
+        // only fail for a client that has gone.
         let _ = stream.set_nodelay(true);
         let bounds = Bounds { pipeline: limits.tcp_pipeline, idle: limits.tcp_idle };
         let (service, stopping) = (service.clone(), stopping.clone());
@@ -182,7 +196,10 @@ impl TcpService {
         let mut held = Some(bytes);
         let handed_on = catch(|| {
             #[cfg(test)]
-            crate::guard::panic_if_named("defect-client", held.as_ref().and_then(|b| b.get(12..)).unwrap_or_default());
+            crate::guard::panic_if_named(
+                "defect-client",
+                held.as_ref().and_then(|b| b.get(12..)).unwrap_or_default(),
+            );
             if let Some(bytes) = held.take() {
                 let client = Client::Stream(Transport::Tcp, ip, reply.clone());
                 self.shared.mailboxes[worker.0].post(Mail::Query { bytes, client });

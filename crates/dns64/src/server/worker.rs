@@ -1,4 +1,5 @@
-//! A worker: its sockets, the client queries that wait, and the resolver that they wait for, a turn at a time.
+//! A worker: its sockets, the client queries that wait, and the resolver that they wait for, a turn
+//! at a time.
 //!
 //! ```text
 //! turn: wait ─► client datagrams ───► Frontend::on_query ─┐
@@ -48,8 +49,9 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A worker on its own sockets, one per address. `counts_drops`: this worker counts what the kernel drops on
-    /// them; of workers that share sockets only the one with the lowest number does.
+    /// A worker on its own sockets, one per address. `counts_drops`: this worker counts what the
+    /// kernel drops on them; of workers that share sockets only the one with the lowest number
+    /// does.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -84,7 +86,8 @@ impl Worker {
         loop {
             if !stopping && self.shared.stopping.load(Ordering::Relaxed) {
                 stopping = true;
-                // Queries that have not been read stay in the sockets: those of systemd are served by the next process.
+                // Queries that have not been read stay in the sockets: those of systemd are served
+                // by the next process.
                 for endpoint in self.frontend.replies().endpoints() {
                     let _ = self.resolver.outside().poller.remove(endpoint);
                 }
@@ -98,7 +101,10 @@ impl Worker {
                     break;
                 }
             }
-            let timeout = self.resolver.next_due().map_or(IDLE, |at| Duration::from(at.since(self.now)).min(IDLE));
+            let timeout = self
+                .resolver
+                .next_due()
+                .map_or(IDLE, |at| Duration::from(at.since(self.now)).min(IDLE));
             ready.clear();
             match self.resolver.outside().poller.wait(timeout) {
                 Ok(tokens) => ready.extend(tokens),
@@ -171,7 +177,9 @@ impl Worker {
                 let Worker { frontend, resolver, .. } = self;
                 resolver.begin_work();
                 let mut job = frontend.take(id);
-                if let Err(panic) = guard::catch(|| frontend.resume(resolver, &mut job, landed.outcome.clone())) {
+                if let Err(panic) =
+                    guard::catch(|| frontend.resume(resolver, &mut job, landed.outcome.clone()))
+                {
                     let name = job.as_ref().map(|job| text(job.inquiry.name().wire()));
                     let _ = guard::catch(|| job.into_iter().for_each(|job| frontend.fail(job)));
                     self.on_panic(&panic, || name.unwrap_or_default());

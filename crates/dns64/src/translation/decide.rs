@@ -1,4 +1,5 @@
-//! The decision of RFC 6147 §5.1: what the answers so far mean, and what to ask next. No I/O, no clock.
+//! The decision of RFC 6147 §5.1: what the answers so far mean, and what to ask next. No I/O, no
+//! clock.
 //!
 //! ```text
 //!                 ┌────────────── alias without its end: ask AAAA of the end ─┐
@@ -48,7 +49,8 @@ pub(crate) struct Question {
 pub(crate) enum Next<'a> {
     /// Ask upstream for this name and type, as the client asks.
     Ask(&'a [u8], u16),
-    /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation has rejected them.
+    /// Ask upstream for the AAAA records of this name with CD set: only to learn whether validation
+    /// has rejected them.
     Probe(&'a [u8]),
     /// Nothing more is needed: this is the reply.
     Reply(Reply<'a>),
@@ -76,7 +78,8 @@ pub(crate) enum Withheld {
     Signed,
 }
 
-/// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures among them give nothing.
+/// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures
+/// among them give nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way<'a> {
     aaaa: &'a [Outcome],
@@ -114,7 +117,8 @@ pub(crate) enum Reply<'a> {
         /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
-    /// The aliases, those of `a`, and for each A record of `a` a AAAA record for each prefix that carries it.
+    /// The aliases, those of `a`, and for each A record of `a` a AAAA record for each prefix that
+    /// carries it.
     Synthesize {
         /// The answers before the one with the A records, to both questions.
         aliases: Way<'a>,
@@ -129,7 +133,8 @@ pub(crate) enum Reply<'a> {
     Empty {
         /// Answers whose aliases are repeated.
         aliases: Way<'a>,
-        /// The answer to the A question: its denial is repeated, or if it has data, a denial is made up that lasts as long.
+        /// The answer to the A question: its denial is repeated, or if it has data, a denial is
+        /// made up that lasts as long.
         a: &'a Kept,
         /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
@@ -178,9 +183,14 @@ impl Question {
     }
 }
 
-/// Decides what comes after the answers in `known`, which are in the order in which they were asked for. `mode`: when A records
-/// are asked for.
-pub(crate) fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Next<'a> {
+/// Decides what comes after the answers in `known`, which are in the order in which they were asked
+/// for. `mode`: when A records are asked for.
+pub(crate) fn next<'a>(
+    question: &'a Question,
+    policy: &Policy,
+    mode: Mode,
+    known: &'a [Outcome],
+) -> Next<'a> {
     if !question.may_translate(policy) {
         return match known.first() {
             None => Next::Ask(question.name.wire(), question.qtype),
@@ -216,8 +226,9 @@ pub(crate) fn next<'a>(question: &'a Question, policy: &Policy, mode: Mode, know
     Next::Reply(conclude(question, policy, reason, &aaaa, &a))
 }
 
-/// Whether an upstream may have rejected the AAAA records, or their absence, because of their signatures, without saying so: then A
-/// records must not stand for them (RFC 6147 §5.1.2 has other errors in mind). Asked with CD it hands them out.
+/// Whether an upstream may have rejected the AAAA records, or their absence, because of their
+/// signatures, without saying so: then A records must not stand for them (RFC 6147 §5.1.2 has other
+/// errors in mind). Asked with CD it hands them out.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -226,7 +237,8 @@ fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     }
 }
 
-/// Whether an upstream knows about the name, now that it need not validate. It has been asked after the failure.
+/// Whether an upstream knows about the name, now that it need not validate. It has been asked after
+/// the failure.
 fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
@@ -236,7 +248,8 @@ fn bogus() -> Reply<'static> {
     Reply::Error { rcode: Rcode::SERVFAIL, failure: None, extended_error: Some(ede::DNSSEC_BOGUS) }
 }
 
-/// Why A records are to be asked for after this end of the AAAA question, or the reply if they are not (RFC 6147 §5.1.1 to §5.1.4).
+/// Why A records are to be asked for after this end of the AAAA question, or the reply if they are
+/// not (RFC 6147 §5.1.1 to §5.1.4).
 fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     let kept = match aaaa.last {
         Outcome::Failed(Failure::Timeout) => return Ok(Reason::Timeout),
@@ -257,22 +270,34 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     }
 }
 
-/// The reply when both questions have been answered: based on what came of the A question (RFC 6147 §5.1.6).
-fn conclude<'a>(question: &Question, policy: &Policy, reason: Reason, aaaa: &Chain<'a>, a: &Chain<'a>) -> Reply<'a> {
+/// The reply when both questions have been answered: based on what came of the A question (RFC 6147
+/// §5.1.6).
+fn conclude<'a>(
+    question: &Question,
+    policy: &Policy,
+    reason: Reason,
+    aaaa: &Chain<'a>,
+    a: &Chain<'a>,
+) -> Reply<'a> {
     let found = match a.last {
         Outcome::Failed(failure) => return error(*failure),
         Outcome::Answered(kept) => kept,
     };
     // What the client would have got without DNS64.
     let denial = |withheld| match (reason, aaaa.last) {
-        (Reason::NoData, Outcome::Answered(last)) => Reply::Pass { aliases: aaaa.way, last, strip: false, withheld },
-        (Reason::Excluded, _) => Reply::Empty { aliases: Way { aaaa: aaaa.with_last, a: &[] }, a: found, withheld },
+        (Reason::NoData, Outcome::Answered(last)) => {
+            Reply::Pass { aliases: aaaa.way, last, strip: false, withheld }
+        }
+        (Reason::Excluded, _) => {
+            Reply::Empty { aliases: Way { aaaa: aaaa.with_last, a: &[] }, a: found, withheld }
+        }
         _ => as_it_is(aaaa.way, aaaa.last),
     };
     match found.answer.kind() {
         AnswerKind::Data => {
             let denied = aaaa.last.kept();
-            let signed = found.answer.is_signed() || denied.is_some_and(|kept| kept.answer.is_signed());
+            let signed =
+                found.answer.is_signed() || denied.is_some_and(|kept| kept.answer.is_signed());
             if question.dnssec_ok && signed && !policy.break_dnssec {
                 return denial(Some(Withheld::Signed));
             }

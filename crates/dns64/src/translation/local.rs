@@ -1,4 +1,5 @@
-//! What is answered without an upstream: `ipv4only.arpa` (RFC 8880) and the reverse tree of the prefixes (RFC 6147 §5.3.1).
+//! What is answered without an upstream: `ipv4only.arpa` (RFC 8880) and the reverse tree of the
+//! prefixes (RFC 6147 §5.3.1).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -70,7 +71,8 @@ pub(crate) fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     Local::No
 }
 
-/// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below it.
+/// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below
+/// it.
 fn ipv4only(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
     if name.wire() != IPV4ONLY_ARPA {
         return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, IPV4ONLY_ARPA));
@@ -85,7 +87,8 @@ fn ipv4only(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
         rtype::A => a().collect(),
         rtype::AAAA => aaaa().collect(),
         rtype::ANY => a().chain(aaaa()).collect(),
-        // The delegation is the parent's business, and its proof of insecurity must reach those who validate.
+        // The delegation is the parent's business, and its proof of insecurity must reach those who
+        // validate.
         rtype::DS => return Local::No,
         _ => Vec::new(),
     };
@@ -135,8 +138,9 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping]) -> Local {
         }
     }
     let address = Ipv6Addr::from(bits);
-    let ours =
-        |mapping: &&Mapping| nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address);
+    let ours = |mapping: &&Mapping| {
+        nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address)
+    };
     let longest = mappings.iter().filter(ours).max_by_key(|mapping| mapping.prefix().len());
     let Some(prefix) = longest.map(Mapping::prefix) else { return Local::No };
     let apex = u32::from(prefix.len()) / 4;
@@ -166,7 +170,8 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping]) -> Local {
     }
 }
 
-/// What a zone that is made up here has at its apex (RFC 1034 §4.2.1), so that whoever looks for zone cuts finds one.
+/// What a zone that is made up here has at its apex (RFC 1034 §4.2.1), so that whoever looks for
+/// zone cuts finds one.
 fn apex_records(qtype: u16) -> Vec<LocalRecord> {
     let record = |rtype, data| LocalRecord { rtype, ttl: TTL, data };
     let soa = || record(rtype::SOA, soa_data());
@@ -243,7 +248,9 @@ mod tests {
 
     fn negative(local: &Local) -> Option<Rcode> {
         match local {
-            Local::Answer(answer) if answer.records.is_empty() && answer.zone.is_some() => Some(answer.rcode),
+            Local::Answer(answer) if answer.records.is_empty() && answer.zone.is_some() => {
+                Some(answer.rcode)
+            }
             _ => None,
         }
     }
@@ -268,17 +275,40 @@ mod tests {
     fn item_22_what_is_no_address_under_the_prefix() {
         let policy = policy("64:ff9b::/96");
         let good = reverse_name("64:ff9b::8.8.8.8");
-        assert_eq!(negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "33 nibbles");
-        assert_eq!(negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "letter z");
-        assert_eq!(negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)), Some(Rcode::NXDOMAIN));
-        assert_eq!(negative(&ask(&good[2..], rtype::PTR, &policy)), Some(Rcode::NOERROR), "an empty node");
+        assert_eq!(
+            negative(&ask(&format!("1.{good}"), rtype::PTR, &policy)),
+            Some(Rcode::NXDOMAIN),
+            "33 nibbles"
+        );
+        assert_eq!(
+            negative(&ask(&good.replacen('8', "z", 1), rtype::PTR, &policy)),
+            Some(Rcode::NXDOMAIN),
+            "letter z"
+        );
+        assert_eq!(
+            negative(&ask(&good.replacen('8', "88", 1), rtype::PTR, &policy)),
+            Some(Rcode::NXDOMAIN)
+        );
+        assert_eq!(
+            negative(&ask(&good[2..], rtype::PTR, &policy)),
+            Some(Rcode::NOERROR),
+            "an empty node"
+        );
         let zone = reverse_name("64:ff9b::")[16..].to_owned();
-        assert_eq!(negative(&ask(&zone, rtype::PTR, &policy)), Some(Rcode::NOERROR), "the prefix itself");
+        assert_eq!(
+            negative(&ask(&zone, rtype::PTR, &policy)),
+            Some(Rcode::NOERROR),
+            "the prefix itself"
+        );
         assert_eq!(ask(&zone[2..], rtype::PTR, &policy), Local::No, "above the prefix");
         assert_eq!(ask(&reverse_name("2001:db8::1"), rtype::PTR, &policy), Local::No);
         assert_eq!(ask("z.ip6.arpa", rtype::PTR, &policy), Local::No);
         let private = reverse_name("64:ff9b::10.0.0.1");
-        assert_eq!(negative(&ask(&private, rtype::PTR, &policy)), Some(Rcode::NXDOMAIN), "an address that has no AAAA");
+        assert_eq!(
+            negative(&ask(&private, rtype::PTR, &policy)),
+            Some(Rcode::NXDOMAIN),
+            "an address that has no AAAA"
+        );
     }
 
     #[test]
@@ -299,16 +329,26 @@ mod tests {
             assert_eq!(ask(&reverse_name(address), rtype::PTR, &policy), alias, "{address}");
         }
         policy.reverse = Arc::new([]);
-        assert_eq!(ask(&reverse_name("64:ff9b::8.8.8.8"), rtype::PTR, &policy), Local::No, "no DNS64 at all");
+        assert_eq!(
+            ask(&reverse_name("64:ff9b::8.8.8.8"), rtype::PTR, &policy),
+            Local::No,
+            "no DNS64 at all"
+        );
     }
 
     #[test]
     fn the_apex_of_a_made_up_zone_has_soa_and_ns() {
         let mut policy = policy("2001:db8::/32");
-        let inner = Mapping::new("2001:db8:64::/96".parse().unwrap(), vec!["0.0.0.0/0".parse().unwrap()], false);
+        let inner = Mapping::new(
+            "2001:db8:64::/96".parse().unwrap(),
+            vec!["0.0.0.0/0".parse().unwrap()],
+            false,
+        );
         policy.reverse = Arc::new([policy.mappings[0].clone(), inner]);
         let types = |name: &str, qtype| match ask(name, qtype, &policy) {
-            Local::Answer(answer) => answer.records.iter().map(|record| record.rtype).collect::<Vec<_>>(),
+            Local::Answer(answer) => {
+                answer.records.iter().map(|record| record.rtype).collect::<Vec<_>>()
+            }
             other => panic!("{other:?}"),
         };
         for apex in [&reverse_name("2001:db8::")[48..], &reverse_name("2001:db8:64::")[16..]] {
@@ -317,7 +357,11 @@ mod tests {
             assert_eq!(types(apex, rtype::ANY), [rtype::SOA, rtype::NS]);
             assert_eq!(negative(&ask(apex, rtype::PTR, &policy)), Some(Rcode::NOERROR));
             let below = format!("1.{apex}");
-            assert_eq!(negative(&ask(&below, rtype::SOA, &policy)), Some(Rcode::NOERROR), "{below} is no apex");
+            assert_eq!(
+                negative(&ask(&below, rtype::SOA, &policy)),
+                Some(Rcode::NOERROR),
+                "{below} is no apex"
+            );
         }
     }
 
@@ -329,15 +373,23 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(data(rtype::A), [[192, 0, 0, 170], [192, 0, 0, 171]]);
-        let aaaa: Vec<Ipv6Addr> =
-            data(rtype::AAAA).into_iter().map(|d| <[u8; 16]>::try_from(d).unwrap().into()).collect();
-        assert_eq!(aaaa, ["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"].map(|a| a.parse::<Ipv6Addr>().unwrap()));
+        let aaaa: Vec<Ipv6Addr> = data(rtype::AAAA)
+            .into_iter()
+            .map(|d| <[u8; 16]>::try_from(d).unwrap().into())
+            .collect();
+        assert_eq!(
+            aaaa,
+            ["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"]
+                .map(|a| a.parse::<Ipv6Addr>().unwrap())
+        );
         assert_eq!(negative(&ask("ipv4only.arpa", 15, &policy)), Some(Rcode::NOERROR));
         assert_eq!(negative(&ask("x.ipv4only.arpa", rtype::A, &policy)), Some(Rcode::NXDOMAIN));
         assert_eq!(ask("ipv4only.arpa", rtype::DS, &policy), Local::No);
         for name in ["170.0.0.192.in-addr.arpa".to_owned(), reverse_name("2001:db8:64::c000:ab")] {
             match ask(&name, rtype::PTR, &policy) {
-                Local::Answer(answer) => assert_eq!(answer.records[0].data, IPV4ONLY_ARPA, "{name}"),
+                Local::Answer(answer) => {
+                    assert_eq!(answer.records[0].data, IPV4ONLY_ARPA, "{name}")
+                }
                 other => panic!("{name}: {other:?}"),
             }
         }

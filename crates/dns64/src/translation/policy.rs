@@ -8,16 +8,29 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::translation::prefix::Prefix;
 
 /// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
-pub(crate) const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// The largest TTL of synthesized records where the AAAA answer had no SOA, seconds (RFC 6147 §5.1.7).
+/// The largest TTL of synthesized records where the AAAA answer had no SOA, seconds (RFC 6147
+/// §5.1.7).
 pub(crate) const TTL_WITHOUT_SOA: u32 = 600;
 
 /// When the A records are asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// As RFC 6147 §5.1.2 and §5.1.3 have it: no AAAA records, whatever the reason (but NXDOMAIN), lead to the A records.
+    /// As RFC 6147 §5.1.2 and §5.1.3 have it: no AAAA records, whatever the reason (but NXDOMAIN),
+    /// lead to the A records.
     #[default]
     Strict,
     /// Only an authentic "no such data" does; errors and timeouts are passed on.
@@ -34,8 +47,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// `prefix` for the addresses in `ranges`. The well-known prefix must not carry addresses that are not global (RFC 6052
-    /// §3.1) unless `allow_non_global` says so.
+    /// `prefix` for the addresses in `ranges`. The well-known prefix must not carry addresses that
+    /// are not global (RFC 6052 §3.1) unless `allow_non_global` says so.
     pub(crate) fn new(prefix: Prefix, ranges: Vec<Ipv4Net>, allow_non_global: bool) -> Mapping {
         let global_only = prefix == Prefix::WELL_KNOWN && !allow_non_global;
         Mapping { prefix, ranges, global_only }
@@ -68,8 +81,8 @@ impl Mapping {
 pub(crate) struct Policy {
     /// Prefixes, in the order of their records in answers. None: DNS64 is off.
     pub mappings: Vec<Mapping>,
-    /// The prefixes of all groups and the well-known one: names below them are answered whoever asks (RFC 6147 §5.3.1). None if no
-    /// group has a prefix.
+    /// The prefixes of all groups and the well-known one: names below them are answered whoever
+    /// asks (RFC 6147 §5.3.1). None if no group has a prefix.
     pub reverse: Arc<[Mapping]>,
     /// AAAA records in these ranges count as none (RFC 6147 §5.1.4).
     pub exclude: Vec<Ipv6Net>,
@@ -110,7 +123,10 @@ impl Policy {
     /// The IPv6 addresses that stand for `address`, one per prefix that carries it.
     #[inline]
     pub(crate) fn embed(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> + '_ {
-        self.mappings.iter().filter(move |m| m.carries(address)).map(move |m| m.prefix.embed(address))
+        self.mappings
+            .iter()
+            .filter(move |m| m.carries(address))
+            .map(move |m| m.prefix.embed(address))
     }
 }
 
@@ -130,7 +146,8 @@ impl Default for Policy {
     }
 }
 
-/// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its updates).
+/// Whether `address` is globally unique: not in the special-purpose registry (RFC 6890 and its
+/// updates).
 pub(crate) fn is_global(address: Ipv4Addr) -> bool {
     let o = address.octets();
     !(address.is_private()
@@ -163,7 +180,10 @@ mod tests {
             ],
             ..Policy::default()
         };
-        assert_eq!(policy.embed(v4("8.8.8.8")).collect::<Vec<_>>(), ["64:ff9b::808:808".parse::<Ipv6Addr>().unwrap()]);
+        assert_eq!(
+            policy.embed(v4("8.8.8.8")).collect::<Vec<_>>(),
+            ["64:ff9b::808:808".parse::<Ipv6Addr>().unwrap()]
+        );
         assert_eq!(policy.embed(v4("10.0.0.1")).collect::<Vec<_>>(), [own.embed(v4("10.0.0.1"))]);
         assert_eq!(policy.embed(v4("192.168.0.1")).count(), 0);
     }
@@ -194,7 +214,14 @@ mod tests {
             assert!(!strict.carries(v4(private)), "{private}");
             assert!(lax.carries(v4(private)), "{private}");
         }
-        for global in ["1.1.1.1", "100.63.255.255", "100.128.0.0", "172.32.0.1", "198.17.255.255", "198.20.0.0"] {
+        for global in [
+            "1.1.1.1",
+            "100.63.255.255",
+            "100.128.0.0",
+            "172.32.0.1",
+            "198.17.255.255",
+            "198.20.0.0",
+        ] {
             assert!(strict.carries(v4(global)), "{global}");
         }
         let narrow = Mapping::new(Prefix::WELL_KNOWN, vec!["8.8.0.0/16".parse().unwrap()], false);

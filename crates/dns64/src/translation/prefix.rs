@@ -1,4 +1,5 @@
-//! IPv4 addresses inside IPv6 addresses (RFC 6052 §2.2): all six prefix lengths, with a suffix, both ways.
+//! IPv4 addresses inside IPv6 addresses (RFC 6052 §2.2): all six prefix lengths, with a suffix,
+//! both ways.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,7 +26,8 @@ impl Prefix {
     /// The prefix `network/len`.
     ///
     /// # Errors
-    /// If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set, or the well-known prefix is in it.
+    /// If RFC 6052 §2.2 has no such length, bits beyond the length or in octet 8 are set, or the
+    /// well-known prefix is in it.
     pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
         let bits = u128::from(network);
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
@@ -37,7 +39,8 @@ impl Prefix {
         if bits & U_OCTET != 0 {
             return Err(PrefixError::ReservedOctet);
         }
-        if len < Prefix::WELL_KNOWN.len && Prefix::WELL_KNOWN.network & !(u128::MAX >> len) == bits {
+        if len < Prefix::WELL_KNOWN.len && Prefix::WELL_KNOWN.network & !(u128::MAX >> len) == bits
+        {
             return Err(PrefixError::CoversWellKnown(len));
         }
         Ok(Prefix { network: bits, len, suffix: 0 })
@@ -81,7 +84,8 @@ impl Prefix {
         (self.network | self.place(u32::from(address)) | self.suffix).into()
     }
 
-    /// The IPv4 address that `address` stands for: `None` unless [`Prefix::embed`] would give exactly `address`.
+    /// The IPv4 address that `address` stands for: `None` unless [`Prefix::embed`] would give
+    /// exactly `address`.
     pub fn extract(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
         let bits = u128::from(address);
         let low = match self.len {
@@ -121,7 +125,10 @@ impl FromStr for Prefix {
     fn from_str(s: &str) -> Result<Prefix, PrefixError> {
         let unreadable = || PrefixError::Unreadable(s.into());
         let (network, len) = s.split_once('/').ok_or_else(unreadable)?;
-        Prefix::new(network.parse().map_err(|_| unreadable())?, len.parse().map_err(|_| unreadable())?)
+        Prefix::new(
+            network.parse().map_err(|_| unreadable())?,
+            len.parse().map_err(|_| unreadable())?,
+        )
     }
 }
 
@@ -158,19 +165,26 @@ pub enum PrefixError {
     #[error("'{0}' is no IPv6 prefix; write for example 64:ff9b::/96")]
     Unreadable(String),
     /// A length that RFC 6052 does not have.
-    #[error("a prefix of {0} bits: RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only")]
+    #[error(
+        "a prefix of {0} bits: RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only"
+    )]
     Length(u8),
     /// Bits set after the prefix.
     #[error("the address has bits set beyond the prefix length {0}")]
     HostBits(u8),
-    /// The well-known prefix is a part of it: the same address would stand for two IPv4 addresses (RFC 6052 §2.1, §3.1).
-    #[error("a prefix of {0} bits that covers the well-known prefix; write 64:ff9b::/96, or a prefix of your own")]
+    /// The well-known prefix is a part of it: the same address would stand for two IPv4 addresses
+    /// (RFC 6052 §2.1, §3.1).
+    #[error(
+        "a prefix of {0} bits that covers the well-known prefix; write 64:ff9b::/96, or a prefix of your own"
+    )]
     CoversWellKnown(u8),
     /// Octet 8 is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
     /// The suffix reaches into what is before it.
-    #[error("the suffix {suffix} overlaps the prefix, the IPv4 address or bits 64 to 71 of a /{len} prefix")]
+    #[error(
+        "the suffix {suffix} overlaps the prefix, the IPv4 address or bits 64 to 71 of a /{len} prefix"
+    )]
     Suffix {
         /// Length of the prefix.
         len: u8,
@@ -202,7 +216,13 @@ mod tests {
             assert_eq!(refused, Err(PrefixError::CoversWellKnown(len)));
         }
         // RFC 8215: the local-use prefix is beside it.
-        for beside in ["64:ff9b::/96", "64:ff9b:1::/48", "64:ff9b:1:fffe::/96", "64:ff9b:0:1::/64", "64:ff9a::/32"] {
+        for beside in [
+            "64:ff9b::/96",
+            "64:ff9b:1::/48",
+            "64:ff9b:1:fffe::/96",
+            "64:ff9b:0:1::/64",
+            "64:ff9a::/32",
+        ] {
             assert!(beside.parse::<Prefix>().is_ok(), "{beside}");
         }
     }
@@ -236,28 +256,40 @@ mod tests {
     fn item_12_suffixes_stay_behind_the_address() {
         let p32: Prefix = "2001:db8::/32".parse().unwrap();
         assert!(p32.with_suffix("::1:2:3".parse().unwrap()).is_ok());
-        assert!(p32.with_suffix("::ff:0:0:0".parse::<Ipv6Addr>().unwrap()).is_ok(), "bits 72 to 79 are behind it");
+        assert!(
+            p32.with_suffix("::ff:0:0:0".parse::<Ipv6Addr>().unwrap()).is_ok(),
+            "bits 72 to 79 are behind it"
+        );
         for bad in ["0:0:0:1::", "::100:0:0:0", "1::"] {
             assert!(p32.with_suffix(bad.parse().unwrap()).is_err(), "{bad}");
         }
-        assert!(Prefix::WELL_KNOWN.with_suffix("::1".parse().unwrap()).is_err(), "a /96 has no room");
+        assert!(
+            Prefix::WELL_KNOWN.with_suffix("::1".parse().unwrap()).is_err(),
+            "a /96 has no room"
+        );
     }
 
     #[test]
     fn rfc6052_2_2_the_suffix_is_part_of_the_address() {
         let plain: Prefix = "2001:db8::/32".parse().unwrap();
         let prefix = plain.with_suffix("::1:2:3".parse().unwrap()).unwrap();
-        let (v4, address) = (Ipv4Addr::new(192, 0, 2, 33), "2001:db8:c000:221:0:1:2:3".parse().unwrap());
+        let (v4, address) =
+            (Ipv4Addr::new(192, 0, 2, 33), "2001:db8:c000:221:0:1:2:3".parse().unwrap());
         assert_eq!((prefix.embed(v4), prefix.extract(address)), (address, Some(v4)));
-        assert_eq!((plain.extract(address), prefix.extract(plain.embed(v4))), (None, None), "another suffix");
+        assert_eq!(
+            (plain.extract(address), prefix.extract(plain.embed(v4))),
+            (None, None),
+            "another suffix"
+        );
     }
 
     fn any_prefix() -> impl Strategy<Value = Prefix> {
-        (prop::sample::select(vec![32u8, 40, 48, 56, 64, 96]), any::<u128>(), any::<u128>()).prop_map(|(len, n, s)| {
-            let network = n & !(u128::MAX >> len) & !U_OCTET;
-            let prefix = Prefix::new(network.into(), len).unwrap();
-            prefix.with_suffix((s & prefix.suffix_mask()).into()).unwrap()
-        })
+        (prop::sample::select(vec![32u8, 40, 48, 56, 64, 96]), any::<u128>(), any::<u128>())
+            .prop_map(|(len, n, s)| {
+                let network = n & !(u128::MAX >> len) & !U_OCTET;
+                let prefix = Prefix::new(network.into(), len).unwrap();
+                prefix.with_suffix((s & prefix.suffix_mask()).into()).unwrap()
+            })
     }
 
     proptest! {

@@ -16,7 +16,8 @@ pub(crate) enum Client {
     Stream(Transport, IpAddr, ToStream),
 }
 
-/// The way to a connection's writer: it gets one message for each query, empty if there is no reply.
+/// The way to a connection's writer: it gets one message for each query, empty if there is no
+/// reply.
 pub(crate) type ToStream = UnboundedSender<Vec<u8>>;
 
 impl Client {

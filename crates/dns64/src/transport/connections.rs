@@ -1,4 +1,5 @@
-//! How many connections there are, in all and of each client (an IPv4 address, an IPv6 /64). One thread counts.
+//! How many connections there are, in all and of each client (an IPv4 address, an IPv6 /64). One
+//! thread counts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,11 +27,19 @@ impl Connections {
         self.open.borrow().is_empty()
     }
 
-    /// A place for one more connection, if there are fewer than `most`, and fewer than `most_each` of its client.
-    pub(crate) fn enter(self: &Rc<Connections>, ip: IpAddr, most: usize, most_each: usize) -> Option<Place> {
+    /// A place for one more connection, if there are fewer than `most`, and fewer than `most_each`
+    /// of its client.
+    pub(crate) fn enter(
+        self: &Rc<Connections>,
+        ip: IpAddr,
+        most: usize,
+        most_each: usize,
+    ) -> Option<Place> {
         let mut open = self.open.borrow_mut();
         let network = network(ip);
-        if open.values().sum::<usize>() >= most || open.get(&network).copied().unwrap_or(0) >= most_each {
+        if open.values().sum::<usize>() >= most
+            || open.get(&network).copied().unwrap_or(0) >= most_each
+        {
             return None;
         }
         *open.entry(network).or_default() += 1;

@@ -10,7 +10,10 @@ use tokio::time::timeout;
 ///
 /// # Errors
 /// If the stream ends or fails, or the message is not whole after `patience`.
-pub(crate) async fn read_message(reader: &mut (impl AsyncRead + Unpin), patience: Duration) -> io::Result<Vec<u8>> {
+pub(crate) async fn read_message(
+    reader: &mut (impl AsyncRead + Unpin),
+    patience: Duration,
+) -> io::Result<Vec<u8>> {
     let read = async {
         let len = reader.read_u16().await?;
         let mut bytes = vec![0; usize::from(len)];
@@ -24,7 +27,10 @@ pub(crate) async fn read_message(reader: &mut (impl AsyncRead + Unpin), patience
 ///
 /// # Errors
 /// If the stream fails, or the message is longer than 65 535 octets.
-pub(crate) async fn write_message(writer: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Result<()> {
+pub(crate) async fn write_message(
+    writer: &mut (impl AsyncWrite + Unpin),
+    message: &[u8],
+) -> io::Result<()> {
     let len = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidData)?;
     let mut framed = Vec::with_capacity(2 + message.len());
     framed.extend(len.to_be_bytes());

@@ -26,11 +26,14 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The longest reply, octets, to a client that takes UDP payloads of up to `payload`; `None` if it has no EDNS.
+    /// The longest reply, octets, to a client that takes UDP payloads of up to `payload`; `None` if
+    /// it has no EDNS.
     #[inline]
     pub(crate) fn limit(self, payload: Option<usize>) -> usize {
         match self {
-            Transport::Udp => payload.map_or(LEAST_PAYLOAD, |payload| payload.clamp(LEAST_PAYLOAD, UDP_PAYLOAD)),
+            Transport::Udp => {
+                payload.map_or(LEAST_PAYLOAD, |payload| payload.clamp(LEAST_PAYLOAD, UDP_PAYLOAD))
+            }
             Transport::Tcp => usize::from(u16::MAX),
         }
     }
@@ -44,7 +47,8 @@ impl Transport {
         }
     }
 
-    /// Whether a reply that is too long says so with TC, because there is a way that has room for it (RFC 7766 §5).
+    /// Whether a reply that is too long says so with TC, because there is a way that has room for
+    /// it (RFC 7766 §5).
     #[inline]
     pub(crate) fn truncates(self) -> bool {
         match self {
@@ -74,7 +78,9 @@ mod tests {
 
     #[test]
     fn a_datagram_is_as_long_as_its_client_and_the_way_take() {
-        for (payload, limit) in [(None, 512), (Some(100), 512), (Some(1_000), 1_000), (Some(4_096), 1_232)] {
+        for (payload, limit) in
+            [(None, 512), (Some(100), 512), (Some(1_000), 1_000), (Some(4_096), 1_232)]
+        {
             assert_eq!(Transport::Udp.limit(payload), limit);
             assert_eq!(Transport::Tcp.limit(payload), 65_535);
         }

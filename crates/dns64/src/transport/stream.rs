@@ -1,5 +1,5 @@
-//! One client's connection: queries are read and handed on, several at a time, and their replies go back in the order in which
-//! they are ready (RFC 7766 §6.2.1.1, §7).
+//! One client's connection: queries are read and handed on, several at a time, and their replies go
+//! back in the order in which they are ready (RFC 7766 §6.2.1.1, §7).
 //!
 //! ```text
 //! stream ─► read ─► hand on ─► … ─► reply ─► write ─► stream
@@ -29,8 +29,9 @@ pub(crate) struct Bounds {
     pub(crate) idle: Duration,
 }
 
-/// Serves a connection until its client ends it, is silent for too long, or `stopping` says true. `hand_on` is given each
-/// query, and where its reply goes; one that gets no reply gets an empty one.
+/// Serves a connection until its client ends it, is silent for too long, or `stopping` says true.
+/// `hand_on` is given each query, and where its reply goes; one that gets no reply gets an empty
+/// one.
 ///
 /// # Errors
 /// None: however it ends, the client knows as much as we do.
@@ -58,7 +59,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
         permit.forget();
         hand_on(bytes, reply.clone());
     }
-    // Queries that have been handed on are still answered: the writer ends when the last reply's sender is dropped.
+    // Queries that have been handed on are still answered: the writer ends when the last reply's
+    // sender is dropped.
     drop(reply);
     if let Err(ended) = writing.await
         && ended.is_panic()

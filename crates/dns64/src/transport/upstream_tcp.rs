@@ -1,4 +1,5 @@
-//! Questions to upstreams over TCP: a number of them at once, over connections that are kept for a few more (RFC 7766 §6.2).
+//! Questions to upstreams over TCP: a number of them at once, over connections that are kept for a
+//! few more (RFC 7766 §6.2).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,8 +26,9 @@ const IDLE_CONNECTIONS: usize = 4;
 /// Connections that wait for their next question.
 type Idle = Rc<RefCell<HashMap<SocketAddr, Vec<TcpStream>>>>;
 
-/// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what comes of each, until nobody can
-/// ask any more. A panic at work on one of them costs no more than its answer.
+/// Asks what comes out of `questions`, at most `connections` of them at once, and gives `tell` what
+/// comes of each, until nobody can ask any more. A panic at work on one of them costs no more than
+/// its answer.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,
@@ -37,7 +39,8 @@ pub(crate) async fn run(
     let idle = Idle::default();
     let mut questions = questions.lock().await;
     while let Some(question) = questions.recv().await {
-        let (room, idle, tell, tasks) = (Rc::clone(&room), Rc::clone(&idle), tell.clone(), tasks.clone());
+        let (room, idle, tell, tasks) =
+            (Rc::clone(&room), Rc::clone(&idle), tell.clone(), tasks.clone());
         spawn_local(async move {
             let ask = async {
                 let _permit = room.acquire().await.ok()?;
@@ -48,12 +51,18 @@ pub(crate) async fn run(
             };
             let asked = catch_async(timeout(question.timeout, ask)).await;
             let answer = asked.unwrap_or_else(|panic| {
-                tasks.report(&panic, &format!("the answer of an upstream to {}", describe(&question.query)));
+                tasks.report(
+                    &panic,
+                    &format!("the answer of an upstream to {}", describe(&question.query)),
+                );
                 Ok(None)
             });
             let answer = answer.ok().flatten();
             let begun = question.begun.load(Ordering::Relaxed);
-            tell(&question, answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom }));
+            tell(
+                &question,
+                answer.ok_or(if begun { TcpFailure::NoAnswer } else { TcpFailure::NoRoom }),
+            );
         });
     }
 }
@@ -62,7 +71,8 @@ async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
     let kept = idle.borrow_mut().get_mut(&question.address).and_then(Vec::pop);
     if let Some(stream) = kept {
         // The upstream may have closed it meanwhile, or be gone without a word.
-        if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await {
+        if let Ok(Ok(answer)) = timeout(question.timeout / 2, ask_on(stream, question, idle)).await
+        {
             return Ok(answer);
         }
     }
@@ -74,8 +84,9 @@ async fn ask(question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
 async fn ask_on(mut stream: TcpStream, question: &TcpQuestion, idle: &Idle) -> io::Result<Vec<u8>> {
     write_message(&mut stream, &question.query).await?;
     let answer = read_message(&mut stream, question.timeout).await?;
-    let is_ours = Message::new(&answer)
-        .is_some_and(|view| view.is_response() && !view.is_truncated() && answer[..2] == question.query[..2]);
+    let is_ours = Message::new(&answer).is_some_and(|view| {
+        view.is_response() && !view.is_truncated() && answer[..2] == question.query[..2]
+    });
     if !is_ours {
         return Err(io::ErrorKind::InvalidData.into());
     }

@@ -67,7 +67,15 @@ impl Asked {
         let mut answer = builder.start_answer(&self.message, rcode).unwrap();
         answer.header_mut().set_ra(true);
         let (authority, additional) = (Vec::new(), Vec::new());
-        Reply { answer, authority, additional, truncated: false, authentic: false, edns: true, ede: None }
+        Reply {
+            answer,
+            authority,
+            additional,
+            truncated: false,
+            authentic: false,
+            edns: true,
+            ede: None,
+        }
     }
 
     /// "No such data", with a SOA of the given TTL and MINIMUM.
@@ -114,7 +122,12 @@ impl Reply {
         self.push(record(owner, ttl, Dname::new(name(target))))
     }
 
-    pub(crate) fn any(self, owner: &str, ttl: u32, data: AllRecordData<Vec<u8>, Name<Vec<u8>>>) -> Reply {
+    pub(crate) fn any(
+        self,
+        owner: &str,
+        ttl: u32,
+        data: AllRecordData<Vec<u8>, Name<Vec<u8>>>,
+    ) -> Reply {
         self.push(record(owner, ttl, data))
     }
 
@@ -188,7 +201,9 @@ impl Reply {
                 .opt(|opt| {
                     opt.set_udp_payload_size(4096);
                     if let Some(code) = self.ede {
-                        let data = domain::base::opt::UnknownOptData::new(15.into(), code.to_be_bytes()).unwrap();
+                        let data =
+                            domain::base::opt::UnknownOptData::new(15.into(), code.to_be_bytes())
+                                .unwrap();
                         opt.push(&data)?;
                     }
                     Ok(())
@@ -211,8 +226,10 @@ fn record<D>(owner: &str, ttl: u32, data: D) -> Record<Name<Vec<u8>>, D> {
 }
 
 fn signature(covered: Rtype) -> Rrsig<Vec<u8>, Name<Vec<u8>>> {
-    let (now, algorithm) = (domain::rdata::dnssec::Timestamp::from(1), domain::base::iana::SecurityAlgorithm::ED25519);
-    Rrsig::new(covered, algorithm, 2, Ttl::from_secs(300), now, now, 1, name("test"), vec![0; 64]).unwrap()
+    let (now, algorithm) =
+        (domain::rdata::dnssec::Timestamp::from(1), domain::base::iana::SecurityAlgorithm::ED25519);
+    Rrsig::new(covered, algorithm, 2, Ttl::from_secs(300), now, now, 1, name("test"), vec![0; 64])
+        .unwrap()
 }
 
 /// What the upstream does with a query.
@@ -239,7 +256,10 @@ impl Upstream {
         Upstream::at("127.0.0.1:0".parse().unwrap(), script)
     }
 
-    pub(crate) fn at(address: SocketAddr, script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> Upstream {
+    pub(crate) fn at(
+        address: SocketAddr,
+        script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static,
+    ) -> Upstream {
         // The kernel may give the UDP port of somebody else's TCP: try again.
         let (udp, tcp) = (0..50)
             .find_map(|_| {
@@ -254,7 +274,8 @@ impl Upstream {
         let script: Script = Arc::new(script);
         let threads = vec![
             thread::spawn({
-                let (script, asked, stop) = (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&stop));
+                let (script, asked, stop) =
+                    (Arc::clone(&script), Arc::clone(&asked), Arc::clone(&stop));
                 move || serve_udp(&udp, &script, &asked, &stop)
             }),
             thread::spawn({
@@ -312,7 +333,12 @@ fn serve_udp(socket: &UdpSocket, script: &Script, log: &Mutex<Vec<Asked>>, stop:
     }
 }
 
-fn serve_tcp(listener: &TcpListener, script: &Script, log: &Arc<Mutex<Vec<Asked>>>, stop: &AtomicBool) {
+fn serve_tcp(
+    listener: &TcpListener,
+    script: &Script,
+    log: &Arc<Mutex<Vec<Asked>>>,
+    stop: &AtomicBool,
+) {
     listener.set_nonblocking(true).unwrap();
     while !stop.load(Ordering::Relaxed) {
         let Ok((mut stream, from)) = listener.accept() else {
@@ -328,7 +354,9 @@ fn serve_tcp(listener: &TcpListener, script: &Script, log: &Arc<Mutex<Vec<Asked>
                 log.lock().unwrap().push(asked.clone());
                 for act in script(&asked) {
                     match act {
-                        Act::Send(bytes) | Act::SendFromElsewhere(bytes) => write_tcp(&mut stream, &bytes),
+                        Act::Send(bytes) | Act::SendFromElsewhere(bytes) => {
+                            write_tcp(&mut stream, &bytes)
+                        }
                         Act::Wait(time) => thread::sleep(time),
                     }
                 }
@@ -372,13 +400,18 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
 }
 
-/// A server in front of `upstreams`, with more lines of configuration: those before the first table come first.
+/// A server in front of `upstreams`, with more lines of configuration: those before the first table
+/// come first.
 pub(crate) fn server(upstreams: &[SocketAddr], configuration: &str) -> Server {
     server_with(upstreams, configuration, |_| {})
 }
 
 /// A server whose settings are changed beyond what a configuration can say.
-pub(crate) fn server_with(upstreams: &[SocketAddr], configuration: &str, change: impl Fn(&mut Settings)) -> Server {
+pub(crate) fn server_with(
+    upstreams: &[SocketAddr],
+    configuration: &str,
+    change: impl Fn(&mut Settings),
+) -> Server {
     let settings = || {
         let mut settings = settings(upstreams, configuration);
         change(&mut settings);
@@ -393,8 +426,10 @@ pub(crate) fn server_with(upstreams: &[SocketAddr], configuration: &str, change:
 
 pub(crate) fn settings(upstreams: &[SocketAddr], configuration: &str) -> Settings {
     let threads = if configuration.contains("threads") { "" } else { "threads = 1\n" };
-    let upstreams: String =
-        upstreams.iter().map(|a| format!("[[upstream]]\naddress = '{}'\nport = {}\n", a.ip(), a.port())).collect();
+    let upstreams: String = upstreams
+        .iter()
+        .map(|a| format!("[[upstream]]\naddress = '{}'\nport = {}\n", a.ip(), a.port()))
+        .collect();
     let text = format!("listen = ['127.0.0.1:0']\n{threads}{configuration}\n{upstreams}");
     Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
 }
@@ -482,7 +517,9 @@ impl Ask {
                     opt.set_udp_payload_size(size);
                     opt.set_dnssec_ok(self.dnssec_ok);
                     for (code, data) in &self.options {
-                        let data = domain::base::opt::UnknownOptData::new((*code).into(), data.clone()).unwrap();
+                        let data =
+                            domain::base::opt::UnknownOptData::new((*code).into(), data.clone())
+                                .unwrap();
                         opt.push(&data)?;
                     }
                     Ok(())
@@ -494,7 +531,8 @@ impl Ask {
 
     /// The reply over UDP, which must come.
     pub(crate) fn of(&self, server: &Server) -> Got {
-        self.try_of(server.address, SOON).unwrap_or_else(|| panic!("no reply to {} {}", self.name, self.qtype))
+        self.try_of(server.address, SOON)
+            .unwrap_or_else(|| panic!("no reply to {} {}", self.name, self.qtype))
     }
 
     /// The reply over UDP, if it comes in time.
@@ -549,7 +587,8 @@ impl Got {
             .map(|record| {
                 let record = record.unwrap();
                 let (owner, ttl) = (record.owner().to_name::<Vec<u8>>(), record.ttl().as_secs());
-                let line = format!("{owner} {ttl} {} {}", record.rtype(), record.data()).to_lowercase();
+                let line =
+                    format!("{owner} {ttl} {} {}", record.rtype(), record.data()).to_lowercase();
                 line.trim_end_matches('.').to_owned()
             })
             .collect()
@@ -581,7 +620,8 @@ impl Got {
     /// The extended errors, in order.
     pub(crate) fn edes(&self) -> Vec<u16> {
         let Some(opt) = self.message.opt() else { return Vec::new() };
-        let options = opt.opt().iter::<domain::base::opt::UnknownOptData<_>>().map(|option| option.unwrap());
+        let options =
+            opt.opt().iter::<domain::base::opt::UnknownOptData<_>>().map(|option| option.unwrap());
         let errors = options.filter(|option| option.code().to_int() == 15);
         errors.map(|option| u16::from_be_bytes([option.data()[0], option.data()[1]])).collect()
     }

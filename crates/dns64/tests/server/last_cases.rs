@@ -20,18 +20,24 @@ fn reverse(address: &str) -> String {
     (0..32).map(|i| format!("{:x}.", bits >> (4 * i) & 0xf)).collect::<String>() + "ip6.arpa"
 }
 
-/// What a validating upstream does with a name of a kind: bogus ones it hands out only to those who set CD, and says why if it is one
-/// that explains.
+/// What a validating upstream does with a name of a kind: bogus ones it hands out only to those who
+/// set CD, and says why if it is one that explains.
 fn validating(explains: bool) -> Upstream {
     Upstream::new(move |q| {
         let cd = q.message.header().cd();
-        let servfail = |code: u16| if explains { q.rcode(Rcode::SERVFAIL).ede(code) } else { q.rcode(Rcode::SERVFAIL) };
+        let servfail = |code: u16| {
+            if explains { q.rcode(Rcode::SERVFAIL).ede(code) } else { q.rcode(Rcode::SERVFAIL) }
+        };
         match (q.name.as_str(), q.qtype, cd) {
             ("forged-nodata.test", Rtype::AAAA, true) => q.nodata(60, 60).send(),
             ("forged-nodata.test", Rtype::AAAA, false) => servfail(12).send(),
-            ("forged-aaaa.test", Rtype::AAAA, true) => q.answer().aaaa(&q.name, 60, "2001:db8::bad").send(),
+            ("forged-aaaa.test", Rtype::AAAA, true) => {
+                q.answer().aaaa(&q.name, 60, "2001:db8::bad").send()
+            }
             ("forged-aaaa.test", Rtype::AAAA, false) => servfail(6).send(),
-            ("expired.test", Rtype::AAAA, true) => q.answer().aaaa(&q.name, 60, "2001:db8::01d").send(),
+            ("expired.test", Rtype::AAAA, true) => {
+                q.answer().aaaa(&q.name, 60, "2001:db8::01d").send()
+            }
             ("expired.test", Rtype::AAAA, false) => servfail(7).send(),
             ("dead.test", Rtype::AAAA, _) => servfail(22).send(),
             (_, Rtype::A, _) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
@@ -42,23 +48,37 @@ fn validating(explains: bool) -> Upstream {
 
 #[test]
 fn a_bogus_aaaa_is_not_translated() {
-    for (explains, configuration) in
-        [(true, ""), (false, ""), (true, "[cache]\nmebibytes = 0\n"), (false, "[cache]\nmebibytes = 0\n")]
-    {
+    for (explains, configuration) in [
+        (true, ""),
+        (false, ""),
+        (true, "[cache]\nmebibytes = 0\n"),
+        (false, "[cache]\nmebibytes = 0\n"),
+    ] {
         let upstream = validating(explains);
         let server = server(&[upstream.address], &format!("{PREFIX}{configuration}"));
-        for (name, code) in [("forged-nodata.test", 12), ("forged-aaaa.test", 6), ("expired.test", 7)] {
+        for (name, code) in
+            [("forged-nodata.test", 12), ("forged-aaaa.test", 6), ("expired.test", 7)]
+        {
             for got in both(&server, &ask(name, Rtype::AAAA).edns(1232)) {
                 assert_eq!((got.rcode(), got.answers().len()), (Rcode::SERVFAIL, 0), "{name}");
                 assert_eq!(got.ede(), Some(if explains { code } else { 6 }), "{name}");
             }
         }
         for got in both(&server, &ask("dead.test", Rtype::AAAA).edns(1232)) {
-            assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(29)), "RFC 6147 section 5.1.2");
+            assert_eq!(
+                (got.addresses(), got.ede()),
+                (vec![mapped("192.0.2.1")], Some(29)),
+                "RFC 6147 section 5.1.2"
+            );
         }
         let asked = upstream.asked();
-        // Behind an unexplained SERVFAIL that was slow A is asked for together with the probe, and not used.
-        assert!(!explains || !asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")), "{asked:?}");
+        // Behind an unexplained SERVFAIL that was slow A is asked for together with the probe, and
+        // not used.
+        assert!(
+            !explains
+                || !asked.iter().any(|line| line.ends_with(" A") && !line.starts_with("dead")),
+            "{asked:?}"
+        );
         let probes = upstream.queries().iter().filter(|q| q.message.header().cd()).count();
         assert_eq!(probes == 0, explains, "{asked:?}");
     }
@@ -86,17 +106,27 @@ fn a_what_is_down_now_was_not_bogus_before() {
     const DOWN: usize = 2;
     let state = Arc::new(AtomicUsize::new(ALIVE));
     let now = Arc::clone(&state);
-    let upstream = Upstream::new(move |q| match (q.qtype, now.load(Ordering::Relaxed), q.message.header().cd()) {
-        (Rtype::AAAA, ALIVE, _) | (Rtype::AAAA, BOGUS, true) => q.answer().aaaa(&q.name, 600, "2001:db8::1").send(),
-        (Rtype::AAAA, ..) => q.rcode(Rcode::SERVFAIL).send(),
-        _ => q.answer().a(&q.name, 600, "192.0.2.1").send(),
+    let upstream = Upstream::new(move |q| {
+        match (q.qtype, now.load(Ordering::Relaxed), q.message.header().cd()) {
+            (Rtype::AAAA, ALIVE, _) | (Rtype::AAAA, BOGUS, true) => {
+                q.answer().aaaa(&q.name, 600, "2001:db8::1").send()
+            }
+            (Rtype::AAAA, ..) => q.rcode(Rcode::SERVFAIL).send(),
+            _ => q.answer().a(&q.name, 600, "192.0.2.1").send(),
+        }
     });
-    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\nfailure-max-ttl = 1\n"));
+    let server = server(
+        &[upstream.address],
+        &format!("{PREFIX}[cache]\nfailure-ttl = 1\nfailure-max-ttl = 1\n"),
+    );
     for name in ["cd.test", "probe.test"] {
         state.store(ALIVE, Ordering::Relaxed);
         let query = ask(name, Rtype::AAAA).edns(1232);
         if name == "cd.test" {
-            assert_eq!(query.clone().checking_disabled().of(&server).addresses(), [v6("2001:db8::1")]);
+            assert_eq!(
+                query.clone().checking_disabled().of(&server).addresses(),
+                [v6("2001:db8::1")]
+            );
         } else {
             state.store(BOGUS, Ordering::Relaxed);
             assert_eq!(query.of(&server).ede(), Some(6));
@@ -104,7 +134,11 @@ fn a_what_is_down_now_was_not_bogus_before() {
         state.store(DOWN, Ordering::Relaxed);
         eventually("the failure is asked for anew", || query.of(&server).ede() == Some(29));
         for got in both(&server, &query) {
-            assert_eq!((got.addresses(), got.ede()), (vec![mapped("192.0.2.1")], Some(29)), "{name}");
+            assert_eq!(
+                (got.addresses(), got.ede()),
+                (vec![mapped("192.0.2.1")], Some(29)),
+                "{name}"
+            );
         }
     }
 }
@@ -119,7 +153,10 @@ fn a_slow_servfail_is_translated_in_time() {
         _ => q.answer().a(&q.name, 60, "192.0.2.1").send(),
     });
     let server = server(&[upstream.address], PREFIX);
-    let got = ask("dead.test", Rtype::AAAA).edns(1232).try_of(server.address, Duration::from_secs(5)).unwrap();
+    let got = ask("dead.test", Rtype::AAAA)
+        .edns(1232)
+        .try_of(server.address, Duration::from_secs(5))
+        .unwrap();
     assert_eq!(
         got.addresses(),
         [mapped("192.0.2.1")],
@@ -160,11 +197,19 @@ fn b_pointers_below_any_prefix_are_answered_whoever_asks() {
         for prefix in ["2001:db8:64::", "2001:db8:96::", "64:ff9b::"] {
             let name = reverse(&format!("{prefix}808:808"));
             for got in both(&server, &ask(&name, Rtype::PTR).from(client)) {
-                assert_eq!(got.answers(), [format!("{name} 600 cname 8.8.8.8.in-addr.arpa")], "{client}");
+                assert_eq!(
+                    got.answers(),
+                    [format!("{name} 600 cname 8.8.8.8.in-addr.arpa")],
+                    "{client}"
+                );
             }
         }
     }
-    assert!(upstream.asked().iter().all(|line| line == "8.8.8.8.in-addr.arpa PTR"), "{:?}", upstream.asked());
+    assert!(
+        upstream.asked().iter().all(|line| line == "8.8.8.8.in-addr.arpa PTR"),
+        "{:?}",
+        upstream.asked()
+    );
 }
 
 #[test]
@@ -172,9 +217,11 @@ fn c_a_dname_without_its_cname_is_followed() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
         ("www.new.test", Rtype::A) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
         ("www.new.test", _) => q.nodata(60, 60).send(),
-        ("real.old.test", Rtype::AAAA) => {
-            q.answer().dname("old.test", 60, "new.test").aaaa("real.new.test", 60, "2001:db8::1").send()
-        }
+        ("real.old.test", Rtype::AAAA) => q
+            .answer()
+            .dname("old.test", 60, "new.test")
+            .aaaa("real.new.test", 60, "2001:db8::1")
+            .send(),
         _ => q.answer().dname("old.test", 60, "new.test").send(),
     });
     let server = server(&[upstream.address], PREFIX);
@@ -207,7 +254,9 @@ fn d_prefixes_over_the_well_known_one_are_refused() {
         Rtype::A => q.answer().a(&q.name, 60, "8.8.8.8").send(),
         _ => q.nodata(60, 60).send(),
     });
-    for (prefix, address) in [("64:ff9b::/96", "64:ff9b::808:808"), ("64:ff9a::/32", "64:ff9a:808:808::")] {
+    for (prefix, address) in
+        [("64:ff9b::/96", "64:ff9b::808:808"), ("64:ff9a::/32", "64:ff9a:808:808::")]
+    {
         let configuration = format!("[dns64]\nprefixes = [{{ prefix = '{prefix}' }}]\n");
         let server = server(&[upstream.address], &configuration);
         for got in both(&server, &ask("www.test", Rtype::AAAA)) {
@@ -226,7 +275,10 @@ fn e_a_signed_excluded_answer_is_denied_for_a_while_and_explained() {
     for got in both(&server, &ask("www.test", Rtype::AAAA).dnssec_ok()) {
         assert_eq!((got.rcode(), got.answers().len(), got.ede()), (Rcode::NOERROR, 0, Some(17)));
         let soa = got.message.authority().unwrap().next().unwrap().unwrap();
-        assert!(soa.rtype() == Rtype::SOA && (48..=50).contains(&soa.ttl().as_secs()), "as long as the AAAA record");
+        assert!(
+            soa.rtype() == Rtype::SOA && (48..=50).contains(&soa.ttl().as_secs()),
+            "as long as the AAAA record"
+        );
     }
     for got in both(&server, &ask("www.test", Rtype::AAAA)) {
         assert_eq!(got.addresses(), [mapped("192.0.2.1")], "DO=0");
@@ -242,7 +294,8 @@ fn f_extended_errors_say_who_failed() {
         ("private.test", Rtype::A) => q.answer().a(&q.name, 60, "10.0.0.1").send(),
         _ => q.nodata(60, 60).send(),
     });
-    let configuration = "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96' }]\n[forwarding]\ntimeout = '200ms'\n";
+    let configuration =
+        "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96' }]\n[forwarding]\ntimeout = '200ms'\n";
     let server = server(&[upstream.address], configuration);
     for (name, rcode, error) in [
         ("silent.test", Rcode::SERVFAIL, Some(23)),
@@ -258,17 +311,23 @@ fn f_extended_errors_say_who_failed() {
     }
 }
 
-/// EDE 23 says that nobody answered. An upstream that answered over UDP, and for which there was no connection left, is not nobody.
+/// EDE 23 says that nobody answered. An upstream that answered over UDP, and for which there was no
+/// connection left, is not nobody.
 #[test]
 fn f_a_server_without_room_for_tcp_blames_no_network() {
-    let upstream = Upstream::new(|q| if q.tcp { Vec::new() } else { q.answer().truncated().send() });
+    let upstream =
+        Upstream::new(|q| if q.tcp { Vec::new() } else { q.answer().truncated().send() });
     for (connections, errors) in [(0, vec![]), (1, vec![23, 22])] {
         let configuration = format!("{PREFIX}[forwarding]\ntimeout = '200ms'\n");
         let server = server_with(&[upstream.address], &configuration, |settings| {
             settings.upstream_connections = connections;
         });
         for got in both(&server, &ask("www.test", Rtype::A).edns(1232)) {
-            assert_eq!((got.rcode(), got.edes()), (Rcode::SERVFAIL, errors.clone()), "{connections}");
+            assert_eq!(
+                (got.rcode(), got.edes()),
+                (Rcode::SERVFAIL, errors.clone()),
+                "{connections}"
+            );
         }
     }
 }
@@ -279,7 +338,10 @@ fn g_made_up_zones_have_an_apex() {
     let server = server(&[upstream.address], PREFIX);
     let apex = reverse("2001:db8:64::")[16..].to_owned();
     for got in both(&server, &ask(&apex, Rtype::SOA)) {
-        assert_eq!(got.answers(), [format!("{apex} 600 soa localhost. nobody.invalid. 1 3600 1200 604800 600")]);
+        assert_eq!(
+            got.answers(),
+            [format!("{apex} 600 soa localhost. nobody.invalid. 1 3600 1200 604800 600")]
+        );
     }
     for got in both(&server, &ask(&apex, Rtype::NS)) {
         assert_eq!(got.answers(), [format!("{apex} 600 ns localhost")]);
@@ -302,14 +364,16 @@ fn h_the_first_stale_answer_comes_in_time() {
         (true, Rtype::A) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
         (true, _) => q.nodata(1, 1).send(),
     });
-    let configuration = format!("{PREFIX}[cache]\nserve-stale = '1h'\n[forwarding]\ntimeout = '1900ms'\n");
+    let configuration =
+        format!("{PREFIX}[cache]\nserve-stale = '1h'\n[forwarding]\ntimeout = '1900ms'\n");
     let server = server(&[upstream.address], &configuration);
     for name in ["udp.test", "tcp.test"] {
         assert_eq!(ask(name, Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
     }
     switch.store(false, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(2_100));
-    // The time itself is what RFC 8767 §5 asks for; half a second more for a machine that does something else.
+    // The time itself is what RFC 8767 §5 asks for; half a second more for a machine that does
+    // something else.
     let limit = Duration::from_millis(1_800 + 500);
     let started = Instant::now();
     let got = ask("udp.test", Rtype::AAAA).edns(1232).of(&server);
@@ -326,18 +390,24 @@ fn h_the_first_stale_answer_comes_in_time() {
 fn h_a_slow_answer_takes_from_the_time_for_a_stale_one() {
     let up = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let switch = Arc::clone(&up);
-    let slowly = |acts: Vec<Act>| std::iter::once(Act::Wait(Duration::from_millis(1_200))).chain(acts).collect();
-    let upstream = Upstream::new(move |q| match (up.load(Ordering::Relaxed), q.qtype, &q.name[..4]) {
-        (true, Rtype::A, _) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
-        (true, _, "slow") => q.nodata(1, 1).send(),
-        (true, ..) => q.answer().aaaa(&q.name, 1, "2001:db8::1").send(),
-        (false, Rtype::AAAA, "slow") => slowly(q.nodata(1, 1).send()),
-        (false, Rtype::AAAA, _) if !q.message.header().cd() => slowly(q.rcode(Rcode::SERVFAIL).send()),
-        _ => Vec::new(),
-    });
+    let slowly = |acts: Vec<Act>| {
+        std::iter::once(Act::Wait(Duration::from_millis(1_200))).chain(acts).collect()
+    };
+    let upstream =
+        Upstream::new(move |q| match (up.load(Ordering::Relaxed), q.qtype, &q.name[..4]) {
+            (true, Rtype::A, _) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
+            (true, _, "slow") => q.nodata(1, 1).send(),
+            (true, ..) => q.answer().aaaa(&q.name, 1, "2001:db8::1").send(),
+            (false, Rtype::AAAA, "slow") => slowly(q.nodata(1, 1).send()),
+            (false, Rtype::AAAA, _) if !q.message.header().cd() => {
+                slowly(q.rcode(Rcode::SERVFAIL).send())
+            }
+            _ => Vec::new(),
+        });
     let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nserve-stale = '1h'\n"));
     let names = ["slow-udp.test", "slow-tcp.test", "fail-udp.test", "fail-tcp.test"];
-    let before: Vec<_> = names.iter().map(|name| ask(name, Rtype::AAAA).of(&server).addresses()).collect();
+    let before: Vec<_> =
+        names.iter().map(|name| ask(name, Rtype::AAAA).of(&server).addresses()).collect();
     switch.store(false, Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(2_100));
     for (name, addresses) in names.iter().zip(before) {
@@ -345,7 +415,11 @@ fn h_a_slow_answer_takes_from_the_time_for_a_stale_one() {
         let query = ask(name, Rtype::AAAA).edns(1232);
         let got = if name.contains("tcp") { query.over_tcp(&server) } else { query.of(&server) };
         // Half a second more than the 1.8 s of RFC 8767 §5, for a machine that does something else.
-        assert!(started.elapsed() < Duration::from_millis(1_800 + 500), "{name}: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_millis(1_800 + 500),
+            "{name}: {:?}",
+            started.elapsed()
+        );
         assert_eq!((got.addresses(), got.ede()), (addresses, Some(3)), "{name}");
     }
 }
@@ -390,17 +464,28 @@ fn j_the_additional_section_has_what_the_others_mention() {
 #[test]
 fn k_ad_without_do_is_answered() {
     let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
-        ("real.test", Rtype::AAAA) => q.answer().aaaa(&q.name, 60, "2001:db8::1").authentic().send(),
+        ("real.test", Rtype::AAAA) => {
+            q.answer().aaaa(&q.name, 60, "2001:db8::1").authentic().send()
+        }
         (_, Rtype::A) => q.answer().a(&q.name, 60, "192.0.2.1").authentic().send(),
         _ => q.nodata(60, 60).authentic().send(),
     });
     let trusting = server(&[upstream.address], &format!("{PREFIX}[forwarding]\ntrust-ad = true\n"));
     let plain = server(&[upstream.address], PREFIX);
-    let ad = |server: &Server, query: Ask| both(server, &query).map(|got| got.message.header().ad());
+    let ad =
+        |server: &Server, query: Ask| both(server, &query).map(|got| got.message.header().ad());
     assert_eq!(ad(&trusting, ask("real.test", Rtype::AAAA).authentic_data()), [true; 2]);
     assert_eq!(ad(&trusting, ask("real.test", Rtype::AAAA)), [false; 2], "neither AD nor DO");
-    assert_eq!(ad(&trusting, ask("made.test", Rtype::AAAA).authentic_data()), [false; 2], "synthetic");
-    assert_eq!(ad(&plain, ask("real.test", Rtype::AAAA).authentic_data()), [false; 2], "trust-ad is off");
+    assert_eq!(
+        ad(&trusting, ask("made.test", Rtype::AAAA).authentic_data()),
+        [false; 2],
+        "synthetic"
+    );
+    assert_eq!(
+        ad(&plain, ask("real.test", Rtype::AAAA).authentic_data()),
+        [false; 2],
+        "trust-ad is off"
+    );
     assert!(
         upstream.queries().iter().all(|q| q.message.header().ad()),
         "upstreams are asked for it (RFC 6840 section 5.7)"
@@ -439,7 +524,10 @@ fn l_answers_of_65535_octets_come_over_tcp() {
     let server = server(&[upstream.address], PREFIX);
     for _ in 0..2 {
         let got = ask("big.test", Rtype::TXT).over_tcp(&server);
-        assert_eq!((got.len(), got.rcode(), got.message.header_counts().ancount()), (65_535, Rcode::NOERROR, 1));
+        assert_eq!(
+            (got.len(), got.rcode(), got.message.header_counts().ancount()),
+            (65_535, Rcode::NOERROR, 1)
+        );
     }
     let short = ask("big.test", Rtype::TXT).of(&server);
     assert!(short.message.header().tc() && short.answers().is_empty(), "over UDP there is TCP");

@@ -1,4 +1,5 @@
-//! The items of docs/src/dns64-items.md, through real sockets against a scripted upstream. Each test's name or comment has its number.
+//! The items of docs/src/dns64-items.md, through real sockets against a scripted upstream. Each
+//! test's name or comment has its number.
 
 #![allow(missing_docs)]
 

@@ -24,7 +24,8 @@ fn plain(q: &Asked) -> Vec<Act> {
 #[test]
 fn prometheus_reads_what_happened() {
     let upstream = Upstream::new(plain);
-    let server = server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
+    let server =
+        server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
     ask("www.test", Rtype::AAAA).of(&server);
     ask("www.test", Rtype::AAAA).over_tcp(&server);
     let metrics = server.running.metrics_address().unwrap();
@@ -70,7 +71,9 @@ fn item_42_what_the_kernel_throws_away_is_counted() {
     daemon.signal("CONT");
     eventually("it is counted", || {
         let text = get(metrics, "/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix("dns64d_queries_dropped_by_kernel_total "));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("dns64d_queries_dropped_by_kernel_total "));
         line.is_some_and(|count| count.parse::<u64>().unwrap() > 0)
     });
 }
@@ -101,23 +104,32 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Path) -> Daemon {
-        Daemon::run(Command::new(env!("CARGO_BIN_EXE_dns64d")).args(["--config".as_ref(), config.as_os_str()]))
+        Daemon::run(
+            Command::new(env!("CARGO_BIN_EXE_dns64d"))
+                .args(["--config".as_ref(), config.as_os_str()]),
+        )
     }
 
     fn run(command: &mut Command) -> Daemon {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut daemon = Daemon { child, address: ([127, 0, 0, 1], 0).into(), lines, said: RefCell::default() };
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut daemon =
+            Daemon { child, address: ([127, 0, 0, 1], 0).into(), lines, said: RefCell::default() };
         let line = daemon.line_with("serving ");
-        daemon.address = line.rsplit(' ').next().unwrap().trim_end_matches("\u{1b}[0m").parse().unwrap();
+        daemon.address =
+            line.rsplit(' ').next().unwrap().trim_end_matches("\u{1b}[0m").parse().unwrap();
         daemon
     }
 
     fn line_with(&self, text: &str) -> String {
         let give_up = Instant::now() + SOON;
-        while let Ok(line) = self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now())) {
+        while let Ok(line) =
+            self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now()))
+        {
             self.said.borrow_mut().push(line.clone());
             if line.contains(text) {
                 return line;
@@ -203,7 +215,8 @@ fn sighup_takes_a_good_file_and_refuses_a_bad_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), upstream.address, "2001:db8:1::/96");
     let daemon = Daemon::start(&path);
-    let addresses = || ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap().addresses();
+    let addresses =
+        || ask("www.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap().addresses();
     assert_eq!(addresses(), [v6("2001:db8:1::c000:201")]);
 
     file(folder.path(), upstream.address, "2001:db8:2::/72");
@@ -272,7 +285,12 @@ fn what_a_server_that_stops_has_not_read_is_left_for_the_next_one() {
     }
     stopping.join().unwrap();
     let (answered, left) = (arrived(&client), arrived(&next));
-    assert!(!answered.is_empty() && !left.is_empty(), "{} answered, {} left", answered.len(), left.len());
+    assert!(
+        !answered.is_empty() && !left.is_empty(),
+        "{} answered, {} left",
+        answered.len(),
+        left.len()
+    );
     assert_eq!(answered.len() + left.len(), sent.len());
     assert!(answered.iter().all(|bytes| Got::new(bytes).addresses() == [mapped("192.0.2.1")]));
     assert!(left.iter().all(|bytes| sent.contains(bytes)));
@@ -294,9 +312,12 @@ fn r4_few_descriptors_are_said_and_leave_tcp_and_metrics_alive() {
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}[metrics]\nlisten = '{metrics}'\n")).unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 64 && exec \"$0\" --config \"$1\"", env!("CARGO_BIN_EXE_dns64d")]).arg(&config);
+    command
+        .args(["-c", "ulimit -n 64 && exec \"$0\" --config \"$1\"", env!("CARGO_BIN_EXE_dns64d")])
+        .arg(&config);
     let daemon = Daemon::run(&mut command);
-    let said = daemon.said.borrow().iter().any(|line| line.contains("64 file descriptors are allowed"));
+    let said =
+        daemon.said.borrow().iter().any(|line| line.contains("64 file descriptors are allowed"));
     assert!(said, "{:#?}", daemon.said);
     for n in 0..300 {
         let got = ask(&format!("n{n}.test"), Rtype::A).try_of(daemon.address, SOON);
@@ -348,8 +369,15 @@ fn r5_check_warns_of_an_open_resolver() {
     };
     assert_eq!(warned(""), "");
     let open = warned("[access]\nallow = ['0.0.0.0/0']\nopen-resolver = true\n");
-    assert!(open.contains("open resolver") && open.contains("client-rate") && !open.contains("large-reply"), "{open}");
-    let worse = warned("[access]\nallow = ['::/0']\nopen-resolver = true\n[limits]\nlarge-reply-rate = 0\n");
+    assert!(
+        open.contains("open resolver")
+            && open.contains("client-rate")
+            && !open.contains("large-reply"),
+        "{open}"
+    );
+    let worse = warned(
+        "[access]\nallow = ['::/0']\nopen-resolver = true\n[limits]\nlarge-reply-rate = 0\n",
+    );
     assert!(worse.contains("large-reply-rate"), "{worse}");
 }
 
@@ -385,12 +413,17 @@ fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/dns64d.example.toml");
     let text = std::fs::read_to_string(&example).unwrap();
     // It has no upstream of its own; which one stands in /etc/resolv.conf here does not matter.
-    let settings =
-        dns64::config::Settings::from_text(&format!("{text}[[upstream]]\naddress = '192.0.2.53'\n"), &example).unwrap();
+    let settings = dns64::config::Settings::from_text(
+        &format!("{text}[[upstream]]\naddress = '192.0.2.53'\n"),
+        &example,
+    )
+    .unwrap();
     assert!(!text.contains("\n[[upstream]]"), "the example would ask a server that is not there");
     // Each key that a user can write is explained there.
-    let uncommented: String = text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
-    let full = dns64::config::Settings::from_text(&uncommented, &example).unwrap_or_else(|e| panic!("{e}"));
+    let uncommented: String =
+        text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
+    let full = dns64::config::Settings::from_text(&uncommented, &example)
+        .unwrap_or_else(|e| panic!("{e}"));
     let keys = |text: &str| {
         let mut keys = BTreeSet::new();
         collect_keys("", &toml::Value::Table(toml::from_str(text).unwrap()), &mut keys);
@@ -404,7 +437,8 @@ fn the_example_configuration_is_valid_and_says_what_the_defaults_are() {
         threads: settings.config.threads,
         ..dns64::config::Config::default()
     };
-    let defaults = dns64::config::Settings::from_text(&toml::to_string(&defaults).unwrap(), &example).unwrap();
+    let defaults =
+        dns64::config::Settings::from_text(&toml::to_string(&defaults).unwrap(), &example).unwrap();
     assert_eq!(settings.to_toml(), defaults.to_toml(), "what is not commented out is the default");
 }
 
@@ -417,7 +451,9 @@ fn collect_keys(path: &str, value: &toml::Value, keys: &mut BTreeSet<String>) {
                 keys.insert(path);
             }
         }
-        toml::Value::Array(values) => values.iter().for_each(|value| collect_keys(path, value, keys)),
+        toml::Value::Array(values) => {
+            values.iter().for_each(|value| collect_keys(path, value, keys))
+        }
         _ => {}
     }
 }

@@ -28,9 +28,14 @@ fn item_19_the_additional_section_is_untouched() {
     let server = server(&[upstream.address], PREFIX);
     for query in [ask("www.test", Rtype::MX), ask("www.test", Rtype::MX).edns(1232)] {
         let got = query.of(&server);
-        let additional: Vec<_> = got.message.additional().unwrap().map(|r| r.unwrap().rtype()).collect();
+        let additional: Vec<_> =
+            got.message.additional().unwrap().map(|r| r.unwrap().rtype()).collect();
         assert_eq!(additional.iter().filter(|t| **t == Rtype::A).count(), 1);
-        assert_eq!(additional.contains(&Rtype::OPT), query.edns.is_some(), "item 31: the upstream's OPT is not ours");
+        assert_eq!(
+            additional.contains(&Rtype::OPT),
+            query.edns.is_some(),
+            "item 31: the upstream's OPT is not ours"
+        );
     }
 }
 
@@ -38,10 +43,12 @@ fn item_19_the_additional_section_is_untouched() {
 fn item_19_also_of_synthesized_answers_and_cut_before_these_are() {
     let upstream = Upstream::new(|q| match q.qtype {
         Rtype::A => {
-            let answer = (1..=12).fold(q.answer(), |answer, i| answer.a(&q.name, 60, &format!("192.0.2.{i}")));
+            let answer = (1..=12)
+                .fold(q.answer(), |answer, i| answer.a(&q.name, 60, &format!("192.0.2.{i}")));
             let besides = if q.name == "many.test" { 20 } else { 2 };
-            let besides = (1..=besides)
-                .fold(answer, |reply, i| reply.additional_a("ns.test", 60, &format!("192.0.2.{}", 100 + i)));
+            let besides = (1..=besides).fold(answer, |reply, i| {
+                reply.additional_a("ns.test", 60, &format!("192.0.2.{}", 100 + i))
+            });
             besides.ns("test", 60, "ns.test").send()
         }
         _ => q.nodata(60, 60).send(),
@@ -52,7 +59,11 @@ fn item_19_also_of_synthesized_answers_and_cut_before_these_are() {
         (counts.ancount(), counts.nscount(), counts.arcount())
     };
     let got = ask("few.test", Rtype::AAAA).over_tcp(&server);
-    assert_eq!((got.addresses()[11], besides(&got)), (mapped("192.0.2.12"), (12, 1, 2)), "RFC 6147 section 5.4");
+    assert_eq!(
+        (got.addresses()[11], besides(&got)),
+        (mapped("192.0.2.12"), (12, 1, 2)),
+        "RFC 6147 section 5.4"
+    );
     let whole = ask("many.test", Rtype::AAAA).over_tcp(&server);
     assert_eq!(besides(&whole), (12, 1, 20));
     // 12 addresses in 512 octets, but nothing besides: that is no truncation (RFC 2181 section 9).
@@ -92,9 +103,15 @@ fn reverse(address: &str) -> String {
 #[test]
 fn item_22_pointers_under_a_prefix() {
     let upstream = Upstream::new(|q| match q.name.as_str() {
-        "1.2.0.192.in-addr.arpa" => q.answer().any(&q.name, 60, AllRecordData::Ptr(Ptr::new(name("www.test")))).send(),
-        "2.2.0.192.in-addr.arpa" => q.rcode(Rcode::NXDOMAIN).soa("2.0.192.in-addr.arpa", 60, 60).send(),
-        other => q.answer().any(other, 60, AllRecordData::Ptr(Ptr::new(name("elsewhere.test")))).send(),
+        "1.2.0.192.in-addr.arpa" => {
+            q.answer().any(&q.name, 60, AllRecordData::Ptr(Ptr::new(name("www.test")))).send()
+        }
+        "2.2.0.192.in-addr.arpa" => {
+            q.rcode(Rcode::NXDOMAIN).soa("2.0.192.in-addr.arpa", 60, 60).send()
+        }
+        other => {
+            q.answer().any(other, 60, AllRecordData::Ptr(Ptr::new(name("elsewhere.test")))).send()
+        }
     });
     let server = server(&[upstream.address], PREFIX);
     let made = reverse("2001:db8:64::192.0.2.1");
@@ -104,14 +121,25 @@ fn item_22_pointers_under_a_prefix() {
         assert_eq!(got, [cname, "1.2.0.192.in-addr.arpa 60 ptr www.test".into()]);
     }
     let missing = ask(&reverse("2001:db8:64::192.0.2.2"), Rtype::PTR).of(&server);
-    assert_eq!((missing.rcode(), missing.answers().len(), missing.has_soa()), (Rcode::NXDOMAIN, 1, true));
+    assert_eq!(
+        (missing.rcode(), missing.answers().len(), missing.has_soa()),
+        (Rcode::NXDOMAIN, 1, true)
+    );
     let tail = &made[2..];
     assert_eq!(ask(&format!("z.{tail}"), Rtype::PTR).of(&server).rcode(), Rcode::NXDOMAIN);
-    assert_eq!(ask(&format!("1.{made}"), Rtype::PTR).of(&server).rcode(), Rcode::NXDOMAIN, "33 nibbles");
+    assert_eq!(
+        ask(&format!("1.{made}"), Rtype::PTR).of(&server).rcode(),
+        Rcode::NXDOMAIN,
+        "33 nibbles"
+    );
     let inside = ask(tail, Rtype::PTR).of(&server);
     assert!(inside.rcode() == Rcode::NOERROR && inside.answers().is_empty() && inside.has_soa());
     assert_eq!(upstream.asked(), ["1.2.0.192.in-addr.arpa PTR", "2.2.0.192.in-addr.arpa PTR"]);
-    assert_eq!(ask(&reverse("2001:db8::1"), Rtype::PTR).of(&server).answers().len(), 1, "not ours, but somebody's");
+    assert_eq!(
+        ask(&reverse("2001:db8::1"), Rtype::PTR).of(&server).answers().len(),
+        1,
+        "not ours, but somebody's"
+    );
 }
 
 #[test]
@@ -133,7 +161,9 @@ fn item_23_ipv4only_arpa_needs_no_upstream() {
 
 #[test]
 fn item_38_alias_loops_are_remembered() {
-    let upstream = Upstream::new(|q| q.answer().cname("a.test", 60, "b.test").cname("b.test", 60, "a.test").send());
+    let upstream = Upstream::new(|q| {
+        q.answer().cname("a.test", 60, "b.test").cname("b.test", 60, "a.test").send()
+    });
     let server = server(&[upstream.address], PREFIX);
     for _ in 0..3 {
         assert_eq!(ask("a.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
@@ -149,7 +179,8 @@ fn item_37_clients_see_ttls_within_the_limits() {
         // The top bit is set (RFC 2181 §8).
         _ => q.answer().a(&q.name, 0x8000_0001, "192.0.2.1").send(),
     });
-    let server = server(&[upstream.address], &format!("{PREFIX}[cache]\nmin-ttl = 30\nmax-ttl = 60\n"));
+    let server =
+        server(&[upstream.address], &format!("{PREFIX}[cache]\nmin-ttl = 30\nmax-ttl = 60\n"));
     let ttl = |name: &str| ask(name, Rtype::A).of(&server).ttls()[0];
     assert!((58..=60).contains(&ttl("long.test")) && (28..=30).contains(&ttl("short.test")));
     assert!((28..=30).contains(&ttl("odd.test")));

@@ -1,6 +1,7 @@
 //! Hostile clients and upstreams through sockets: whatever comes, others are served.
 //!
-//! Few descriptors, large replies and what a reload reads (`r4_`, `r5_`, `r6_`) are in `operations` and `safety`.
+//! Few descriptors, large replies and what a reload reads (`r4_`, `r5_`, `r6_`) are in `operations`
+//! and `safety`.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -15,7 +16,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::harness::*;
 
-/// Whether another name than those of an attack is answered, by UDP and TCP, and nothing has gone wrong inside.
+/// Whether another name than those of an attack is answered, by UDP and TCP, and nothing has gone
+/// wrong inside.
 fn assert_well(server: &Server, name: &str) {
     for got in [ask(name, Rtype::A).of(server), ask(name, Rtype::A).over_tcp(server)] {
         assert_eq!((got.rcode(), got.answers().len()), (Rcode::NOERROR, 1), "{name}");
@@ -24,7 +26,8 @@ fn assert_well(server: &Server, name: &str) {
     assert_eq!(server.running.metrics().total(Count::Defect), 0);
 }
 
-/// An alias whose target is read from octets that are written anew before an answer is kept: its own TTL, or the header.
+/// An alias whose target is read from octets that are written anew before an answer is kept: its
+/// own TTL, or the header.
 #[test]
 fn r1_an_alias_that_points_into_a_ttl_or_the_header_ends_nothing() {
     let upstream = Upstream::new(|q| {
@@ -59,7 +62,8 @@ fn r1_an_alias_that_points_into_a_ttl_or_the_header_ends_nothing() {
     assert_well(&server, "www.test");
 }
 
-/// 64 KiB of compression pointers that lead to each other, and thousands of names that begin at their end.
+/// 64 KiB of compression pointers that lead to each other, and thousands of names that begin at
+/// their end.
 #[test]
 fn r2_chains_of_compression_pointers_are_malformed() {
     let upstream = Upstream::new(|q| {
@@ -93,14 +97,17 @@ fn r2_chains_of_compression_pointers_are_malformed() {
         vec![Act::Send(bytes)]
     });
     let server = server(&[upstream.address], &format!("{PREFIX}[forwarding]\ntimeout = '500ms'\n"));
-    for got in [ask("chains.test", Rtype::A).of(&server), ask("chains.test", Rtype::A).over_tcp(&server)] {
+    for got in
+        [ask("chains.test", Rtype::A).of(&server), ask("chains.test", Rtype::A).over_tcp(&server)]
+    {
         assert_eq!(got.rcode(), Rcode::SERVFAIL);
     }
     assert!(server.running.metrics().total(Count::UpstreamMalformed) > 0);
     assert_well(&server, "www.test");
 }
 
-/// An upstream that says nothing about names with "dead" in them, and answers all others; it does little else, so that it keeps up.
+/// An upstream that says nothing about names with "dead" in them, and answers all others; it does
+/// little else, so that it keeps up.
 struct HalfDead {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -111,7 +118,8 @@ impl HalfDead {
     fn new() -> HalfDead {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-        // What it cannot read at once waits: a question that is lost here would be no fault of the server's.
+        // What it cannot read at once waits: a question that is lost here would be no fault of the
+        // server's.
         let octets = 8 << 20;
         if setsockopt(&socket, sockopt::RcvBufForce, &octets).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &octets);
@@ -149,14 +157,16 @@ const FLOOD: usize = 24_000;
 const LIVING: usize = 1_000;
 const MOST_LIVING: usize = 20_000;
 
-/// Lets `clients` ask for dead names, some 12 000 a second, and another one for living names, half of them beside the dead zone.
+/// Lets `clients` ask for dead names, some 12 000 a second, and another one for living names, half
+/// of them beside the dead zone.
 fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
     let upstream = HalfDead::new();
     let server = server(&[upstream.address], &format!("{PREFIX}{limits}"));
     let address = server.address;
     let flood = thread::spawn(move || {
-        let sockets: Vec<UdpSocket> =
-            (0..clients).map(|n| UdpSocket::bind((Ipv4Addr::new(127, 1, n, 7), 0)).unwrap()).collect();
+        let sockets: Vec<UdpSocket> = (0..clients)
+            .map(|n| UdpSocket::bind((Ipv4Addr::new(127, 1, n, 7), 0)).unwrap())
+            .collect();
         for n in 0..FLOOD {
             let query = ask(&dead(n), Rtype::A).bytes();
             sockets[n % sockets.len()].send_to(&query, address).unwrap();
@@ -168,14 +178,21 @@ fn torture(limits: &str, clients: u8, dead: fn(usize) -> String) {
     let (mut asked, mut answered) = (0, 0);
     while asked < LIVING || !flood.is_finished() && asked < MOST_LIVING {
         let zone = if asked % 2 == 0 { "living.zone.test" } else { "elsewhere.test" };
-        let got = ask(&format!("n{asked}.{zone}"), Rtype::A).from("127.0.0.9").try_of(address, SOON);
-        answered += usize::from(got.is_some_and(|got| got.rcode() == Rcode::NOERROR && got.answers().len() == 1));
+        let got =
+            ask(&format!("n{asked}.{zone}"), Rtype::A).from("127.0.0.9").try_of(address, SOON);
+        answered += usize::from(
+            got.is_some_and(|got| got.rcode() == Rcode::NOERROR && got.answers().len() == 1),
+        );
         asked += 1;
     }
     flood.join().unwrap();
     let metrics = server.running.metrics();
-    let [overload, share, branch] = [Count::Overload, Count::ClientShare, Count::DeadBranch].map(|c| metrics.total(c));
-    assert!(answered * 1_000 >= asked * 999, "{answered} of {asked}; denied: {overload}, {share}, {branch}");
+    let [overload, share, branch] =
+        [Count::Overload, Count::ClientShare, Count::DeadBranch].map(|c| metrics.total(c));
+    assert!(
+        answered * 1_000 >= asked * 999,
+        "{answered} of {asked}; denied: {overload}, {share}, {branch}"
+    );
     assert!(share + branch > 0, "the attack has not been felt");
     assert!(server.running.is_whole());
 }
@@ -200,7 +217,8 @@ fn r3_one_client_that_repeats_dead_names_takes_nothing_from_others() {
 #[test]
 fn r4_idle_connections_to_the_metrics_are_bounded() {
     let upstream = Upstream::new(|q| q.answer().a(&q.name, 60, "192.0.2.1").send());
-    let server = server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
+    let server =
+        server(&[upstream.address], &format!("{PREFIX}[metrics]\nlisten = '127.0.0.1:0'\n"));
     let metrics = server.running.metrics_address().unwrap();
     let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(metrics).unwrap()).collect();
     let closed = |stream: &&TcpStream| {

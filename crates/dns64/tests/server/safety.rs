@@ -49,13 +49,20 @@ fn items_37_and_41_groups_share_the_cache_and_differ_in_what_they_see() {
 fn items_09_and_41_excluded_ranges_are_those_of_the_group() {
     let upstream = Upstream::new(|q| match (q.qtype, q.name.as_str()) {
         (Rtype::A, _) => q.answer().a(&q.name, 300, "192.0.2.1").send(),
-        (_, "mixed.test") => q.answer().aaaa(&q.name, 300, "2001:db8::1").aaaa(&q.name, 300, "2001:db9::1").send(),
+        (_, "mixed.test") => {
+            q.answer().aaaa(&q.name, 300, "2001:db8::1").aaaa(&q.name, 300, "2001:db9::1").send()
+        }
         _ => q.answer().aaaa(&q.name, 300, "2001:db8::1").send(),
     });
     let server = server(&[upstream.address], &format!("{PREFIX}{GROUPS}"));
-    let addresses = |name: &str, from: &str| ask(name, Rtype::AAAA).from(from).of(&server).addresses();
+    let addresses =
+        |name: &str, from: &str| ask(name, Rtype::AAAA).from(from).of(&server).addresses();
     assert_eq!(addresses("www.test", "127.0.0.1"), [v6("2001:db8::1")]);
-    assert_eq!(addresses("www.test", "127.0.0.4"), [mapped("192.0.2.1")], "excluded: as if it were not there");
+    assert_eq!(
+        addresses("www.test", "127.0.0.4"),
+        [mapped("192.0.2.1")],
+        "excluded: as if it were not there"
+    );
     assert_eq!(addresses("mixed.test", "127.0.0.1"), [v6("2001:db8::1"), v6("2001:db9::1")]);
     assert_eq!(addresses("mixed.test", "127.0.0.4"), [v6("2001:db9::1")]);
 }
@@ -102,7 +109,8 @@ fn item_39_ten_thousand_clients_one_upstream_pair() {
     });
     let server = server(&[upstream.address], &format!("threads = 2\n{PREFIX}"));
     // A hundred sockets that ask a hundred times each, with ids of their own.
-    let sockets: Vec<UdpSocket> = (0..100).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let sockets: Vec<UdpSocket> =
+        (0..100).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for id in 0..CLIENTS / sockets.len() {
         for socket in &sockets {
             let mut query = ask("www.test", Rtype::AAAA);
@@ -134,7 +142,8 @@ fn item_40_stale_answers_while_the_upstream_is_dead() {
         (true, Rtype::A) => q.answer().a(&q.name, 1, "192.0.2.1").send(),
         (true, _) => q.nodata(1, 1).send(),
     });
-    let configuration = format!("{PREFIX}[cache]\nserve-stale = '1h'\n[forwarding]\ntimeout = '200ms'\n");
+    let configuration =
+        format!("{PREFIX}[cache]\nserve-stale = '1h'\n[forwarding]\ntimeout = '200ms'\n");
     let server = server(&[upstream.address], &configuration);
     assert_eq!(ask("www.test", Rtype::AAAA).of(&server).ttls(), [1]);
     switch.store(false, Ordering::Relaxed);
@@ -152,7 +161,8 @@ fn item_40_stale_answers_while_the_upstream_is_dead() {
 #[test]
 fn item_42_strangers_are_refused() {
     let upstream = Upstream::new(plain);
-    let server = server(&[upstream.address], &format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n"));
+    let server =
+        server(&[upstream.address], &format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n"));
     assert_eq!(ask("www.test", Rtype::AAAA).of(&server).rcode(), Rcode::NOERROR);
     let refused = ask("www.test", Rtype::AAAA).edns(1232).from("127.0.0.9").of(&server);
     assert_eq!((refused.rcode(), refused.ede()), (Rcode::REFUSED, Some(18)));
@@ -162,7 +172,8 @@ fn item_42_strangers_are_refused() {
 #[test]
 fn item_42_tcp_connections_of_strangers_and_of_too_many_are_closed_and_counted() {
     let upstream = Upstream::new(plain);
-    let limits = format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n[limits]\ntcp-connections = 2\n");
+    let limits =
+        format!("{PREFIX}[access]\nallow = ['127.0.0.1/32']\n[limits]\ntcp-connections = 2\n");
     let (few, strict) = (
         server(&[upstream.address], &limits),
         server(&[upstream.address], &format!("{PREFIX}[access]\nallow = ['127.0.0.9/32']\n")),
@@ -175,23 +186,32 @@ fn item_42_tcp_connections_of_strangers_and_of_too_many_are_closed_and_counted()
     let refused = |server: &Server, count| server.running.metrics().total(count);
     let open: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(few.address).unwrap()).collect();
     assert!(closed(&few));
-    assert_eq!((refused(&few, Count::TcpRefusedLimit), refused(&few, Count::TcpRefusedAcl)), (1, 0));
+    assert_eq!(
+        (refused(&few, Count::TcpRefusedLimit), refused(&few, Count::TcpRefusedAcl)),
+        (1, 0)
+    );
     drop(open);
     assert!(closed(&strict));
-    assert_eq!((refused(&strict, Count::TcpRefusedLimit), refused(&strict, Count::TcpRefusedAcl)), (0, 1));
+    assert_eq!(
+        (refused(&strict, Count::TcpRefusedLimit), refused(&strict, Count::TcpRefusedAcl)),
+        (0, 1)
+    );
 }
 
 #[test]
 fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
     const LIMIT: usize = 200;
-    let upstream = Upstream::new(|q| if q.name.starts_with("flood") { Vec::new() } else { plain(q) });
+    let upstream =
+        Upstream::new(|q| if q.name.starts_with("flood") { Vec::new() } else { plain(q) });
     for (overload, replies) in [("servfail", true), ("drop", false)] {
         let limits = format!("{PREFIX}[limits]\nin-flight = {LIMIT}\noverload = '{overload}'\n");
         let server = server(&[upstream.address], &limits);
         assert_eq!(ask("served.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for i in 0..3 * LIMIT {
-            socket.send_to(&ask(&format!("flood{i}.test"), Rtype::AAAA).bytes(), server.address).unwrap();
+            socket
+                .send_to(&ask(&format!("flood{i}.test"), Rtype::AAAA).bytes(), server.address)
+                .unwrap();
         }
         let metrics = server.running.metrics();
         // One client gets eight ninths of the places.
@@ -199,7 +219,11 @@ fn item_42_a_flood_of_names_is_bounded_and_the_served_stay_served() {
         let denied = || metrics.total(Count::Overload) + metrics.total(Count::ClientShare);
         eventually("the limit is reached", || denied() == 3 * LIMIT as u64 - most);
         eventually("they wait", || metrics.in_flight() == most);
-        assert_eq!(ask("served.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")], "from the cache");
+        assert_eq!(
+            ask("served.test", Rtype::AAAA).of(&server).addresses(),
+            [mapped("192.0.2.1")],
+            "from the cache"
+        );
         if replies {
             let got = receive(&socket, SOON).unwrap();
             assert_eq!(got.rcode(), Rcode::SERVFAIL);
@@ -221,14 +245,18 @@ fn item_43_a_dead_upstream_is_replaced_by_another() {
         let got = ask(&format!("n{i}.test"), Rtype::AAAA).of(&server);
         assert_eq!(got.addresses(), [mapped("192.0.2.1")], "query {i}");
     }
-    // A timeout of 0.4 s makes the silent one the last choice, three end it; without that it were 60 × 1/3 × 0.4 s.
+    // A timeout of 0.4 s makes the silent one the last choice, three end it; without that it were
+    // 60 × 1/3 × 0.4 s.
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     let text = server.running.metrics_text();
     let failures = |upstream| {
         let start = format!("dns64d_upstream_server_failures_total{{upstream=\"{upstream}\"}} ");
         text.lines().find_map(|line| line.strip_prefix(&start)).unwrap().parse::<f64>().unwrap()
     };
-    assert!(failures(silent) >= 1.0 && failures(closed) >= 1.0 && failures(alive.address) == 0.0, "{text}");
+    assert!(
+        failures(silent) >= 1.0 && failures(closed) >= 1.0 && failures(alive.address) == 0.0,
+        "{text}"
+    );
 }
 
 #[test]
@@ -262,7 +290,10 @@ fn item_43_an_upstream_that_answers_nothing_is_not_asked_everything_again() {
 fn item_43_an_error_does_not_wait_for_dead_upstreams() {
     let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
     let broken = Upstream::new(|q| q.rcode(Rcode::SERVFAIL).send());
-    let server = server(&[dead.local_addr().unwrap(), broken.address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"));
+    let server = server(
+        &[dead.local_addr().unwrap(), broken.address],
+        &format!("{PREFIX}[cache]\nfailure-ttl = 1\n"),
+    );
     // Until the dead one is known to be dead.
     for i in 0..12 {
         ask(&format!("first{i}.test"), Rtype::A).of(&server);
@@ -325,10 +356,15 @@ fn item_43_all_upstreams_dead_is_servfail_in_time_and_the_cache_still_answers() 
 fn item_43_an_upstream_that_dies_and_returns() {
     let address = Upstream::new(plain).address;
     // Nobody listens there now.
-    let server = server(&[address], &format!("{PREFIX}[cache]\nfailure-ttl = 1\n[forwarding]\ntimeout = '300ms'\n"));
+    let server = server(
+        &[address],
+        &format!("{PREFIX}[cache]\nfailure-ttl = 1\n[forwarding]\ntimeout = '300ms'\n"),
+    );
     assert_eq!(ask("a.test", Rtype::AAAA).of(&server).rcode(), Rcode::SERVFAIL);
     let _returned = Upstream::at(address, plain);
-    eventually("it is used again", || ask("b.test", Rtype::AAAA).of(&server).rcode() == Rcode::NOERROR);
+    eventually("it is used again", || {
+        ask("b.test", Rtype::AAAA).of(&server).rcode() == Rcode::NOERROR
+    });
 }
 
 #[test]
@@ -359,7 +395,8 @@ fn malformed_packets_from_both_sides_stop_nothing() {
     let mut rng = rand::rng();
     let good = ask("www.test", Rtype::AAAA).edns(1232).bytes();
     for i in 0..200 {
-        // So many that some wait beside the question, and so few that it is not crowded out of the socket's buffer.
+        // So many that some wait beside the question, and so few that it is not crowded out of the
+        // socket's buffer.
         for _ in 0..50 {
             let mut damaged = good.clone();
             for _ in 0..rng.random_range(1..6) {
@@ -377,8 +414,9 @@ fn malformed_packets_from_both_sides_stop_nothing() {
 
 #[test]
 fn r5_large_replies_are_for_clients_whose_address_is_proven() {
-    let upstream =
-        Upstream::new(|q| (0..60).fold(q.answer(), |reply, n| reply.a(&q.name, 300, &format!("192.0.2.{n}"))).send());
+    let upstream = Upstream::new(|q| {
+        (0..60).fold(q.answer(), |reply, n| reply.a(&q.name, 300, &format!("192.0.2.{n}"))).send()
+    });
     let server = server(&[upstream.address], PREFIX);
     let large = || ask("large.test", Rtype::A).edns(1232);
     let cookie = large().option(10, &[7; 8]).of(&server).options()[&10].clone();
@@ -397,14 +435,16 @@ fn r5_large_replies_are_for_clients_whose_address_is_proven() {
     assert!((100..=most).contains(&whole), "{whole} of {most}");
     let withheld = server.running.metrics().total(Count::LargeWithheld);
     assert_eq!(withheld, 301 - whole);
-    // A forger cannot know the cookie, nor answer over TCP; another network has its own; small replies are no amplifier.
+    // A forger cannot know the cookie, nor answer over TCP; another network has its own; small
+    // replies are no amplifier.
     for _ in 0..20 {
         assert!(large().option(10, &cookie).of(&server).len() > 512);
         assert!(large().over_tcp(&server).len() > 512);
         assert!(large().from("127.9.9.9").of(&server).len() > 512);
     }
     let invented = [&cookie[..8], &[9; 16]].concat();
-    let truncated = (0..60).filter(|_| large().option(10, &invented).of(&server).message.header().tc()).count();
+    let truncated =
+        (0..60).filter(|_| large().option(10, &invented).of(&server).message.header().tc()).count();
     assert!(truncated > 0, "an invented cookie proves nothing");
     assert!(ask("large.test", Rtype::A).of(&server).len() <= 512);
 }

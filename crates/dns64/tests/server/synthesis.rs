@@ -29,7 +29,10 @@ fn item_01_only_aaaa_of_class_in() {
 fn item_02_real_aaaa_records_pass_alone() {
     let upstream = Upstream::new(|q| q.answer().aaaa(&q.name, 77, "2001:db8::1").send());
     let server = server(&[upstream.address], PREFIX);
-    assert_eq!(ask("www.test", Rtype::AAAA).of(&server).answers(), ["www.test 77 aaaa 2001:db8::1"]);
+    assert_eq!(
+        ask("www.test", Rtype::AAAA).of(&server).answers(),
+        ["www.test 77 aaaa 2001:db8::1"]
+    );
     assert_eq!(upstream.asked(), ["www.test AAAA"]);
 }
 
@@ -133,7 +136,9 @@ fn item_08_aliases_are_kept_once_and_in_order() {
         let chain = q.answer().cname("a.test", 100, "b.test").cname("b.test", 50, "c.test");
         match (q.qtype, q.name.as_str()) {
             (Rtype::AAAA, "a.test") => chain.soa("test", 300, 300).send(),
-            (Rtype::A, "c.test") => q.answer().a("c.test", 300, "192.0.2.1").a("c.test", 300, "192.0.2.2").send(),
+            (Rtype::A, "c.test") => {
+                q.answer().a("c.test", 300, "192.0.2.1").a("c.test", 300, "192.0.2.2").send()
+            }
             _ => q.rcode(Rcode::REFUSED).send(),
         }
     });
@@ -161,10 +166,16 @@ fn item_08_aliases_that_the_upstream_did_not_follow_are_chased() {
     });
     let server = server(&[upstream.address], PREFIX);
     let got = ask("a.test", Rtype::AAAA).of(&server).answers();
-    let expected =
-        ["a.test 100 cname b.example", "b.example 100 cname c.example", "c.example 300 aaaa 2001:db8:64::c000:201"];
+    let expected = [
+        "a.test 100 cname b.example",
+        "b.example 100 cname c.example",
+        "c.example 300 aaaa 2001:db8:64::c000:201",
+    ];
     assert_eq!(got, expected);
-    assert_eq!(upstream.asked(), ["a.test AAAA", "b.example AAAA", "c.example AAAA", "c.example A"]);
+    assert_eq!(
+        upstream.asked(),
+        ["a.test AAAA", "b.example AAAA", "c.example AAAA", "c.example A"]
+    );
 }
 
 #[test]
@@ -181,13 +192,20 @@ fn item_08_shuffled_and_unrelated_records_are_put_right() {
     });
     let server = server(&[upstream.address], PREFIX);
     let got = ask("a.test", Rtype::AAAA).of(&server).answers();
-    assert_eq!(got, ["a.test 100 cname b.test", "b.test 100 cname c.test", "c.test 300 aaaa 2001:db8::1"]);
+    assert_eq!(
+        got,
+        ["a.test 100 cname b.test", "b.test 100 cname c.test", "c.test 300 aaaa 2001:db8::1"]
+    );
 }
 
 #[test]
 fn item_08_dnames() {
     let upstream = Upstream::new(|q| {
-        let dname = q.answer().dname("old.test", 100, "new.test").cname("www.old.test", 100, "www.new.test");
+        let dname = q.answer().dname("old.test", 100, "new.test").cname(
+            "www.old.test",
+            100,
+            "www.new.test",
+        );
         match (q.qtype, q.name.as_str()) {
             (Rtype::AAAA, "www.old.test") => dname.soa("test", 300, 300).send(),
             (Rtype::A, "www.new.test") => q.answer().a("www.new.test", 300, "192.0.2.1").send(),
@@ -203,11 +221,17 @@ fn item_08_dnames() {
 #[test]
 fn item_08_a_question_for_a_dname_below_another() {
     let upstream = Upstream::new(|q| {
-        q.answer().dname("old.test", 100, "new.test").cname("www.old.test", 100, "www.new.test").send()
+        q.answer()
+            .dname("old.test", 100, "new.test")
+            .cname("www.old.test", 100, "www.new.test")
+            .send()
     });
     let server = server(&[upstream.address], PREFIX);
     let got = ask("www.old.test", Rtype::DNAME).of(&server);
-    assert_eq!(got.answers(), ["old.test 100 dname new.test", "www.old.test 100 cname www.new.test"]);
+    assert_eq!(
+        got.answers(),
+        ["old.test 100 dname new.test", "www.old.test 100 cname www.new.test"]
+    );
     assert_eq!(got.rcode(), Rcode::NOERROR);
 }
 
@@ -216,7 +240,11 @@ fn item_08_loops_and_endless_aliases_are_servfail() {
     let upstream = Upstream::new(|q| {
         let next = |n: u32| format!("n{}.test", n + 1);
         match q.name.as_str() {
-            "loop.test" => q.answer().cname("loop.test", 60, "pool.test").cname("pool.test", 60, "loop.test").send(),
+            "loop.test" => q
+                .answer()
+                .cname("loop.test", 60, "pool.test")
+                .cname("pool.test", 60, "loop.test")
+                .send(),
             "self.test" => q.answer().cname("self.test", 60, "self.test").send(),
             "x.test" => q.answer().cname("x.test", 60, "y.test").send(),
             "y.test" => q.answer().cname("y.test", 60, "x.test").send(),
@@ -240,9 +268,11 @@ fn item_09_excluded_records_count_as_none_and_never_pass() {
     let upstream = Upstream::new(|q| match (q.qtype, q.name.as_str()) {
         (Rtype::A, _) => q.answer().a(&q.name, 300, "192.0.2.1").send(),
         (_, "all.test") => q.answer().aaaa("all.test", 60, "::ffff:1.2.3.4").send(),
-        (_, "alias.test") => {
-            q.answer().cname("alias.test", 60, "end.test").aaaa("end.test", 60, "::ffff:1.2.3.4").send()
-        }
+        (_, "alias.test") => q
+            .answer()
+            .cname("alias.test", 60, "end.test")
+            .aaaa("end.test", 60, "::ffff:1.2.3.4")
+            .send(),
         _ => q.answer().aaaa(&q.name, 60, "::ffff:1.2.3.4").aaaa(&q.name, 60, "2001:db8::1").send(),
     });
     let server = server(&[upstream.address], PREFIX);
@@ -255,7 +285,12 @@ fn item_09_excluded_records_count_as_none_and_never_pass() {
 #[test]
 fn items_10_and_11_every_address_under_every_prefix_that_carries_it() {
     let upstream = Upstream::new(|q| match q.qtype {
-        Rtype::A => q.answer().a(&q.name, 60, "10.0.0.1").a(&q.name, 60, "192.0.2.1").a(&q.name, 60, "10.0.0.1").send(),
+        Rtype::A => q
+            .answer()
+            .a(&q.name, 60, "10.0.0.1")
+            .a(&q.name, 60, "192.0.2.1")
+            .a(&q.name, 60, "10.0.0.1")
+            .send(),
         _ => q.nodata(60, 60).send(),
     });
     let server = server(
@@ -272,7 +307,9 @@ fn items_10_and_11_every_address_under_every_prefix_that_carries_it() {
 fn items_14_and_15_the_well_known_prefix_and_private_addresses() {
     let upstream = Upstream::new(|q| match (q.qtype, q.name.as_str()) {
         (Rtype::A, "private.test") => q.answer().a(&q.name, 60, "10.0.0.1").send(),
-        (Rtype::A, "mixed.test") => q.answer().a(&q.name, 60, "10.0.0.1").a(&q.name, 60, "8.8.8.8").send(),
+        (Rtype::A, "mixed.test") => {
+            q.answer().a(&q.name, 60, "10.0.0.1").a(&q.name, 60, "8.8.8.8").send()
+        }
         (Rtype::A, _) => q.answer().a(&q.name, 60, "192.0.0.170").send(),
         _ => q.nodata(60, 60).send(),
     });
@@ -280,7 +317,10 @@ fn items_14_and_15_the_well_known_prefix_and_private_addresses() {
     let private = ask("private.test", Rtype::AAAA).of(&strict);
     assert!(private.answers().is_empty() && private.has_soa() && private.rcode() == Rcode::NOERROR);
     assert_eq!(ask("mixed.test", Rtype::AAAA).of(&strict).addresses(), [v6("64:ff9b::808:808")]);
-    assert_eq!(ask("discovery.test", Rtype::AAAA).of(&strict).addresses(), [v6("64:ff9b::192.0.0.170")]);
+    assert_eq!(
+        ask("discovery.test", Rtype::AAAA).of(&strict).addresses(),
+        [v6("64:ff9b::192.0.0.170")]
+    );
     let told = "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
     let lax = server(&[upstream.address], told);
     assert_eq!(ask("private.test", Rtype::AAAA).of(&lax).addresses(), [v6("64:ff9b::10.0.0.1")]);
@@ -289,7 +329,9 @@ fn items_14_and_15_the_well_known_prefix_and_private_addresses() {
 #[test]
 fn item_16_ttl_is_the_least_of_a_and_the_negative_answer() {
     let upstream = Upstream::new(|q| match (q.qtype, q.name.as_str()) {
-        (Rtype::A, "a.test") => q.answer().a("a.test", 120, "192.0.2.1").a("a.test", 90, "192.0.2.2").send(),
+        (Rtype::A, "a.test") => {
+            q.answer().a("a.test", 120, "192.0.2.1").a("a.test", 90, "192.0.2.2").send()
+        }
         (Rtype::A, _) => q.answer().a(&q.name, 5000, "192.0.2.1").send(),
         (_, "soa.test") => q.nodata(200, 3000).send(),
         (_, "minimum.test") => q.nodata(3000, 150).send(),
@@ -345,9 +387,10 @@ fn item_17_both_questions_in_parallel_if_wanted() {
 fn item_24_cd_means_no_synthesis() {
     let upstream = v4_only();
     let server = server(&[upstream.address], PREFIX);
-    for query in
-        [ask("a.test", Rtype::AAAA).checking_disabled(), ask("b.test", Rtype::AAAA).checking_disabled().dnssec_ok()]
-    {
+    for query in [
+        ask("a.test", Rtype::AAAA).checking_disabled(),
+        ask("b.test", Rtype::AAAA).checking_disabled().dnssec_ok(),
+    ] {
         let got = query.of(&server);
         assert!(got.answers().is_empty() && got.has_soa() && got.message.header().cd());
     }
@@ -358,7 +401,9 @@ fn item_24_cd_means_no_synthesis() {
 #[test]
 fn items_26_and_27_ad_is_not_ours_to_give() {
     let upstream = Upstream::new(|q| match (q.qtype, q.name.as_str()) {
-        (Rtype::AAAA, "real.test") => q.answer().aaaa(&q.name, 60, "2001:db8::1").authentic().send(),
+        (Rtype::AAAA, "real.test") => {
+            q.answer().aaaa(&q.name, 60, "2001:db8::1").authentic().send()
+        }
         (Rtype::AAAA, _) => q.nodata(60, 60).authentic().send(),
         _ => q.answer().a(&q.name, 60, "192.0.2.1").authentic().send(),
     });
@@ -381,8 +426,16 @@ fn items_27_and_28_signed_answers_are_broken_only_if_told() {
     });
     let careful = server(&[upstream.address], PREFIX);
     assert!(ask("www.test", Rtype::AAAA).dnssec_ok().of(&careful).answers().is_empty());
-    assert_eq!(ask("www.test", Rtype::AAAA).of(&careful).addresses(), [mapped("192.0.2.1")], "DO=0");
+    assert_eq!(
+        ask("www.test", Rtype::AAAA).of(&careful).addresses(),
+        [mapped("192.0.2.1")],
+        "DO=0"
+    );
     let bold = server(&[upstream.address], &format!("{PREFIX}break-dnssec = true\n"));
     let got = ask("www.test", Rtype::AAAA).dnssec_ok().of(&bold);
-    assert_eq!(got.answers(), ["www.test 60 aaaa 2001:db8:64::c000:201"], "and no signature over it");
+    assert_eq!(
+        got.answers(),
+        ["www.test 60 aaaa 2001:db8:64::c000:201"],
+        "and no signature over it"
+    );
 }

@@ -19,7 +19,9 @@ fn many() -> Upstream {
             (Rtype::AAAA, _) => q.nodata(60, 60).send(),
             (_, false) if count > 70 => q.answer().truncated().send(),
             _ => {
-                let add = |reply: Reply, i: u32| reply.a(&q.name, 60, &format!("192.0.{}.{}", i / 256, i % 256));
+                let add = |reply: Reply, i: u32| {
+                    reply.a(&q.name, 60, &format!("192.0.{}.{}", i / 256, i % 256))
+                };
                 (0..count).fold(q.answer(), add).send()
             }
         }
@@ -67,7 +69,8 @@ fn item_30_tcp_queries_may_be_pipelined_and_overtake_each_other() {
     let (slow, quick) = (ask("slow.test", Rtype::A), ask("quick.test", Rtype::A));
     write_tcp(&mut stream, &slow.bytes());
     write_tcp(&mut stream, &quick.bytes());
-    let ids: Vec<u16> = (0..2).map(|_| Got::new(&read_tcp(&mut stream).unwrap()).message.header().id()).collect();
+    let ids: Vec<u16> =
+        (0..2).map(|_| Got::new(&read_tcp(&mut stream).unwrap()).message.header().id()).collect();
     assert_eq!(ids, [quick.id, slow.id]);
 }
 
@@ -76,7 +79,8 @@ fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
     let upstream = many();
     let limits = format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-per-client = 3\n");
     let server = server(&[upstream.address], &limits);
-    let mut slow: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    let mut slow: Vec<TcpStream> =
+        (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     // A byte of a message and no more.
     slow.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
     let mut fourth = TcpStream::connect(server.address).unwrap();
@@ -87,17 +91,24 @@ fn item_30_idle_and_slow_tcp_clients_are_shown_out_and_do_no_harm() {
         stream.set_read_timeout(Some(SOON)).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap_or(0), 0, "closed after tcp-idle");
     }
-    assert_eq!(ask("1.test", Rtype::A).over_tcp(&server).rcode(), Rcode::NOERROR, "there is room again");
+    assert_eq!(
+        ask("1.test", Rtype::A).over_tcp(&server).rcode(),
+        Rcode::NOERROR,
+        "there is room again"
+    );
 }
 
 #[test]
 fn item_30_a_tcp_client_that_never_reads_is_let_go() {
     let upstream = many();
-    let server = server(&[upstream.address], &format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-pipeline = 10\n"));
+    let server = server(
+        &[upstream.address],
+        &format!("{PREFIX}[limits]\ntcp-idle = '300ms'\ntcp-pipeline = 10\n"),
+    );
     let mut deaf = TcpStream::connect(server.address).unwrap();
     deaf.set_write_timeout(Some(SOON)).unwrap();
-    // Asks until both sides' buffers are full of replies and then of queries: whoever has no place for a reply is not listened
-    // to either, and nothing of it grows in the server.
+    // Asks until both sides' buffers are full of replies and then of queries: whoever has no place
+    // for a reply is not listened to either, and nothing of it grows in the server.
     let query = ask("120.test", Rtype::AAAA).bytes();
     let (give_up, mut asked) = (Instant::now() + SOON * 4, 0_u64);
     let refused = loop {
@@ -109,8 +120,15 @@ fn item_30_a_tcp_client_that_never_reads_is_let_go() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(refused.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{refused}");
-    assert_eq!(ask("1.test", Rtype::A).over_tcp(&server).rcode(), Rcode::NOERROR, "others are served");
+    assert!(
+        matches!(refused.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+        "{refused}"
+    );
+    assert_eq!(
+        ask("1.test", Rtype::A).over_tcp(&server).rcode(),
+        Rcode::NOERROR,
+        "others are served"
+    );
     eventually("nothing of it is left", || server.running.metrics().in_flight() == 0);
 }
 
@@ -124,7 +142,8 @@ fn item_31_edns_is_of_each_hop() {
     let opt = edns.message.opt().unwrap();
     assert_eq!(opt.udp_payload_size(), 1232);
     assert!(!edns.options().contains_key(&65_001), "unknown options are not echoed");
-    let sent = upstream.queries()[0].message.opt().expect("EDNS towards the upstream").udp_payload_size();
+    let sent =
+        upstream.queries()[0].message.opt().expect("EDNS towards the upstream").udp_payload_size();
     assert_eq!(sent, 1232);
 
     let mut version = ask("1.test", Rtype::AAAA).edns(1232).bytes();
@@ -215,7 +234,11 @@ fn item_29_thousands_of_addresses_are_truncated_and_whole_over_tcp() {
     let got = ask("2000.test", Rtype::AAAA).edns(1232).of(&server);
     assert!(got.message.header().tc() && got.answers().is_empty());
     assert_eq!(ask("2000.test", Rtype::AAAA).over_tcp(&server).addresses().len(), 2000);
-    assert!(server.running.metrics_text().contains("replies_truncated_total 1"), "{}", server.running.metrics_text());
+    assert!(
+        server.running.metrics_text().contains("replies_truncated_total 1"),
+        "{}",
+        server.running.metrics_text()
+    );
 }
 
 #[test]
@@ -227,7 +250,8 @@ fn both_families_are_served_side_by_side() {
     let listening = (0..20).find_map(|_| {
         let free = UdpSocket::bind("[::]:0").unwrap().local_addr().unwrap().port();
         let listen = format!("listen = ['[::]:{free}', '0.0.0.0:{free}']");
-        let settings = Settings::from_text(&text.replace(old, &listen), "test.toml".as_ref()).unwrap();
+        let settings =
+            Settings::from_text(&text.replace(old, &listen), "test.toml".as_ref()).unwrap();
         Some((bind(settings, Activated::default()).ok()?, free))
     });
     let (bound, free) = listening.expect("a free port");
@@ -249,7 +273,8 @@ fn clients_of_a_socket_for_both_families_are_what_they_are() {
     let port = udp.local_addr().unwrap().port();
     let activated = Activated { udp: vec![udp], tcp: Vec::new() };
     let running = bind(settings(&[upstream.address], PREFIX), activated).unwrap().start().unwrap();
-    let got = ask("1.test", Rtype::A).try_of(([127, 0, 0, 1], port).into(), SOON).expect("an answer");
+    let got =
+        ask("1.test", Rtype::A).try_of(([127, 0, 0, 1], port).into(), SOON).expect("an answer");
     assert_eq!((got.rcode(), got.answers().len()), (Rcode::NOERROR, 1));
     drop(running);
 }
@@ -277,7 +302,9 @@ fn item_32_forged_answers_are_not_taken() {
     });
     let server = server(&[upstream.address], PREFIX);
     assert_eq!(ask("www.test", Rtype::A).of(&server).answers(), ["www.test 60 a 192.0.2.1"]);
-    assert!(server.running.metrics_text().contains("dns64d_upstream_results_total{result=\"stray\"} 4"));
+    assert!(
+        server.running.metrics_text().contains("dns64d_upstream_results_total{result=\"stray\"} 4")
+    );
 }
 
 #[test]
@@ -299,7 +326,8 @@ fn item_32_ports_and_ids_are_random() {
 #[test]
 fn item_33_the_clients_letter_case_is_kept_and_the_upstreams_may_be_random() {
     let upstream = many();
-    let server = server(&[upstream.address], &format!("{PREFIX}[forwarding]\nrandomize-case = true\n"));
+    let server =
+        server(&[upstream.address], &format!("{PREFIX}[forwarding]\nrandomize-case = true\n"));
     for spelling in ["1.WwW.example.TEST", "1.www.EXAMPLE.test"] {
         for qtype in [Rtype::AAAA, Rtype::A] {
             let got = ask(spelling, qtype).of(&server);
@@ -307,8 +335,11 @@ fn item_33_the_clients_letter_case_is_kept_and_the_upstreams_may_be_random() {
             assert_eq!(got.answers().len(), 1);
         }
     }
-    let sent: Vec<String> =
-        upstream.queries().iter().map(|q| q.message.sole_question().unwrap().qname().to_string()).collect();
+    let sent: Vec<String> = upstream
+        .queries()
+        .iter()
+        .map(|q| q.message.sole_question().unwrap().qname().to_string())
+        .collect();
     assert_eq!(sent.len(), 2);
     // Fourteen letters twice: all lower case once in 2²⁸ runs.
     assert!(sent.iter().any(|name| *name != name.to_lowercase()), "{sent:?}");
@@ -334,7 +365,11 @@ fn item_34_cookies() {
     let server = server(&[upstream.address], &limited);
     let got = ask("1.test", Rtype::A).option(10, &[7; 8]).of(&server);
     let cookie = got.options()[&10].clone();
-    assert_eq!((cookie.len(), &cookie[..8], cookie[8]), (24, &[7; 8][..], 1), "RFC 9018: version 1");
+    assert_eq!(
+        (cookie.len(), &cookie[..8], cookie[8]),
+        (24, &[7; 8][..], 1),
+        "RFC 9018: version 1"
+    );
     let mut short = ask("1.test", Rtype::A).option(10, &[7; 5]);
     short.from = "127.0.0.2".parse().unwrap();
     assert_eq!(short.of(&server).rcode(), Rcode::FORMERR);

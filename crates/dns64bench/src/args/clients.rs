@@ -1,4 +1,5 @@
-//! The clients that older tools live on in: closed loop (dnsperf, dns64perf2), ramp (resperf), constant rate (dns64perf++).
+//! The clients that older tools live on in: closed loop (dnsperf, dns64perf2), ramp (resperf),
+//! constant rate (dns64perf++).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -16,8 +17,9 @@ use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, T
 use super::values::{CpuList, Server, parse_cpus, parse_time};
 use super::{Asking, Display};
 
-/// How questions travel: in datagrams, over connections that are kept open, or in datagrams and what comes truncated again over TCP.
-/// The variants have no comments of their own, because clap would spread the whole help out for them.
+/// How questions travel: in datagrams, over connections that are kept open, or in datagrams and
+/// what comes truncated again over TCP. The variants have no comments of their own, because clap
+/// would spread the whole help out for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     Udp,
@@ -28,7 +30,8 @@ pub(crate) enum Transport {
 /// What is asked, and how.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
-    /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input) instead of our names
+    /// Ask the questions of this file (lines of name, type and perhaps class; - is standard input)
+    /// instead of our names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["domain", "names", "first_name", "aaaa_share", "any_aaaa"], help_heading = QUESTIONS)]
     pub(crate) queries: Option<PathBuf>,
     /// How the questions travel; udp-then-tcp asks again over TCP what comes truncated
@@ -49,11 +52,18 @@ pub(crate) struct Questions {
     /// Further EDNS option, its value in hexadecimal; may be given several times (implies EDNS)
     #[arg(long, value_name = "CODE:VALUE", help_heading = QUESTIONS)]
     pub(crate) edns_option: Vec<EdnsOption>,
-    /// Sign the questions, and count answers that are not signed right as wrong; the algorithm is hmac-md5 unless given
+    /// Sign the questions, and count answers that are not signed right as wrong; the algorithm is
+    /// hmac-md5 unless given
     #[arg(long, value_name = "[ALGORITHM:]NAME:SECRET", help_heading = QUESTIONS)]
     pub(crate) tsig: Option<Key>,
     /// Seconds by which signatures are off the clock, to see what a server does
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_hyphen_values = true, hide = true)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 0,
+        allow_hyphen_values = true,
+        hide = true
+    )]
     pub(crate) tsig_skew: i64,
     #[command(flatten)]
     pub(crate) intervals: IntervalFiles,
@@ -62,10 +72,12 @@ pub(crate) struct Questions {
 /// How a load's course is kept.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
-    /// Keep sums and histograms for every interval of this length, in the files of --hdr-log and --json-lines [default: 1s]
+    /// Keep sums and histograms for every interval of this length, in the files of --hdr-log and
+    /// --json-lines [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = interval, help_heading = FILES)]
     pub(crate) interval: Option<Duration>,
-    /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval log
+    /// Write the intervals' histograms of the round-trip time (in µs) to this file, as HDR interval
+    /// log
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) hdr_log: Option<PathBuf>,
     /// Write the intervals and their sum to this file, as JSON lines of DNS-OARC's dns-metrics
@@ -75,7 +87,8 @@ pub(crate) struct IntervalFiles {
 
 #[derive(Debug, Args)]
 pub(crate) struct ClosedLoop {
-    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the port is 53 unless given
+    /// The server to measure, such as 2001:2::1, [2001:2::1]:5353, 198.18.0.1 or localhost; the
+    /// port is 53 unless given
     #[arg(long, value_name = "SERVER", required_unless_present = "dns64perf2", help_heading = SERVER)]
     pub(crate) server: Option<Server>,
     #[command(flatten)]
@@ -115,10 +128,12 @@ pub(crate) struct ClosedLoop {
     /// Share of names that have an AAAA record of their own (α), as AuthDNS was told
     #[arg(long, value_name = "SHARE", default_value_t = Share::ZERO, help_heading = NAMES)]
     pub(crate) aaaa_share: Share,
-    /// Prefix that synthesized addresses must have; may be given several times [default: any address will do]
+    /// Prefix that synthesized addresses must have; may be given several times [default: any
+    /// address will do]
     #[arg(long, value_name = "P/LEN", conflicts_with = "queries", help_heading = REPLIES)]
     pub(crate) expect_prefix: Vec<Prefix>,
-    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS did not write
+    /// Accept any address for names with an AAAA record of their own, as with zones that AuthDNS
+    /// did not write
     #[arg(long, help_heading = REPLIES)]
     pub(crate) any_aaaa: bool,
     /// Let queries and answers pass the network stack several at a time (UDP_SEGMENT, UDP_GRO)
@@ -126,13 +141,15 @@ pub(crate) struct ClosedLoop {
     pub(crate) offload: bool,
     #[command(flatten)]
     pub(crate) display: Display,
-    /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments of 256 names each, n threads
-    /// with one query in flight each, the timeout in seconds, the server, and perhaps its port
+    /// The experiments of dns64perf2, with its arguments: a name space a (0-255), 256·b experiments
+    /// of 256 names each, n threads with one query in flight each, the timeout in seconds, the
+    /// server, and perhaps its port
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
                                 "first_name", "timeout", "IntervalFiles"], help_heading = PERF2)]
     pub(crate) dns64perf2: Option<Vec<String>>,
-    /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the server on this machine
+    /// With --dns64perf2: process whose CPU use is shown beside the times, such as that of the
+    /// server on this machine
     #[arg(long, value_name = "PID", requires = "dns64perf2", help_heading = PERF2)]
     pub(crate) cpu_of: Option<u32>,
 }
@@ -232,7 +249,8 @@ pub(crate) struct Resperf {
     /// Threads, each with its share of the clients
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = THREADS)]
     pub(crate) threads: usize,
-    /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and time, as resperf-report did
+    /// Also write HTML with both plots, the output, the plot data and SVG files, named by date and
+    /// time, as resperf-report did
     #[arg(long, help_heading = FILES)]
     pub(crate) report: bool,
     /// Write the intervals' histograms of the latency (in µs) to this file, as HDR interval log
@@ -281,8 +299,8 @@ pub(crate) struct Dns64perf {
     pub(crate) timeout: Duration,
 }
 
-/// The arguments of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
-/// Implementation: Proof of Concept").
+/// The arguments of dns64perf2 (G. Lencse, "Performance Analysis of MTD64, our Tiny Multi-Threaded
+/// DNS64 Server Implementation: Proof of Concept").
 #[derive(Debug, PartialEq)]
 pub(crate) struct Experiments {
     pub(crate) space: u8,
@@ -298,7 +316,11 @@ impl Experiments {
         let word = |i: usize| words.get(i).map_or("", String::as_str);
         let bad = |i: usize, what: &str| format!("--dns64perf2: '{}' is no {what}", word(i));
         let space = word(0).parse().map_err(|_| bad(0, "name space a from 0 to 255"))?;
-        let b: u8 = word(1).parse().ok().filter(|&b| b > 0).ok_or_else(|| bad(1, "number b from 1 to 255"))?;
+        let b: u8 = word(1)
+            .parse()
+            .ok()
+            .filter(|&b| b > 0)
+            .ok_or_else(|| bad(1, "number b from 1 to 255"))?;
         let threads = word(2).parse().ok().filter(|n: &usize| n.is_power_of_two() && *n <= 256);
         let address = word(4).parse::<IpAddr>().map_err(|_| bad(4, "address"))?;
         let port = if words.len() > 5 { word(5).parse().map_err(|_| bad(5, "port"))? } else { 53 };
@@ -315,7 +337,11 @@ impl Experiments {
 impl Resperf {
     /// The local address, if one is wanted, for a server of that family.
     pub(crate) fn local(&self, server: SocketAddr) -> Option<SocketAddr> {
-        let any = if server.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::from([0, 0, 0, 0]) };
+        let any = if server.is_ipv6() {
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+        } else {
+            IpAddr::from([0, 0, 0, 0])
+        };
         let wanted = self.local_address.is_some() || self.local_port != 0;
         wanted.then(|| SocketAddr::new(self.local_address.unwrap_or(any), self.local_port))
     }
@@ -341,7 +367,9 @@ fn plot_interval(text: &str) -> Result<Duration, String> {
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {
-    seconds(text).and_then(|time| if time.is_zero() { Err("it must be more than 0".into()) } else { Ok(time) })
+    seconds(text).and_then(|time| {
+        if time.is_zero() { Err("it must be more than 0".into()) } else { Ok(time) }
+    })
 }
 
 #[cfg(test)]
@@ -354,8 +382,14 @@ mod tests {
         Resperf::command().debug_assert();
         Dns64perf::command().debug_assert();
         let r = Resperf::parse_from(["resperf"]);
-        assert_eq!((r.server.as_str(), r.port, r.timeout.as_secs(), r.max), ("127.0.0.1", 53, 45, Qps(100_000)));
-        assert_eq!((r.ramp.as_secs(), r.constant.as_secs(), r.interval.as_millis(), r.behind), (60, 0, 500, 1_000));
+        assert_eq!(
+            (r.server.as_str(), r.port, r.timeout.as_secs(), r.max),
+            ("127.0.0.1", 53, 45, Qps(100_000))
+        );
+        assert_eq!(
+            (r.ramp.as_secs(), r.constant.as_secs(), r.interval.as_millis(), r.behind),
+            (60, 0, 500, 1_000)
+        );
         assert_eq!((r.max_loss, r.clients, r.plot.to_str()), (100.0, 1, Some("resperf.gnuplot")));
         let all = "resperf -a ::1 -b 100 -c 5 -C 2 -d f -D -e -f inet6 -F 10 -i 1 -L 5 -m 10 -M tcp -p 54 -P p -q 7 -r 3 -R \
                    -s ::1 -t 2.5 -v -W -x 1000 -y k:c2VjcmV0";
@@ -369,7 +403,10 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let good = Experiments::parse(&words("4 10 16 1 2001:2::1")).unwrap();
         assert_eq!((good.space, good.count, good.threads, good.server.port()), (4, 2_560, 16, 53));
-        assert_eq!(Experiments::parse(&words("0 1 1 5 127.0.0.1 5353")).unwrap().server.port(), 5353);
+        assert_eq!(
+            Experiments::parse(&words("0 1 1 5 127.0.0.1 5353")).unwrap().server.port(),
+            5353
+        );
         for (bad, hint) in [
             ("256 1 1 1 ::1", "'256'"),
             ("0 0 1 1 ::1", "b from 1"),

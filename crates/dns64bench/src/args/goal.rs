@@ -18,11 +18,17 @@ pub(crate) struct TypedGoal {
 }
 
 impl TypedGoal {
-    /// The goal, where trials last `duration` and bounds are to be as near as `width` unless it says otherwise.
+    /// The goal, where trials last `duration` and bounds are to be as near as `width` unless it
+    /// says otherwise.
     pub(crate) fn goal(&self, duration: Duration, width: f64) -> Goal {
         let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
         let goal = Goal::rfc8219(Nanos::from(last), width);
-        Goal { loss_ratio: self.loss, exceed_ratio: self.exceed, duration_sum: self.sum.unwrap_or(last).into(), ..goal }
+        Goal {
+            loss_ratio: self.loss,
+            exceed_ratio: self.exceed,
+            duration_sum: self.sum.unwrap_or(last).into(),
+            ..goal
+        }
     }
 }
 
@@ -64,8 +70,12 @@ mod tests {
         assert_eq!(strict, Goal::rfc8219(minute.into(), 0.01));
         let half = parse("0.5%,exceed=50%,final=1s,sum=21").unwrap().goal(minute, 0.01);
         assert_eq!((half.loss_ratio, half.exceed_ratio), (0.005, 0.5));
-        assert_eq!((half.final_duration, half.duration_sum), (Nanos::SECOND, Nanos(21_000_000_000)));
-        // A sum that is shorter than a trial makes trials shorter, one that is longer makes more of them.
+        assert_eq!(
+            (half.final_duration, half.duration_sum),
+            (Nanos::SECOND, Nanos(21_000_000_000))
+        );
+        // A sum that is shorter than a trial makes trials shorter, one that is longer makes more of
+        // them.
         let sum = |text: &str| parse(text).unwrap().goal(minute, 0.01);
         assert_eq!(sum("0.001,sum=20s").final_duration, Nanos(20_000_000_000));
         assert_eq!(sum("0.001,sum=2m").final_duration, Nanos(60_000_000_000));
@@ -74,9 +84,12 @@ mod tests {
 
     #[test]
     fn what_is_no_goal_is_refused_with_the_right_form() {
-        for (text, says) in
-            [("", "share"), ("101%", "share"), ("0,exceeds=1%", "exceed=50%"), ("0,final=0s", "more than nothing")]
-        {
+        for (text, says) in [
+            ("", "share"),
+            ("101%", "share"),
+            ("0,exceeds=1%", "exceed=50%"),
+            ("0,final=0s", "more than nothing"),
+        ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(says), "{text}: {error}");
         }

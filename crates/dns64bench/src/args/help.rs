@@ -1,4 +1,5 @@
-//! What `--help` and the manual pages have beside the options: headings of options, examples, exit statuses.
+//! What `--help` and the manual pages have beside the options: headings of options, examples, exit
+//! statuses.
 
 use dns64::process::pages::{Section, below_help};
 
@@ -23,7 +24,8 @@ pub(super) fn below(subcommand: &str) -> String {
     below_help(&sections(subcommand))
 }
 
-/// The sections of a subcommand's manual page that are not made from its options; the program's own has no words.
+/// The sections of a subcommand's manual page that are not made from its options; the program's own
+/// has no words.
 pub(crate) fn sections(subcommand: &str) -> Vec<Section> {
     let (notes, examples) = (notes(subcommand), examples(subcommand));
     let notes = (!notes.is_empty()).then_some(Section { title: "Notes", items: notes });
@@ -64,8 +66,14 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                  half as wide as the others; with -C every client has ids of its own, and -q is the sum over all; -i need \
                  not divide the time.",
             ),
-            ("", "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written."),
-            ("", "A link to dns64bench with the name resperf takes these arguments without the subcommand."),
+            (
+                "",
+                "Exit status: 0 done, 2 bad usage, 4 the server cannot be reached or a file not be written.",
+            ),
+            (
+                "",
+                "A link to dns64bench with the name resperf takes these arguments without the subcommand.",
+            ),
         ],
         "dns64perf++" => &[
             ("", "Queries leave evenly: a burst of n every d ns by t threads is a rate of n·t/d."),
@@ -74,7 +82,10 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "Exit status: 0 done, 2 bad usage, 3 the tester spoiled the trial (told on standard error), 4 this \
                  environment cannot be used.",
             ),
-            ("", "A link to dns64bench with the name dns64perf++ takes these arguments without the subcommand."),
+            (
+                "",
+                "A link to dns64bench with the name dns64perf++ takes these arguments without the subcommand.",
+            ),
         ],
         _ => &[],
     }
@@ -84,21 +95,38 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
 fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
     match subcommand {
         "" => &[
-            ("dns64bench quickstart", "Try it: self-test and a short search on this host, without root."),
+            (
+                "dns64bench quickstart",
+                "Try it: self-test and a short search on this host, without root.",
+            ),
             ("dns64bench check", "See what on this machine spoils measurements."),
-            ("dns64bench search --server 2001:2::1 --min 1k --max 64k", "Measure a server by RFC 8219."),
+            (
+                "dns64bench search --server 2001:2::1 --min 1k --max 64k",
+                "Measure a server by RFC 8219.",
+            ),
         ],
-        "quickstart" => &[("dns64bench quickstart", "Self-test and searches of dns64d on loopback.")],
+        "quickstart" => {
+            &[("dns64bench quickstart", "Self-test and searches of dns64d on loopback.")]
+        }
         "measure" => &[
-            ("dns64bench measure --server 2001:2::1 --rate 20k", "A trial of 60 s with 20 000 queries per second."),
-            ("dns64bench measure --server localhost --rate 500 --duration 10s --json", "A short one, as JSON."),
+            (
+                "dns64bench measure --server 2001:2::1 --rate 20k",
+                "A trial of 60 s with 20 000 queries per second.",
+            ),
+            (
+                "dns64bench measure --server localhost --rate 500 --duration 10s --json",
+                "A short one, as JSON.",
+            ),
             (
                 "dns64bench measure --server 2001:2::1 --rate 20k --records trial.parquet",
                 "Keep a record of every query.",
             ),
         ],
         "search" => &[
-            ("dns64bench search --server 2001:2::1 --min 1k --max 64k", "20 searches, as RFC 8219 asks for."),
+            (
+                "dns64bench search --server 2001:2::1 --min 1k --max 64k",
+                "20 searches, as RFC 8219 asks for.",
+            ),
             (
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --resolution 500 --repeat 1 --duration 5s",
                 "A quick look, which is not RFC 8219 compliant.",
@@ -111,7 +139,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "dns64bench search --server 2001:2::1 --min 1k --max 64k --method mlrsearch --goal 0.5%,exceed=50%,final=1s,sum=21s",
                 "In a quarter of the time, and beside it what half of the seconds reach with a little loss.",
             ),
-            ("dns64bench search --resume journal.jsonl", "Go on with a search that was interrupted."),
+            (
+                "dns64bench search --resume journal.jsonl",
+                "Go on with a search that was interrupted.",
+            ),
         ],
         "self-test" => &[
             (
@@ -124,23 +155,38 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
         ],
         "closed-loop" => &[
-            ("dns64bench closed-loop --server 2001:2::1 --outstanding 200 --duration 30s", "As dnsperf does it."),
+            (
+                "dns64bench closed-loop --server 2001:2::1 --outstanding 200 --duration 30s",
+                "As dnsperf does it.",
+            ),
             (
                 "dns64bench closed-loop --server 2001:2::1 --queries queries.txt --transport tcp",
                 "Ask the questions of a file over TCP.",
             ),
-            ("dns64bench closed-loop --dns64perf2 0 10 4 1 2001:2::1", "The experiments of dns64perf2."),
+            (
+                "dns64bench closed-loop --dns64perf2 0 10 4 1 2001:2::1",
+                "The experiments of dns64perf2.",
+            ),
         ],
         "resperf" => &[
-            ("dns64bench resperf -s 2001:2::1 -d queries.txt -m 50000", "Raise the rate to 50 000 queries per second."),
-            ("dns64bench resperf -s 2001:2::1 --names 10.0.0.0/8 --report", "Ask for our own names, and write HTML."),
+            (
+                "dns64bench resperf -s 2001:2::1 -d queries.txt -m 50000",
+                "Raise the rate to 50 000 queries per second.",
+            ),
+            (
+                "dns64bench resperf -s 2001:2::1 --names 10.0.0.0/8 --report",
+                "Ask for our own names, and write HTML.",
+            ),
         ],
         "dns64perf++" => &[(
             "dns64bench dns64perf++ 2001:2::1 53 10.0.0.0/8 60000 1 1 1000000 1",
             "60 000 queries, one each millisecond, with a timeout of 1 s.",
         )],
         "campaign" => &[
-            ("dns64bench campaign plan smoke", "See what a ready plan measures and how long it takes."),
+            (
+                "dns64bench campaign plan smoke",
+                "See what a ready plan measures and how long it takes.",
+            ),
             ("dns64bench campaign run smoke", "Carry it out; the report is in smoke-run."),
             ("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own."),
         ],
@@ -148,40 +194,73 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ("dns64bench campaign run smoke", "A ready plan, into the folder smoke-run."),
             ("dns64bench campaign run my.toml --dir results/tuesday", "A plan of your own."),
         ],
-        "campaign resume" => &[("dns64bench campaign resume smoke-run", "Go on after an interruption.")],
-        "campaign status" => &[("dns64bench campaign status smoke-run", "What is done, and how long the rest takes.")],
+        "campaign resume" => {
+            &[("dns64bench campaign resume smoke-run", "Go on after an interruption.")]
+        }
+        "campaign status" => &[(
+            "dns64bench campaign status smoke-run",
+            "What is done, and how long the rest takes.",
+        )],
         "campaign plan" => &[("dns64bench campaign plan my.toml", "What would be measured.")],
-        "campaign show" => &[("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own.")],
+        "campaign show" => {
+            &[("dns64bench campaign show compulsory > my.toml", "Begin a plan of your own.")]
+        }
         "report" => &[
             ("dns64bench report smoke-run", "Draw the report of a campaign again."),
-            ("dns64bench report before-run after-run --output comparison", "Compare two campaigns."),
+            (
+                "dns64bench report before-run after-run --output comparison",
+                "Compare two campaigns.",
+            ),
             (
                 "dns64bench report --baseline before-run after-run --max-regression 5% --junit junit.xml",
                 "Fail if the second is more than 5 % slower.",
             ),
         ],
         "auth" => &[
-            ("dns64bench auth --listen 198.18.0.2 --status auth.socket", "Serve until Ctrl-C, with live counters."),
-            ("dns64bench auth --listen [::1]:5300 --aaaa-share 0.2 --delay 5ms-20ms", "On loopback, slowly."),
+            (
+                "dns64bench auth --listen 198.18.0.2 --status auth.socket",
+                "Serve until Ctrl-C, with live counters.",
+            ),
+            (
+                "dns64bench auth --listen [::1]:5300 --aaaa-share 0.2 --delay 5ms-20ms",
+                "On loopback, slowly.",
+            ),
         ],
         "reference-dut" => &[
-            ("dns64bench reference-dut --listen [::1]:5310 --capacity 20k", "A server that answers 20 000 a second."),
-            ("dns64bench reference-dut --listen [::1]:5310 --capacity 20k --loss 0.01", "One that loses 1 %."),
+            (
+                "dns64bench reference-dut --listen [::1]:5310 --capacity 20k",
+                "A server that answers 20 000 a second.",
+            ),
+            (
+                "dns64bench reference-dut --listen [::1]:5310 --capacity 20k --loss 0.01",
+                "One that loses 1 %.",
+            ),
         ],
         "queryfile" => &[(
             "dns64bench queryfile --names 10.0.0.0/24 --output queries.txt",
             "256 questions for closed-loop, resperf and dnsperf.",
         )],
-        "schema" => &[("dns64bench schema results > results.schema.json", "The schema of a campaign's results.")],
-        "zone" => &[("dns64bench zone --names 10.0.0.0/16 --output dns64perf.zone", "A zone file of 65 536 names.")],
+        "schema" => &[(
+            "dns64bench schema results > results.schema.json",
+            "The schema of a campaign's results.",
+        )],
+        "zone" => &[(
+            "dns64bench zone --names 10.0.0.0/16 --output dns64perf.zone",
+            "A zone file of 65 536 names.",
+        )],
         "lab" => &[
             ("dns64bench lab up", "Make three hosts on this machine."),
-            ("dns64bench lab exec dut -- dns64d --config dns64d.toml", "Start a server on the second of them."),
+            (
+                "dns64bench lab exec dut -- dns64d --config dns64d.toml",
+                "Start a server on the second of them.",
+            ),
             ("dns64bench lab down", "Take them away."),
         ],
         "lab up" => &[("dns64bench lab up", "Make three hosts on this machine.")],
         "lab down" => &[("dns64bench lab down", "Take them away.")],
-        "lab exec" => &[("dns64bench lab exec tester -- ip address", "Look at the addresses of the tester.")],
+        "lab exec" => {
+            &[("dns64bench lab exec tester -- ip address", "Look at the addresses of the tester.")]
+        }
         "check" => &[
             ("dns64bench check", "What spoils measurements, and how it is mended."),
             ("dns64bench check --json", "The same for programs."),
@@ -191,7 +270,10 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             "dns64bench completions bash > ~/.local/share/bash-completion/completions/dns64bench",
             "For bash; packages bring it along.",
         )],
-        "manual" => &[("dns64bench manual ~/.local/share/man/man1", "For `man dns64bench`; packages bring it along.")],
+        "manual" => &[(
+            "dns64bench manual ~/.local/share/man/man1",
+            "For `man dns64bench`; packages bring it along.",
+        )],
         _ => &[],
     }
 }
@@ -207,7 +289,10 @@ mod tests {
     fn commands() -> Vec<(String, Command)> {
         fn collect(command: &Command, words: &str, all: &mut Vec<(String, Command)>) {
             all.push((words.to_owned(), command.clone()));
-            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+            for sub in command
+                .get_subcommands()
+                .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+            {
                 collect(sub, format!("{words} {}", sub.get_name()).trim(), all);
             }
         }
@@ -234,7 +319,10 @@ mod tests {
                 }
                 // clap may break long lines.
                 let unbroken = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-                assert!(unbroken(&help).contains(&unbroken(line)), "{words}: {line} is not in its help:\n{help}");
+                assert!(
+                    unbroken(&help).contains(&unbroken(line)),
+                    "{words}: {line} is not in its help:\n{help}"
+                );
             }
         }
     }

@@ -25,14 +25,20 @@ impl FromStr for Server {
         if let Some(address) = address(text) {
             return Ok(Server::Address(address));
         }
-        let (name, port) =
-            text.rsplit_once(':').map_or((text, Some(DNS_PORT)), |(name, port)| (name, port.parse().ok()));
-        let is_label = |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        let (name, port) = text
+            .rsplit_once(':')
+            .map_or((text, Some(DNS_PORT)), |(name, port)| (name, port.parse().ok()));
+        let is_label = |label: &str| {
+            !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        };
         let labels = || name.strip_suffix('.').unwrap_or(name).split('.');
         // A last label of digits is a misspelt IPv4 address.
-        let is_number = labels().next_back().is_some_and(|last| last.chars().all(|c| c.is_ascii_digit()));
+        let is_number =
+            labels().next_back().is_some_and(|last| last.chars().all(|c| c.is_ascii_digit()));
         match port {
-            Some(port) if labels().all(is_label) && !is_number => Ok(Server::Name(name.to_owned(), port)),
+            Some(port) if labels().all(is_label) && !is_number => {
+                Ok(Server::Name(name.to_owned(), port))
+            }
             _ => Err(format!(
                 "'{text}' is no server; write for example 2001:2::1, [2001:2::1]:5353, 198.18.0.1:53 or localhost"
             )),
@@ -49,13 +55,16 @@ fn address(text: &str) -> Option<SocketAddr> {
 
 /// An address to serve on, or of a server that needs no name.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    address(text)
-        .ok_or_else(|| format!("'{text}' is no address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53"))
+    address(text).ok_or_else(|| {
+        format!("'{text}' is no address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53")
+    })
 }
 
 /// A length of time: with a unit, or a number of seconds.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is no time; write for example 10s, 250ms or 1m, or a number of seconds");
+    let wrong = || {
+        format!("'{text}' is no time; write for example 10s, 250ms or 1m, or a number of seconds")
+    };
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
         Err(_) => humantime::parse_duration(text).map_err(|_| wrong()),
@@ -83,7 +92,9 @@ pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
 pub(crate) struct CpuList(pub(crate) Vec<CpuId>);
 
 pub(crate) fn parse_cpus(text: &str) -> Result<CpuList, String> {
-    let number = |s: &str| s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"));
+    let number = |s: &str| {
+        s.trim().parse::<usize>().map_err(|_| format!("'{s}' is no CPU number; write 0,1 or 0-3"))
+    };
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -105,7 +116,9 @@ pub(crate) struct DelayRange {
 
 pub(crate) fn parse_delay(text: &str) -> Result<DelayRange, String> {
     // A number alone would be read as seconds, but a delay without a unit is meant in milliseconds.
-    let time = |s: &str| humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"));
+    let time = |s: &str| {
+        humantime::parse_duration(s).map_err(|e| format!("'{s}': {e}; write 20ms or 10ms-50ms"))
+    };
     let (min, max) = text.split_once('-').unwrap_or((text, text));
     let range = DelayRange { min: time(min)?, max: time(max)? };
     if range.min > range.max { Err("the shorter delay comes first".into()) } else { Ok(range) }
@@ -132,7 +145,11 @@ pub(crate) fn parse_decrease(text: &str) -> Result<f64, String> {
 
 pub(crate) fn parse_fraction(text: &str) -> Result<f64, String> {
     let fraction: f64 = text.parse().map_err(|_| format!("'{text}' is no number"))?;
-    if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err("a share from 0 to 1 is needed".into()) }
+    if (0.0..=1.0).contains(&fraction) {
+        Ok(fraction)
+    } else {
+        Err("a share from 0 to 1 is needed".into())
+    }
 }
 
 #[cfg(test)]
@@ -141,7 +158,9 @@ mod tests {
 
     #[test]
     fn decreases_are_per_cents_or_fractions() {
-        for (text, fraction) in [("5%", 0.05), ("2.5 %", 0.025), ("0.05", 0.05), ("0", 0.0), ("0%", 0.0)] {
+        for (text, fraction) in
+            [("5%", 0.05), ("2.5 %", 0.025), ("0.05", 0.05), ("0", 0.0), ("0%", 0.0)]
+        {
             assert_eq!(parse_decrease(text), Ok(fraction), "{text}");
         }
         for text in ["5", "100%", "-1%", "%", "NaN", "a"] {
@@ -183,14 +202,23 @@ mod tests {
             "a b",
             "[::1",
         ] {
-            assert!(wrong.parse::<Server>().unwrap_err().contains("[2001:2::1]:5353"), "{wrong} was accepted");
+            assert!(
+                wrong.parse::<Server>().unwrap_err().contains("[2001:2::1]:5353"),
+                "{wrong} was accepted"
+            );
         }
     }
 
     #[test]
     fn times_as_people_write_them() {
-        for (text, ms) in [("10s", 10_000), ("10", 10_000), ("0.25", 250), ("250ms", 250), ("1m 5s", 65_000), ("0", 0)]
-        {
+        for (text, ms) in [
+            ("10s", 10_000),
+            ("10", 10_000),
+            ("0.25", 250),
+            ("250ms", 250),
+            ("1m 5s", 65_000),
+            ("0", 0),
+        ] {
             assert_eq!(parse_time(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for wrong in ["", "-1", "ten", "10 parsecs", "NaN", "inf", "1e40"] {

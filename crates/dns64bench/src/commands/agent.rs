@@ -13,11 +13,15 @@ pub(crate) fn run(args: &Agent) -> Outcome {
     let me = std::process::id().to_string();
     let owner = args.folder.join("owner");
     let begun = fs::create_dir_all(&args.folder).and_then(|()| fs::write(&owner, &me));
-    let served = begun.and_then(|()| agent::serve(&args.folder, io::stdin().lock(), io::stdout().lock()));
-    // A later agent that has taken the folder over still needs it. If removing fails, the rest does no harm.
+    let served =
+        begun.and_then(|()| agent::serve(&args.folder, io::stdin().lock(), io::stdout().lock()));
+    // A later agent that has taken the folder over still needs it. If removing fails, the rest does
+    // no harm.
     if args.remove && fs::read_to_string(&owner).is_ok_and(|owner| owner == me) {
         let _ = fs::remove_dir_all(&args.folder);
     }
-    served.map_err(|e| Failure::environment(anyhow::anyhow!("agent in {}: {e}", args.folder.display())))?;
+    served.map_err(|e| {
+        Failure::environment(anyhow::anyhow!("agent in {}: {e}", args.folder.display()))
+    })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -23,7 +23,12 @@ pub(crate) fn run(args: &Auth) -> Outcome {
     };
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
-        let left_over = || format!("cannot make the status socket {}; remove it if it is left over", path.display());
+        let left_over = || {
+            format!(
+                "cannot make the status socket {}; remove it if it is left over",
+                path.display()
+            )
+        };
         let counters = running.counter_reader();
         let serving = status::serve(path, move || Versioned::new(counters()));
         serving.with_context(left_over).map_err(Failure::environment)?;
@@ -60,13 +65,15 @@ fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {
     ];
     println!("Replies     {}", each.map(|(n, what)| format!("{} {what}", grouped(n))).join(", "));
     let c = counters;
-    let [ignored, lost, refused, dropped] = [c.ignored, c.lost_on_purpose, c.send_refused, c.socket_drops].map(grouped);
+    let [ignored, lost, refused, dropped] =
+        [c.ignored, c.lost_on_purpose, c.send_refused, c.socket_drops].map(grouped);
     println!(
         "Besides     {ignored} ignored, {lost} lost on purpose, {refused} refused by the kernel, {dropped} dropped \
          before we could read them"
     );
     let own = &counters.own_time;
-    if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max()) {
+    if let (Some(p50), Some(p999), Some(max)) = (own.quantile(0.5), own.quantile(0.999), own.max())
+    {
         let us = |time: method::units::Nanos| time.0 as f64 / 1e3;
         println!("Own time    {:.0} µs median, {:.0} p99.9, {:.0} max", us(p50), us(p999), us(max));
     }

@@ -64,7 +64,9 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
         CampaignAction::Resume { run, quiet, metrics } => {
             let folder = existing(run);
             let (archive, plan, done) = Archive::open(&folder).map_err(Failure::usage)?;
-            if folder != *run && (run.exists() || READY.iter().any(|(name, _)| run.as_os_str() == *name)) {
+            if folder != *run
+                && (run.exists() || READY.iter().any(|(name, _)| run.as_os_str() == *name))
+            {
                 same_plan(&plan, run, &folder).map_err(Failure::usage)?;
             }
             serve_metrics(*metrics, &plan, *quiet)?;
@@ -86,12 +88,15 @@ pub(crate) fn run(args: &Campaign) -> Outcome {
     }
 }
 
-/// A ready plan, whose first line names the schema where a user has it and not where the repository has it.
+/// A ready plan, whose first line names the schema where a user has it and not where the repository
+/// has it.
 fn ready(name: &str) -> String {
     let text = READY.iter().find(|(ready, _)| *ready == name).map_or("", |(_, text)| text);
     match text.split_once('\n') {
         Some((first, rest)) if first.starts_with("#:schema ") => {
-            format!("#:schema plan.schema.json\n# For editors: dns64bench schema plan > plan.schema.json\n{rest}")
+            format!(
+                "#:schema plan.schema.json\n# For editors: dns64bench schema plan > plan.schema.json\n{rest}"
+            )
         }
         _ => text.into(),
     }
@@ -99,7 +104,9 @@ fn ready(name: &str) -> String {
 
 /// The run folder of a plan, unless the user names one: in this folder, with the plan's name.
 fn folder_of(plan: &Path) -> PathBuf {
-    let stem = plan.file_stem().map_or_else(|| "campaign".into(), |stem| stem.to_string_lossy().into_owned());
+    let stem = plan
+        .file_stem()
+        .map_or_else(|| "campaign".into(), |stem| stem.to_string_lossy().into_owned());
     PathBuf::from(format!("{stem}-run"))
 }
 
@@ -108,7 +115,8 @@ fn existing(run: &Path) -> PathBuf {
     if run.is_dir() { run.into() } else { folder_of(run) }
 }
 
-/// Shows the campaign to Prometheus, from CPUs that none of its servers has, as far as there are any.
+/// Shows the campaign to Prometheus, from CPUs that none of its servers has, as far as there are
+/// any.
 fn serve_metrics(address: Option<SocketAddr>, plan: &Plan, quiet: bool) -> Result<(), Failure> {
     let cpus = plan.cpus.tester.iter().chain(&plan.cpus.auth).chain(&plan.cpus.dut);
     metrics::serve(address, "campaign", &cpus.map(|&cpu| CpuId(cpu)).collect::<Vec<_>>(), quiet)
@@ -176,7 +184,10 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
 }
 
 fn print_plan(plan: &Plan) {
-    println!("{:>7} {:>12}  {:<13}  point: what it fills of the papers", "trials", "about", "measure");
+    println!(
+        "{:>7} {:>12}  {:<13}  point: what it fills of the papers",
+        "trials", "about", "measure"
+    );
     let mut sum = Duration::ZERO;
     for point in plan.points() {
         let (trials, time) = plan.effort(&point);
@@ -196,7 +207,8 @@ fn print_plan(plan: &Plan) {
 fn fills(plan: &Plan, point: &Point) -> String {
     let all = point.measure().fills(plan, point);
     let of = |paper: &Paper| {
-        let what: Vec<&str> = all.iter().filter(|filled| filled.paper == *paper).map(|filled| filled.what).collect();
+        let what: Vec<&str> =
+            all.iter().filter(|filled| filled.paper == *paper).map(|filled| filled.what).collect();
         (!what.is_empty()).then(|| format!(": {} {}", paper.short(), what.join(", ")))
     };
     Paper::ALL.iter().filter_map(of).collect()
@@ -206,7 +218,10 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     let mut left = Duration::ZERO;
     let recorded = Recorded::new(plan, entries);
     for point in plan.points() {
-        let trials = entries.iter().filter(|e| matches!(e, Entry::Finished(m) if m.step.point == point)).count();
+        let trials = entries
+            .iter()
+            .filter(|e| matches!(e, Entry::Finished(m) if m.step.point == point))
+            .count();
         let complete = recorded.is_complete(&point);
         if !complete {
             let (of, time) = plan.effort(&point);
@@ -242,10 +257,16 @@ impl CampaignTerminal<'_> {
     fn new<'a>(plan: &'a Plan, done: &[Entry], quiet: bool) -> CampaignTerminal<'a> {
         let plain = !std::io::stderr().is_terminal();
         let points = plan.points();
-        let open = points.iter().filter(|p| !Recorded::new(plan, done).is_complete(p)).cloned().collect();
-        let bar = if quiet || plain { ProgressBar::hidden() } else { ProgressBar::new(points.len() as u64) };
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos} of {len} points, {elapsed_precise}  {wide_msg}")
-        {
+        let open =
+            points.iter().filter(|p| !Recorded::new(plan, done).is_complete(p)).cloned().collect();
+        let bar = if quiet || plain {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new(points.len() as u64)
+        };
+        if let Ok(style) = ProgressStyle::with_template(
+            "{bar:20} {pos} of {len} points, {elapsed_precise}  {wide_msg}",
+        ) {
             bar.set_style(style);
         }
         let terminal = CampaignTerminal { plan, quiet, plain, bar, open };
@@ -300,10 +321,13 @@ impl Watcher for CampaignTerminal<'_> {
         metrics::ended(Some(measured.verdict()), [c.valid, c.late, c.lost, c.wrong.total()]);
         let step = &measured.step;
         let length = if step.length == method::narrow::Length::Probe { "probe" } else { "trial" };
-        let reason = measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
-        let rate = measured.at_rate().map_or(String::new(), |_| format!(" at {}", grouped(step.rate.0)));
+        let reason =
+            measured.reasons().first().map_or(String::new(), |reason| format!(" ({reason})"));
+        let rate =
+            measured.at_rate().map_or(String::new(), |_| format!(" at {}", grouped(step.rate.0)));
         let verdict = colour::verdict(measured.verdict(), &std::io::stderr());
-        let [before, after] = [format!("{}: {length}{rate}", step.point), reason].map(|text| plain(&text, MESSAGE));
+        let [before, after] =
+            [format!("{}: {length}{rate}", step.point), reason].map(|text| plain(&text, MESSAGE));
         self.line_as_it_is(&format!("{before} {verdict}{after}"));
     }
 

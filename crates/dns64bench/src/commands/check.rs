@@ -30,7 +30,11 @@ fn print(environment: &Environment) {
     println!("{}", environment.kernel);
     let out = std::io::stdout();
     for finding in &environment.findings {
-        let (mark, meaning) = if finding.concern.is_some() { ("!", Meaning::Doubtful) } else { ("✓", Meaning::Good) };
+        let (mark, meaning) = if finding.concern.is_some() {
+            ("!", Meaning::Doubtful)
+        } else {
+            ("✓", Meaning::Good)
+        };
         println!("{} {:<32} {}", painted(mark, meaning, &out), finding.subject, finding.value);
         if let Some(concern) = &finding.concern {
             println!("    {}", concern.why);

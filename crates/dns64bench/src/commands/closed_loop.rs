@@ -19,14 +19,16 @@ use wire::name::Domain;
 use crate::args::{ClosedLoop, Experiments};
 use crate::intervals::{Load, rcode_name};
 use crate::output::{
-    DUT_FAILED, Failure, INTERRUPTED, Outcome, counted, grouped, print_json, print_rtt, print_wrong, rounded,
+    DUT_FAILED, Failure, INTERRUPTED, Outcome, counted, grouped, print_json, print_rtt,
+    print_wrong, rounded,
 };
 use crate::{interruption, metrics, progress};
 
 pub(crate) fn run(args: &ClosedLoop) -> Outcome {
     interruption::heed()?;
     if let Some(words) = &args.dns64perf2 {
-        let experiments = Experiments::parse(words).map_err(|why| Failure::usage(anyhow::anyhow!(why)))?;
+        let experiments =
+            Experiments::parse(words).map_err(|why| Failure::usage(anyhow::anyhow!(why)))?;
         return run_experiments(args, &experiments);
     }
     let plan = args.resolve()?;
@@ -90,20 +92,31 @@ fn print(result: &ClosedLoopResult) {
     if result.interrupted {
         println!("Interrupted after {:.3} s; this is what was found by then", result.seconds);
     }
-    let (qps, flight) = (grouped(result.qps.round() as u64), counted(result.outstanding as u64, "query", "queries"));
+    let (qps, flight) = (
+        grouped(result.qps.round() as u64),
+        counted(result.outstanding as u64, "query", "queries"),
+    );
     println!("Answers     {qps} valid per second, with {flight} in flight");
-    let [sent, valid, late, lost, wrong] = [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);
+    let [sent, valid, late, lost, wrong] =
+        [c.sent, c.valid, c.late, c.lost, c.wrong.total()].map(grouped);
     println!(
         "Queries     {sent} sent in {:.3} s, {valid} valid, {late} late, {lost} lost, {wrong} wrong",
         result.seconds
     );
-    let codes: Vec<String> =
-        result.rcodes.iter().map(|(&rcode, n)| format!("{} {}", grouped(*n), rcode_name(rcode))).collect();
+    let codes: Vec<String> = result
+        .rcodes
+        .iter()
+        .map(|(&rcode, n)| format!("{} {}", grouped(*n), rcode_name(rcode)))
+        .collect();
     if !codes.is_empty() {
         println!("Rcodes      {}", codes.join(", "));
     }
     print_wrong(&c.wrong);
-    println!("Besides     {} stray or too late, {} refused by the kernel", grouped(c.stray), grouped(c.refused));
+    println!(
+        "Besides     {} stray or too late, {} refused by the kernel",
+        grouped(c.stray),
+        grouped(c.refused)
+    );
     if result.client_drops > 0 {
         let dropped = counted(result.client_drops, "answer", "answers");
         println!(
@@ -122,7 +135,8 @@ fn print(result: &ClosedLoopResult) {
         );
     }
     if let Some(took) = &result.connecting_us {
-        let [min, median, p99, max] = [took.min, took.p50, took.p99, took.max].map(|us| grouped(us.round() as u64));
+        let [min, median, p99, max] =
+            [took.min, took.p50, took.p99, took.max].map(|us| grouped(us.round() as u64));
         println!("Connecting  {min} µs min, {median} median, {p99} p99, {max} max");
     }
     print_rtt(result.rtt_us.as_ref());
@@ -139,10 +153,19 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     let names = "256 queries each";
     progress::during(args.display.quiet, names, |shown| -> Result<(), Failure> {
         for number in 0..experiments.count {
-            shown.say(format!("experiment {} of {}, {names}", grouped(number + 1), grouped(experiments.count)));
+            shown.say(format!(
+                "experiment {} of {}, {names}",
+                grouped(number + 1),
+                grouped(experiments.count)
+            ));
             let plan = args.experiment(experiments, number)?;
             if number == 0 {
-                metrics::serve(args.display.metrics, "closed-loop", &plan.cpus, args.display.quiet)?;
+                metrics::serve(
+                    args.display.metrics,
+                    "closed-loop",
+                    &plan.cpus,
+                    args.display.quiet,
+                )?;
                 require_somebody(args, &plan)?;
             }
             let experiment = carry_out(&plan)?;
@@ -160,7 +183,8 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
         Ok(())
     })?;
     over.store(true, Ordering::Relaxed);
-    let seconds = meter.map(|meter| meter.join().expect("a meter does not panic")).unwrap_or_default();
+    let seconds =
+        meter.map(|meter| meter.join().expect("a meter does not panic")).unwrap_or_default();
     result.cpu_pct = MeanAndDeviation::of(&seconds);
     result.conclude();
     if args.display.json {
@@ -170,7 +194,10 @@ fn run_experiments(args: &ClosedLoop, experiments: &Experiments) -> Outcome {
     }
     if (result.experiments_ms.len() as u64) < experiments.count {
         let done = grouped(result.experiments_ms.len() as u64);
-        eprintln!("dns64bench: interrupted after {done} of {} experiments", grouped(experiments.count));
+        eprintln!(
+            "dns64bench: interrupted after {done} of {} experiments",
+            grouped(experiments.count)
+        );
         return Ok(INTERRUPTED.into());
     }
     Ok(if result.failed == 0 { ExitCode::SUCCESS } else { DUT_FAILED.into() })
@@ -186,7 +213,9 @@ fn print_experiments(result: &Found) {
     );
     eprintln!("Number of queries per second     {:.0}", result.qps);
     if let Some(MeanAndDeviation { mean, stdev, .. }) = result.cpu_pct {
-        eprintln!("DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {stdev:.2}, of one core");
+        eprintln!(
+            "DNS64 server CPU utilization (%) average {mean:.2}, std. dev. {stdev:.2}, of one core"
+        );
     }
     if result.failed > 0 {
         eprintln!("Not answered right               {}", result.failed);

@@ -6,7 +6,9 @@ use tester::measurer::liveness;
 
 use crate::args::Measure;
 use crate::intervals::Load;
-use crate::output::{Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json, print_trial, status_of};
+use crate::output::{
+    Failure, INTERRUPTED, Outcome, grouped, is_interrupted, print_json, print_trial, status_of,
+};
 use crate::progress::run_trial;
 use crate::resolve::passed_self_test;
 use crate::{interruption, metrics};

@@ -29,18 +29,22 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// What sending costs here, measured once for all trials like `plan`, if their bursts are chosen by it.
+/// What sending costs here, measured once for all trials like `plan`, if their bursts are chosen by
+/// it.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);
     }
-    SendCost::measure(plan.cpus.first().copied()).map(Some).map_err(|source| TrialError::Thread { source })
+    SendCost::measure(plan.cpus.first().copied())
+        .map(Some)
+        .map_err(|source| TrialError::Thread { source })
 }
 
 /// Waits for SIGINT or SIGTERM, or for `duration` to pass.
 fn wait_for_end(duration: Option<Duration>) -> Result<(), Failure> {
     let end = duration.map(|d| Instant::now() + d);
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;
     while signals.pending().next().is_none() && end.is_none_or(|end| Instant::now() < end) {
         std::thread::sleep(Duration::from_millis(20));
     }

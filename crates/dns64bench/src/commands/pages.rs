@@ -1,4 +1,5 @@
-//! `completions` and `manual`: what shells and `man` need to know of this program, made from its command line.
+//! `completions` and `manual`: what shells and `man` need to know of this program, made from its
+//! command line.
 
 use std::process::ExitCode;
 
@@ -16,7 +17,9 @@ pub(crate) fn completions(shell: Shell) -> Outcome {
 }
 
 pub(crate) fn manual(args: &Manual) -> Outcome {
-    let written = pages::write_manual(Arguments::command(), &args.folder, &args.date, help::sections);
-    let written = written.with_context(|| format!("cannot write manual pages into {}", args.folder.display()));
+    let written =
+        pages::write_manual(Arguments::command(), &args.folder, &args.date, help::sections);
+    let written = written
+        .with_context(|| format!("cannot write manual pages into {}", args.folder.display()));
     written.map(|()| ExitCode::SUCCESS).map_err(Failure::environment)
 }

@@ -1,4 +1,5 @@
-//! `queryfile`: the names of the tester as lines that dnsperf, resperf and `closed-loop --queries` read.
+//! `queryfile`: the names of the tester as lines that dnsperf, resperf and `closed-loop --queries`
+//! read.
 
 use std::io::{self, Write};
 
@@ -11,7 +12,9 @@ pub(crate) fn run(args: &QueryFile) -> Outcome {
     let left = names.count().saturating_sub(first_name);
     let count = args.count.unwrap_or(left);
     if count == 0 || count > left {
-        let why = anyhow::anyhow!("--names {names} has {left} names from --first-name {first_name} on, not {count}");
+        let why = anyhow::anyhow!(
+            "--names {names} has {left} names from --first-name {first_name} on, not {count}"
+        );
         return Err(Failure::usage(why));
     }
     streams::write_to(args.output.as_deref(), |out| write(args, count, out))

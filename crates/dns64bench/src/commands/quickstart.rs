@@ -1,4 +1,5 @@
-//! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, then three short measurements.
+//! `quickstart`: AuthDNS, dns64d and the Measurer on this host; self-test, then three short
+//! measurements.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -108,11 +109,13 @@ pub(crate) fn run(args: &Quickstart) -> Outcome {
         say(&format!("{}/4  dns64d: {}", i + 2, stage.meaning));
         found.push(measure(stage, &self_test, quiet)?);
     }
-    let [worst_case, all_aaaa, all_cached] =
-        found.try_into().map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
+    let [worst_case, all_aaaa, all_cached] = found
+        .try_into()
+        .map_err(|_| Failure::environment(anyhow::anyhow!("not every stage was measured")))?;
     let noncompliance = worst_case.noncompliance.clone();
     let dut = format!("dns64d {}", env!("CARGO_PKG_VERSION"));
-    let result = QuickstartResult { dut, self_test, worst_case, all_aaaa, all_cached, noncompliance };
+    let result =
+        QuickstartResult { dut, self_test, worst_case, all_aaaa, all_cached, noncompliance };
     if args.display.json {
         print_json(&result)?;
     } else {
@@ -144,17 +147,27 @@ fn self_test_plan(auth: SocketAddr, status: &str) -> SelfTestPlan {
 }
 
 /// Starts servers that nothing has been asked of, and searches.
-fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<SearchResult, Failure> {
+fn measure(
+    stage: &Stage,
+    self_test: &SelfTestResult,
+    quiet: bool,
+) -> Result<SearchResult, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let status = status_in(folder.path(), "auth");
     let (_auth, auth_address) = auth(stage.aaaa_share, &status)?;
     let (_dut, dut_address) = dns64d(auth_address, folder.path())?;
     // A trial that passed beyond what the tester can vouch for would say nothing more.
-    let allowed = |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
+    let allowed =
+        |passed| allowed_rate(passed, stage.aaaa_share, stage.cached_share, self_test.delta);
     let max = self_test.passed_rate.map_or(LOWEST, allowed).clamp(LOWEST, HIGHEST);
     let mut plan = SearchPlan {
         trial: trial(stage, dut_address, &status),
-        range: SearchRange { min: LOWEST, max, resolution: RESOLUTION, invalid_retries: INVALID_RETRIES },
+        range: SearchRange {
+            min: LOWEST,
+            max,
+            resolution: RESOLUTION,
+            invalid_retries: INVALID_RETRIES,
+        },
         repeat: stage.repeat,
         pause: PAUSE,
         reuse_names: false,
@@ -163,8 +176,14 @@ fn measure(stage: &Stage, self_test: &SelfTestResult, quiet: bool) -> Result<Sea
     };
     plan.trial.send_cost = measured_send_cost(&plan.trial)?;
     let plan = with_names(plan, false)?;
-    let mut journal = Journal::create(&folder.path().join("journal.jsonl"), &plan).map_err(SearchError::from)?;
-    let found = campaign::search::run(&plan, &mut journal, Vec::new(), &mut super::search::Terminal::new(quiet))?;
+    let mut journal =
+        Journal::create(&folder.path().join("journal.jsonl"), &plan).map_err(SearchError::from)?;
+    let found = campaign::search::run(
+        &plan,
+        &mut journal,
+        Vec::new(),
+        &mut super::search::Terminal::new(quiet),
+    )?;
     found.ok_or_else(|| Failure::environment(anyhow::anyhow!("the search found nothing")))
 }
 
@@ -192,14 +211,16 @@ fn auth(aaaa_share: Share, status: &str) -> Result<(ServerProcess, SocketAddr), 
     let address = free_port()?;
     let listen = address.to_string();
     let share = aaaa_share.to_string();
-    let typed = ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1", "--status", status];
+    let typed =
+        ["auth", "--listen", &listen, "--aaaa-share", &share, "--threads", "1", "--status", status];
     Ok((ServerProcess::start(&typed, address)?, address))
 }
 
 /// dns64d from inside this program, so that there is one to measure wherever dns64bench is.
 fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketAddr), Failure> {
     let address = free_port()?;
-    // The names of the tester stand for 10.0.0.0/8, which the well-known prefix carries only if told.
+    // The names of the tester stand for 10.0.0.0/8, which the well-known prefix carries only if
+    // told.
     let config = format!(
         "listen = [\"{address}\"]\nthreads = 1\n\
          [dns64]\nprefixes = [{{ prefix = \"{PREFIX}\", allow-non-global = true }}]\n\
@@ -208,7 +229,9 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketA
         upstream.port()
     );
     let file = folder.join("dns64d.toml");
-    std::fs::write(&file, config).with_context(|| file.display().to_string()).map_err(Failure::environment)?;
+    std::fs::write(&file, config)
+        .with_context(|| file.display().to_string())
+        .map_err(Failure::environment)?;
     let file = file.to_string_lossy();
     Ok((ServerProcess::start(&["dns64d", "--config", &file], address)?, address))
 }
@@ -219,20 +242,30 @@ fn print(result: &QuickstartResult) {
     println!();
     println!("{:<24} {:>18}   what it says", "", "queries/s");
     let verdict = colour::verdict(test.verdict, &io::stdout());
-    println!("{:<24} {passed:>18}   {verdict}: Measurer and AuthDNS alone", "self-test of the tester");
-    for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
+    println!(
+        "{:<24} {passed:>18}   {verdict}: Measurer and AuthDNS alone",
+        "self-test of the tester"
+    );
+    for (stage, search) in
+        STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached])
+    {
         let (found, resolution) = (&search.figures, search.resolution);
         let interval = wording::interval(&found.interval, resolution);
         let (rate, how) = match found.n {
             0 => ("not measured".to_owned(), String::new()),
             1 => (interval, "one look; ".into()),
-            n => (wording::median(found, resolution), format!("median of {n} searches, all in {interval}; ")),
+            n => (
+                wording::median(found, resolution),
+                format!("median of {n} searches, all in {interval}; "),
+            ),
         };
         println!("{:<24} {rate:>18}   {how}{}", stage.name.replace('_', " "), stage.meaning);
     }
     println!();
     println!("DUT: {}, one worker, on this host", result.dut);
-    for (stage, search) in STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached]) {
+    for (stage, search) in
+        STAGES.iter().zip([&result.worst_case, &result.all_aaaa, &result.all_cached])
+    {
         let reasons = wording::lower_bounds(&search.lower_bound_reasons);
         print_points(&format!("Lower bound ({})", stage.name.replace('_', " ")), &reasons);
     }
@@ -247,9 +280,14 @@ struct ServerProcess {
 
 impl ServerProcess {
     fn start(typed: &[&str], address: SocketAddr) -> Result<ServerProcess, Failure> {
-        let program = std::env::current_exe().context("cannot find this program").map_err(Failure::environment)?;
-        let started = Command::new(program).args(typed).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = started.with_context(|| format!("cannot start {}", typed[0])).map_err(Failure::environment)?;
+        let program = std::env::current_exe()
+            .context("cannot find this program")
+            .map_err(Failure::environment)?;
+        let started =
+            Command::new(program).args(typed).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = started
+            .with_context(|| format!("cannot start {}", typed[0]))
+            .map_err(Failure::environment)?;
         let mut server = ServerProcess { child };
         server
             .wait_until_ready(address)
@@ -282,7 +320,9 @@ impl Drop for ServerProcess {
 }
 
 fn free_port() -> Result<SocketAddr, Failure> {
-    campaign::ports::free(Ipv6Addr::LOCALHOST.into()).context("cannot listen on [::1]").map_err(Failure::environment)
+    campaign::ports::free(Ipv6Addr::LOCALHOST.into())
+        .context("cannot listen on [::1]")
+        .map_err(Failure::environment)
 }
 
 #[cfg(test)]
@@ -299,10 +339,16 @@ mod tests {
         for stage in &STAGES {
             let trial = trial(stage, address, "/run/status");
             assert_eq!(plan.trial.sender_settings(), trial.sender_settings(), "{}", stage.name);
-            assert_eq!((plan.trial.duration, plan.trial.auth_limit), (trial.duration, trial.auth_limit));
+            assert_eq!(
+                (plan.trial.duration, plan.trial.auth_limit),
+                (trial.duration, trial.auth_limit)
+            );
             assert_eq!(plan.trial.timeout.0, trial.timeout.0 / 4, "RFC 8219 §9.2.1");
         }
-        assert_eq!(plan.trial.subject, Subject::Tester { factor: 2.0 * (1.0 + MIN_DELTA), delta: MIN_DELTA });
+        assert_eq!(
+            plan.trial.subject,
+            Subject::Tester { factor: 2.0 * (1.0 + MIN_DELTA), delta: MIN_DELTA }
+        );
         assert_eq!((plan.trial.aaaa_share, plan.trial.accept), (Share::ONE, Acceptance::ALL));
         assert_eq!(plan.trial.auth_status.as_deref(), Some(Path::new("/run/status")));
     }

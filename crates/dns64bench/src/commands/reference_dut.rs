@@ -18,7 +18,10 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         )));
     }
     if args.prefix.octets()[12..] != [0; 4] {
-        return Err(Failure::usage(anyhow::anyhow!("--prefix {} has bits beyond its 96", args.prefix)));
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--prefix {} has bits beyond its 96",
+            args.prefix
+        )));
     }
     let running = start(ReferenceConfig {
         listen: args.listen,
@@ -48,7 +51,8 @@ pub(crate) fn run(args: &ReferenceDut) -> Outcome {
         print_versioned(&c)?;
     } else {
         let [received, answered, over, lost, ignored, dropped] =
-            [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops].map(grouped);
+            [c.received, c.answered, c.over_capacity, c.lost, c.ignored, c.socket_drops]
+                .map(grouped);
         println!(
             "{received} received: {answered} answered, {over} over capacity, {lost} lost on purpose, {ignored} ignored; \
              {dropped} dropped by the kernel"

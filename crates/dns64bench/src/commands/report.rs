@@ -15,13 +15,21 @@ use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED};
 
 pub(crate) fn run(args: &Report) -> Outcome {
     let folders = folders(args);
-    let runs = folders.iter().map(|dir| Run::read(dir)).collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;
+    let runs = folders
+        .iter()
+        .map(|dir| Run::read(dir))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::usage)?;
     let comparison = compared(&args.gate, &folders, &runs)?;
     let folder = match (&args.output, &folders[..]) {
         (Some(output), _) => Some(output),
         (None, _) if comparison.is_some() => None,
         (None, [only]) => Some(only),
-        (None, _) => return Err(Failure::usage(anyhow::anyhow!("a comparison of several runs needs --output DIR"))),
+        (None, _) => {
+            return Err(Failure::usage(anyhow::anyhow!(
+                "a comparison of several runs needs --output DIR"
+            )));
+        }
     };
     for run in &runs {
         for note in &run.notes {
@@ -33,7 +41,8 @@ pub(crate) fn run(args: &Report) -> Outcome {
         hand_over(&args.gate, comparison)?;
     }
     if let Some(folder) = folder {
-        let page = write_compared(&runs, comparison.as_ref(), folder).map_err(Failure::environment)?;
+        let page =
+            write_compared(&runs, comparison.as_ref(), folder).map_err(Failure::environment)?;
         if !args.gate.json {
             println!("{}", page.display());
         }
@@ -43,7 +52,8 @@ pub(crate) fn run(args: &Report) -> Outcome {
 
 /// All run folders: those of the baseline first, if they are not among the others.
 fn folders(args: &Report) -> Vec<PathBuf> {
-    let new = args.gate.baseline.iter().filter(|dir| !args.runs.iter().any(|run| is_same(run, dir)));
+    let new =
+        args.gate.baseline.iter().filter(|dir| !args.runs.iter().any(|run| is_same(run, dir)));
     new.chain(&args.runs).cloned().collect()
 }
 
@@ -59,9 +69,15 @@ fn compared(gate: &Gate, folders: &[PathBuf], runs: &[Run]) -> Result<Option<Com
     if gate.baseline.is_empty() {
         return Ok(None);
     }
-    let is_baseline = |folder: &PathBuf| gate.baseline.iter().any(|baseline| is_same(baseline, folder));
+    let is_baseline =
+        |folder: &PathBuf| gate.baseline.iter().any(|baseline| is_same(baseline, folder));
     let of = |wanted: bool| -> Vec<&Run> {
-        folders.iter().zip(runs).filter(|(folder, _)| is_baseline(folder) == wanted).map(|(_, run)| run).collect()
+        folders
+            .iter()
+            .zip(runs)
+            .filter(|(folder, _)| is_baseline(folder) == wanted)
+            .map(|(_, run)| run)
+            .collect()
     };
     let (baselines, others) = (of(true), of(false));
     if others.is_empty() {
@@ -79,8 +95,11 @@ fn hand_over(gate: &Gate, comparison: &Comparison) -> Result<(), Failure> {
     }
     if let Some(file) = &gate.summary {
         let text = comparison.markdown();
-        let write = || OpenOptions::new().append(true).create(true).open(file)?.write_all(text.as_bytes());
-        write().map_err(|error| Failure::environment(anyhow::anyhow!("cannot write {}: {error}", file.display())))?;
+        let write =
+            || OpenOptions::new().append(true).create(true).open(file)?.write_all(text.as_bytes());
+        write().map_err(|error| {
+            Failure::environment(anyhow::anyhow!("cannot write {}: {error}", file.display()))
+        })?;
     }
     if gate.json {
         println!("{}", serde_json::to_string_pretty(comparison).map_err(Failure::environment)?);

@@ -19,14 +19,14 @@ use crate::output::{Failure, Outcome, wrong_line};
 /// Sending that is off by more than this in an interval is told.
 const PACING_PCT: f64 = 1.0;
 /// Header of the plot file.
-const HEADER: &str =
-    "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
+const HEADER: &str = "# time target_qps actual_qps responses_per_sec failures_per_sec avg_latency connections conn_avg_latency";
 
 pub(crate) fn run(args: &Resperf) -> Outcome {
     let output = Output::default();
     output.line("DNS Resolution Performance Testing Tool");
     output.line(&format!("Version {}\n", env!("CARGO_PKG_VERSION")));
-    let command: Vec<String> = arguments().skip_while(|word| word.ends_with("dns64bench")).collect();
+    let command: Vec<String> =
+        arguments().skip_while(|word| word.ends_with("dns64bench")).collect();
     output.line(&format!("[Status] Command line: {}", command.join(" ")));
     let plan = args.resolve()?;
     // Written before anything is sent: a test that cannot be plotted is not worth its traffic.
@@ -79,7 +79,9 @@ impl Output {
                         self.line(&format!("[Status] Fell behind by {queries} queries, ending test at {rate:.0} qps"));
                     }
                     Ending::NoMore { rate } => {
-                        self.line(&format!("[Status] Ran out of query data, ending test at {rate:.0} qps"));
+                        self.line(&format!(
+                            "[Status] Ran out of query data, ending test at {rate:.0} qps"
+                        ));
                     }
                     _ => {}
                 }
@@ -105,8 +107,9 @@ fn statistics(args: &Resperf, result: &RampResult) -> String {
     row("Queries completed", completed.to_string());
     row("Queries lost", sent.saturating_sub(completed).to_string());
     let share = |n: u64| n as f64 / completed.max(1) as f64 * 100.0;
-    let codes: Vec<String> =
-        rcodes(&result.tally.rcodes).map(|(name, n)| format!("{name} {n} ({:.2}%)", share(n))).collect();
+    let codes: Vec<String> = rcodes(&result.tally.rcodes)
+        .map(|(name, n)| format!("{name} {n} ({:.2}%)", share(n)))
+        .collect();
     row("Response codes", codes.join(", "));
     let best = result.best(args.max_loss);
     let rows = [
@@ -181,10 +184,14 @@ fn warnings(result: &RampResult) -> Vec<String> {
         ));
     }
     if result.tally.counts.refused > 0 {
-        warnings.push(format!("the kernel refused to send {} queries", result.tally.counts.refused));
+        warnings
+            .push(format!("the kernel refused to send {} queries", result.tally.counts.refused));
     }
     if result.tally.counts.stray > 0 {
-        warnings.push(format!("{} packets answered nothing that was in flight", result.tally.counts.stray));
+        warnings.push(format!(
+            "{} packets answered nothing that was in flight",
+            result.tally.counts.stray
+        ));
     }
     warnings
 }
@@ -193,7 +200,8 @@ fn write_plot(path: &Path, buckets: &[Bucket]) -> Result<(), Failure> {
     let text = plot(buckets);
     if path.is_symlink() || path.exists() && !path.is_file() {
         // A pipe or device, such as /dev/null, is written to, not replaced.
-        let written = std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
+        let written =
+            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
         return written.map_err(Failure::environment);
     }
     write_whole(path, text.as_bytes()).map_err(Failure::environment)
@@ -260,7 +268,9 @@ fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
         ),
         figure("latency", "Latency", "ms", vec![curve("average latency", |b| b.avg_latency * 1e3)]),
     ];
-    let write = |name: String, text: &str| write_whole(Path::new(&name), text.as_bytes()).map_err(Failure::environment);
+    let write = |name: String, text: &str| {
+        write_whole(Path::new(&name), text.as_bytes()).map_err(Failure::environment)
+    };
     for figure in &figures {
         write(format!("{}.svg", figure.file), &figure.svg(true))?;
     }

@@ -1,4 +1,5 @@
-//! `schema`: JSON Schemas (draft 2020-12) of what is read and written, made from the types that do it.
+//! `schema`: JSON Schemas (draft 2020-12) of what is read and written, made from the types that do
+//! it.
 
 use std::process::ExitCode;
 
@@ -59,7 +60,10 @@ pub(crate) fn run(args: &Schema) -> Outcome {
     };
     let Some(entry) = ALL.iter().find(|(known, ..)| known == name) else {
         let names: Vec<&str> = ALL.iter().map(|(name, ..)| *name).collect();
-        return Err(Failure::usage(anyhow::anyhow!("there is no schema {name:?}; there are {}", names.join(", "))));
+        return Err(Failure::usage(anyhow::anyhow!(
+            "there is no schema {name:?}; there are {}",
+            names.join(", ")
+        )));
     };
     print!("{}", text(entry));
     Ok(ExitCode::SUCCESS)
@@ -119,7 +123,11 @@ mod tests {
                 std::fs::write(&file, text(entry)).unwrap();
             }
             let kept = std::fs::read_to_string(&file).unwrap_or_default();
-            assert!(kept == text(entry), "{} differs; BLESS=1 cargo test -p dns64bench schema", file.display());
+            assert!(
+                kept == text(entry),
+                "{} differs; BLESS=1 cargo test -p dns64bench schema",
+                file.display()
+            );
         }
         let kept = std::fs::read_dir(&folder).unwrap().count();
         assert_eq!(kept, ALL.len(), "a file in schemas/ that nothing makes");
@@ -131,7 +139,9 @@ mod tests {
     }
 
     fn fault(schema: &Value, value: &Value) -> Option<String> {
-        jsonschema::validate(schema, value).err().map(|error| format!("{error} at {}", error.instance_path))
+        jsonschema::validate(schema, value)
+            .err()
+            .map(|error| format!("{error} at {}", error.instance_path))
     }
 
     #[test]

@@ -17,7 +17,9 @@ use tester::measurer::result::TrialResult;
 
 use super::measured_send_cost;
 use crate::args::Search;
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search};
+use crate::output::{
+    DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search,
+};
 use crate::progress::{run_trial, title};
 use crate::resolve::unix_seconds;
 use crate::{colour, interruption, metrics, progress};
@@ -30,7 +32,11 @@ pub(crate) fn run(args: Search) -> Outcome {
         None => {
             let new = args.new.resolve(&args.traffic)?;
             let path = args.new.journal.unwrap_or_else(usual_journal);
-            (Journal::create(&path, &new).map_err(|error| not_begun(error, &path))?, new, Vec::new())
+            (
+                Journal::create(&path, &new).map_err(|error| not_begun(error, &path))?,
+                new,
+                Vec::new(),
+            )
         }
     };
     metrics::serve(args.display.metrics, "search", &plan.trial.cpus, quiet)?;
@@ -40,7 +46,10 @@ pub(crate) fn run(args: Search) -> Outcome {
             journal.path().display()
         );
     }
-    let plan = SearchPlan { trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial }, ..plan };
+    let plan = SearchPlan {
+        trial: TrialPlan { send_cost: measured_send_cost(&plan.trial)?, ..plan.trial },
+        ..plan
+    };
     let found = campaign::search::run(&plan, &mut journal, done, &mut Terminal::new(quiet));
     let found = found.map_err(|error| on_failure(error, journal.path()))?;
     let Some(result) = found else {
@@ -60,7 +69,10 @@ fn not_begun(error: JournalError, path: &Path) -> Failure {
     if !path.exists() {
         return failure;
     }
-    failure.with_advice(&format!("go on with it: dns64bench search --resume {}, or name another one", path.display()))
+    failure.with_advice(&format!(
+        "go on with it: dns64bench search --resume {}, or name another one",
+        path.display()
+    ))
 }
 
 /// Where a journal is that the user has not named: with this user's state, or else in this folder.
@@ -69,7 +81,8 @@ fn usual_journal() -> PathBuf {
     state::lasting().map_or_else(|_| PathBuf::from(&name), |folder| folder.join(&name))
 }
 
-/// Where nobody answers any more, or the user wants to stop: what had passed by then, and how to go on.
+/// Where nobody answers any more, or the user wants to stop: what had passed by then, and how to go
+/// on.
 fn on_failure(error: SearchError, journal: &Path) -> Failure {
     let when = match error {
         SearchError::Trial(TrialError::NobodyAnswers { .. }) => "go on when it answers",
@@ -78,7 +91,8 @@ fn on_failure(error: SearchError, journal: &Path) -> Failure {
     };
     let so_far = so_far(&Lines::read(journal).unwrap_or_default());
     let journal = journal.display();
-    Failure::from(error).with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
+    Failure::from(error)
+        .with_advice(&format!("{so_far}; {when}: dns64bench search --resume {journal}"))
 }
 
 /// The highest rate that passed in each search of a journal.
@@ -90,14 +104,18 @@ fn so_far(entries: &[Entry]) -> String {
             continue;
         }
         match passed.last_mut() {
-            Some((repeat, rate)) if *repeat == finished.repeat => *rate = (*rate).max(finished.trial.rate),
+            Some((repeat, rate)) if *repeat == finished.repeat => {
+                *rate = (*rate).max(finished.trial.rate)
+            }
             _ => passed.push((finished.repeat, finished.trial.rate)),
         }
     }
     if passed.is_empty() {
         return "no trial had passed".into();
     }
-    let each = passed.iter().map(|(repeat, rate)| format!("{} queries/s in search {}", grouped(rate.0), repeat + 1));
+    let each = passed
+        .iter()
+        .map(|(repeat, rate)| format!("{} queries/s in search {}", grouped(rate.0), repeat + 1));
     format!("so far passed: {}", each.collect::<Vec<_>>().join(", "))
 }
 
@@ -105,10 +123,15 @@ fn status(result: &SearchResult) -> ExitCode {
     if result.repeats.iter().any(|found| found.highest.is_none() && found.unmeasurable.is_some()) {
         return SPOILED.into();
     }
-    if result.repeats.iter().all(|found| found.highest.is_none()) { DUT_FAILED.into() } else { ExitCode::SUCCESS }
+    if result.repeats.iter().all(|found| found.highest.is_none()) {
+        DUT_FAILED.into()
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
-/// Runs trials in this process and shows them on standard error. A server that nobody hears of ends the search.
+/// Runs trials in this process and shows them on standard error. A server that nobody hears of ends
+/// the search.
 pub(crate) struct Terminal {
     quiet: bool,
     /// Whether the server has been heard of.

@@ -41,7 +41,8 @@ pub(crate) struct SelfTestResult {
     pub(crate) allowed_rate: Option<Qps>,
     /// The verdict on `for_rate`.
     pub(crate) verdict: Verdict,
-    /// How it was sent: it vouches for trials that are sent in the same way. Absent where priorities changed in between.
+    /// How it was sent: it vouches for trials that are sent in the same way. Absent where
+    /// priorities changed in between.
     pub(crate) sent: Option<SelfTestSending>,
     /// Whether all of it is as RFC 8219 §9.2.1 wants it.
     pub(crate) compliant: bool,
@@ -56,7 +57,11 @@ pub(crate) struct SelfTestResult {
 impl SelfTestResult {
     /// What it vouches for; `None` if it did not pass.
     pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
-        Some(PassedSelfTest { passed: self.passed_rate?, delta: self.delta, sent: self.sent.clone() })
+        Some(PassedSelfTest {
+            passed: self.passed_rate?,
+            delta: self.delta,
+            sent: self.sent.clone(),
+        })
     }
 }
 
@@ -100,16 +105,27 @@ pub(crate) struct SelfTestPlan {
 /// # Errors
 /// If the plan contradicts itself, a trial cannot be carried out, or the user interrupts.
 pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestResult, Failure> {
-    let &SelfTestPlan { ref trial, for_rate, aaaa_share: aaaa, cached_share: cached, delta, repeat, search_to } =
-        wanted;
+    let &SelfTestPlan {
+        ref trial,
+        for_rate,
+        aaaa_share: aaaa,
+        cached_share: cached,
+        delta,
+        repeat,
+        search_to,
+    } = wanted;
     if !(0.0..=10.0).contains(&delta) || repeat == 0 {
-        return Err(Failure::usage(anyhow::anyhow!("--delta from 0 to 10 and --repeat of 1 or more are needed")));
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--delta from 0 to 10 and --repeat of 1 or more are needed"
+        )));
     }
     let required = required_rate(for_rate, aaaa, cached, delta);
     // Without a search, the only rate to try is the required one.
     let (min, max) = match search_to {
         Some(to) if to < required => {
-            return Err(Failure::usage(anyhow::anyhow!("--search-to {to} is below the required rate {required}")));
+            return Err(Failure::usage(anyhow::anyhow!(
+                "--search-to {to} is below the required rate {required}"
+            )));
         }
         Some(to) => (required, to),
         None => (required, required),
@@ -129,8 +145,15 @@ pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestRe
         first_name += plan.names_needed();
         let each = Duration::from(plan.duration + plan.timeout);
         let (number, bracket) = (trials.len() as u64 + 1, due.bracket);
-        let standing = Standing { repeat: due.repeat, of: repeat, rate: due.rate, bracket, number, forecast: None }
-            .with_trials_left(Some(set.trials_left()), each);
+        let standing = Standing {
+            repeat: due.repeat,
+            of: repeat,
+            rate: due.rate,
+            bracket,
+            number,
+            forecast: None,
+        }
+        .with_trials_left(Some(set.trials_left()), each);
         let trial = terminal.trial(&plan, standing).map_err(|error| on_failure(error, &trials))?;
         terminal.finished(&trial);
         set.report(trial.verdict, &trial.counts);
@@ -159,21 +182,26 @@ pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestRe
     })
 }
 
-/// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test has no journal.
+/// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test
+/// has no journal.
 fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     if !matches!(error, TrialError::NobodyAnswers { .. } | TrialError::Interrupted) {
         return error.into();
     }
     let highest = trials.iter().filter(|t| t.verdict == Verdict::Passed).map(|t| t.rate).max();
-    let so_far = highest
-        .map_or("no trial had passed".to_owned(), |rate| format!("so far passed: {} queries/s", grouped(rate.0)));
-    Failure::from(error).with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
+    let so_far = highest.map_or("no trial had passed".to_owned(), |rate| {
+        format!("so far passed: {} queries/s", grouped(rate.0))
+    });
+    Failure::from(error)
+        .with_advice(&format!("{so_far}; it has to be begun again, for it vouches for nothing yet"))
 }
 
 /// How all trials were sent, if they were sent alike.
 fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
     let first = trials.first()?;
-    let alike = |t: &&TrialResult| t.settings == first.settings && t.sending.priority == first.sending.priority;
+    let alike = |t: &&TrialResult| {
+        t.settings == first.settings && t.sending.priority == first.sending.priority
+    };
     trials.iter().all(|t| alike(&t)).then(|| SelfTestSending {
         settings: first.settings.clone(),
         priority: first.sending.priority,
@@ -183,7 +211,11 @@ fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
 
 fn print(result: &SelfTestResult) {
     let verdict = |verdict: Verdict| colour::verdict(verdict, &std::io::stdout());
-    println!("Self-test   {} for DUTs up to {} queries/s", verdict(result.verdict), grouped(result.for_rate.0));
+    println!(
+        "Self-test   {} for DUTs up to {} queries/s",
+        verdict(result.verdict),
+        grouped(result.for_rate.0)
+    );
     println!("Required    {} queries/s (δ = {})", grouped(result.required_rate.0), result.delta);
     if let (Some(passed), Some(allowed)) = (result.passed_rate, result.allowed_rate) {
         let [passed, allowed] = [passed, allowed].map(|rate| grouped(rate.0));

@@ -1,4 +1,5 @@
-//! `send-cost`: what a wake-up and a query cost the sender here, measured once for all trials of a campaign.
+//! `send-cost`: what a wake-up and a query cost the sender here, measured once for all trials of a
+//! campaign.
 
 use std::process::ExitCode;
 

@@ -24,7 +24,11 @@ impl Server {
     /// Starts `args` on a port that the kernel chooses, and reads it from what the server says.
     pub fn start(args: &[&str]) -> Server {
         let mut command = Command::new(PROGRAM);
-        command.args(args).args(["--listen", "127.0.0.1:0", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(args)
+            .args(["--listen", "127.0.0.1:0", "--json"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut line = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -60,42 +64,60 @@ pub fn run(args: &[&str]) -> Output {
 
 pub fn show(args: &[&str], output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{args:?}\nstatus {:?}\n{}\n{}", output.status, text(&output.stdout), text(&output.stderr))
+    format!(
+        "{args:?}\nstatus {:?}\n{}\n{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    )
 }
 
-/// One trial, whatever its verdict: the result, and the program's status. A second's patience, unless the test says otherwise:
-/// this machine may stand still for a moment, which is not what is tested.
+/// One trial, whatever its verdict: the result, and the program's status. A second's patience,
+/// unless the test says otherwise: this machine may stand still for a moment, which is not what is
+/// tested.
 pub fn measure_once(address: &str, more: &[&str]) -> (Value, i32) {
     // The counters are to show the trial and nothing else.
     let patience: &[&str] = if more.contains(&"--timeout") { &[] } else { &["--timeout", "1s"] };
-    let args = [&["measure", "--server", address, "--json", "--quiet", "--liveness", "false"], more, patience].concat();
+    let args = [
+        &["measure", "--server", address, "--json", "--quiet", "--liveness", "false"],
+        more,
+        patience,
+    ]
+    .concat();
     let output = run(&args);
-    let trial = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    let trial = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
     holds("trial", &trial);
     (trial, output.status.code().unwrap())
 }
 
-/// How many trials of all tests of a program the tester may spoil. A busy machine does, but a tester that spoils many of them is
-/// broken.
+/// How many trials of all tests of a program the tester may spoil. A busy machine does, but a
+/// tester that spoils many of them is broken.
 const MOST_SPOILED: usize = 20;
 static SPOILED: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes that the tester spoiled a trial, which is to be done again; `why` is what it said. Ends the test if that was one too many.
+/// Notes that the tester spoiled a trial, which is to be done again; `why` is what it said. Ends
+/// the test if that was one too many.
 pub fn note_spoiled(why: &str) {
     let spoiled = SPOILED.fetch_add(1, Ordering::Relaxed) + 1;
-    assert!(spoiled <= MOST_SPOILED, "{spoiled} trials of these tests were spoiled, this one by: {why}");
+    assert!(
+        spoiled <= MOST_SPOILED,
+        "{spoiled} trials of these tests were spoiled, this one by: {why}"
+    );
 }
 
 /// Holds a real output against its schema.
 pub fn holds(schema: &str, value: &Value) {
     let file = format!("{}/../../schemas/{schema}.schema.json", env!("CARGO_MANIFEST_DIR"));
-    let schema = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"));
+    let schema =
+        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"));
     if let Err(error) = jsonschema::validate(&schema, value) {
         panic!("{file}: {error} at {} in {value:#}", error.instance_path);
     }
 }
 
-/// Measures until the tester did not spoil it: this machine may be busy, which is not what is tested here.
+/// Measures until the tester did not spoil it: this machine may be busy, which is not what is
+/// tested here.
 pub fn measure(address: &str, more: &[&str]) -> (Value, i32) {
     loop {
         let (trial, status) = measure_once(address, more);

@@ -1,8 +1,9 @@
-//! The medians of all resamples of a set, each with its probability: what a bootstrap without end would draw (A. Hutson,
-//! M. Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator", Journal of the Royal Statistical Society B 62, 2000,
-//! DOI 10.1111/1467-9868.00221).
+//! The medians of all resamples of a set, each with its probability: what a bootstrap without end
+//! would draw (A. Hutson, M. Ernst, "The Exact Bootstrap Mean and Variance of an L-estimator",
+//! Journal of the Royal Statistical Society B 62, 2000, DOI 10.1111/1467-9868.00221).
 
-/// Beyond so many draws the median hardly scatters less, and the products below leave the range of numbers.
+/// Beyond so many draws the median hardly scatters less, and the products below leave the range of
+/// numbers.
 const MOST_DRAWS: usize = 1_000;
 /// Halvings of a ratio's range: more than a number has digits.
 const HALVINGS: usize = 128;
@@ -51,7 +52,8 @@ pub(super) struct Ratios<'a> {
 }
 
 impl Ratios<'_> {
-    /// The probability of ratios up to `ratio`. A ratio to nothing is beyond all bounds, one to what has no bound is nothing.
+    /// The probability of ratios up to `ratio`. A ratio to nothing is beyond all bounds, one to
+    /// what has no bound is nothing.
     fn up_to(&self, ratio: f64) -> f64 {
         let each = self.to.values.iter().zip(&self.to.each);
         each.map(|(&divisor, probability)| match divisor {
@@ -62,18 +64,21 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// The largest ratio that no more than `tail` of all lie below; `None` where even 0 is too much.
+    /// The largest ratio that no more than `tail` of all lie below; `None` where even 0 is too
+    /// much.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
 
-    /// The smallest ratio that no more than `tail` of all lie above; `None` where there is no bound.
+    /// The smallest ratio that no more than `tail` of all lie above; `None` where there is no
+    /// bound.
     pub(super) fn above(&self, tail: f64) -> Option<f64> {
         // What remains of a sum of many rounded probabilities is no ratio.
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// The smallest ratio up to which there are more than `share` of all; `None` where it has no bound.
+    /// The smallest ratio up to which there are more than `share` of all; `None` where it has no
+    /// bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {
@@ -99,19 +104,21 @@ impl Ratios<'_> {
 /// The medians of an odd number of draws: values of the set.
 fn odd(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let n = sorted.len();
-    let up_to: Vec<f64> = (0..=n).map(|i| at_least(draws.div_ceil(2), draws, i as f64 / n as f64)).collect();
+    let up_to: Vec<f64> =
+        (0..=n).map(|i| at_least(draws.div_ceil(2), draws, i as f64 / n as f64)).collect();
     sorted.iter().enumerate().map(|(i, &value)| (value, up_to[i + 1] - up_to[i])).collect()
 }
 
-/// The medians of an even number of draws: means of two values, of which one half of the draws lies up to the lower one and the
-/// other half from the upper one on.
+/// The medians of an even number of draws: means of two values, of which one half of the draws lies
+/// up to the lower one and the other half from the upper one on.
 fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     let (n, half) = (sorted.len(), draws / 2);
     let power = |i: usize| (i as f64 / n as f64).powi(i32::try_from(half).unwrap_or(i32::MAX));
     let ways = (ln_ways(draws, half)).exp();
     let mut all = Vec::with_capacity(n * (n + 1) / 2);
     for i in 0..n {
-        let lower = at_least(half, draws, (i + 1) as f64 / n as f64) - at_least(half, draws, i as f64 / n as f64);
+        let lower = at_least(half, draws, (i + 1) as f64 / n as f64)
+            - at_least(half, draws, i as f64 / n as f64);
         let mut apart = 0.0;
         for j in i + 1..n {
             let probability = ways * (power(i + 1) - power(i)) * (power(n - j) - power(n - j - 1));
@@ -123,7 +130,8 @@ fn even(sorted: &[f64], draws: usize) -> Vec<(f64, f64)> {
     all
 }
 
-/// The probability that at least `k` of `draws` hit what is hit with probability `hit` (binomial distribution).
+/// The probability that at least `k` of `draws` hit what is hit with probability `hit` (binomial
+/// distribution).
 fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     if hit <= 0.0 {
         return 0.0;
@@ -131,7 +139,9 @@ fn at_least(k: usize, draws: usize, hit: f64) -> f64 {
     if hit >= 1.0 {
         return 1.0;
     }
-    let term = |i: usize| (ln_ways(draws, i) + i as f64 * hit.ln() + (draws - i) as f64 * (1.0 - hit).ln()).exp();
+    let term = |i: usize| {
+        (ln_ways(draws, i) + i as f64 * hit.ln() + (draws - i) as f64 * (1.0 - hit).ln()).exp()
+    };
     (k..=draws).map(term).sum::<f64>().min(1.0)
 }
 
@@ -150,7 +160,8 @@ mod tests {
         let all = n.pow(u32::try_from(draws).unwrap());
         let mut counts: std::collections::BTreeMap<u64, usize> = std::collections::BTreeMap::new();
         for number in 0..all {
-            let mut values: Vec<f64> = (0..draws).map(|d| sorted[number / n.pow(d as u32) % n]).collect();
+            let mut values: Vec<f64> =
+                (0..draws).map(|d| sorted[number / n.pow(d as u32) % n]).collect();
             values.sort_by(f64::total_cmp);
             let median = (values[(draws - 1) / 2] + values[draws / 2]) / 2.0;
             *counts.entry(median.to_bits()).or_default() += 1;
@@ -160,15 +171,23 @@ mod tests {
 
     #[test]
     fn the_probabilities_are_those_of_all_resamples() {
-        for sorted in [&[10.0, 20.0, 70.0][..], &[5.0], &[1.0, 1.0, 2.0, 9.0], &[3.0, 4.0, 8.0, 16.0, 17.0]] {
+        for sorted in
+            [&[10.0, 20.0, 70.0][..], &[5.0], &[1.0, 1.0, 2.0, 9.0], &[3.0, 4.0, 8.0, 16.0, 17.0]]
+        {
             for draws in 1..=6 {
                 let medians = Medians::of(sorted, draws);
                 assert!((medians.up_to.last().unwrap() - 1.0).abs() < 1e-12);
                 for (value, _) in enumerated(sorted, draws) {
-                    let wanted: f64 =
-                        enumerated(sorted, draws).iter().filter(|(v, _)| *v <= value).map(|(_, p)| p).sum();
+                    let wanted: f64 = enumerated(sorted, draws)
+                        .iter()
+                        .filter(|(v, _)| *v <= value)
+                        .map(|(_, p)| p)
+                        .sum();
                     let got = medians.up_to(value);
-                    assert!((got - wanted).abs() < 1e-12, "{sorted:?}, {draws} draws, up to {value}: {got}, {wanted}");
+                    assert!(
+                        (got - wanted).abs() < 1e-12,
+                        "{sorted:?}, {draws} draws, up to {value}: {got}, {wanted}"
+                    );
                 }
             }
         }

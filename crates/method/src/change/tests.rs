@@ -40,7 +40,10 @@ fn clear_differences_are_seen_and_equal_servers_are_no_regression() {
     let change = compare(&baseline, &slower, 0.05);
     assert_eq!((change.outcome, change.wanted), (Outcome::Regressed, None), "{change:?}");
     assert_eq!((change.baseline_searches, change.searches), (6, 6));
-    assert!((change.ratio.unwrap() - 9_010.0 / 10_010.0).abs() < 1e-12, "10 010 is the median of six");
+    assert!(
+        (change.ratio.unwrap() - 9_010.0 / 10_010.0).abs() < 1e-12,
+        "10 010 is the median of six"
+    );
     assert_eq!(compare(&slower, &baseline, 0.05).outcome, Outcome::Improved);
     assert_eq!(compare(&baseline, &baseline, 0.05).outcome, Outcome::NoRegression);
     assert_eq!(compare(&baseline, &baseline, 0.0).outcome, Outcome::Undecided);
@@ -50,12 +53,19 @@ fn clear_differences_are_seen_and_equal_servers_are_no_regression() {
 fn three_searches_say_nothing_and_ask_for_one_more() {
     let (baseline, slower) = (searches(&[10_000; 3], 1), searches(&[5_000; 3], 1));
     let change = compare(&baseline, &slower, 0.05);
-    assert_eq!((change.outcome, change.wanted), (Outcome::Undecided, Some(Wanted::Searches(1))), "{change:?}");
+    assert_eq!(
+        (change.outcome, change.wanted),
+        (Outcome::Undecided, Some(Wanted::Searches(1))),
+        "{change:?}"
+    );
     assert_eq!(change.interval, Ratio { from: None, to: None });
     let none = searches(&[], 1);
     assert_eq!(compare(&baseline, &none, 0.05).wanted, Some(Wanted::Searches(LEAST_SEARCHES)));
     assert_eq!(compare(&none, &none, 0.05).ratio, None);
-    assert_eq!(compare(&searches(&[10_000; 4], 1), &searches(&[5_000; 4], 1), 0.05).outcome, Outcome::Regressed);
+    assert_eq!(
+        compare(&searches(&[10_000; 4], 1), &searches(&[5_000; 4], 1), 0.05).outcome,
+        Outcome::Regressed
+    );
 }
 
 /// What would decide really does, if the further searches are like those that there are.
@@ -67,7 +77,8 @@ fn as_many_searches_as_are_asked_for_decide() {
     let change = compare(&few, &few_slower, 0.01);
     let Some(Wanted::Searches(more)) = change.wanted else { panic!("{change:?}") };
     assert!((5..300).contains(&more), "{more}");
-    let enlarged = |rates: &[u64]| searches(&rates.repeat((rates.len() + more).div_ceil(rates.len())), 1);
+    let enlarged =
+        |rates: &[u64]| searches(&rates.repeat((rates.len() + more).div_ceil(rates.len())), 1);
     let after = compare(&enlarged(&baseline), &enlarged(&slower), 0.01);
     assert_eq!(after.outcome, Outcome::Regressed, "{more} more: {after:?}");
 }
@@ -77,9 +88,11 @@ fn what_no_number_of_searches_decides_is_said() {
     // The servers are between 1 000 and 6 000: one may be six times the other.
     let coarse = searches(&[1_000; 8], 5_000);
     assert_eq!(compare(&coarse, &coarse, 0.05).wanted, Some(Wanted::Resolution));
-    // A server that passed at the end of the range may do more than another one that did so as well, or less.
+    // A server that passed at the end of the range may do more than another one that did so as
+    // well, or less.
     let open = |rate| {
-        let found = Found { highest: Some(Qps(rate)), failed: None, lower_bound: true, unmeasurable: None };
+        let found =
+            Found { highest: Some(Qps(rate)), failed: None, lower_bound: true, unmeasurable: None };
         Searches::of(&[found; 8], 1.0, None)
     };
     assert_eq!(compare(&open(1_000), &open(1_000), 0.05).wanted, Some(Wanted::Bounds));
@@ -87,12 +100,19 @@ fn what_no_number_of_searches_decides_is_said() {
     assert_eq!(compare(&known, &open(1_000), 0.05).outcome, Outcome::Improved);
     assert_eq!(compare(&open(1_000), &known, 0.05).outcome, Outcome::Regressed);
     // Exactly on the limit.
-    let (full, limit) = (searches(&[9_000, 10_000, 11_000, 12_000], 1), searches(&[8_550, 9_500, 10_450, 11_400], 1));
+    let (full, limit) = (
+        searches(&[9_000, 10_000, 11_000, 12_000], 1),
+        searches(&[8_550, 9_500, 10_450, 11_400], 1),
+    );
     let at = compare(&full, &limit, 0.05);
-    assert!(matches!(at.wanted, Some(Wanted::MoreSearchesThan(MOST_SEARCHES) | Wanted::Resolution)), "{at:?}");
+    assert!(
+        matches!(at.wanted, Some(Wanted::MoreSearchesThan(MOST_SEARCHES) | Wanted::Resolution)),
+        "{at:?}"
+    );
 }
 
-/// A rate that the tester could not prove is no failure of the server, and one that short trials overstate passed less.
+/// A rate that the tester could not prove is no failure of the server, and one that short trials
+/// overstate passed less.
 #[test]
 fn only_what_is_proven_counts() {
     let found = |passed, failed| Found {
@@ -104,9 +124,11 @@ fn only_what_is_proven_counts() {
     let all = [found(1_000, 1_100), found(1_000, 1_300)];
     assert_eq!(Searches::of(&all, 1.0, Some(1_200)).failed, [1_100.0, f64::INFINITY]);
     assert_eq!(Searches::of(&all, 1.25, None).passed, [800.0, 800.0]);
-    let nothing = Found { highest: None, failed: None, lower_bound: true, unmeasurable: Some(Qps(10)) };
+    let nothing =
+        Found { highest: None, failed: None, lower_bound: true, unmeasurable: Some(Qps(10)) };
     assert_eq!(Searches::of(&[nothing], 1.0, None).len(), 0);
-    let nowhere = Found { highest: None, failed: Some(Qps(100)), lower_bound: false, unmeasurable: None };
+    let nowhere =
+        Found { highest: None, failed: Some(Qps(100)), lower_bound: false, unmeasurable: None };
     assert_eq!(Searches::of(&[nowhere], 1.0, None).passed, [0.0]);
     assert_eq!(searches(&[5], 1).and(&searches(&[3, 7], 1)).passed, [3.0, 5.0, 7.0]);
 }
@@ -122,8 +144,8 @@ fn percentiles_come_from_tables() {
     assert!(tail(4) < tail(5) && tail(100) < 0.025 && tail(100) > 0.02);
 }
 
-/// Scatter of searches as it was recorded: a campaign of the plan `smoke` on a machine with two virtual CPUs. A line for each
-/// point: between which rates each search ended, `passed-failed`.
+/// Scatter of searches as it was recorded: a campaign of the plan `smoke` on a machine with two
+/// virtual CPUs. A line for each point: between which rates each search ended, `passed-failed`.
 const RECORDED: &str = include_str!("../../testdata/scatter.txt");
 
 /// Recorded searches of a point: between which parts of the point's median each search lies.
@@ -138,7 +160,8 @@ fn recorded() -> Vec<Scatter> {
             [passed, failed].map(|rate| rate.parse::<f64>().expect("a rate"))
         });
         let rates: Vec<[f64; 2]> = rates.collect();
-        let middle = median(&sorted(rates.iter().map(|[passed, failed]| (passed + failed) / 2.0).collect()));
+        let middle =
+            median(&sorted(rates.iter().map(|[passed, failed]| (passed + failed) / 2.0).collect()));
         let middle = middle.expect("a point has searches");
         rates.iter().map(|[passed, failed]| (passed / middle, failed / middle)).collect()
     };
@@ -175,7 +198,8 @@ impl Random {
     }
 }
 
-/// In how many of 1 000 comparisons `is_it` is so, where the candidate has `part` of the baseline's capacity.
+/// In how many of 1 000 comparisons `is_it` is so, where the candidate has `part` of the baseline's
+/// capacity.
 fn of_a_thousand(part: f64, n: usize, limit: f64, is_it: fn(Outcome) -> bool) -> usize {
     let (points, mut random) = (recorded(), Random(part.to_bits() ^ n as u64));
     let comparisons = (0..1_000).filter(|number| {
@@ -193,8 +217,13 @@ fn equal_servers_give_few_alarms() {
         for limit in [0.0, 0.01, 0.03, 0.05] {
             let alarms = of_a_thousand(1.0, n, limit, |outcome| outcome == Outcome::Regressed);
             let praise = of_a_thousand(1.0, n, limit, |outcome| outcome == Outcome::Improved);
-            println!("{n} searches each, limit {limit}: {alarms} alarms, {praise} improvements of 1 000");
-            assert!(alarms <= 50 && praise <= 50, "{n} searches each, limit {limit}: {alarms}, {praise}");
+            println!(
+                "{n} searches each, limit {limit}: {alarms} alarms, {praise} improvements of 1 000"
+            );
+            assert!(
+                alarms <= 50 && praise <= 50,
+                "{n} searches each, limit {limit}: {alarms}, {praise}"
+            );
         }
     }
 }
@@ -205,13 +234,16 @@ fn a_slowdown_is_rarely_called_none() {
     for n in [4, 5, 10, 20] {
         for limit in [0.0, 0.01, 0.03] {
             let missed = of_a_thousand(0.97, n, limit, is_called_none);
-            println!("{n} searches each, limit {limit}: 3 % slower is called no regression in {missed} of 1 000");
+            println!(
+                "{n} searches each, limit {limit}: 3 % slower is called no regression in {missed} of 1 000"
+            );
             assert!(missed <= 50, "{n} searches each, limit {limit}: {missed}");
         }
     }
 }
 
-/// The tests above would be passed by a method that never decides: with scatter as small as that of a quiet machine it does.
+/// The tests above would be passed by a method that never decides: with scatter as small as that of
+/// a quiet machine it does.
 #[test]
 fn large_slowdowns_are_found() {
     let (mut random, mut found) = (Random(5), 0);
@@ -219,7 +251,9 @@ fn large_slowdowns_are_found() {
         let narrow = vec![(0.99, 1.01)];
         let baseline = random.searches(&narrow, 100_000.0, 10);
         let candidate = random.searches(&narrow, 97_000.0, 10);
-        found += usize::from(judge(&interval(&baseline, &candidate, (10, 10)), 0.01) == Outcome::Regressed);
+        found += usize::from(
+            judge(&interval(&baseline, &candidate, (10, 10)), 0.01) == Outcome::Regressed,
+        );
     }
     assert!(found >= 160, "{found} of 200");
 }

@@ -6,15 +6,18 @@ use crate::units::{Nanos, Qps};
 
 /// One thing to search for.
 ///
-/// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of RFC 8219 §9.2 and of
-/// RFC 2544 §26.1: [`Goal::rfc8219`].
+/// With `loss_ratio` and `exceed_ratio` 0 and one trial of the final duration it is the search of
+/// RFC 8219 §9.2 and of RFC 2544 §26.1: [`Goal::rfc8219`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Goal {
-    /// The share of a trial's queries that may lack a valid reply before it counts as a trial with high loss; 0 to below 1.
+    /// The share of a trial's queries that may lack a valid reply before it counts as a trial with
+    /// high loss; 0 to below 1.
     pub loss_ratio: f64,
-    /// The share of the duration sum that trials with high loss may take at a lower bound; 0 to below 1.
+    /// The share of the duration sum that trials with high loss may take at a lower bound; 0 to
+    /// below 1.
     pub exceed_ratio: f64,
-    /// How near the bounds must be: their distance in relation to the upper one; above 0 and below 1.
+    /// How near the bounds must be: their distance in relation to the upper one; above 0 and below
+    /// 1.
     pub width: f64,
     /// The length of the first trials; more than 0.
     pub initial_duration: Nanos,
@@ -68,11 +71,19 @@ pub enum GoalError {
 }
 
 impl Goal {
-    /// RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Trials before it last at least a second.
+    /// RFC 8219 §9.2: every query of one trial of `duration` gets a valid reply. Trials before it
+    /// last at least a second.
     pub fn rfc8219(duration: Nanos, width: f64) -> Goal {
         let initial_duration = duration.min(Nanos::SECOND);
         let (loss_ratio, exceed_ratio) = (0.0, 0.0);
-        Goal { loss_ratio, exceed_ratio, width, initial_duration, final_duration: duration, duration_sum: duration }
+        Goal {
+            loss_ratio,
+            exceed_ratio,
+            width,
+            initial_duration,
+            final_duration: duration,
+            duration_sum: duration,
+        }
     }
 
     /// Whether it can be searched for.
@@ -80,7 +91,8 @@ impl Goal {
     /// # Errors
     /// If an attribute is out of its range; the error says which and what would be right.
     pub fn validate(&self) -> Result<(), GoalError> {
-        for (what, given) in [("loss ratio", self.loss_ratio), ("exceed ratio", self.exceed_ratio)] {
+        for (what, given) in [("loss ratio", self.loss_ratio), ("exceed ratio", self.exceed_ratio)]
+        {
             if !(0.0..1.0).contains(&given) {
                 return Err(GoalError::Ratio { what, given });
             }
@@ -96,16 +108,23 @@ impl Goal {
         Ok(())
     }
 
-    /// The goal and what leads up to it, coarse and short first: `steps` targets before the last, each twice as wide as the
-    /// one after it, their sums of durations in a geometric series from the initial duration up.
+    /// The goal and what leads up to it, coarse and short first: `steps` targets before the last,
+    /// each twice as wide as the one after it, their sums of durations in a geometric series from
+    /// the initial duration up.
     pub(super) fn targets(&self, steps: u32) -> Vec<Goal> {
         let growth = self.duration_sum.0 as f64 / self.initial_duration.0 as f64;
         let target = |before: u32| {
             let part = f64::from(steps - before) / f64::from(steps.max(1));
             let sum = Nanos((self.initial_duration.0 as f64 * growth.powf(part)).round() as u64);
-            let duration_sum = if before == 0 { self.duration_sum } else { sum.min(self.duration_sum) };
+            let duration_sum =
+                if before == 0 { self.duration_sum } else { sum.min(self.duration_sum) };
             let width = (self.width * f64::from(1u32 << before)).min(0.5_f64.max(self.width));
-            Goal { width, duration_sum, final_duration: duration_sum.min(self.final_duration), ..*self }
+            Goal {
+                width,
+                duration_sum,
+                final_duration: duration_sum.min(self.final_duration),
+                ..*self
+            }
         };
         (0..=steps).rev().map(target).collect()
     }
@@ -123,7 +142,10 @@ mod tests {
 
     #[test]
     fn targets_lead_up_to_the_goal() {
-        let goal = Goal { duration_sum: Nanos(120_000_000_000), ..Goal::rfc8219(Nanos(60_000_000_000), 0.005) };
+        let goal = Goal {
+            duration_sum: Nanos(120_000_000_000),
+            ..Goal::rfc8219(Nanos(60_000_000_000), 0.005)
+        };
         let targets = goal.targets(2);
         assert_eq!(targets.last(), Some(&goal));
         assert_eq!(targets.iter().map(|t| t.width).collect::<Vec<_>>(), [0.02, 0.01, 0.005]);
@@ -133,7 +155,12 @@ mod tests {
         assert_eq!(targets[2].final_duration, Nanos(60_000_000_000));
         // Short already: nothing is made longer or shorter than the goal itself.
         let short = Goal::rfc8219(Nanos::from_millis(500), 0.3);
-        assert!(short.targets(2).iter().all(|t| t.duration_sum == Nanos::from_millis(500) && t.width <= 0.5));
+        assert!(
+            short
+                .targets(2)
+                .iter()
+                .all(|t| t.duration_sum == Nanos::from_millis(500) && t.width <= 0.5)
+        );
     }
 
     #[test]

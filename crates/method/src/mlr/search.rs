@@ -1,4 +1,5 @@
-//! The search itself as a state machine without any I/O: which load is due, for how long, until every goal has its bounds.
+//! The search itself as a state machine without any I/O: which load is due, for how long, until
+//! every goal has its bounds.
 //!
 //! ```text
 //! stage 0 of every goal ─► stage 1 of every goal ─► … ─► the goals themselves
@@ -9,7 +10,8 @@
 //!    └─ both, but too far apart: their geometric mean
 //! ```
 //!
-//! A load that is begun is tried until it is classified for the target at hand. Every trial counts for all goals.
+//! A load that is begun is tried until it is classified for the target at hand. Every trial counts
+//! for all goals.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +55,8 @@ pub struct MlrDue {
 pub struct GoalResult {
     /// The goal that was searched for.
     pub goal: Goal,
-    /// The highest lower bound below the upper one; `None` if the lowest rate is an upper bound already.
+    /// The highest lower bound below the upper one; `None` if the lowest rate is an upper bound
+    /// already.
     pub relevant_lower_bound: Option<Qps>,
     /// The lowest upper bound; `None` if the highest rate that could be measured is a lower bound.
     pub relevant_upper_bound: Option<Qps>,
@@ -81,7 +84,8 @@ struct Focus {
     retries: u32,
 }
 
-/// One search. Ask for what is [`due`](MlrSearch::due), report it, until there is a [`result`](MlrSearch::result).
+/// One search. Ask for what is [`due`](MlrSearch::due), report it, until there is a
+/// [`result`](MlrSearch::result).
 #[derive(Clone, Debug)]
 pub struct MlrSearch {
     limits: Limits,
@@ -112,7 +116,8 @@ impl MlrSearch {
         }
         let goals = goals.iter().map(|goal| goal.targets(STEPS)).collect();
         let loads = BTreeMap::new();
-        let mut search = MlrSearch { limits, goals, loads, unmeasurable: None, focus: None, outward: 0 };
+        let mut search =
+            MlrSearch { limits, goals, loads, unmeasurable: None, focus: None, outward: 0 };
         search.choose();
         Ok(search)
     }
@@ -122,8 +127,9 @@ impl MlrSearch {
         self.focus.map(|focus| focus.due)
     }
 
-    /// Books verdict and counts of the trial that was [due](MlrSearch::due). Of the verdict only whether the tester spoiled
-    /// the trial counts: how much loss is too much, each goal says itself.
+    /// Books verdict and counts of the trial that was [due](MlrSearch::due). Of the verdict only
+    /// whether the tester spoiled the trial counts: how much loss is too much, each goal says
+    /// itself.
     pub fn report(&mut self, verdict: Verdict, counts: &Counts) {
         let Some(mut focus) = self.focus else { return };
         if verdict == Verdict::Invalid {
@@ -132,9 +138,13 @@ impl MlrSearch {
                 self.focus = Some(focus);
                 return;
             }
-            self.unmeasurable = Some(self.unmeasurable.map_or(focus.due.rate, |u| u.min(focus.due.rate)));
+            self.unmeasurable =
+                Some(self.unmeasurable.map_or(focus.due.rate, |u| u.min(focus.due.rate)));
         } else {
-            self.loads.entry(focus.due.rate).or_default().push(Trial::of(focus.due.duration, counts));
+            self.loads
+                .entry(focus.due.rate)
+                .or_default()
+                .push(Trial::of(focus.due.duration, counts));
             let target = &self.goals[focus.due.goal][focus.stage];
             if classify(target, &self.loads[&focus.due.rate]) == Class::Undecided {
                 self.focus = Some(Focus { retries: 0, ..focus });
@@ -152,9 +162,11 @@ impl MlrSearch {
         let result = |targets: &Vec<Goal>| {
             let goal = targets[STEPS as usize];
             let (lower, upper) = self.bounds(&goal);
-            let conditional = lower.map(|load| conditional_throughput(&goal, load, &self.loads[&load]));
+            let conditional =
+                lower.map(|load| conditional_throughput(&goal, load, &self.loads[&load]));
             // A failure below what could not be measured has overtaken it.
-            let unmeasurable = self.unmeasurable.filter(|blocked| upper.is_none_or(|upper| *blocked < upper));
+            let unmeasurable =
+                self.unmeasurable.filter(|blocked| upper.is_none_or(|upper| *blocked < upper));
             GoalResult {
                 goal,
                 relevant_lower_bound: lower,
@@ -225,8 +237,9 @@ impl MlrSearch {
     fn candidate(&mut self, goal: usize, stage: usize, (lower, upper): Bounds) -> Qps {
         let target = self.goals[goal][stage];
         let above = self.ceiling(upper);
-        let is_between =
-            |load: &Qps| lower.is_none_or(|lower| *load > lower) && above.is_none_or(|above| *load < above);
+        let is_between = |load: &Qps| {
+            lower.is_none_or(|lower| *load > lower) && above.is_none_or(|above| *load < above)
+        };
         let (hinted_lower, hinted_upper) = self.hints(goal, stage);
         let hinted_lower = hinted_lower.filter(is_between);
         let hinted_upper = hinted_upper.filter(is_between);
@@ -247,14 +260,17 @@ impl MlrSearch {
         stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
     }
 
-    /// A load away from the only bound that is known; each step of a stage is twice as long as the one before it.
+    /// A load away from the only bound that is known; each step of a stage is twice as long as the
+    /// one before it.
     fn away(&mut self, from: Qps, target: &Goal, direction: Direction) -> Qps {
         let steps = f64::from(1u32 << self.outward.min(20));
         self.outward += 1;
         let factor = (1.0 - target.width).powf(steps);
         let rate = match direction {
             Direction::Up => from.0 as f64 / factor,
-            Direction::Down => (from.0 as f64 * factor).min(self.replies_at(from).unwrap_or(f64::INFINITY)),
+            Direction::Down => {
+                (from.0 as f64 * factor).min(self.replies_at(from).unwrap_or(f64::INFINITY))
+            }
         };
         let (min, max) = (self.limits.min, self.limits.max);
         match direction {
@@ -263,7 +279,8 @@ impl MlrSearch {
         }
     }
 
-    /// Valid replies per second of the trials at a load: where a DUT that is asked too much may have its limit.
+    /// Valid replies per second of the trials at a load: where a DUT that is asked too much may
+    /// have its limit.
     fn replies_at(&self, load: Qps) -> Option<f64> {
         let best = self.loads.get(&load)?.iter().map(Trial::loss_ratio).min_by(f64::total_cmp)?;
         Some(load.0 as f64 * (1.0 - best))

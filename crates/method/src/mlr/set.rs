@@ -7,7 +7,8 @@ use crate::search::{Found, Shortfall};
 use crate::units::Qps;
 use crate::verdict::Verdict;
 
-/// A set of searches. Ask for what is [`due`](MlrSet::due), [`report`](MlrSet::report) what it was, until nothing is.
+/// A set of searches. Ask for what is [`due`](MlrSet::due), [`report`](MlrSet::report) what it was,
+/// until nothing is.
 #[derive(Clone, Debug)]
 pub struct MlrSet {
     limits: Limits,
@@ -28,7 +29,8 @@ impl MlrSet {
         Ok(MlrSet { limits, goals, repeat, search, results: Vec::new(), failed_by: Vec::new() })
     }
 
-    /// Of which search, from 0, which trial is to be carried out next; `None` when all searches are over.
+    /// Of which search, from 0, which trial is to be carried out next; `None` when all searches are
+    /// over.
     pub fn due(&self) -> Option<(u32, MlrDue)> {
         let at = self.results.len() as u32;
         if at < self.repeat { self.search.due().map(|due| (at, due)) } else { None }
@@ -53,7 +55,11 @@ impl MlrSet {
 
     /// What each search found for the goal at `place`, as a bisection would say it.
     pub fn found(&self, place: usize) -> Vec<Found> {
-        self.results.iter().filter_map(|results| results.get(place)).map(GoalResult::found).collect()
+        self.results
+            .iter()
+            .filter_map(|results| results.get(place))
+            .map(GoalResult::found)
+            .collect()
     }
 
     /// By how much the first goal's upper bound failed in its worst trial, search by search.
@@ -63,13 +69,19 @@ impl MlrSet {
 
     fn shortfall(&self, result: &GoalResult) -> Option<Shortfall> {
         let upper: Qps = result.relevant_upper_bound?;
-        let worst = self.search.loads().get(&upper)?.iter().max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()))?;
+        let worst = self
+            .search
+            .loads()
+            .get(&upper)?
+            .iter()
+            .max_by(|a, b| a.loss_ratio().total_cmp(&b.loss_ratio()))?;
         Some(Shortfall { rate: upper, missing: worst.missing, of: worst.of })
     }
 }
 
 impl GoalResult {
-    /// The bounds as a bisection would say them: what passed, what failed, and whether the DUT may do more.
+    /// The bounds as a bisection would say them: what passed, what failed, and whether the DUT may
+    /// do more.
     pub fn found(&self) -> Found {
         let open = self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_none();
         Found {
@@ -106,7 +118,10 @@ mod tests {
             assert!(passed.0 <= 5_000 && failed.0 > 5_000 && !found.lower_bound, "{found:?}");
         }
         let shortfall = set.failed_by()[0].unwrap();
-        assert_eq!((Some(shortfall.rate), shortfall.missing, shortfall.of), (set.found(0)[0].failed, 1, 100));
+        assert_eq!(
+            (Some(shortfall.rate), shortfall.missing, shortfall.of),
+            (set.found(0)[0].failed, 1, 100)
+        );
         set.report(Verdict::Passed, &Counts::default());
         assert_eq!(set.results().len(), 3, "nothing was due");
     }
@@ -118,7 +133,12 @@ mod tests {
         while set.due().is_some() {
             set.report(Verdict::Passed, &Counts { sent: 10, valid: 10, ..Counts::default() });
         }
-        let found = Found { highest: Some(Qps(10_000)), failed: None, lower_bound: true, unmeasurable: None };
+        let found = Found {
+            highest: Some(Qps(10_000)),
+            failed: None,
+            lower_bound: true,
+            unmeasurable: None,
+        };
         assert_eq!((set.found(0), set.failed_by()), (vec![found], &[None][..]));
     }
 }

@@ -1,4 +1,5 @@
-//! What all trials at one load say for one goal (RFC 9971, "Load Classification" and "Conditional Throughput").
+//! What all trials at one load say for one goal (RFC 9971, "Load Classification" and "Conditional
+//! Throughput").
 
 use crate::records::Counts;
 use crate::units::{Nanos, Qps};
@@ -68,9 +69,10 @@ impl Sums {
 
 /// What the load of `trials` is for `goal`.
 ///
-/// It is a lower bound if it stays one although all trials that are still wanted had high loss, and an upper bound if it
-/// stays one although all of them had low loss. Short trials with high loss count against a load as far as short ones with
-/// low loss do not balance them; short trials with low loss alone never make a lower bound.
+/// It is a lower bound if it stays one although all trials that are still wanted had high loss, and
+/// an upper bound if it stays one although all of them had low loss. Short trials with high loss
+/// count against a load as far as short ones with low loss do not balance them; short trials with
+/// low loss alone never make a lower bound.
 pub fn classify(goal: &Goal, trials: &[Trial]) -> Class {
     let sums = Sums::of(goal, trials);
     let balancing = sums.short_low * goal.exceed_ratio / (1.0 - goal.exceed_ratio);
@@ -86,11 +88,13 @@ pub fn classify(goal: &Goal, trials: &[Trial]) -> Class {
     }
 }
 
-/// The rate of valid replies at a lower bound, in replies per second: that of the trial of full length with so much loss that
-/// the trials with more take no larger share of the time than the goal's exceed ratio. Time still wanted counts as lost.
+/// The rate of valid replies at a lower bound, in replies per second: that of the trial of full
+/// length with so much loss that the trials with more take no larger share of the time than the
+/// goal's exceed ratio. Time still wanted counts as lost.
 pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
     let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
-    let mut by_loss: Vec<(f64, f64)> = full().map(|t| (t.loss_ratio(), t.duration.as_secs_f64())).collect();
+    let mut by_loss: Vec<(f64, f64)> =
+        full().map(|t| (t.loss_ratio(), t.duration.as_secs_f64())).collect();
     by_loss.sort_by(|a, b| a.0.total_cmp(&b.0));
     let length: f64 = by_loss.iter().map(|(_, seconds)| seconds).sum();
     let mut remaining = length.max(goal.duration_sum.as_secs_f64()) * (1.0 - goal.exceed_ratio);
@@ -118,7 +122,11 @@ mod tests {
 
     fn trials(each: &[(u64, u64)]) -> Vec<Trial> {
         each.iter()
-            .map(|&(seconds, missing)| Trial { duration: Nanos(seconds * 1_000_000_000), missing, of: 1000 })
+            .map(|&(seconds, missing)| Trial {
+                duration: Nanos(seconds * 1_000_000_000),
+                missing,
+                of: 1000,
+            })
             .collect()
     }
 
@@ -144,7 +152,11 @@ mod tests {
         assert_eq!(class(&[(60, 9), (60, 0)]), Class::Lower);
         assert_eq!(class(&[(60, 9), (60, 9)]), Class::Upper);
         assert_eq!(class(&[(60, 9), (1, 9)]), Class::Upper, "a short bad trial tips it");
-        assert_eq!(class(&[(60, 9), (1, 9), (1, 0)]), Class::Undecided, "a short good one balances it");
+        assert_eq!(
+            class(&[(60, 9), (1, 9), (1, 0)]),
+            Class::Undecided,
+            "a short good one balances it"
+        );
     }
 
     #[test]
@@ -161,7 +173,10 @@ mod tests {
         assert_eq!(conditional_throughput(&strict, Qps(1000), &trials(&[(1, 3)])), 997.0);
         let half = goal(0.01, 0.5, 1, 3);
         // Of three seconds 1.5 count: the two with the least loss.
-        assert_eq!(conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])), 991.0);
+        assert_eq!(
+            conditional_throughput(&half, Qps(1000), &trials(&[(1, 9), (1, 2), (1, 500)])),
+            991.0
+        );
         // One second is there, half a second more is wanted: it counts as lost.
         assert_eq!(conditional_throughput(&half, Qps(1000), &trials(&[(1, 2)])), 0.0);
         assert_eq!(conditional_throughput(&strict, Qps(1000), &[]), 0.0);

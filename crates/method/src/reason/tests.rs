@@ -18,14 +18,21 @@ fn all() -> Vec<(Reason, &'static str)> {
         })
     };
     let discipline = |discipline| {
-        Reason::HostLoss(HostLoss::QueueingDiscipline { packets: 1691, discipline, interface: interface() })
+        Reason::HostLoss(HostLoss::QueueingDiscipline {
+            packets: 1691,
+            discipline,
+            interface: interface(),
+        })
     };
     vec![
         (
             Reason::WindowOff { worst_pct: 1.554, limit_pct: 1.0 },
             "pacing: a 100 ms window was off by 1.55 %, limit 1 %",
         ),
-        (Reason::Late { p999_us: 12_345.6, limit }, "pacing: p99.9 lateness 12\u{202f}346 µs, limit 10\u{202f}000 µs"),
+        (
+            Reason::Late { p999_us: 12_345.6, limit },
+            "pacing: p99.9 lateness 12\u{202f}346 µs, limit 10\u{202f}000 µs",
+        ),
         (
             Reason::TotalOff { sent: 998, planned: 1000, limit_pct: 0.001 },
             "pacing: 998 queries sent of 1\u{202f}000 planned, limit ± 0.001 % of the total",
@@ -38,12 +45,18 @@ fn all() -> Vec<(Reason, &'static str)> {
             Reason::NotPinned { half: Half::Receiver, cpu: CpuId(9), error: "EINVAL".into() },
             "cannot pin the receiver to CPU 9: EINVAL",
         ),
-        (Reason::LedgerFull, "the receiver did not keep up: no room for further queries in the ledger"),
+        (
+            Reason::LedgerFull,
+            "the receiver did not keep up: no room for further queries in the ledger",
+        ),
         (
             Reason::SendRefused { query: 5, error: Some("No buffer space".into()) },
             "the kernel refused to send query 5: No buffer space",
         ),
-        (Reason::SendRefused { query: 5, error: None }, "the kernel refused to send query 5: no longer"),
+        (
+            Reason::SendRefused { query: 5, error: None },
+            "the kernel refused to send query 5: no longer",
+        ),
         (Reason::CannotReceive { error: "EBADF".into() }, "cannot receive: EBADF"),
         (Reason::RecordsLost { records: 12 }, "the disk did not keep up: 12 records are missing"),
         (
@@ -75,7 +88,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             "the tester's neighbour 2001:2::1 on to-dut was not resolved for 340 ms; how many packets its queue dropped \
              is not known",
         ),
-        (Reason::Unbalanced { sent: 10 }, "internal error: outcomes do not add up to 10 queries sent"),
+        (
+            Reason::Unbalanced { sent: 10 },
+            "internal error: outcomes do not add up to 10 queries sent",
+        ),
         (
             Reason::Missed { datagrams: 8, lost: 9 },
             "the interface got 8 datagrams for the tester that its sockets did not; 9 queries count as lost: look for a \
@@ -96,7 +112,10 @@ fn all() -> Vec<(Reason, &'static str)> {
             "AuthDNS took longer than 10 ms for 11 questions, which may be why 10 queries got no reply in time",
         ),
         (
-            Reason::Interrupted { duration: Nanos::from_millis(2_540), planned: Nanos(60 * Nanos::SECOND.0) },
+            Reason::Interrupted {
+                duration: Nanos::from_millis(2_540),
+                planned: Nanos(60 * Nanos::SECOND.0),
+            },
             "interrupted after 2.5 of 60.0 s",
         ),
         (

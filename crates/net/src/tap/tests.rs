@@ -15,12 +15,15 @@ use crate::batch::{OFFLOAD_LEN, ReceiveBatch, Wait};
 use crate::neighbour::NextHop;
 use crate::socket::Endpoint;
 
-/// Whether a test that needs root can run; says loudly if not, and fails where it must be able to run: `cargo xtask test` sets
-/// `DNS64BENCH_MUST_RUN` in CI.
+/// Whether a test that needs root can run; says loudly if not, and fails where it must be able to
+/// run: `cargo xtask test` sets `DNS64BENCH_MUST_RUN` in CI.
 fn is_root(test: &str) -> bool {
     let root = geteuid().is_root() && Command::new("ip").arg("-V").output().is_ok();
     if !root {
-        assert!(std::env::var_os("DNS64BENCH_MUST_RUN").is_none(), "{test} must run here: it needs root and ip(8)");
+        assert!(
+            std::env::var_os("DNS64BENCH_MUST_RUN").is_none(),
+            "{test} must run here: it needs root and ip(8)"
+        );
         eprintln!("SKIPPED {test}: needs root and ip(8)");
     }
     root
@@ -64,14 +67,18 @@ fn on_loopback_the_sockets_get_what_the_interface_got() {
             connected.use_receive_offload();
             let ours = connected.local_address().unwrap();
             let to_us = Endpoint::connect_from(Some(server), ours).unwrap();
-            let stranger = Endpoint::connect_from(Some(SocketAddr::new(server.ip(), 0)), ours).unwrap();
+            let stranger =
+                Endpoint::connect_from(Some(SocketAddr::new(server.ip(), 0)), ours).unwrap();
             let tap = Tap::on("lo", ours.ip(), &[ours.port()]).unwrap();
             // What we send, and what is for other ports, is not ours to get.
             connected.send(b"query").unwrap();
             let sent = send(&to_us);
             assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (sent, sent, 0));
             assert_eq!(send(&stranger), sent);
-            assert_eq!((tap.count().unwrap(), drain(&connected), drain(&strays)), (2 * sent, 0, sent));
+            assert_eq!(
+                (tap.count().unwrap(), drain(&connected), drain(&strays)),
+                (2 * sent, 0, sent)
+            );
         }
     };
     thread::spawn(in_namespace).join().unwrap();
@@ -102,9 +109,17 @@ fn segments_over_a_link_count_one_by_one() {
         let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         ip(&format!("link set far netns {path}"));
         let inside = |line: &str| {
-            let output = Command::new("nsenter").arg(format!("--net={path}")).arg("ip").args(line.split(' ')).output();
+            let output = Command::new("nsenter")
+                .arg(format!("--net={path}"))
+                .arg("ip")
+                .args(line.split(' '))
+                .output();
             let output = output.unwrap();
-            assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "ip {line}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         };
         inside("address add 2001:2::2/64 dev far nodad");
         inside("link set far up");

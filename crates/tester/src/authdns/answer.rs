@@ -12,7 +12,8 @@ use wire::view::{CLASS_IN, Message, rtype};
 
 use super::counters::{Kind, QueryType};
 
-/// UDP payload that we offer and never exceed (dnsflagday.net/2020; RFC 9715 §3.1 advises 1400 at most).
+/// UDP payload that we offer and never exceed (dnsflagday.net/2020; RFC 9715 §3.1 advises 1400 at
+/// most).
 pub const MAX_UDP: usize = 1232;
 /// UDP payload that every client takes (RFC 1035 §2.3.4).
 const MIN_UDP: usize = 512;
@@ -59,11 +60,13 @@ pub struct Zone {
     aaaa_share: Share,
     ttl: u32,
     ns_address: Ipv4Addr,
-    /// What AAAA queries get for names without a AAAA record: nothing, or with a /96 prefix a synthesized one.
+    /// What AAAA queries get for names without a AAAA record: nothing, or with a /96 prefix a
+    /// synthesized one.
     synthesis: Option<u128>,
 }
 
-/// A reply in the making: a buffer that the caller has made large enough, and how much of it is used.
+/// A reply in the making: a buffer that the caller has made large enough, and how much of it is
+/// used.
 struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -125,14 +128,15 @@ struct Question<'a> {
 }
 
 impl Zone {
-    /// The zone `domain` in which a share of the names has an AAAA record of its own, all records with the given TTL. Its name
-    /// server `ns` has the address `ns_address`.
+    /// The zone `domain` in which a share of the names has an AAAA record of its own, all records
+    /// with the given TTL. Its name server `ns` has the address `ns_address`.
     pub fn new(domain: Domain, aaaa_share: Share, ttl: Duration, ns_address: Ipv4Addr) -> Zone {
         let ttl = u32::try_from(ttl.as_secs()).unwrap_or(u32::MAX).min(i32::MAX as u32);
         Zone { domain, aaaa_share, ttl, ns_address, synthesis: None }
     }
 
-    /// The same zone as a DNS64 server shows it: names without a AAAA record get one under the /96 `prefix`.
+    /// The same zone as a DNS64 server shows it: names without a AAAA record get one under the /96
+    /// `prefix`.
     pub fn seen_through_dns64(mut self, prefix: std::net::Ipv6Addr) -> Zone {
         self.synthesis = Some(u128::from(prefix));
         self
@@ -158,10 +162,11 @@ impl Zone {
         self.ns_address
     }
 
-    /// Writes the reply to `query` into `out`, which has room for [`MAX_REPLY`] octets at least. Returns what it
-    /// was, for the counters.
+    /// Writes the reply to `query` into `out`, which has room for [`MAX_REPLY`] octets at least.
+    /// Returns what it was, for the counters.
     pub fn answer(&self, query: &[u8], transport: Transport, out: &mut [u8]) -> Answered {
-        // Neither a fragment of a header nor a response gets an answer: two servers could talk forever.
+        // Neither a fragment of a header nor a response gets an answer: two servers could talk
+        // forever.
         let Some(message) = Message::new(query).filter(|m| !m.is_response()) else {
             return Answered::nothing_of_a_name(0, Kind::Ignored);
         };
@@ -173,7 +178,8 @@ impl Zone {
             reply.out[3] = Rcode::NOTIMP.in_header();
             return Answered::nothing_of_a_name(reply.len, Kind::NotImp);
         }
-        let parsed = parse_question(&message, query).and_then(|q| parse_edns(&message, q.end).map(|edns| (q, edns)));
+        let parsed = parse_question(&message, query)
+            .and_then(|q| parse_edns(&message, q.end).map(|edns| (q, edns)));
         let Some((question, edns)) = parsed else {
             reply.out[3] = Rcode::FORMERR.in_header();
             return Answered::nothing_of_a_name(reply.len, Kind::FormErr);
@@ -210,11 +216,20 @@ impl Zone {
         Answered { len: reply.len, kind, qtype, name }
     }
 
-    fn answer_question(&self, question: &Question<'_>, reply: &mut Writer<'_>) -> (Kind, Option<Ipv4Addr>) {
+    fn answer_question(
+        &self,
+        question: &Question<'_>,
+        reply: &mut Writer<'_>,
+    ) -> (Kind, Option<Ipv4Addr>) {
         let zone = self.domain.wire();
-        let Some(above) = question.name.len().checked_sub(zone.len()) else { return (refuse(reply), None) };
+        let Some(above) = question.name.len().checked_sub(zone.len()) else {
+            return (refuse(reply), None);
+        };
         let (labels, suffix) = question.name.split_at(above);
-        if question.qclass != CLASS_IN || !suffix.eq_ignore_ascii_case(zone) || !ends_between_labels(labels) {
+        if question.qclass != CLASS_IN
+            || !suffix.eq_ignore_ascii_case(zone)
+            || !ends_between_labels(labels)
+        {
             return (refuse(reply), None);
         }
         reply.out[2] |= AA;
@@ -229,7 +244,13 @@ impl Zone {
             [] => self.answer_apex(question.qtype, zone_at, reply),
             label if label.eq_ignore_ascii_case(NS_LABEL) => match question.qtype {
                 rtype::A | rtype::ANY => {
-                    reply.record(ANCOUNT, HEADER_LEN, rtype::A, self.ttl, &self.ns_address.octets());
+                    reply.record(
+                        ANCOUNT,
+                        HEADER_LEN,
+                        rtype::A,
+                        self.ttl,
+                        &self.ns_address.octets(),
+                    );
                     Kind::Answer
                 }
                 _ => self.deny(Kind::NoData, zone_at, reply),
@@ -240,7 +261,13 @@ impl Zone {
     }
 
     #[inline]
-    fn answer_name(&self, address: Ipv4Addr, qtype: u16, zone_at: usize, reply: &mut Writer<'_>) -> Kind {
+    fn answer_name(
+        &self,
+        address: Ipv4Addr,
+        qtype: u16,
+        zone_at: usize,
+        reply: &mut Writer<'_>,
+    ) -> Kind {
         match qtype {
             rtype::AAAA => {
                 let aaaa = if has_aaaa(address, self.aaaa_share) {
@@ -291,7 +318,10 @@ impl Zone {
         let mut at = 0;
         let zone = pointer(zone_at);
         let numbers = soa_numbers(self.ttl).map(u32::to_be_bytes);
-        for part in [NS_LABEL, &zone, RNAME_LABEL, &zone].into_iter().chain(numbers.iter().map(<[u8; 4]>::as_slice)) {
+        for part in [NS_LABEL, &zone, RNAME_LABEL, &zone]
+            .into_iter()
+            .chain(numbers.iter().map(<[u8; 4]>::as_slice))
+        {
             data[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
@@ -300,8 +330,8 @@ impl Zone {
     }
 }
 
-/// Serial, refresh, retry, expire and minimum of the zone's SOA. The minimum is the TTL: negative answers hold as long as
-/// positive ones.
+/// Serial, refresh, retry, expire and minimum of the zone's SOA. The minimum is the TTL: negative
+/// answers hold as long as positive ones.
 pub(super) fn soa_numbers(ttl: u32) -> [u32; 5] {
     [1, 86_400, 7_200, 604_800, ttl]
 }
@@ -347,8 +377,8 @@ fn parse_question<'a>(message: &Message<'_>, query: &'a [u8]) -> Option<Question
     Some(Question { name, qtype, qclass, end: at + 4 })
 }
 
-/// The OPT record, if there is one; the outer `None` is a format error (RFC 6891 §6.1.1: at most one, in the additional
-/// section, owned by the root).
+/// The OPT record, if there is one; the outer `None` is a format error (RFC 6891 §6.1.1: at most
+/// one, in the additional section, owned by the root).
 #[inline]
 #[expect(clippy::option_option, reason = "format error and absence are different things here")]
 fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<QueryEdns>> {
@@ -367,7 +397,11 @@ fn parse_edns(message: &Message<'_>, end: usize) -> Option<Option<QueryEdns>> {
         if edns.is_some() || !is_root {
             return None;
         }
-        edns = Some(QueryEdns { size: opt.payload.into(), version: opt.version, dnssec_ok: opt.dnssec_ok });
+        edns = Some(QueryEdns {
+            size: opt.payload.into(),
+            version: opt.version,
+            dnssec_ok: opt.dnssec_ok,
+        });
     }
     Some(edns)
 }
@@ -415,14 +449,19 @@ mod tests {
         let mut sections = Vec::new();
         for section in [message.answer().unwrap(), message.authority().unwrap()] {
             let records = section.limit_to::<AllRecordData<_, _>>().map(Result::unwrap);
-            sections.push(records.map(|r| format!("{} {} {}", r.owner(), r.rtype(), r.data())).collect::<Vec<_>>());
+            sections.push(
+                records
+                    .map(|r| format!("{} {} {}", r.owner(), r.rtype(), r.data()))
+                    .collect::<Vec<_>>(),
+            );
         }
         let authority = sections.pop().unwrap();
         (message.header().rcode(), message.header().aa(), sections.pop().unwrap(), authority)
     }
 
     const NAME: &str = "010-000-000-001.dns64perf.test";
-    const SOA: &str = "dns64perf.test SOA ns.dns64perf.test. hostmaster.dns64perf.test. 1 86400 7200 604800 60";
+    const SOA: &str =
+        "dns64perf.test SOA ns.dns64perf.test. hostmaster.dns64perf.test. 1 86400 7200 604800 60";
 
     #[test]
     fn names_have_the_address_in_them() {
@@ -444,7 +483,11 @@ mod tests {
             ("x.010-000-000-001.dns64perf.test", Rtype::A, Rcode::NXDOMAIN),
         ] {
             let (given, aa, answer, authority) = read(&ask(&zone(0), &query(name, qtype)));
-            assert_eq!((given, aa, answer.len(), authority), (rcode, true, 0, vec![SOA.to_owned()]), "{name} {qtype}");
+            assert_eq!(
+                (given, aa, answer.len(), authority),
+                (rcode, true, 0, vec![SOA.to_owned()]),
+                "{name} {qtype}"
+            );
         }
     }
 
@@ -453,7 +496,10 @@ mod tests {
         assert_eq!(read(&ask(&zone(0), &query("dns64perf.test", Rtype::SOA))).2, [SOA]);
         let ns = read(&ask(&zone(0), &query("dns64perf.test", Rtype::NS))).2;
         assert_eq!(ns, ["dns64perf.test NS ns.dns64perf.test."]);
-        assert_eq!(read(&ask(&zone(0), &query("ns.dns64perf.test", Rtype::A))).2, ["ns.dns64perf.test A 198.18.0.2"]);
+        assert_eq!(
+            read(&ask(&zone(0), &query("ns.dns64perf.test", Rtype::A))).2,
+            ["ns.dns64perf.test A 198.18.0.2"]
+        );
     }
 
     #[test]
@@ -474,7 +520,11 @@ mod tests {
         let message = Reader::from_octets(&reply[..]).unwrap();
         let opt = message.opt().unwrap();
         assert_eq!(
-            (opt.udp_payload_size(), opt.dnssec_ok(), opt.opt().iter::<domain::base::opt::AllOptData<_, _>>().count()),
+            (
+                opt.udp_payload_size(),
+                opt.dnssec_ok(),
+                opt.opt().iter::<domain::base::opt::AllOptData<_, _>>().count()
+            ),
             (1232, true, 0)
         );
         let reply = ask(&zone(0), &with_edns(NAME, Rtype::A, 1));
@@ -509,7 +559,8 @@ mod tests {
     #[test]
     fn long_names_are_truncated_never_cut() {
         let long: Domain = format!("{0}.{0}.{0}", "y".repeat(60)).parse().unwrap();
-        let zone = Zone::new(long.clone(), Share::ZERO, Duration::from_secs(1), Ipv4Addr::LOCALHOST);
+        let zone =
+            Zone::new(long.clone(), Share::ZERO, Duration::from_secs(1), Ipv4Addr::LOCALHOST);
         let reply = ask(&zone, &query(&long.name_of(Ipv4Addr::LOCALHOST), Rtype::AAAA));
         assert!(reply.len() <= MIN_UDP);
         read(&reply);

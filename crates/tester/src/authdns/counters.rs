@@ -95,7 +95,8 @@ pub(crate) struct WorkerCounters {
 
 impl WorkerCounters {
     pub(crate) fn publish(&self, counts: &BatchCounts, send_refused: usize) {
-        let pairs = self.kinds.iter().zip(&counts.kinds).chain(self.types.iter().zip(&counts.types));
+        let pairs =
+            self.kinds.iter().zip(&counts.kinds).chain(self.types.iter().zip(&counts.types));
         let others = [
             (&self.aaaa_present, &counts.aaaa_present),
             (&self.lost, &counts.lost),
@@ -108,7 +109,8 @@ impl WorkerCounters {
         }
     }
 
-    /// Counts the times of a batch whose replies had left at `sent` (wall clock), and empties it for the next one.
+    /// Counts the times of a batch whose replies had left at `sent` (wall clock), and empties it
+    /// for the next one.
     pub(crate) fn publish_times(&self, batch: &mut BatchTimes, sent: Nanos) {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;
@@ -144,8 +146,8 @@ pub struct AuthCounters {
     pub socket_drops: u64,
     /// AAAA queries for names that have an AAAA record.
     pub aaaa_present: u64,
-    /// AuthDNS's own time over UDP: from the kernel's receive timestamp of a query until its reply was handed to the kernel, or
-    /// to the line that holds it back.
+    /// AuthDNS's own time over UDP: from the kernel's receive timestamp of a query until its reply
+    /// was handed to the kernel, or to the line that holds it back.
     pub own_time: Times,
     /// Questions that had come before, by how long before.
     pub repeats: Repeats,
@@ -161,7 +163,9 @@ pub struct Repeats {
 }
 
 /// How many queries of each type AuthDNS has got.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct QueryCounters {
     /// Queries for A records.
     pub a: u64,
@@ -179,7 +183,9 @@ impl QueryCounters {
 }
 
 /// Replies by what they said; withheld ones count as what they would have said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct ReplyCounters {
     /// NOERROR with a record.
     pub noerror: u64,
@@ -199,7 +205,9 @@ pub struct ReplyCounters {
 
 impl AuthCounters {
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
-        let sum = |of: fn(&WorkerCounters) -> &AtomicU64| workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum();
+        let sum = |of: fn(&WorkerCounters) -> &AtomicU64| {
+            workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum()
+        };
         let (mut own_time, mut repeats) = (Times::default(), Repeats::default());
         for worker in workers {
             let times = worker.times.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,5 @@
-//! AuthDNS: the authoritative server of the tester. It answers the whole name space without a zone file.
+//! AuthDNS: the authoritative server of the tester. It answers the whole name space without a zone
+//! file.
 //!
 //! ```text
 //! client ─► socket (one per worker and address) ─► zone: what is the answer? ─► loss, delay ─► client

@@ -1,4 +1,5 @@
-//! AuthDNS's part in a trial: it is half of the tester, so what it drops and how long it takes never count against the DUT.
+//! AuthDNS's part in a trial: it is half of the tester, so what it drops and how long it takes
+//! never count against the DUT.
 
 use method::evidence::Asked;
 use method::reason::Reason;
@@ -20,8 +21,8 @@ pub struct AuthPart {
     /// Questions for which it took longer than the limit.
     #[serde(default)]
     pub slow: u64,
-    /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent if it answered
-    /// nothing over UDP.
+    /// AuthDNS's own time, from the kernel's receive timestamp of a query to its reply, in
+    /// microseconds; absent if it answered nothing over UDP.
     pub own_time_us: Option<OwnTime>,
 }
 
@@ -41,16 +42,27 @@ pub struct OwnTime {
 impl OwnTime {
     fn of(times: &Times) -> Option<OwnTime> {
         let us = |quantile| Some(times.quantile(quantile)?.0 as f64 / 1e3);
-        Some(OwnTime { p50: us(0.5)?, p99: us(0.99)?, p999: us(0.999)?, max: times.max()?.0 as f64 / 1e3 })
+        Some(OwnTime {
+            p50: us(0.5)?,
+            p99: us(0.99)?,
+            p999: us(0.999)?,
+            max: times.max()?.0 as f64 / 1e3,
+        })
     }
 }
 
 impl AuthPart {
-    /// What came between two looks at AuthDNS's counters. A question that repeats one of less than `timeout` ago is a retry; one for
-    /// which AuthDNS took longer than `limit` is slow.
-    pub fn between(before: &AuthCounters, after: &AuthCounters, timeout: Nanos, limit: Nanos) -> AuthPart {
+    /// What came between two looks at AuthDNS's counters. A question that repeats one of less than
+    /// `timeout` ago is a retry; one for which AuthDNS took longer than `limit` is slow.
+    pub fn between(
+        before: &AuthCounters,
+        after: &AuthCounters,
+        timeout: Nanos,
+        limit: Nanos,
+    ) -> AuthPart {
         let less = |get: fn(&AuthCounters) -> u64| get(after).saturating_sub(get(before));
-        let retries = |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
+        let retries =
+            |get: fn(&AuthCounters) -> &Times| get(after).since(get(before)).count_below(timeout);
         let own = after.own_time.since(&before.own_time);
         AuthPart {
             slow: own.count() - own.count_below(limit),
@@ -68,7 +80,8 @@ impl AuthPart {
         }
     }
 
-    /// With what AuthDNS spoiled the trial: drops, or a 99.9th percentile of its own time above `limit`.
+    /// With what AuthDNS spoiled the trial: drops, or a 99.9th percentile of its own time above
+    /// `limit`.
     pub fn faults(&self, limit: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();
         if self.socket_drops > 0 {
@@ -100,7 +113,8 @@ mod tests {
     fn retries_are_repeats_within_the_timeout() {
         let before = counters(5, &[], &[10]);
         let after = counters(105, &[], &[10, 20, 90, 1_500]);
-        let part = AuthPart::between(&before, &after, Nanos::from_millis(100), Nanos::from_millis(10));
+        let part =
+            AuthPart::between(&before, &after, Nanos::from_millis(100), Nanos::from_millis(10));
         assert_eq!((part.asked.aaaa, part.asked.aaaa_retries), (100, 2));
     }
 
@@ -108,7 +122,12 @@ mod tests {
     fn drops_and_slowness_are_faults() {
         let limit = Nanos::from_millis(10);
         assert_eq!(AuthPart::default().faults(limit), []);
-        let slow = AuthPart::between(&counters(0, &[50], &[]), &counters(9, &[50, 1, 1, 40], &[]), limit, limit);
+        let slow = AuthPart::between(
+            &counters(0, &[50], &[]),
+            &counters(9, &[50, 1, 1, 40], &[]),
+            limit,
+            limit,
+        );
         assert_eq!(slow.slow, 1);
         assert!(
             matches!(slow.faults(limit)[..], [Reason::AuthSlow { p999_us, .. }] if (39_000.0..42_000.0).contains(&p999_us)),
@@ -117,6 +136,9 @@ mod tests {
         );
         assert_eq!(slow.faults(Nanos::SECOND), []);
         let dropped = AuthPart { socket_drops: 3, send_refused: 1, ..AuthPart::default() };
-        assert_eq!(dropped.faults(limit), [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]);
+        assert_eq!(
+            dropped.faults(limit),
+            [Reason::AuthDropped { queries: 3 }, Reason::AuthSendRefused { replies: 1 }]
+        );
     }
 }

@@ -1,12 +1,13 @@
-//! When each name was last asked for, so that a DUT's retries are told from names that were not in its cache.
+//! When each name was last asked for, so that a DUT's retries are told from names that were not in
+//! its cache.
 //!
 //! ```text
 //! slot:  name number mod SLOTS, type      names of a trial are consecutive, so they have slots of their own
 //! word:  name number ÷ SLOTS │ time of the last question in units of 1 024 ns
 //! ```
 //!
-//! Shared by all workers, because a DUT may send a retry from another port. Two names in one slot forget each other, which
-//! makes a retry look like a new question and never the other way round.
+//! Shared by all workers, because a DUT may send a retry from another port. Two names in one slot
+//! forget each other, which makes a retry look like a new question and never the other way round.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,11 +58,23 @@ mod tests {
         let (name, other) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 16, 0, 1));
         let at = Nanos::from_millis;
         assert_eq!(recent.note(name, QueryType::Aaaa, at(1_000)), None);
-        assert_eq!(recent.note(name, QueryType::A, at(1_001)), None, "another type is another question");
+        assert_eq!(
+            recent.note(name, QueryType::A, at(1_001)),
+            None,
+            "another type is another question"
+        );
         let age = recent.note(name, QueryType::Aaaa, at(1_250)).unwrap();
         assert!(age.0.abs_diff(at(250).0) <= 2_048, "{age:?}");
-        assert_eq!(recent.note(other, QueryType::Aaaa, at(1_260)), None, "the same slot, another name");
-        assert_eq!(recent.note(name, QueryType::Aaaa, at(1_270)), None, "forgotten for the other name");
+        assert_eq!(
+            recent.note(other, QueryType::Aaaa, at(1_260)),
+            None,
+            "the same slot, another name"
+        );
+        assert_eq!(
+            recent.note(name, QueryType::Aaaa, at(1_270)),
+            None,
+            "forgotten for the other name"
+        );
         assert_eq!(recent.note(name, QueryType::Other, at(1_280)), None);
     }
 }

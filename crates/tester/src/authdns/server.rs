@@ -109,7 +109,8 @@ impl Drop for RunningAuth {
 pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
     let workers = config.listen.len() * config.threads;
     // The last set of counters is that of the TCP side.
-    let counters: Arc<Vec<WorkerCounters>> = Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
+    let counters: Arc<Vec<WorkerCounters>> =
+        Arc::new((0..=workers).map(|_| WorkerCounters::default()).collect());
     let stop = Arc::new(AtomicBool::new(false));
     let mut running = RunningAuth { addresses: Vec::new(), counters, stop, threads: Vec::new() };
     let zone = Arc::new(config.zone.clone());
@@ -129,7 +130,9 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
             tcp_counters[workers].publish(&counts, 0);
             answered.len
         };
-        running.threads.push(tcp::serve(bound, answer, Arc::clone(&running.stop)).map_err(at("TCP"))?);
+        running
+            .threads
+            .push(tcp::serve(bound, answer, Arc::clone(&running.stop)).map_err(at("TCP"))?);
         for (n, endpoint) in endpoints.into_iter().enumerate() {
             let number = group * config.threads + n;
             endpoint.set_receive_timeout(STOP_CHECK).map_err(at("UDP"))?;
@@ -146,7 +149,8 @@ pub fn start(config: &AuthConfig) -> Result<RunningAuth, AuthError> {
                 loss: config.loss,
                 rng: StdRng::seed_from_u64(config.seed.wrapping_add(number as u64)),
             };
-            let spawned = thread::Builder::new().name(format!("auth-{number}")).spawn(move || worker.run());
+            let spawned =
+                thread::Builder::new().name(format!("auth-{number}")).spawn(move || worker.run());
             running.threads.push(spawned.map_err(at("UDP"))?);
         }
         running.addresses.push(bound);
@@ -174,7 +178,8 @@ impl Worker {
         {
             tracing::warn!("cannot pin an AuthDNS worker to CPU {}: {error}", cpu.0);
         }
-        // On a CPU that it shares with the Measurer neither is to keep the other waiting, and the DUT is to wait for neither.
+        // On a CPU that it shares with the Measurer neither is to keep the other waiting, and the
+        // DUT is to wait for neither.
         be_favoured();
         let line = (!self.delay.is_none()).then(|| DelayLine::new(Arc::clone(&self.endpoint)));
         let mut times = BatchTimes::default();
@@ -202,7 +207,8 @@ impl Worker {
                 }
                 len
             });
-            // A receive error is an ICMP error of a client that has gone; there is nothing to do about it.
+            // A receive error is an ICMP error of a client that has gone; there is nothing to do
+            // about it.
             let turn = turn.unwrap_or_default();
             counters[self.number].publish(&counts, turn.refused);
             counters[self.number].publish_times(&mut times, clock::wall());

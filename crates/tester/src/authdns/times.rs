@@ -1,4 +1,5 @@
-//! Times that only ever get more, as AuthDNS counts them: what came between two looks is the difference of two of these.
+//! Times that only ever get more, as AuthDNS counts them: what came between two looks is the
+//! difference of two of these.
 
 use hdrhistogram::Histogram;
 use method::units::Nanos;
@@ -13,7 +14,10 @@ pub struct Times(Histogram<u64>);
 
 impl Default for Times {
     fn default() -> Times {
-        Times(Histogram::new_with_bounds(1, LONGEST, 2).expect("constant bounds that HdrHistogram accepts"))
+        Times(
+            Histogram::new_with_bounds(1, LONGEST, 2)
+                .expect("constant bounds that HdrHistogram accepts"),
+        )
     }
 }
 
@@ -46,10 +50,15 @@ impl Times {
 
     /// How many of them were shorter than `limit`, to 1 % of it.
     pub fn count_below(&self, limit: Nanos) -> u64 {
-        self.0.iter_recorded().filter(|v| v.value_iterated_to() < limit.0).map(|v| v.count_at_value()).sum()
+        self.0
+            .iter_recorded()
+            .filter(|v| v.value_iterated_to() < limit.0)
+            .map(|v| v.count_at_value())
+            .sum()
     }
 
-    /// The time that a share `quantile` (0 to 1) of all does not exceed; `None` where there are none.
+    /// The time that a share `quantile` (0 to 1) of all does not exceed; `None` where there are
+    /// none.
     pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
         (!self.0.is_empty()).then(|| Nanos(self.0.value_at_quantile(quantile)))
     }
@@ -62,7 +71,9 @@ impl Times {
 
 impl Serialize for Times {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())))
+        serializer.collect_seq(
+            self.0.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())),
+        )
     }
 }
 
@@ -102,7 +113,8 @@ mod tests {
         let before = times(1..=1000);
         let mut after = before.clone();
         after.merge(&times((0..10).map(|_| 50_000)));
-        let wire = |t: &Times| serde_json::from_str::<Times>(&serde_json::to_string(t).unwrap()).unwrap();
+        let wire =
+            |t: &Times| serde_json::from_str::<Times>(&serde_json::to_string(t).unwrap()).unwrap();
         let between = wire(&after).since(&wire(&before));
         assert_eq!(between.count(), 10);
         let p999 = between.quantile(0.999).unwrap().0 as f64;
@@ -113,7 +125,10 @@ mod tests {
     #[test]
     fn counting_below_a_limit() {
         let all = times([10, 20, 30, 40]);
-        assert_eq!((all.count_below(Nanos::from_micros(25)), all.count_below(Nanos::SECOND)), (2, 4));
+        assert_eq!(
+            (all.count_below(Nanos::from_micros(25)), all.count_below(Nanos::SECOND)),
+            (2, 4)
+        );
         assert_eq!(Times::default().quantile(0.5), None);
     }
 }

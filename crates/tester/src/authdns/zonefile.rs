@@ -44,9 +44,14 @@ mod tests {
         let mut text = Vec::new();
         write(&zone, "10.0.0.0/30".parse().unwrap(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(text.starts_with("$ORIGIN dns64perf.test.\n$TTL 60\n@ IN SOA ns hostmaster 1 "), "{text}");
+        assert!(
+            text.starts_with("$ORIGIN dns64perf.test.\n$TTL 60\n@ IN SOA ns hostmaster 1 "),
+            "{text}"
+        );
         assert_eq!(text.matches(" IN A 10.0.0.").count(), 4);
-        let aaaa = (0..4).filter(|n| has_aaaa(Ipv4Addr::from(0x0a00_0000 + n), Share::percent(50))).count();
+        let aaaa = (0..4)
+            .filter(|n| has_aaaa(Ipv4Addr::from(0x0a00_0000 + n), Share::percent(50)))
+            .count();
         assert_eq!(text.matches(" IN AAAA ").count(), aaaa);
     }
 }

@@ -32,7 +32,9 @@ pub struct EdnsOption {
 
 /// What somebody wrote is no EDNS option.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708")]
+#[error(
+    "'{0}' is no EDNS option; write its code and its value in hexadecimal, for example 10:0102030405060708"
+)]
 pub struct OptionError(String);
 
 impl EdnsOption {
@@ -72,7 +74,8 @@ impl FromStr for EdnsOption {
     }
 }
 
-/// What stands in the additional section of each query: the OPT record if EDNS is wanted, and a TSIG record if there is a key.
+/// What stands in the additional section of each query: the OPT record if EDNS is wanted, and a
+/// TSIG record if there is a key.
 #[derive(Clone, Debug, Default)]
 pub struct Additional {
     /// The OPT record in wire format; empty without EDNS.
@@ -83,7 +86,8 @@ pub struct Additional {
 }
 
 impl Additional {
-    /// EDNS, if wanted, and a signature, if there is a key; `skew` is by how many seconds its time is wrong, for tests.
+    /// EDNS, if wanted, and a signature, if there is a key; `skew` is by how many seconds its time
+    /// is wrong, for tests.
     pub fn new(edns: Option<&Edns>, key: Option<Key>, skew: i64) -> Additional {
         let mut opt = Vec::new();
         if let Some(edns) = edns {
@@ -102,9 +106,16 @@ impl Additional {
         self.key.as_ref()
     }
 
-    /// Completes the query that begins at `start` of `out`: id, EDNS, and the signature, whose code is returned.
+    /// Completes the query that begins at `start` of `out`: id, EDNS, and the signature, whose code
+    /// is returned.
     #[inline]
-    pub(super) fn complete(&self, out: &mut Vec<u8>, start: usize, id: u16, unix_seconds: u64) -> Mac {
+    pub(super) fn complete(
+        &self,
+        out: &mut Vec<u8>,
+        start: usize,
+        id: u16,
+        unix_seconds: u64,
+    ) -> Mac {
         out[start..start + 2].copy_from_slice(&id.to_be_bytes());
         if !self.opt.is_empty() {
             out[start + 11] += 1;
@@ -130,7 +141,8 @@ mod tests {
             EdnsOption::client_subnet("192.0.2.77/20".parse().unwrap()),
             "65001:00fF".parse().unwrap(),
         ];
-        let additional = Additional::new(Some(&Edns { size: 1232, dnssec_ok: true, options }), None, 0);
+        let additional =
+            Additional::new(Some(&Edns { size: 1232, dnssec_ok: true, options }), None, 0);
         let mut query = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
         additional.complete(&mut query, 0, 0x1234, 0);
         let message = Message::from_octets(&query[..]).unwrap();

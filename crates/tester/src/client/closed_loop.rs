@@ -1,8 +1,9 @@
-//! Closed loop: a fixed number of queries in flight; each answer lets the next query go (dnsperf's way, and with one query
-//! per thread that of dns64perf2: G. Lencse, "Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server
-//! Implementation: Proof of Concept").
+//! Closed loop: a fixed number of queries in flight; each answer lets the next query go (dnsperf's
+//! way, and with one query per thread that of dns64perf2: G. Lencse, "Performance Analysis of
+//! MTD64, our Tiny Multi-Threaded DNS64 Server Implementation: Proof of Concept").
 //!
-//! It finds the rate at which a server answers when it is never idle, and never asked more than it can hold.
+//! It finds the rate at which a server answers when it is never idle, and never asked more than it
+//! can hold.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,7 +21,8 @@ use super::tally::Tally;
 use super::{ClientSettings, Connections, SocketError};
 use crate::measurer::result::Rtt;
 
-/// Queries in flight per port at the most: its ids, less room for late replies to be told from new ones.
+/// Queries in flight per port at the most: its ids, less room for late replies to be told from new
+/// ones.
 const MOST_PER_PORT: usize = 32_768;
 
 /// A closed loop: what to ask, and how much at once.
@@ -77,7 +79,8 @@ pub struct ClosedLoopResult {
     pub server: String,
     /// Queries that were kept in flight, over all threads.
     pub outstanding: usize,
-    /// Length in seconds: from the first query to the last answer or the last query, and at least the wanted duration.
+    /// Length in seconds: from the first query to the last answer or the last query, and at least
+    /// the wanted duration.
     #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
     /// Seconds until everything was answered or given up.
@@ -85,7 +88,8 @@ pub struct ClosedLoopResult {
     pub elapsed: f64,
     /// Whether it was ended before its time.
     pub interrupted: bool,
-    /// Answers that this host dropped because its own socket buffers were full: they count as lost, and are not the server's loss.
+    /// Answers that this host dropped because its own socket buffers were full: they count as lost,
+    /// and are not the server's loss.
     pub client_drops: u64,
     /// What became of the queries.
     #[serde(flatten)]
@@ -100,7 +104,8 @@ pub struct ClosedLoopResult {
     pub truncated: u64,
     /// Questions asked again over TCP.
     pub retried: u64,
-    /// Round-trip times of the valid answers in microseconds, by the kernel's clock where it says; absent if there was none.
+    /// Round-trip times of the valid answers in microseconds, by the kernel's clock where it says;
+    /// absent if there was none.
     pub rtt_us: Option<Rtt>,
     /// What became of TCP connections; all 0 over UDP.
     pub connections: Connections,
@@ -121,7 +126,11 @@ impl ClosedLoopPlan {
     /// If not.
     pub fn check(&self) -> Result<(), ClosedLoopError> {
         let ClosedLoopPlan { outstanding, threads, source_ports: ports, .. } = *self;
-        if threads == 0 || ports < threads || outstanding < ports || outstanding.div_ceil(ports) > MOST_PER_PORT {
+        if threads == 0
+            || ports < threads
+            || outstanding < ports
+            || outstanding.div_ceil(ports) > MOST_PER_PORT
+        {
             return Err(ClosedLoopError::Shares { outstanding, threads, ports });
         }
         let count = self.settings.source.count();
@@ -135,13 +144,14 @@ impl ClosedLoopPlan {
 /// Runs a closed loop to its end.
 ///
 /// # Errors
-/// If the plan's numbers do not fit, or there is no socket towards the server. What the server does is part of the result.
+/// If the plan's numbers do not fit, or there is no socket towards the server. What the server does
+/// is part of the result.
 pub fn run(plan: &ClosedLoopPlan) -> Result<ClosedLoopResult, ClosedLoopError> {
     run_until(plan, &AtomicBool::new(false), &Progress::new(plan.threads))
 }
 
-/// As [`run`], but asks no more when `stop` is set, and ends when what is in flight is answered or given up. `progress` is for as
-/// many threads as the plan has.
+/// As [`run`], but asks no more when `stop` is set, and ends when what is in flight is answered or
+/// given up. `progress` is for as many threads as the plan has.
 ///
 /// # Errors
 /// As [`run`].
@@ -158,7 +168,8 @@ pub fn run_until(
         let room = share(plan.outstanding, thread, plan.threads).max(ports);
         let cursor = plan.settings.source.cursor(thread, plan.threads, plan.duration.is_some());
         let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
-        lanes.push(Lane::new(&plan.settings, cpu, first_port, ports, room, cursor).map_err(failed)?);
+        lanes
+            .push(Lane::new(&plan.settings, cpu, first_port, ports, room, cursor).map_err(failed)?);
         first_port += ports;
     }
     let (start, began) = (clock::now(), clock::wall());
@@ -229,7 +240,9 @@ mod tests {
     use wire::name::Domain;
 
     fn names(count: u64) -> Source {
-        Source::Names(Names::new(&Domain::dns64perf(), "10.0.0.0/8".parse().unwrap(), 0, count).unwrap())
+        Source::Names(
+            Names::new(&Domain::dns64perf(), "10.0.0.0/8".parse().unwrap(), 0, count).unwrap(),
+        )
     }
 
     fn plan(server: SocketAddr) -> ClosedLoopPlan {
@@ -250,7 +263,14 @@ mod tests {
             buffer: None,
             interval: None,
         };
-        ClosedLoopPlan { settings, outstanding: 30, threads: 2, source_ports: 3, cpus: Vec::new(), duration: None }
+        ClosedLoopPlan {
+            settings,
+            outstanding: 30,
+            threads: 2,
+            source_ports: 3,
+            cpus: Vec::new(),
+            duration: None,
+        }
     }
 
     #[test]
@@ -277,7 +297,11 @@ mod tests {
             let result = run(&plan).unwrap();
             let c = &result.counts;
             assert!(c.is_balanced(), "{c:?}");
-            assert_eq!((c.sent, c.lost, c.wrong.address, c.valid), (2_000, 40, 100, 1_860), "{c:?}");
+            assert_eq!(
+                (c.sent, c.lost, c.wrong.address, c.valid),
+                (2_000, 40, 100, 1_860),
+                "{c:?}"
+            );
             assert!(result.qps > 0.0 && result.rtt_us.is_some());
         }
     }
@@ -299,7 +323,10 @@ mod tests {
             ClosedLoopPlan { threads: 4, ..good.clone() },
             ClosedLoopPlan { outstanding: 2, ..good.clone() },
             ClosedLoopPlan { outstanding: 1_000_000, ..good.clone() },
-            ClosedLoopPlan { settings: ClientSettings { source: names(1), ..good.settings.clone() }, ..good.clone() },
+            ClosedLoopPlan {
+                settings: ClientSettings { source: names(1), ..good.settings.clone() },
+                ..good.clone()
+            },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

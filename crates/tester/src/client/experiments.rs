@@ -1,5 +1,6 @@
-//! What dns64perf2 finds (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server Implementation: Proof of
-//! Concept): the time of experiments of 256 names each, which n threads resolve one after the other.
+//! What dns64perf2 finds (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64
+//! Server Implementation: Proof of Concept): the time of experiments of 256 names each, which n
+//! threads resolve one after the other.
 
 use method::records::Counts;
 use method::stats::MeanAndDeviation;
@@ -29,9 +30,11 @@ pub struct Experiments {
     pub qps: f64,
     /// Names without a valid answer, over all experiments.
     pub failed: u64,
-    /// CPU use of the watched process in per cent of a core, over the seconds; absent where none is watched.
+    /// CPU use of the watched process in per cent of a core, over the seconds; absent where none is
+    /// watched.
     pub cpu_pct: Option<MeanAndDeviation>,
-    /// Answers that this host dropped because its own socket buffers were full: they are not the server's loss.
+    /// Answers that this host dropped because its own socket buffers were full: they are not the
+    /// server's loss.
     pub client_drops: u64,
     /// What became of the queries.
     #[serde(flatten)]

@@ -1,4 +1,5 @@
-//! What one thread of a client does: asks as its drive allows, takes answers, gives up what waited too long.
+//! What one thread of a client does: asks as its drive allows, takes answers, gives up what waited
+//! too long.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +36,8 @@ const BURST: u64 = 256;
 
 /// When questions may be asked.
 pub(super) enum Drive<'a> {
-    /// As many as there is room for, until a moment or once through the questions, or until somebody sets `stop`.
+    /// As many as there is room for, until a moment or once through the questions, or until
+    /// somebody sets `stop`.
     Closed { end: Option<Nanos>, stop: &'a AtomicBool, progress: Option<&'a progress::ThreadSums> },
     /// When they are due.
     Ramp(Box<Due<'a>>),
@@ -120,7 +122,8 @@ pub(super) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// A lane with `ports` ports, of which the first is number `first_port` of all, and `room` queries in flight.
+    /// A lane with `ports` ports, of which the first is number `first_port` of all, and `room`
+    /// queries in flight.
     pub(super) fn new(
         settings: &'a ClientSettings,
         cpu: Option<CpuId>,
@@ -130,10 +133,21 @@ impl<'a> Lane<'a> {
         cursor: Cursor,
     ) -> io::Result<Lane<'a>> {
         let poller = Poller::new(ports * 2)?;
-        let port = |i: usize| Port::new(settings, first_port + i, i, share(room, i, ports), &poller);
+        let port =
+            |i: usize| Port::new(settings, first_port + i, i, share(room, i, ports), &poller);
         let ports = (0..ports).map(port).collect::<io::Result<_>>()?;
         let tally = Tally::new(settings.interval);
-        Ok(Lane { settings, cpu, poller, ports, next_port: 0, cursor, start: Nanos(0), is_filled: true, tally })
+        Ok(Lane {
+            settings,
+            cpu,
+            poller,
+            ports,
+            next_port: 0,
+            cursor,
+            start: Nanos(0),
+            is_filled: true,
+            tally,
+        })
     }
 
     /// Asks as `drive` allows, from `start` on, until all is answered or given up.
@@ -181,7 +195,8 @@ impl<'a> Lane<'a> {
     /// What only the sockets know.
     fn conclude(&mut self) {
         for port in &self.ports {
-            self.tally.client_drops += port.udp.as_ref().map_or(0, |(endpoint, _)| endpoint.drops());
+            self.tally.client_drops +=
+                port.udp.as_ref().map_or(0, |(endpoint, _)| endpoint.drops());
             self.tally.connections.failed += port.refused.0;
         }
     }
@@ -196,7 +211,9 @@ impl<'a> Lane<'a> {
             return None;
         }
         let refused = self.ports.iter_mut().find_map(|port| port.refused.1.take());
-        Some(refused.unwrap_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no TCP connection could be made")))
+        Some(refused.unwrap_or_else(|| {
+            io::Error::new(io::ErrorKind::TimedOut, "no TCP connection could be made")
+        }))
     }
 
     fn in_flight(&self) -> usize {
@@ -224,7 +241,8 @@ impl<'a> Lane<'a> {
         self.is_filled = true;
         for at in 0..self.ports.len() {
             for asked in 1u64.. {
-                // A time for each group that leaves together; and answers must not wait until a large window is full.
+                // A time for each group that leaves together; and answers must not wait until a
+                // large window is full.
                 if asked.is_multiple_of(GROUP) {
                     self.flush(at);
                     now = clock::now();
@@ -258,7 +276,8 @@ impl<'a> Lane<'a> {
         while due.asked < until && ending.is_none() {
             let now = clock::now();
             let late = now.since(self.start).since(due.next());
-            // One group leaves together; looking at the clock for each would cost as much as sending it.
+            // One group leaves together; looking at the clock for each would cost as much as
+            // sending it.
             let group = (until - due.asked).min(16);
             let in_flight = self.in_flight();
             let mut waits = false;
@@ -305,11 +324,13 @@ impl<'a> Lane<'a> {
             ending = Some(Ending::Time);
         }
         if ending.is_none() && passed >= due.ramp.length() + Nanos::SECOND {
-            // A second after the end of the ramp the lane still has queries to send: it could not keep up.
+            // A second after the end of the ramp the lane still has queries to send: it could not
+            // keep up.
             ending = Some(Ending::Behind { queries: left * due.of, rate: due.ramp.rate(passed) });
         }
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
-            // All lanes end together: the first one knows the reason, the others end because it did.
+            // All lanes end together: the first one knows the reason, the others end because it
+            // did.
             let first = !due.over.swap(true, Ordering::Relaxed);
             due.ending = Some(if first { ending.unwrap_or(Ending::Time) } else { Ending::Other });
             if first {
@@ -329,13 +350,24 @@ impl<'a> Lane<'a> {
             match self.ask(at, now, unix) {
                 Ask::Asked => return Step::Asked,
                 Ask::NoRoom => {}
-                Ask::NoMore => return Step::Ends(Ending::NoMore { rate: due.ramp.rate(now.since(self.start)) }),
+                Ask::NoMore => {
+                    return Step::Ends(Ending::NoMore {
+                        rate: due.ramp.rate(now.since(self.start)),
+                    });
+                }
             }
         }
         // Connections that are being made leave a backlog, which has its own limit.
         let connecting = self.settings.transport == Transport::Tcp
-            && self.ports.iter().any(|port| port.stream.as_ref().is_none_or(|stream| !stream.is_open()));
-        if connecting { Step::Waits } else { Step::Ends(Ending::Outstanding { queries: self.in_flight() }) }
+            && self
+                .ports
+                .iter()
+                .any(|port| port.stream.as_ref().is_none_or(|stream| !stream.is_open()));
+        if connecting {
+            Step::Waits
+        } else {
+            Step::Ends(Ending::Outstanding { queries: self.in_flight() })
+        }
     }
 
     #[inline]
@@ -420,13 +452,17 @@ impl<'a> Lane<'a> {
             let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
             let clocks = ClockPair::sample();
             for datagram in batch.iter() {
-                let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+                let arrived = datagram
+                    .received
+                    .map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
                 for bytes in datagram.segments() {
                     let news = Arrival { settings, start: *start, bytes, arrived, over_tcp: false };
                     match news.book(&mut port.flights, tally) {
                         Reply::Booked => {}
                         Reply::Stray => tally.counts.stray += 1,
-                        Reply::Truncated(id) => ask_over_tcp(settings, poller, port, tally, id, arrived),
+                        Reply::Truncated(id) => {
+                            ask_over_tcp(settings, poller, port, tally, id, arrived)
+                        }
                     }
                 }
             }
@@ -445,7 +481,8 @@ impl<'a> Lane<'a> {
         let flights = &mut port.flights;
         let was_open = stream.is_open();
         let news = stream.work(|bytes| {
-            let arrival = Arrival { settings, start: *start, bytes, arrived: clock::now(), over_tcp: true };
+            let arrival =
+                Arrival { settings, start: *start, bytes, arrived: clock::now(), over_tcp: true };
             if matches!(arrival.book(flights, tally), Reply::Stray) {
                 tally.counts.stray += 1;
             }
@@ -484,7 +521,14 @@ impl<'a> Lane<'a> {
 }
 
 /// Asks a question again over the port's connection, because its answer came truncated.
-fn ask_over_tcp(settings: &ClientSettings, poller: &Poller, port: &mut Port, tally: &mut Tally, id: u16, now: Nanos) {
+fn ask_over_tcp(
+    settings: &ClientSettings,
+    poller: &Poller,
+    port: &mut Port,
+    tally: &mut Tally,
+    id: u16,
+    now: Nanos,
+) {
     let Some(flight) = port.flights.get(id) else { return };
     let unix = unix_seconds();
     let write = |out: &mut Vec<u8>| {
@@ -516,10 +560,16 @@ impl Arrival<'_> {
     #[inline]
     fn book(&self, flights: &mut Flights, tally: &mut Tally) -> Reply {
         let Arrival { settings, start, bytes, arrived, over_tcp } = *self;
-        let Some(message) = Message::new(bytes).filter(Message::is_response) else { return Reply::Stray };
+        let Some(message) = Message::new(bytes).filter(Message::is_response) else {
+            return Reply::Stray;
+        };
         let id = message.id();
-        let Some(flight) = flights.get(id).filter(|flight| flight.over_tcp == over_tcp) else { return Reply::Stray };
-        let Some(answers_at) = settings.source.answers_at(&message, bytes, flight.asked) else { return Reply::Stray };
+        let Some(flight) = flights.get(id).filter(|flight| flight.over_tcp == over_tcp) else {
+            return Reply::Stray;
+        };
+        let Some(answers_at) = settings.source.answers_at(&message, bytes, flight.asked) else {
+            return Reply::Stray;
+        };
         if message.is_truncated() && !over_tcp {
             tally.truncated += 1;
             if settings.transport == Transport::UdpThenTcp {
@@ -528,14 +578,18 @@ impl Arrival<'_> {
         }
         let rtt = arrived.since(flight.sent);
         let judged = match &settings.check {
-            Check::Address(expectation) => expectation.judge(&message, answers_at, flight.asked.address()),
+            Check::Address(expectation) => {
+                expectation.judge(&message, answers_at, flight.asked.address())
+            }
             Check::Rcode => match message.rcode() {
                 Rcode::NOERROR | Rcode::NXDOMAIN => Ok(()),
                 other => Err(Wrong::Rcode(other.in_header())),
             },
         };
         let signed = |()| match settings.additional.key() {
-            Some(key) => key.verify(bytes, &flights.mac(id), unix_seconds()).map_err(|_| Wrong::Signature),
+            Some(key) => {
+                key.verify(bytes, &flights.mac(id), unix_seconds()).map_err(|_| Wrong::Signature)
+            }
             None => Ok(()),
         };
         let outcome = match judged.and_then(signed) {
@@ -544,7 +598,13 @@ impl Arrival<'_> {
             Err(wrong) => Outcome::Wrong(wrong),
         };
         flights.leave(id);
-        tally.answered(flight.sent.since(start), rtt, message.rcode().in_header(), bytes.len(), outcome);
+        tally.answered(
+            flight.sent.since(start),
+            rtt,
+            message.rcode().in_header(),
+            bytes.len(),
+            outcome,
+        );
         tally.last_answer = tally.last_answer.max(arrived);
         Reply::Booked
     }

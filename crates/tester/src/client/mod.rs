@@ -1,4 +1,5 @@
-//! Clients that wait for answers before they ask on: the closed loop (dnsperf, dns64perf2) and the ramp (resperf).
+//! Clients that wait for answers before they ask on: the closed loop (dnsperf, dns64perf2) and the
+//! ramp (resperf).
 //!
 //! ```text
 //!                  drive: how many may be asked now
@@ -9,8 +10,8 @@
 //!                          └── is it the answer? is it right? ◄─┘        tally: sums, histograms, intervals
 //! ```
 //!
-//! Each lane is one thread with ports, names and a tally of its own. Neither finds the rate of RFC 8219, which wants every
-//! query of a constant rate answered; that is the Measurer's.
+//! Each lane is one thread with ports, names and a tally of its own. Neither finds the rate of
+//! RFC 8219, which wants every query of a constant rate answered; that is the Measurer's.
 
 mod additional;
 mod lane;
@@ -73,11 +74,13 @@ pub struct ClientSettings {
     pub check: Check,
     /// A query without an answer by then is given up.
     pub timeout: Nanos,
-    /// Whether datagrams leave and arrive several at a time (`UDP_SEGMENT`, `UDP_GRO`), as behind a NIC that does so.
+    /// Whether datagrams leave and arrive several at a time (`UDP_SEGMENT`, `UDP_GRO`), as behind a
+    /// NIC that does so.
     pub offload: bool,
     /// Socket buffers in octets; none: as large as the system allows.
     pub buffer: Option<usize>,
-    /// Width of the intervals that sums and histograms are kept for, by the time when a query left; none: no intervals.
+    /// Width of the intervals that sums and histograms are kept for, by the time when a query left;
+    /// none: no intervals.
     pub interval: Option<Nanos>,
 }
 

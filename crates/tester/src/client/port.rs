@@ -1,4 +1,5 @@
-//! A source port with its queries in flight: which query an id belongs to, and which queries have waited too long.
+//! A source port with its queries in flight: which query an id belongs to, and which queries have
+//! waited too long.
 
 use std::collections::VecDeque;
 use std::io;
@@ -40,8 +41,9 @@ pub(super) struct Flights {
 
 impl Flights {
     fn new(most: usize, is_signed: bool, repeats: bool) -> Flights {
-        // Ids at random, and as few as let each rest a while: a small table stays in the processor's cache. Where the same
-        // question may come again soon, an old answer must not be taken for a new one: then all of them, in turn.
+        // Ids at random, and as few as let each rest a while: a small table stays in the
+        // processor's cache. Where the same question may come again soon, an old answer must not be
+        // taken for a new one: then all of them, in turn.
         let mut ids: Vec<u16> = (0..=u16::MAX).collect();
         ids.shuffle(&mut rand::rng());
         if !repeats {
@@ -125,7 +127,9 @@ impl Flights {
 
     /// Takes out all queries that were asked over TCP; returns how many.
     pub(super) fn drop_tcp(&mut self) -> u64 {
-        let gone: Vec<u16> = (0..=u16::MAX).filter(|&id| self.get(id).is_some_and(|flight| flight.over_tcp)).collect();
+        let gone: Vec<u16> = (0..=u16::MAX)
+            .filter(|&id| self.get(id).is_some_and(|flight| flight.over_tcp))
+            .collect();
         gone.iter().for_each(|&id| self.leave(id));
         gone.len() as u64
     }
@@ -180,7 +184,10 @@ impl Port {
                 endpoint.use_receive_offload();
             }
             poller.add(&endpoint, at * 2)?;
-            Ok((endpoint, if settings.offload { SendQueue::new() } else { SendQueue::without_offload() }))
+            Ok((
+                endpoint,
+                if settings.offload { SendQueue::new() } else { SendQueue::without_offload() },
+            ))
         });
         Ok(Port {
             flights: Flights::new(
@@ -202,7 +209,12 @@ impl Port {
     }
 
     /// The connection, begun if there is none; `None` while there can be none.
-    pub(super) fn stream(&mut self, settings: &ClientSettings, poller: &Poller, now: Nanos) -> Option<&mut Stream> {
+    pub(super) fn stream(
+        &mut self,
+        settings: &ClientSettings,
+        poller: &Poller,
+        now: Nanos,
+    ) -> Option<&mut Stream> {
         if self.stream.is_none() && now >= self.not_before {
             self.first_try.get_or_insert(now);
             match Stream::begin(settings.server, self.local, settings.buffer, poller, self.token) {

@@ -10,7 +10,8 @@ pub struct Progress {
     threads: Vec<ThreadSums>,
 }
 
-/// The sums of one thread, which alone writes them. On a cache line of its own, so that no other thread waits for it.
+/// The sums of one thread, which alone writes them. On a cache line of its own, so that no other
+/// thread waits for it.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct ThreadSums {

@@ -1,5 +1,6 @@
-//! Ramp: the rate grows evenly from nothing, and may then stay for a while; the rate at which answers stop to follow is the
-//! server's (resperf's manual page, DNS-OARC). Everything is booked to the time when the query left.
+//! Ramp: the rate grows evenly from nothing, and may then stay for a while; the rate at which
+//! answers stop to follow is the server's (resperf's manual page, DNS-OARC). Everything is booked
+//! to the time when the query left.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -37,7 +38,8 @@ pub struct RampPlan {
     pub repeat: bool,
 }
 
-/// A bucket: what left in one interval, and what became of it. Rates are per second, times in seconds.
+/// A bucket: what left in one interval, and what became of it. Rates are per second, times in
+/// seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Bucket {
     /// The middle of the interval, from the start.
@@ -63,7 +65,11 @@ pub struct Bucket {
 impl Bucket {
     /// Share of the queries without an answer, in per cent.
     pub fn loss_pct(&self) -> f64 {
-        if self.actual_qps > 0.0 { (1.0 - self.responses_per_sec / self.actual_qps).max(0.0) * 100.0 } else { 0.0 }
+        if self.actual_qps > 0.0 {
+            (1.0 - self.responses_per_sec / self.actual_qps).max(0.0) * 100.0
+        } else {
+            0.0
+        }
     }
 }
 
@@ -87,8 +93,8 @@ pub struct RampResult {
 }
 
 impl RampResult {
-    /// The bucket with the most answers before the first one that lost more than `max_loss` per cent (resperf's `-L`). Buckets of less
-    /// than half the width are too noisy to count.
+    /// The bucket with the most answers before the first one that lost more than `max_loss` per
+    /// cent (resperf's `-L`). Buckets of less than half the width are too noisy to count.
     pub fn best(&self, max_loss: f64) -> Option<Bucket> {
         let width = self.buckets.first()?.width;
         let counted = self.buckets.iter().filter(|bucket| bucket.width >= width / 2.0);
@@ -96,12 +102,18 @@ impl RampResult {
         before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
     }
 
-    /// The largest share by which a whole bucket's queries are off what was due, in per cent, up to where the sending ended; one
-    /// query is always allowed for.
+    /// The largest share by which a whole bucket's queries are off what was due, in per cent, up to
+    /// where the sending ended; one query is always allowed for.
     pub fn worst_pacing_pct(&self) -> f64 {
-        let full = self.buckets.iter().take(self.buckets.len().saturating_sub(1)).filter(|b| b.target_qps > 0.0);
-        let off =
-            |b: &Bucket| ((b.actual_qps - b.target_qps).abs() * b.width - 1.0).max(0.0) / (b.target_qps * b.width);
+        let full = self
+            .buckets
+            .iter()
+            .take(self.buckets.len().saturating_sub(1))
+            .filter(|b| b.target_qps > 0.0);
+        let off = |b: &Bucket| {
+            ((b.actual_qps - b.target_qps).abs() * b.width - 1.0).max(0.0)
+                / (b.target_qps * b.width)
+        };
         full.map(|b| off(b) * 100.0).fold(0.0, f64::max)
     }
 }
@@ -112,14 +124,18 @@ impl RampResult {
 /// If there is no socket towards the server.
 pub fn run(plan: &RampPlan, watch: &(dyn Fn(Status) + Sync)) -> Result<RampResult, SocketError> {
     let failed = |source| SocketError { server: plan.settings.server, source };
-    let threads = plan.threads.clamp(1, plan.clients.max(1)).min(plan.settings.source.count().max(1) as usize);
+    let threads = plan
+        .threads
+        .clamp(1, plan.clients.max(1))
+        .min(plan.settings.source.count().max(1) as usize);
     let over = AtomicBool::new(false);
     let (mut lanes, mut first_port) = (Vec::new(), 0);
     for thread in 0..threads {
         let ports = share(plan.clients.max(1), thread, threads);
         let cursor = plan.settings.source.cursor(thread, threads, plan.repeat);
         let cpu = plan.cpus.get(thread % plan.cpus.len().max(1)).copied();
-        let lane = Lane::new(&plan.settings, cpu, first_port, ports, 65_536 * ports, cursor).map_err(failed)?;
+        let lane = Lane::new(&plan.settings, cpu, first_port, ports, 65_536 * ports, cursor)
+            .map_err(failed)?;
         first_port += ports;
         lanes.push((lane, due(plan, thread, threads, &over, watch)));
     }
@@ -178,14 +194,15 @@ fn due<'a>(
     }
 }
 
-/// The intervals as rates, up to where the sending ended. What is left of an interval there belongs to the one before if it is
-/// less than a tenth of one: rates over so short a time say nothing.
+/// The intervals as rates, up to where the sending ended. What is left of an interval there belongs
+/// to the one before if it is less than a tenth of one: rates over so short a time say nothing.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
     let Some(Intervals { width, list }) = &tally.intervals else { return Vec::new() };
     let whole = (sending.0 / width.0) as usize;
     let rest = sending.0 % width.0;
     let count = if whole == 0 || rest >= width.0 / 10 { whole + 1 } else { whole };
-    // Connections that are made again while the last answers are waited for have no query of their interval.
+    // Connections that are made again while the last answers are waited for have no query of their
+    // interval.
     let mut intervals: Vec<Interval> = list.iter().take(whole + 1).cloned().collect();
     intervals.resize_with(count.max(intervals.len()), Interval::default);
     for left in intervals.split_off(count) {
@@ -252,8 +269,12 @@ mod tests {
 
     #[test]
     fn the_best_bucket_comes_before_the_loss_and_is_no_splinter() {
-        let buckets =
-            vec![bucket(0.5, 10.0, 10.0), bucket(0.5, 20.0, 19.0), bucket(0.5, 40.0, 30.0), bucket(0.1, 90.0, 90.0)];
+        let buckets = vec![
+            bucket(0.5, 10.0, 10.0),
+            bucket(0.5, 20.0, 19.0),
+            bucket(0.5, 40.0, 30.0),
+            bucket(0.1, 90.0, 90.0),
+        ];
         let result = RampResult {
             tally: Tally::new(None),
             ending: Ending::Time,
@@ -264,6 +285,9 @@ mod tests {
             began: Nanos(0),
         };
         let best = |loss| result.best(loss).map(|b| (b.responses_per_sec, b.loss_pct().round()));
-        assert_eq!((best(100.0), best(10.0), best(1.0)), (Some((30.0, 25.0)), Some((19.0, 5.0)), Some((10.0, 0.0))));
+        assert_eq!(
+            (best(100.0), best(10.0), best(1.0)),
+            (Some((30.0, 25.0)), Some((19.0, 5.0)), Some((10.0, 0.0)))
+        );
     }
 }

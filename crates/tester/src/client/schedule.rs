@@ -30,13 +30,18 @@ impl Ramp {
 
     /// The rate at a moment after the start.
     pub fn rate(&self, moment: Nanos) -> f64 {
-        let share = if moment < self.growing { moment.0 as f64 / self.growing.0 as f64 } else { 1.0 };
+        let share =
+            if moment < self.growing { moment.0 as f64 / self.growing.0 as f64 } else { 1.0 };
         self.max.0 as f64 * share
     }
 
     /// How many queries are due up to a moment, as a number with its fraction.
     pub fn area(&self, moment: Nanos) -> f64 {
-        let (t, r, m) = (moment.min(self.length()).as_secs_f64(), self.growing.as_secs_f64(), self.max.0 as f64);
+        let (t, r, m) = (
+            moment.min(self.length()).as_secs_f64(),
+            self.growing.as_secs_f64(),
+            self.max.0 as f64,
+        );
         if t < r { m * t * t / (2.0 * r) } else { m * r / 2.0 + m * (t - r) }
     }
 
@@ -111,9 +116,14 @@ mod tests {
 
     #[test]
     fn the_ramp_of_the_manual() {
-        let ramp = Ramp { max: Qps(100_000), growing: Nanos(60 * Nanos::SECOND.0), constant: Nanos(0) };
+        let ramp =
+            Ramp { max: Qps(100_000), growing: Nanos(60 * Nanos::SECOND.0), constant: Nanos(0) };
         assert_eq!(ramp.due(ramp.length()), 3_000_000);
         assert_eq!(ramp.rate(Nanos(30 * Nanos::SECOND.0)), 50_000.0);
-        assert_eq!(ramp.due(Nanos(90 * Nanos::SECOND.0)), 3_000_000, "nothing is due after the end");
+        assert_eq!(
+            ramp.due(Nanos(90 * Nanos::SECOND.0)),
+            3_000_000,
+            "nothing is due after the end"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What is asked: names of ours, or the lines of a query file in dnsperf's format.
 //!
-//! A file is held as the questions' wire format, one after the other with their lengths, and is only ever walked through: no
-//! index, no text, nothing read while queries are sent.
+//! A file is held as the questions' wire format, one after the other with their lengths, and is
+//! only ever walked through: no index, no text, nothing read while queries are sent.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -39,7 +39,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// `count` names below `domain`, beginning at position `first` of the block; `None` if it does not hold so many.
+    /// `count` names below `domain`, beginning at position `first` of the block; `None` if it does
+    /// not hold so many.
     pub fn new(domain: &Domain, block: NameRange, first: u64, count: u64) -> Option<Names> {
         let fits = first.checked_add(count)? <= block.count();
         fits.then(|| Names { template: QueryTemplate::aaaa(domain), block, first, count })
@@ -66,7 +67,9 @@ pub enum FileError {
         source: io::Error,
     },
     /// A line is no question.
-    #[error("{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A")]
+    #[error(
+        "{path}, line {line}: {why}; a line is a name and a type, for example: www.example.com A"
+    )]
     Line {
         /// The query file; `-` is the standard input.
         path: PathBuf,
@@ -84,8 +87,8 @@ pub enum FileError {
 }
 
 impl QueryFile {
-    /// Reads a file; `-` is the standard input. Lines are `name type [class]`; empty ones and those that begin with `;` or `#`
-    /// are passed over.
+    /// Reads a file; `-` is the standard input. Lines are `name type [class]`; empty ones and those
+    /// that begin with `;` or `#` are passed over.
     ///
     /// # Errors
     /// If it cannot be read, a line is no question, or there is none.
@@ -140,7 +143,8 @@ impl QueryFile {
         if let Some(more) = words.next() {
             return Err(format!("there is more after the class: '{more}'"));
         }
-        let wire = Name::<Vec<u8>>::from_str(name).map_err(|e| format!("'{name}' is no name ({e})"))?;
+        let wire =
+            Name::<Vec<u8>>::from_str(name).map_err(|e| format!("'{name}' is no name ({e})"))?;
         let rtype = Rtype::from_str(rtype).map_err(|_| format!("'{rtype}' is no type"))?;
         let class = Class::from_str(class).map_err(|_| format!("'{class}' is no class"))?;
         self.records.push(wire.as_slice().len() as u8);
@@ -200,17 +204,26 @@ impl Source {
         }
     }
 
-    /// Where the answers of a reply with the right id begin; `None` if it does not answer that question.
+    /// Where the answers of a reply with the right id begin; `None` if it does not answer that
+    /// question.
     #[inline]
-    pub(super) fn answers_at(&self, message: &Message<'_>, bytes: &[u8], asked: Asked) -> Option<usize> {
+    pub(super) fn answers_at(
+        &self,
+        message: &Message<'_>,
+        bytes: &[u8],
+        asked: Asked,
+    ) -> Option<usize> {
         let (is_it, len) = match self {
-            Source::Names(names) => (names.template.is_question_of(bytes, asked.address()), names.template.len()),
+            Source::Names(names) => {
+                (names.template.is_question_of(bytes, asked.address()), names.template.len())
+            }
             Source::File(file) => {
                 let (question, _) = file.question(asked.0 as usize);
                 let len = HEADER_LEN + question.len();
                 let name = question.len() - FIXED;
                 let is_it = bytes.get(HEADER_LEN..len).is_some_and(|theirs| {
-                    theirs[..name].eq_ignore_ascii_case(&question[..name]) && theirs[name..] == question[name..]
+                    theirs[..name].eq_ignore_ascii_case(&question[..name])
+                        && theirs[name..] == question[name..]
                 });
                 (is_it, len)
             }
@@ -233,9 +246,14 @@ impl Source {
                 let count = if lane + 1 == of { names.count - share * lane } else { share };
                 Cursor { at: 0, end: count, first, skip: 0, step: 1, repeat }
             }
-            Source::File(file) => {
-                Cursor { at: 0, end: file.records.len() as u64, first: 0, skip: lane, step: of, repeat }
-            }
+            Source::File(file) => Cursor {
+                at: 0,
+                end: file.records.len() as u64,
+                first: 0,
+                skip: lane,
+                step: of,
+                repeat,
+            },
         }
     }
 }
@@ -293,8 +311,7 @@ mod tests {
 
     #[test]
     fn lines_become_questions() {
-        let text =
-            "; a comment\n\nwww.example.com A\nexample.org.\tTYPE65280\r\nversion.bind txt CH\n# another\n. NS\n";
+        let text = "; a comment\n\nwww.example.com A\nexample.org.\tTYPE65280\r\nversion.bind txt CH\n# another\n. NS\n";
         let queries = Source::File(Arc::new(file(text).unwrap()));
         assert_eq!(queries.count(), 4);
         let mut cursor = queries.cursor(0, 1, false);
@@ -315,7 +332,10 @@ mod tests {
             query[end - 1] ^= 2;
             assert_eq!(queries.answers_at(&Message::new(&query).unwrap(), &query, next), None);
         }
-        assert_eq!(asked, ["www.example.com A IN", "example.org TYPE65280 IN", "version.bind TXT CH", " NS IN"]);
+        assert_eq!(
+            asked,
+            ["www.example.com A IN", "example.org TYPE65280 IN", "version.bind TXT CH", " NS IN"]
+        );
     }
 
     #[test]
@@ -341,7 +361,8 @@ mod tests {
             let mut cursor = queries.cursor(lane, of, repeat);
             std::iter::from_fn(|| cursor.next(&queries)).take(n).collect::<Vec<_>>()
         };
-        let mut all: Vec<u64> = (0..3).flat_map(|lane| take(lane, 3, false, 99)).map(|Asked(at)| at).collect();
+        let mut all: Vec<u64> =
+            (0..3).flat_map(|lane| take(lane, 3, false, 99)).map(|Asked(at)| at).collect();
         all.sort_unstable();
         let whole: Vec<u64> = take(0, 1, false, 99).into_iter().map(|Asked(at)| at).collect();
         assert_eq!((all.len(), &all), (10, &whole));
@@ -352,15 +373,21 @@ mod tests {
 
     #[test]
     fn names_are_shared_in_runs() {
-        let names = Names::new(&Domain::dns64perf(), "10.0.0.0/24".parse().unwrap(), 6, 10).unwrap();
+        let names =
+            Names::new(&Domain::dns64perf(), "10.0.0.0/24".parse().unwrap(), 6, 10).unwrap();
         let names = Source::Names(names);
         let mut second = names.cursor(1, 3, false);
-        let addresses: Vec<_> = std::iter::from_fn(|| second.next(&names)).map(|a| a.address().octets()[3]).collect();
+        let addresses: Vec<_> =
+            std::iter::from_fn(|| second.next(&names)).map(|a| a.address().octets()[3]).collect();
         assert_eq!(addresses, [9, 10, 11]);
         let mut last = names.cursor(2, 3, true);
-        let addresses: Vec<_> =
-            std::iter::from_fn(|| last.next(&names)).take(5).map(|a| a.address().octets()[3]).collect();
+        let addresses: Vec<_> = std::iter::from_fn(|| last.next(&names))
+            .take(5)
+            .map(|a| a.address().octets()[3])
+            .collect();
         assert_eq!(addresses, [12, 13, 14, 15, 12]);
-        assert!(Names::new(&Domain::dns64perf(), "10.0.0.0/24".parse().unwrap(), 250, 10).is_none());
+        assert!(
+            Names::new(&Domain::dns64perf(), "10.0.0.0/24".parse().unwrap(), 250, 10).is_none()
+        );
     }
 }

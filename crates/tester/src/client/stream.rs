@@ -36,7 +36,8 @@ pub(super) struct News {
     pub(super) connected: Option<Nanos>,
     /// Whether it is over.
     pub(super) closed: bool,
-    /// Whether there may be more to read: the poller tells that octets have come only once, so this has to be remembered.
+    /// Whether there may be more to read: the poller tells that octets have come only once, so this
+    /// has to be remembered.
     pub(super) more: bool,
 }
 
@@ -62,12 +63,22 @@ impl Stream {
         }
         let begun = clock::now();
         match socket.connect(&server.into()) {
-            Err(e) if e.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => return Err(e),
+            Err(e) if e.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => {
+                return Err(e);
+            }
             _ => {}
         }
         let socket = TcpStream::from(socket);
         poller.add_stream(&socket, token)?;
-        Ok(Stream { socket, begun, is_open: false, output: Vec::new(), written: 0, input: Vec::new(), brought: false })
+        Ok(Stream {
+            socket,
+            begun,
+            is_open: false,
+            output: Vec::new(),
+            written: 0,
+            input: Vec::new(),
+            brought: false,
+        })
     }
 
     /// Whether the server has taken it.

@@ -93,7 +93,14 @@ impl Tally {
 
     /// A query that left `sent` after the start was answered `rtt` later.
     #[inline]
-    pub(super) fn answered(&mut self, sent: Nanos, rtt: Nanos, rcode: u8, octets: usize, outcome: Outcome) {
+    pub(super) fn answered(
+        &mut self,
+        sent: Nanos,
+        rtt: Nanos,
+        rcode: u8,
+        octets: usize,
+        outcome: Outcome,
+    ) {
         self.counts.add(outcome);
         self.rcodes[usize::from(rcode)] += 1;
         self.octets.1 += octets as u64;

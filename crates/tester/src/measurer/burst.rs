@@ -1,10 +1,11 @@
 //! How many queries leave together: as few as leave others their share of the CPU.
 //!
-//! A sender that sleeps pays for each wake-up, many times what a query costs (timer, interrupt, change of context; on a virtual
-//! machine also the hypervisor). On a CPU that it shares with AuthDNS the Measurer must not spend the time that AuthDNS needs, or
-//! the DUT waits for its answers and is blamed. So the costs are measured before the first trial, and queries leave in runs that
-//! are as short as a third of the CPU allows. What a query costs is what sending it and reading its reply cost, for the receiver
-//! may run there too:
+//! A sender that sleeps pays for each wake-up, many times what a query costs (timer, interrupt,
+//! change of context; on a virtual machine also the hypervisor). On a CPU that it shares with
+//! AuthDNS the Measurer must not spend the time that AuthDNS needs, or the DUT waits for its
+//! answers and is blamed. So the costs are measured before the first trial, and queries leave in
+//! runs that are as short as a third of the CPU allows. What a query costs is what sending it and
+//! reading its reply cost, for the receiver may run there too:
 //!
 //! ```text
 //! rate · (cost of a query) + rate ÷ run · (cost of a wake-up) ≤ 1/3      run ≥ rate · wake ÷ (1/3 − rate · query)
@@ -39,11 +40,13 @@ const LOOKS: usize = 5;
 const DATAGRAM: [u8; 51] = [0; 51];
 
 /// How far from its time a query may leave so that queries can leave together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub enum Burst {
-    /// As far as it takes for the sender to leave two thirds of a CPU that it does not own to others, and no further than
-    /// [`LONGEST`].
+    /// As far as it takes for the sender to leave two thirds of a CPU that it does not own to
+    /// others, and no further than [`LONGEST`].
     #[default]
     Auto,
     /// No further than this.
@@ -57,7 +60,8 @@ impl FromStr for Burst {
         if text == "auto" {
             return Ok(Burst::Auto);
         }
-        let time = humantime::parse_duration(text).map_err(|e| format!("{e}; write auto, or a time such as 200us"))?;
+        let time = humantime::parse_duration(text)
+            .map_err(|e| format!("{e}; write auto, or a time such as 200us"))?;
         Ok(Burst::Fixed(time.into()))
     }
 }
@@ -95,7 +99,8 @@ pub struct SendCost {
 }
 
 impl SendCost {
-    /// Measures it, in some 100 ms, with datagrams from this host to itself, on `cpu` if one is given.
+    /// Measures it, in some 100 ms, with datagrams from this host to itself, on `cpu` if one is
+    /// given.
     ///
     /// # Errors
     /// If there is no loopback interface that is up, or no such CPU.
@@ -110,7 +115,8 @@ impl SendCost {
             let source = Endpoint::connect(sink.local_address()?)?;
             let mut batch = ReceiveBatch::new(DATAGRAM.len());
             let mut median = |together| {
-                let mut looks: Vec<u64> = (0..LOOKS).map(|_| look(&source, &sink, &mut batch, together)).collect();
+                let mut looks: Vec<u64> =
+                    (0..LOOKS).map(|_| look(&source, &sink, &mut batch, together)).collect();
                 looks.sort_unstable();
                 looks[LOOKS / 2]
             };
@@ -121,15 +127,17 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// The burst with which a sender of `rate` queries per second, which must be above 0, takes no more than a third of its CPU; no
-    /// longer than [`LONGEST`]. A sender that has its CPU for itself need not care: its burst is [`SHORTEST`].
+    /// The burst with which a sender of `rate` queries per second, which must be above 0, takes no
+    /// more than a third of its CPU; no longer than [`LONGEST`]. A sender that has its CPU for
+    /// itself need not care: its burst is [`SHORTEST`].
     pub fn burst(&self, rate: f64) -> Nanos {
         let left = MOST - rate * self.query.as_secs_f64();
         if left <= 0.0 {
             return LONGEST;
         }
         let run = (rate * self.wake_up.as_secs_f64() / left).ceil().max(1.0);
-        // A run of n queries needs n intervals; the small term keeps a division from losing the last one.
+        // A run of n queries needs n intervals; the small term keeps a division from losing the
+        // last one.
         let needed = Nanos((run / rate * 1e9).ceil() as u64 + 1);
         if run <= 1.0 { Nanos(0) } else { needed.min(LONGEST) }
     }
@@ -170,7 +178,10 @@ mod tests {
             let burst = COST.burst(rate);
             assert!(share(rate, burst) <= 1.0 / 3.0 + 0.01, "{rate}: {burst:?}");
             let shorter = Nanos(burst.0.saturating_sub((1e9 / rate) as u64));
-            assert!(burst == Nanos(0) || share(rate, shorter) > 1.0 / 3.0 - 0.01, "{rate}: {shorter:?} would do");
+            assert!(
+                burst == Nanos(0) || share(rate, shorter) > 1.0 / 3.0 - 0.01,
+                "{rate}: {shorter:?} would do"
+            );
         }
         assert_eq!(COST.burst(1_000.0), Nanos(0), "each by itself");
         assert_eq!(COST.burst(400_000.0), LONGEST);

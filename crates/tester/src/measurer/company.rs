@@ -1,5 +1,6 @@
-//! Who else runs on the sender's CPU: only a CPU that nobody of ours shares may be taken with real-time priority, because a
-//! real-time sender keeps AuthDNS, the receiver and a DUT on the same CPU waiting, and the DUT would be blamed for it.
+//! Who else runs on the sender's CPU: only a CPU that nobody of ours shares may be taken with
+//! real-time priority, because a real-time sender keeps AuthDNS, the receiver and a DUT on the same
+//! CPU waiting, and the DUT would be blamed for it.
 
 use std::fs;
 
@@ -10,12 +11,13 @@ const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
 /// Their threads that work while a trial runs.
 const WORKERS: [&str; 5] = ["auth-", "worker-", "send-", "receive-", "reference"];
 
-/// Which of our working threads may run on `cpu` now, those of other processes and of this one, each once.
+/// Which of our working threads may run on `cpu` now, those of other processes and of this one,
+/// each once.
 pub(super) fn sharers(cpu: CpuId) -> Vec<String> {
     let mut names = Vec::new();
     for process in numbered("/proc") {
-        let is_ours =
-            process == std::process::id() || PROGRAMS.contains(&name_of(&format!("/proc/{process}")).as_str());
+        let is_ours = process == std::process::id()
+            || PROGRAMS.contains(&name_of(&format!("/proc/{process}")).as_str());
         if !is_ours {
             continue;
         }
@@ -34,7 +36,11 @@ pub(super) fn sharers(cpu: CpuId) -> Vec<String> {
 }
 
 fn numbered(folder: &str) -> impl Iterator<Item = u32> {
-    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn name_of(folder: &str) -> String {
@@ -64,7 +70,9 @@ mod tests {
 
     #[test]
     fn the_kernels_lists_of_cpus() {
-        for (list, cpu, is_in) in [("0-3,8", 8, true), ("0-3,8", 2, true), ("0-3,8", 4, false), ("", 0, false)] {
+        for (list, cpu, is_in) in
+            [("0-3,8", 8, true), ("0-3,8", 2, true), ("0-3,8", 4, false), ("", 0, false)]
+        {
             assert_eq!(contains(list, CpuId(cpu)), is_in, "{list} {cpu}");
         }
     }

@@ -26,7 +26,9 @@ pub enum TrialError {
         source: io::Error,
     },
     /// The interface's counters cannot be read.
-    #[error("cannot find or read the interface towards {server}, whose drops must be known: {source}")]
+    #[error(
+        "cannot find or read the interface towards {server}, whose drops must be known: {source}"
+    )]
     Interface {
         /// The server that the trial is for.
         server: SocketAddr,
@@ -34,7 +36,9 @@ pub enum TrialError {
         source: io::Error,
     },
     /// AuthDNS cannot be asked how it is.
-    #[error("cannot read AuthDNS's counters from {path}: {source}; is it running with --status {path}?")]
+    #[error(
+        "cannot read AuthDNS's counters from {path}: {source}; is it running with --status {path}?"
+    )]
     AuthStatus {
         /// The status socket of AuthDNS (`--status`).
         path: std::path::PathBuf,

@@ -1,4 +1,5 @@
-//! Is this reply right? The Measurer's own knowledge of RFC 6052 and of what a name must resolve to, shared with no server.
+//! Is this reply right? The Measurer's own knowledge of RFC 6052 and of what a name must resolve
+//! to, shared with no server.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,7 +13,8 @@ use wire::rcode::Rcode;
 use wire::template::{HEADER_LEN, QueryTemplate};
 use wire::view::{CLASS_IN, Malformed, Message, rtype};
 
-/// Aliases followed in one answer; RFC 6147 leaves the bound to implementations, resolvers use 8 to 16.
+/// Aliases followed in one answer; RFC 6147 leaves the bound to implementations, resolvers use 8 to
+/// 16.
 const MAX_ALIASES: usize = 16;
 
 /// A Pref64::/n (RFC 6052 §2.2): 32, 40, 48, 56, 64 or 96 bits, bits 64 to 71 zero.
@@ -48,8 +50,11 @@ impl FromStr for Prefix {
 
     fn from_str(s: &str) -> Result<Self, PrefixError> {
         let bad = |why| PrefixError { given: s.into(), why };
-        let (address, len) = s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
-        let bits = u128::from(address.parse::<Ipv6Addr>().map_err(|_| bad("the address is no IPv6 address"))?);
+        let (address, len) =
+            s.split_once('/').ok_or_else(|| bad("the prefix length is missing"))?;
+        let bits = u128::from(
+            address.parse::<Ipv6Addr>().map_err(|_| bad("the address is no IPv6 address"))?,
+        );
         let len = len.parse().map_err(|_| bad("the length is no number"))?;
         if ![32, 40, 48, 56, 64, 96].contains(&len) {
             return Err(bad("RFC 6052 §2.2 allows the lengths 32, 40, 48, 56, 64 and 96 only"));
@@ -98,7 +103,8 @@ pub struct Expectation {
     pub aaaa_share: Share,
     /// Whether that record's address is checked.
     pub check_own_aaaa: bool,
-    /// Prefixes of which one must embed the name's IPv4 address in all other names' addresses; none: any address will do.
+    /// Prefixes of which one must embed the name's IPv4 address in all other names' addresses;
+    /// none: any address will do.
     pub prefixes: Vec<Prefix>,
 }
 
@@ -107,17 +113,24 @@ impl Expectation {
         if has_aaaa(name, self.aaaa_share) {
             !self.check_own_aaaa || given == own_aaaa(name)
         } else {
-            self.prefixes.is_empty() || self.prefixes.iter().any(|prefix| prefix.embed(name) == given)
+            self.prefixes.is_empty()
+                || self.prefixes.iter().any(|prefix| prefix.embed(name) == given)
         }
     }
 
-    /// Judges a reply whose id, source and question are known to belong to the query for `name`; `answers_at` is the offset
-    /// after the question.
+    /// Judges a reply whose id, source and question are known to belong to the query for `name`;
+    /// `answers_at` is the offset after the question.
     ///
     /// # Errors
-    /// What is wrong with it. An rcode tells more than what else may be wrong, truncation more than what is missing.
+    /// What is wrong with it. An rcode tells more than what else may be wrong, truncation more than
+    /// what is missing.
     #[inline]
-    pub fn judge(&self, message: &Message<'_>, answers_at: usize, name: Ipv4Addr) -> Result<(), Wrong> {
+    pub fn judge(
+        &self,
+        message: &Message<'_>,
+        answers_at: usize,
+        name: Ipv4Addr,
+    ) -> Result<(), Wrong> {
         if message.opcode() != 0 {
             return Err(Wrong::Malformed);
         }
@@ -131,20 +144,29 @@ impl Expectation {
         self.judge_answers(message, answers_at, name).unwrap_or(Err(Wrong::Malformed))
     }
 
-    fn judge_answers(&self, message: &Message<'_>, at: usize, name: Ipv4Addr) -> Result<Result<(), Wrong>, Malformed> {
+    fn judge_answers(
+        &self,
+        message: &Message<'_>,
+        at: usize,
+        name: Ipv4Addr,
+    ) -> Result<Result<(), Wrong>, Malformed> {
         let mut answers = message.records(at, message.ancount());
         // All sections must parse, even if the answer section has what we look for.
         for record in answers.by_ref() {
             record?;
         }
-        let mut rest = message.records(answers.offset(), message.nscount().saturating_add(message.arcount()));
+        let mut rest =
+            message.records(answers.offset(), message.nscount().saturating_add(message.arcount()));
         rest.try_for_each(|record| record.map(drop))?;
 
         let owner = end_of_aliases(message, at)?;
         let mut found = false;
         for record in message.records(at, message.ancount()) {
             let record = record?;
-            if record.rtype != rtype::AAAA || record.class != CLASS_IN || !message.same_name(record.owner, owner)? {
+            if record.rtype != rtype::AAAA
+                || record.class != CLASS_IN
+                || !message.same_name(record.owner, owner)?
+            {
                 continue;
             }
             let address: [u8; 16] = record.data.try_into().map_err(|_| Malformed)?;
@@ -157,9 +179,15 @@ impl Expectation {
     }
 }
 
-/// Where the answers of a reply with the right id begin; `None` if it does not answer the query for `name`.
+/// Where the answers of a reply with the right id begin; `None` if it does not answer the query for
+/// `name`.
 #[inline]
-pub(crate) fn answers_at(message: &Message<'_>, bytes: &[u8], asked: &QueryTemplate, name: Ipv4Addr) -> Option<usize> {
+pub(crate) fn answers_at(
+    message: &Message<'_>,
+    bytes: &[u8],
+    asked: &QueryTemplate,
+    name: Ipv4Addr,
+) -> Option<usize> {
     match message.qdcount() {
         1 if asked.is_question_of(bytes, name) => Some(asked.len()),
         // Servers that could not parse a query, or would not, may leave the question out.
@@ -168,15 +196,19 @@ pub(crate) fn answers_at(message: &Message<'_>, bytes: &[u8], asked: &QueryTempl
     }
 }
 
-/// The offset of the name at the end of the CNAME chain that begins at the question (RFC 6147 §5.1.5). The chain's records
-/// may be in any order; a chain longer than [`MAX_ALIASES`], and so every loop, is malformed.
+/// The offset of the name at the end of the CNAME chain that begins at the question (RFC 6147
+/// §5.1.5). The chain's records may be in any order; a chain longer than [`MAX_ALIASES`], and so
+/// every loop, is malformed.
 fn end_of_aliases(message: &Message<'_>, at: usize) -> Result<usize, Malformed> {
     let mut owner = HEADER_LEN;
     for _ in 0..=MAX_ALIASES {
         let mut alias = None;
         for record in message.records(at, message.ancount()) {
             let record = record?;
-            if record.rtype == rtype::CNAME && record.class == CLASS_IN && message.same_name(record.owner, owner)? {
+            if record.rtype == rtype::CNAME
+                && record.class == CLASS_IN
+                && message.same_name(record.owner, owner)?
+            {
                 alias = Some(record.data_at);
                 break;
             }
@@ -220,7 +252,14 @@ mod tests {
 
     #[test]
     fn prefixes_outside_rfc_6052_are_refused() {
-        for bad in ["64:ff9b::", "64:ff9b::/72", "64:ff9b::1/96", "2001:db8:0:0:100::/96", "10.0.0.0/32", "::/x"] {
+        for bad in [
+            "64:ff9b::",
+            "64:ff9b::/72",
+            "64:ff9b::1/96",
+            "2001:db8:0:0:100::/96",
+            "10.0.0.0/32",
+            "::/x",
+        ] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad} was accepted");
         }
     }
@@ -241,7 +280,9 @@ mod tests {
     }
 
     fn aaaa(builder: &mut AnswerBuilder<Vec<u8>>, owner: &str, address: &str) {
-        builder.push((name(owner), Ttl::from_secs(1), Aaaa::new(address.parse().unwrap()))).unwrap();
+        builder
+            .push((name(owner), Ttl::from_secs(1), Aaaa::new(address.parse().unwrap())))
+            .unwrap();
     }
 
     fn cname(builder: &mut AnswerBuilder<Vec<u8>>, owner: &str, target: &str) {
@@ -299,9 +340,16 @@ mod tests {
     fn wrong_answers() {
         assert_eq!(judge(&reply(Rcode::SERVFAIL, |_| ())), Err(Wrong::Rcode(2)));
         assert_eq!(judge(&reply(Rcode::NOERROR, |_| ())), Err(Wrong::NoAaaa));
-        assert_eq!(judge(&reply(Rcode::NOERROR, |b| aaaa(b, "else.test", "64:ff9b::a00:1"))), Err(Wrong::NoAaaa));
-        assert_eq!(judge(&reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:2"))), Err(Wrong::Address));
-        let only_a = reply(Rcode::NOERROR, |b| b.push((name(Q), Ttl::from_secs(1), A::new(NAME))).unwrap());
+        assert_eq!(
+            judge(&reply(Rcode::NOERROR, |b| aaaa(b, "else.test", "64:ff9b::a00:1"))),
+            Err(Wrong::NoAaaa)
+        );
+        assert_eq!(
+            judge(&reply(Rcode::NOERROR, |b| aaaa(b, Q, "64:ff9b::a00:2"))),
+            Err(Wrong::Address)
+        );
+        let only_a =
+            reply(Rcode::NOERROR, |b| b.push((name(Q), Ttl::from_secs(1), A::new(NAME))).unwrap());
         assert_eq!(judge(&only_a), Err(Wrong::NoAaaa));
         let mixed = reply(Rcode::NOERROR, |b| {
             aaaa(b, Q, "64:ff9b::a00:1");
@@ -325,7 +373,11 @@ mod tests {
         assert_eq!(judge(&whole[..whole.len() - 1]), Err(Wrong::Malformed));
         let mut counts = whole;
         counts[9] = 1;
-        assert_eq!(judge(&counts), Err(Wrong::Malformed), "an authority record is announced and missing");
+        assert_eq!(
+            judge(&counts),
+            Err(Wrong::Malformed),
+            "an authority record is announced and missing"
+        );
     }
 
     proptest! {

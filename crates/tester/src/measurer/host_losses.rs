@@ -1,4 +1,5 @@
-//! What the tester's own host loses below the sockets, from before the first query to after the last reply.
+//! What the tester's own host loses below the sockets, from before the first query to after the
+//! last reply.
 //!
 //! ```text
 //! sender ─► sockets ─► queueing discipline ─► neighbour's queue ─► interface ─► DUT
@@ -36,14 +37,20 @@ const RESOLVE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 /// Time for packets that the interface has, to reach their sockets.
 const IN_FLIGHT: Duration = Duration::from_millis(2);
-/// Receives from one socket at the end of a trial; a peer that floods it must not keep the trial from ending.
+/// Receives from one socket at the end of a trial; a peer that floods it must not keep the trial
+/// from ending.
 const LAST_RECEIVES: usize = 1_000;
 
-/// The next hop towards `server`, with a link-layer address that is known: otherwise this host would drop the first queries.
-/// The server is not asked for anything.
+/// The next hop towards `server`, with a link-layer address that is known: otherwise this host
+/// would drop the first queries. The server is not asked for anything.
 pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
-    let hop = NextHop::towards(server).map_err(|source| TrialError::Interface { server, source })?;
-    let silent = |source| TrialError::Neighbour { address: hop.address, interface: hop.interface.clone(), source };
+    let hop =
+        NextHop::towards(server).map_err(|source| TrialError::Interface { server, source })?;
+    let silent = |source| TrialError::Neighbour {
+        address: hop.address,
+        interface: hop.interface.clone(),
+        source,
+    };
     hop.resolve(server, RESOLVE).map_err(silent)?;
     Ok(hop)
 }
@@ -52,7 +59,8 @@ pub(super) fn reach(server: SocketAddr) -> Result<NextHop, TrialError> {
 pub(super) struct HostLosses {
     hop: NextHop,
     before: Reading,
-    /// Absent where the next hop needs no link-layer address, and on kernels that do not tell its state.
+    /// Absent where the next hop needs no link-layer address, and on kernels that do not tell its
+    /// state.
     watch: Option<Watch>,
     looked: Nanos,
     unresolved: Option<Nanos>,
@@ -110,16 +118,19 @@ impl Reading {
 impl HostLosses {
     /// Begins to watch what is on the way to and from `ports`.
     pub(super) fn begin(hop: NextHop, ports: &[Arc<Ports>]) -> io::Result<HostLosses> {
-        let addresses = ports.iter().flat_map(|ports| &ports.connected).map(Endpoint::local_address);
+        let addresses =
+            ports.iter().flat_map(|ports| &ports.connected).map(Endpoint::local_address);
         let addresses = addresses.collect::<io::Result<Vec<_>>>()?;
         let numbers: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
-        let tap = addresses.first().and_then(|ours| Tap::on(&hop.interface, ours.ip(), &numbers).ok());
+        let tap =
+            addresses.first().and_then(|ours| Tap::on(&hop.interface, ours.ip(), &numbers).ok());
         let watch = if hop.needs_address { Watch::new(hop.clone()).ok() } else { None };
         let before = Reading::now(&hop)?;
         Ok(HostLosses { hop, before, watch, looked: clock::now(), unresolved: None, tap })
     }
 
-    /// Looks at the next hop's state while `running` says so; returns at once where there is nothing to look at.
+    /// Looks at the next hop's state while `running` says so; returns at once where there is
+    /// nothing to look at.
     pub(super) fn watch_while(&mut self, running: impl Fn() -> bool) {
         while self.watch.is_some() && running() {
             self.look();
@@ -138,7 +149,8 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Adds up what was lost. The shards have ended and took `datagrams` from their sockets; what is left there is taken now.
+    /// Adds up what was lost. The shards have ended and took `datagrams` from their sockets; what
+    /// is left there is taken now.
     pub(super) fn conclude(mut self, ports: &[Arc<Ports>], datagrams: u64) -> io::Result<Losses> {
         self.look();
         let tapped = self.tap.as_ref().and_then(|tap| tap.count().ok());
@@ -148,34 +160,43 @@ impl HostLosses {
         let datagrams = datagrams + take_the_rest(&endpoints);
         let sockets = endpoints.iter().map(|endpoint| endpoint.drops()).sum();
         let after = Reading::now(&self.hop)?;
-        let wrong_checksum = after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
+        let wrong_checksum =
+            after.udp.wrong_checksum.saturating_sub(self.before.udp.wrong_checksum);
         let drops = TesterDrops {
             sockets,
-            interface_receive: after.interface.receive_drops.saturating_sub(self.before.interface.receive_drops),
-            interface_send: after.interface.send_drops.saturating_sub(self.before.interface.send_drops),
+            interface_receive: after
+                .interface
+                .receive_drops
+                .saturating_sub(self.before.interface.receive_drops),
+            interface_send: after
+                .interface
+                .send_drops
+                .saturating_sub(self.before.interface.send_drops),
             queueing_discipline: self.dropped_by_queueing(&after),
             neighbour: self.discarded(&after).unwrap_or(0),
-            missed: tapped.map(|tapped| tapped.saturating_sub(datagrams + sockets + wrong_checksum)),
+            missed: tapped
+                .map(|tapped| tapped.saturating_sub(datagrams + sockets + wrong_checksum)),
         };
         let known = self.before.queueing.is_some() && after.queueing.is_some();
         let unknown_queueing = (!known).then(|| self.hop.interface.clone());
         Ok(Losses { drops, places: self.places(&drops, &after), unknown_queueing })
     }
 
-    /// A packet that the discipline refuses at once is in its own counter and, as the sender is told, in UDP's; one that it
-    /// drops later, or of another program, is in one of them only.
+    /// A packet that the discipline refuses at once is in its own counter and, as the sender is
+    /// told, in UDP's; one that it drops later, or of another program, is in one of them only.
     fn dropped_by_queueing(&self, after: &Reading) -> u64 {
         let own = match (&self.before.queueing, &after.queueing) {
             (Some(before), Some(after)) => after.drops.saturating_sub(before.drops),
             _ => 0,
         };
         let udp = after.udp.no_room_to_send.saturating_sub(self.before.udp.no_room_to_send);
-        // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of the server.
+        // Loopback has no queue: there it is the full buffer of a program of this host, perhaps of
+        // the server.
         u64::from(own).max(if self.hop.loopback { 0 } else { udp })
     }
 
-    /// Packets that the next hop's queue dropped. The counter is that of all neighbours: it says something about this one
-    /// only if this one was seen unresolved.
+    /// Packets that the next hop's queue dropped. The counter is that of all neighbours: it says
+    /// something about this one only if this one was seen unresolved.
     fn discarded(&self, after: &Reading) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))
@@ -188,19 +209,34 @@ impl HostLosses {
             places.push(HostLoss::Sockets { packets: drops.sockets });
         }
         if drops.interface_receive > 0 {
-            places.push(HostLoss::InterfaceReceive { packets: drops.interface_receive, interface: interface() });
+            places.push(HostLoss::InterfaceReceive {
+                packets: drops.interface_receive,
+                interface: interface(),
+            });
         }
         if drops.interface_send > 0 {
-            places.push(HostLoss::InterfaceSend { packets: drops.interface_send, interface: interface() });
+            places.push(HostLoss::InterfaceSend {
+                packets: drops.interface_send,
+                interface: interface(),
+            });
         }
         if drops.queueing_discipline > 0 {
             let discipline = after.queueing.as_ref().map(|queueing| queueing.kind.clone());
             let packets = drops.queueing_discipline;
-            places.push(HostLoss::QueueingDiscipline { packets, discipline, interface: interface() });
+            places.push(HostLoss::QueueingDiscipline {
+                packets,
+                discipline,
+                interface: interface(),
+            });
         }
         if let Some(unresolved) = self.unresolved {
             let (packets, address) = (self.discarded(after), self.hop.address);
-            places.push(HostLoss::Neighbour { packets, address, interface: interface(), unresolved });
+            places.push(HostLoss::Neighbour {
+                packets,
+                address,
+                interface: interface(),
+                unresolved,
+            });
         }
         places
     }
@@ -214,7 +250,8 @@ fn take_the_rest(endpoints: &[&Endpoint]) -> u64 {
         for _ in 0..LAST_RECEIVES {
             // An ICMP error that was waiting is used up by this; there may be datagrams behind it.
             let Ok(received) = batch.receive(endpoint, Wait::Dont) else { continue };
-            datagrams += batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
+            datagrams +=
+                batch.iter().map(|datagram| datagram.segments().count() as u64).sum::<u64>();
             if received < BATCH {
                 break;
             }
@@ -228,7 +265,8 @@ mod tests {
     use super::*;
 
     fn reading(queueing_drops: u32, no_room_to_send: u64, discards: Option<u64>) -> Reading {
-        let queueing = Queueing { interface: "to-dut".into(), kind: "tbf".into(), drops: queueing_drops };
+        let queueing =
+            Queueing { interface: "to-dut".into(), kind: "tbf".into(), drops: queueing_drops };
         Reading {
             interface: InterfaceCounters::default(),
             udp: UdpErrors { no_room_to_send, wrong_checksum: 0 },
@@ -240,17 +278,33 @@ mod tests {
     fn watched(loopback: bool, unresolved: Option<Nanos>) -> HostLosses {
         let mut hop = NextHop::towards("[::1]:53".parse().unwrap()).unwrap();
         hop.loopback = loopback;
-        HostLosses { hop, before: reading(10, 100, Some(1_000)), watch: None, looked: Nanos(0), unresolved, tap: None }
+        HostLosses {
+            hop,
+            before: reading(10, 100, Some(1_000)),
+            watch: None,
+            looked: Nanos(0),
+            unresolved,
+            tap: None,
+        }
     }
 
     #[test]
     fn a_packet_in_two_counters_is_dropped_once() {
         // Loopback, the discipline's drops, UDP's, and what is made of them.
-        for (loopback, queueing, udp, dropped) in
-            [(false, 0, 0, 0), (false, 7, 7, 7), (false, 7, 3, 7), (false, 0, 3, 3), (true, 0, 3, 0), (true, 2, 3, 2)]
-        {
+        for (loopback, queueing, udp, dropped) in [
+            (false, 0, 0, 0),
+            (false, 7, 7, 7),
+            (false, 7, 3, 7),
+            (false, 0, 3, 3),
+            (true, 0, 3, 0),
+            (true, 2, 3, 2),
+        ] {
             let after = reading(10 + queueing, 100 + udp, None);
-            assert_eq!(watched(loopback, None).dropped_by_queueing(&after), dropped, "{loopback} {queueing} {udp}");
+            assert_eq!(
+                watched(loopback, None).dropped_by_queueing(&after),
+                dropped,
+                "{loopback} {queueing} {udp}"
+            );
         }
         // A discipline that was replaced counts from the start again.
         assert_eq!(watched(false, None).dropped_by_queueing(&reading(0, 100, None)), 0);
@@ -266,7 +320,13 @@ mod tests {
 
     #[test]
     fn what_did_not_decide_is_a_warning() {
-        let counts = |valid, sent_again| Counts { sent: 10, valid, lost: 10 - valid, sent_again, ..Counts::default() };
+        let counts = |valid, sent_again| Counts {
+            sent: 10,
+            valid,
+            lost: 10 - valid,
+            sent_again,
+            ..Counts::default()
+        };
         let losses = |missed, unknown_queueing: Option<&str>| Losses {
             drops: TesterDrops { missed, ..TesterDrops::default() },
             places: Vec::new(),
@@ -274,7 +334,10 @@ mod tests {
         };
         let warnings = |losses: Losses, counts: &Counts| losses.warnings(counts, Acceptance::ALL);
         assert_eq!(warnings(losses(None, None), &counts(10, 0)), []);
-        assert_eq!(warnings(losses(Some(2), None), &counts(10, 0)), [Warning::Missed { datagrams: 2, lost: 0 }]);
+        assert_eq!(
+            warnings(losses(Some(2), None), &counts(10, 0)),
+            [Warning::Missed { datagrams: 2, lost: 0 }]
+        );
         // These decide.
         assert_eq!(warnings(losses(Some(2), None), &counts(8, 0)), []);
         let all = [
@@ -289,7 +352,8 @@ mod tests {
     fn an_unresolved_neighbour_is_a_loss_even_where_nobody_counts() {
         let after = reading(10, 100, None);
         assert_eq!(watched(false, None).places(&TesterDrops::default(), &after), []);
-        let places = watched(false, Some(Nanos::from_millis(40))).places(&TesterDrops::default(), &after);
+        let places =
+            watched(false, Some(Nanos::from_millis(40))).places(&TesterDrops::default(), &after);
         assert!(matches!(places[..], [HostLoss::Neighbour { packets: None, .. }]), "{places:?}");
     }
 }

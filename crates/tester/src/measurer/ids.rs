@@ -4,9 +4,10 @@
 //! query k of a shard ─► block k/B ─► port (k/B) mod P, position on that port n = (k/B)/P·B + k mod B ─► id = π((n + offset) mod 2¹⁶)
 //! ```
 //!
-//! B queries that leave together share a port; ports take turns. π is a random permutation of the 16-bit numbers, so ids
-//! cannot be predicted, and 65 536 consecutive queries of a port have 65 536 different ones. Both steps can be inverted, so a
-//! reply's port and id name the query that it answers.
+//! B queries that leave together share a port; ports take turns. π is a random permutation of the
+//! 16-bit numbers, so ids cannot be predicted, and 65 536 consecutive queries of a port have 65 536
+//! different ones. Both steps can be inverted, so a reply's port and id name the query that it
+//! answers.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, RngExt};
@@ -48,7 +49,8 @@ impl IdPlan {
         (port, self.permutation[usize::from((position as u16).wrapping_add(self.offsets[port]))])
     }
 
-    /// The latest of the first `head` queries of the shard that left from `port` with `id`, if there is one.
+    /// The latest of the first `head` queries of the shard that left from `port` with `id`, if
+    /// there is one.
     #[inline]
     pub(crate) fn find(&self, port: usize, id: u16, head: u64) -> Option<u64> {
         let low = self.inverse[usize::from(id)].wrapping_sub(self.offsets[port]);
@@ -59,7 +61,9 @@ impl IdPlan {
             position = position.checked_sub(IDS)?;
         }
         loop {
-            let k = position / self.block * self.ports * self.block + port as u64 * self.block + position % self.block;
+            let k = position / self.block * self.ports * self.block
+                + port as u64 * self.block
+                + position % self.block;
             if k < head {
                 return Some(k);
             }

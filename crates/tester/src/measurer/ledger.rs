@@ -8,8 +8,9 @@
 //!       receiver moves it                   sender moves it
 //! ```
 //!
-//! A ring of send times as long as the largest number of queries between the two marks. The sender writes the time, then
-//! moves `head`, then lets the packet go; so whatever reply comes finds its query here.
+//! A ring of send times as long as the largest number of queries between the two marks. The sender
+//! writes the time, then moves `head`, then lets the packet go; so whatever reply comes finds its
+//! query here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -58,7 +59,8 @@ impl Ledger {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
-    /// Sender: makes the stamps of all queries below `end` visible. To be called before any of their packets leaves.
+    /// Sender: makes the stamps of all queries below `end` visible. To be called before any of
+    /// their packets leaves.
     #[inline]
     pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);

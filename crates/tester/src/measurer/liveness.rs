@@ -1,5 +1,5 @@
-//! Whether anybody answers at an address at all: what is asked before a first trial, and after one without a valid reply, so that
-//! a server that is not there is not taken for a slow one.
+//! Whether anybody answers at an address at all: what is asked before a first trial, and after one
+//! without a valid reply, so that a server that is not there is not taken for a slow one.
 
 use std::fmt;
 use std::io;
@@ -17,7 +17,8 @@ use super::recorder::Recorder;
 pub const QUESTIONS: u8 = 3;
 /// How long each of them waits for its reply.
 pub const WAIT: Duration = Duration::from_secs(1);
-/// After a refusal, before the next question: a server that is just being restarted may be there then.
+/// After a refusal, before the next question: a server that is just being restarted may be there
+/// then.
 const REFUSED: Duration = Duration::from_millis(300);
 
 /// What came of asking.
@@ -37,15 +38,18 @@ impl fmt::Display for Liveness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Liveness::Answers => write!(f, "it answers"),
-            Liveness::Silent => write!(f, "no reply to {QUESTIONS} questions within {} s each", WAIT.as_secs()),
+            Liveness::Silent => {
+                write!(f, "no reply to {QUESTIONS} questions within {} s each", WAIT.as_secs())
+            }
             Liveness::Refused => write!(f, "connection refused"),
             Liveness::Unreachable(kind) => write!(f, "{kind}"),
         }
     }
 }
 
-/// Asks `server` up to [`QUESTIONS`] questions over UDP, one after the other, for AAAA records of names below `domain` that no
-/// trial asks for (of 9.0.0.0/24). Any DNS response with the right id is an answer, whatever its RCODE. It takes up to 3 s.
+/// Asks `server` up to [`QUESTIONS`] questions over UDP, one after the other, for AAAA records of
+/// names below `domain` that no trial asks for (of 9.0.0.0/24). Any DNS response with the right id
+/// is an answer, whatever its RCODE. It takes up to 3 s.
 ///
 /// # Errors
 /// If this host has no socket for it.
@@ -53,7 +57,8 @@ pub fn ask(server: SocketAddr, domain: &Domain) -> io::Result<Liveness> {
     ask_for(server, domain, WAIT)
 }
 
-/// As [`require`], for a trial. A plan that cannot be carried out is an error before anybody is asked.
+/// As [`require`], for a trial. A plan that cannot be carried out is an error before anybody is
+/// asked.
 ///
 /// # Errors
 /// As [`require`], or if the plan is the reason why there can be no trial.
@@ -76,7 +81,8 @@ pub fn require(server: SocketAddr, domain: &Domain) -> Result<(), TrialError> {
 }
 
 fn ask_for(server: SocketAddr, domain: &Domain, wait: Duration) -> io::Result<Liveness> {
-    let any: SocketAddr = if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
+    let any: SocketAddr =
+        if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }.parse().expect("a constant");
     let socket = UdpSocket::bind(any)?;
     let mut last = Liveness::Silent;
     for number in 0..QUESTIONS {
@@ -115,7 +121,9 @@ fn answers(socket: &UdpSocket, domain: &Domain, number: u8, wait: Duration) -> i
         match socket.recv(&mut reply) {
             Ok(len) if is_response(&reply[..len], id) => return Ok(true),
             Ok(_) => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => return Ok(false),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Ok(false);
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }

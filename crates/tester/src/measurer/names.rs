@@ -1,4 +1,5 @@
-//! Which name each query asks for: fresh ones in order, and with a cached share, names that were fresh a moment ago.
+//! Which name each query asks for: fresh ones in order, and with a cached share, names that were
+//! fresh a moment ago.
 //!
 //! ```text
 //! name number:   0 … half … 2·half … 2·half+F(i)
@@ -6,10 +7,11 @@
 //! query i, cached:  F(i) + (C(i) mod half)      F, C: fresh and cached queries before i
 //! ```
 //!
-//! A cached query repeats a name of the older half of a window that slides with the fresh names: it was asked for at least
-//! `half` fresh queries ago, long enough to be resolved (1.5 timeouts), and at most twice that, so that any cache which
-//! holds a few seconds of traffic still has it; nobody knows how large the cache is. The first window is resolved
-//! before the trial ([`NameSequence::preloaded_count`]).
+//! A cached query repeats a name of the older half of a window that slides with the fresh names: it
+//! was asked for at least `half` fresh queries ago, long enough to be resolved (1.5 timeouts), and
+//! at most twice that, so that any cache which holds a few seconds of traffic still has it; nobody
+//! knows how large the cache is. The first window is resolved before the trial
+//! ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 
@@ -32,7 +34,13 @@ pub(crate) struct NameSequence {
 
 impl NameSequence {
     /// The sequence that begins at name `first` of `range`, for a trial at `rate` with `timeout`.
-    pub(crate) fn new(range: NameRange, first: u64, cached: Share, rate: Qps, timeout: Nanos) -> NameSequence {
+    pub(crate) fn new(
+        range: NameRange,
+        first: u64,
+        cached: Share,
+        rate: Qps,
+        timeout: Nanos,
+    ) -> NameSequence {
         let fresh_rate = rate.0 as f64 * (1.0 - cached.fraction());
         let half = ((fresh_rate * timeout.as_secs_f64() * 1.5).ceil() as u64).max(MIN_HALF);
         let half = if cached == Share::ZERO { 0 } else { half };
@@ -43,8 +51,8 @@ impl NameSequence {
     /// The name of query `i`.
     #[inline]
     pub(crate) fn address(&self, QueryIndex(i): QueryIndex) -> Ipv4Addr {
-        let cached_before =
-            i / 100 * u64::from(self.cached.per_hundred()) + u64::from(self.cached_before[(i % 100) as usize]);
+        let cached_before = i / 100 * u64::from(self.cached.per_hundred())
+            + u64::from(self.cached_before[(i % 100) as usize]);
         let fresh_before = i - cached_before;
         let number = if self.cached.selects(i) {
             fresh_before + cached_before % self.half
@@ -54,7 +62,8 @@ impl NameSequence {
         self.range.address(self.first + number)
     }
 
-    /// How many names, from the trial's first on, must have been resolved before the first query; none without a cached share.
+    /// How many names, from the trial's first on, must have been resolved before the first query;
+    /// none without a cached share.
     pub(crate) fn preloaded_count(&self) -> u64 {
         2 * self.half
     }

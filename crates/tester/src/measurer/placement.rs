@@ -1,8 +1,9 @@
 //! On which CPU each thread of a trial runs, and whether the senders have theirs for themselves.
 //!
-//! The CPUs of a plan are given to sender, receiver, sender, receiver … in turn. A sender that has its CPU for itself may take
-//! real-time priority, and nobody needs the time that it spends there; only where that is not so must it be known what sending
-//! costs ([`SendCost`](super::burst::SendCost)).
+//! The CPUs of a plan are given to sender, receiver, sender, receiver … in turn. A sender that has
+//! its CPU for itself may take real-time priority, and nobody needs the time that it spends there;
+//! only where that is not so must it be known what sending costs
+//! ([`SendCost`](super::burst::SendCost)).
 
 use method::units::CpuId;
 use net::affinity::allowed_cpus;
@@ -17,17 +18,19 @@ pub(super) fn cpu_of(plan: &TrialPlan, shard: u16, half: usize) -> Option<CpuId>
     plan.cpus.get(position % plan.cpus.len().max(1)).copied()
 }
 
-/// Whether no other thread of the trial has the CPU of this shard's sender, and the sender may keep others from it.
+/// Whether no other thread of the trial has the CPU of this shard's sender, and the sender may keep
+/// others from it.
 fn is_alone(plan: &TrialPlan, shard: u16) -> bool {
     let all = || (0..plan.threads).flat_map(|shard| [0, 1].map(|half| cpu_of(plan, shard, half)));
     let own = cpu_of(plan, shard, 0);
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Whether a shard's sender has its CPU for itself, as far as our own threads go: those of this trial, and of whatever else of
-/// ours works on this host now.
+/// Whether a shard's sender has its CPU for itself, as far as our own threads go: those of this
+/// trial, and of whatever else of ours works on this host now.
 pub(super) fn owns_cpu(plan: &TrialPlan, shard: u16) -> bool {
-    is_alone(plan, shard) && cpu_of(plan, shard, 0).is_some_and(|cpu| company::sharers(cpu).is_empty())
+    is_alone(plan, shard)
+        && cpu_of(plan, shard, 0).is_some_and(|cpu| company::sharers(cpu).is_empty())
 }
 
 /// Whether the senders spin from query to query on this host.
@@ -39,15 +42,17 @@ pub(super) fn spins(plan: &TrialPlan) -> bool {
     }
 }
 
-/// Whether a trial of `plan` chooses its burst by what sending costs on this host, and that is not known yet: not where the burst
-/// is given, where senders spin, and where each has its CPU for itself.
+/// Whether a trial of `plan` chooses its burst by what sending costs on this host, and that is not
+/// known yet: not where the burst is given, where senders spin, and where each has its CPU for
+/// itself.
 pub fn needs_send_cost(plan: &TrialPlan) -> bool {
     let is_open = plan.max_burst == Burst::Auto && plan.send_cost.is_none();
     is_open && !spins(plan) && !(0..plan.threads).all(|shard| owns_cpu(plan, shard))
 }
 
 impl TrialPlan {
-    /// Whether each sender has a CPU for itself as far as the plan says; whether others of ours run there is not looked at.
+    /// Whether each sender has a CPU for itself as far as the plan says; whether others of ours run
+    /// there is not looked at.
     pub fn gives_senders_cpus(&self) -> bool {
         (0..self.threads).all(|shard| is_alone(self, shard))
     }
@@ -74,7 +79,10 @@ mod tests {
         assert!(needs_send_cost(&plan(&[0])), "the receiver is there too");
         let two_pairs = TrialPlan { threads: 2, ..plan(&[0, 1, 2]) };
         assert!(needs_send_cost(&two_pairs), "the fourth thread is on the first CPU");
-        assert!(needs_send_cost(&TrialPlan { real_time: false, ..plan(&[0, 1]) }), "others may run there");
+        assert!(
+            needs_send_cost(&TrialPlan { real_time: false, ..plan(&[0, 1]) }),
+            "others may run there"
+        );
         assert!(!needs_send_cost(&TrialPlan { spin: Spin::Always, ..plan(&[]) }));
         assert!(!needs_send_cost(&TrialPlan { max_burst: Burst::Fixed(Nanos(0)), ..plan(&[]) }));
         let known = SendCost { wake_up: Nanos(1), query: Nanos(1) };

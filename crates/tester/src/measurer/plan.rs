@@ -16,7 +16,9 @@ use super::expect::Prefix;
 use super::names::NameSequence;
 
 /// Whether the sender may burn CPU to be exact.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Spin {
     /// Spin if every sender and receiver can have a CPU of its own and two are left for others.
@@ -37,9 +39,11 @@ pub enum Subject {
     Dut,
     /// The tester itself, in a self-test: a slow AuthDNS makes it fail.
     Tester {
-        /// Up to which rate of DUT trials the self-test vouches for each query of its own: its rate ÷ theirs.
+        /// Up to which rate of DUT trials the self-test vouches for each query of its own: its rate
+        /// ÷ theirs.
         factor: f64,
-        /// The reserve δ of RFC 8219 §9.2.1 on top of the rate that is needed, as a share: 0.1 is 10 %.
+        /// The reserve δ of RFC 8219 §9.2.1 on top of the rate that is needed, as a share: 0.1 is
+        /// 10 %.
         delta: f64,
     },
 }
@@ -63,8 +67,8 @@ pub struct SenderSettings {
     pub real_time: bool,
 }
 
-/// A trial: what to send, at which rate, and what counts as a valid reply. In JSON it is what `measure --plan` reads; times are in
-/// nanoseconds there.
+/// A trial: what to send, at which rate, and what counts as a valid reply. In JSON it is what
+/// `measure --plan` reads; times are in nanoseconds there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialPlan {
@@ -86,9 +90,11 @@ pub struct TrialPlan {
     pub aaaa_share: Share,
     /// Share of queries for names that the DUT has resolved a moment ago (β).
     pub cached_share: Share,
-    /// DNS64 prefixes under which synthesized addresses must lie; none: any address is taken as synthesized.
+    /// DNS64 prefixes under which synthesized addresses must lie; none: any address is taken as
+    /// synthesized.
     pub prefixes: Vec<Prefix>,
-    /// Whether the address of names that have an AAAA record of their own must be the one that AuthDNS gives them.
+    /// Whether the address of names that have an AAAA record of their own must be the one that
+    /// AuthDNS gives them.
     pub check_own_aaaa: bool,
     /// Share of valid replies at which the trial passes.
     pub accept: Acceptance,
@@ -105,9 +111,11 @@ pub struct TrialPlan {
     /// What sending costs here, for [`Burst::Auto`]; none: it is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
-    /// Whether senders that sleep may take real-time priority on CPUs that none of our threads shares.
+    /// Whether senders that sleep may take real-time priority on CPUs that none of our threads
+    /// shares.
     pub real_time: bool,
-    /// Whether queries that leave together may leave in one system call from one port (`UDP_SEGMENT`).
+    /// Whether queries that leave together may leave in one system call from one port
+    /// (`UDP_SEGMENT`).
     pub offload: bool,
     /// Limits of the pacing audit.
     pub limits: PacingLimits,
@@ -170,7 +178,8 @@ impl TrialPlan {
         NameSequence::new(self.names, self.first_name, self.cached_share, self.rate, self.timeout)
     }
 
-    /// Names that the trial takes from its block, those resolved beforehand for the cached share included.
+    /// Names that the trial takes from its block, those resolved beforehand for the cached share
+    /// included.
     pub fn names_needed(&self) -> u64 {
         self.name_sequence().names_used(self.schedule().count())
     }
@@ -188,7 +197,8 @@ impl TrialPlan {
         }
     }
 
-    /// The rate for which the burst is chosen: its own, or in a self-test that of the trials that it vouches for.
+    /// The rate for which the burst is chosen: its own, or in a self-test that of the trials that
+    /// it vouches for.
     pub fn paced_rate(&self) -> f64 {
         match self.subject {
             Subject::Dut => self.rate.0 as f64,
@@ -196,7 +206,8 @@ impl TrialPlan {
         }
     }
 
-    /// What decides whether the trial by itself is compliant, where `shares_host` is what can be seen of the server.
+    /// What decides whether the trial by itself is compliant, where `shares_host` is what can be
+    /// seen of the server.
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
@@ -223,11 +234,12 @@ impl TrialPlan {
         }
     }
 
-    /// How long the receiver remembers a query, so that a late reply is known as late and a second one as duplicate: twice
-    /// the timeout, or as long as the ids of the source ports allow.
+    /// How long the receiver remembers a query, so that a late reply is known as late and a second
+    /// one as duplicate: twice the timeout, or as long as the ids of the source ports allow.
     pub fn retention(&self) -> Nanos {
         let ids = u64::from(self.source_ports) * USABLE_IDS;
-        let allowed = Nanos((u128::from(ids) * u128::from(Nanos::SECOND.0) / u128::from(self.rate.0)) as u64);
+        let allowed =
+            Nanos((u128::from(ids) * u128::from(Nanos::SECOND.0) / u128::from(self.rate.0)) as u64);
         Nanos(self.timeout.0 * 2).min(allowed)
     }
 
@@ -245,9 +257,15 @@ impl TrialPlan {
         if !(1..=HIGHEST_RATE).contains(&self.rate.0) {
             return Err(PlanError::Rate { given: self.rate });
         }
-        let times = [("--duration", self.duration), ("--timeout", self.timeout), ("--auth-limit", self.auth_limit)];
-        let others =
-            [("--lateness-limit", self.limits.lateness_p999), ("--interval", self.interval.unwrap_or(Nanos(1)))];
+        let times = [
+            ("--duration", self.duration),
+            ("--timeout", self.timeout),
+            ("--auth-limit", self.auth_limit),
+        ];
+        let others = [
+            ("--lateness-limit", self.limits.lateness_p999),
+            ("--interval", self.interval.unwrap_or(Nanos(1))),
+        ];
         let is_wrong = |(_, time): &(&str, Nanos)| !(1..=LONGEST.0).contains(&time.0);
         if let Some((option, given)) = times.into_iter().chain(others).find(is_wrong) {
             return Err(PlanError::Time { option, given });
@@ -256,13 +274,20 @@ impl TrialPlan {
             return Err(PlanError::NoQuery { rate: self.rate, duration: self.duration });
         }
         let PacingLimits { window_100ms_pct, total_pct, .. } = self.limits;
-        if ![window_100ms_pct, total_pct].iter().all(|pct| (0.0..=100.0).contains(pct)) || window_100ms_pct == 0.0 {
+        if ![window_100ms_pct, total_pct].iter().all(|pct| (0.0..=100.0).contains(pct))
+            || window_100ms_pct == 0.0
+        {
             return Err(PlanError::Limits { window_100ms_pct, total_pct });
         }
-        let outstanding = u128::from(self.rate.0) * u128::from(self.timeout.0) / u128::from(Nanos::SECOND.0);
+        let outstanding =
+            u128::from(self.rate.0) * u128::from(self.timeout.0) / u128::from(Nanos::SECOND.0);
         let needed_ports = outstanding.div_ceil(u128::from(USABLE_IDS));
         if needed_ports > u128::from(self.source_ports) {
-            return Err(PlanError::Ids { rate: self.rate, ports: self.source_ports, needed: needed_ports as u64 });
+            return Err(PlanError::Ids {
+                rate: self.rate,
+                ports: self.source_ports,
+                needed: needed_ports as u64,
+            });
         }
         let needed = self.names_needed();
         if needed > self.names.count() {
@@ -289,7 +314,8 @@ const HIGHEST_RATE: u64 = 100_000_000;
 /// No time of a plan is longer: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
 
-/// Source ports unless the user says otherwise: enough for the sockets of any DUT's threads to get their share.
+/// Source ports unless the user says otherwise: enough for the sockets of any DUT's threads to get
+/// their share.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
 /// Ids of one port that may be outstanding; the rest is room for queries that leave together.
@@ -404,7 +430,10 @@ mod tests {
         assert_eq!(few.check(), Err(PlanError::Ids { rate: Qps(100_000), ports: 1, needed: 2 }));
         few.rate = Qps(60_000);
         few.check().unwrap();
-        assert!(few.retention() < Nanos(2 * Nanos::SECOND.0), "late replies are told apart for a shorter time");
+        assert!(
+            few.retention() < Nanos(2 * Nanos::SECOND.0),
+            "late replies are told apart for a shorter time"
+        );
         assert!(matches!(plan(300_000).check(), Err(PlanError::Names { needed: 18_000_000, .. })));
         let mut unspecified = plan(1);
         unspecified.server = "0.0.0.0:53".parse().unwrap();
@@ -435,13 +464,22 @@ mod tests {
         let time = || any::<u64>().prop_map(Nanos);
         let share = || (0u8..=100).prop_map(Share::percent);
         let spin = prop_oneof![Just(Spin::Auto), Just(Spin::Always), Just(Spin::Never)];
-        let burst = prop_oneof![Just(Burst::Auto), (0u64..10_000_000_000).prop_map(|ns| Burst::Fixed(Nanos(ns)))];
-        let cost = (any::<u32>(), any::<u32>()).prop_map(|(w, q)| (Nanos(w.into()), Nanos(q.into())));
+        let burst = prop_oneof![
+            Just(Burst::Auto),
+            (0u64..10_000_000_000).prop_map(|ns| Burst::Fixed(Nanos(ns)))
+        ];
+        let cost =
+            (any::<u32>(), any::<u32>()).prop_map(|(w, q)| (Nanos(w.into()), Nanos(q.into())));
         let cost = cost.prop_map(|(wake_up, query)| SendCost { wake_up, query });
-        let limits = (0.0..100f64, time(), 0.0..100f64).prop_map(|(window_100ms_pct, lateness_p999, total_pct)| {
-            PacingLimits { window_100ms_pct, lateness_p999, total_pct }
-        });
-        let tester = (0.0..10f64, 0.0..10f64).prop_map(|(factor, delta)| Subject::Tester { factor, delta });
+        let limits = (0.0..100f64, time(), 0.0..100f64).prop_map(
+            |(window_100ms_pct, lateness_p999, total_pct)| PacingLimits {
+                window_100ms_pct,
+                lateness_p999,
+                total_pct,
+            },
+        );
+        let tester =
+            (0.0..10f64, 0.0..10f64).prop_map(|(factor, delta)| Subject::Tester { factor, delta });
         let path = || prop::option::of("[a-z/ é]{1,20}".prop_map(PathBuf::from));
         let prefix = prop::sample::select(vec!["64:ff9b::/96", "2001:db8::/32", "2001:db8:1::/64"]);
         let prefixes = prop::collection::vec(prefix.prop_map(|text| text.parse().unwrap()), 0..3);
@@ -452,17 +490,38 @@ mod tests {
         let domain = "[a-z]{1,10}(\\.[a-z]{1,10}){0,3}".prop_map(|text| text.parse().unwrap());
         let server = any::<(std::net::IpAddr, u16)>().prop_map(SocketAddr::from);
         let where_to = (server, any::<u64>().prop_map(Qps), time(), time());
-        let asked = (domain, names, any::<u64>(), share(), share(), prefixes, any::<bool>(), 0.0..2f64);
+        let asked =
+            (domain, names, any::<u64>(), share(), share(), prefixes, any::<bool>(), 0.0..2f64);
         let cpus = prop::collection::vec((0usize..5000).prop_map(CpuId), 0..5);
-        let sent =
-            (any::<u16>(), any::<u16>(), cpus, spin, burst, prop::option::of(cost), any::<bool>(), any::<bool>());
+        let sent = (
+            any::<u16>(),
+            any::<u16>(),
+            cpus,
+            spin,
+            burst,
+            prop::option::of(cost),
+            any::<bool>(),
+            any::<bool>(),
+        );
         let subject = prop_oneof![Just(Subject::Dut), tester];
-        let judged = (limits, path(), time(), subject, any::<bool>(), path(), prop::option::of(time()));
+        let judged =
+            (limits, path(), time(), subject, any::<bool>(), path(), prop::option::of(time()));
         (where_to, asked, sent, judged).prop_map(|(where_to, asked, sent, judged)| {
             let (server, rate, duration, timeout) = where_to;
-            let (domain, names, first_name, aaaa_share, cached_share, prefixes, check_own_aaaa, accept) = asked;
-            let (threads, source_ports, cpus, spin, max_burst, send_cost, real_time, offload) = sent;
-            let (limits, auth_status, auth_limit, subject, separate_hosts, records, interval) = judged;
+            let (
+                domain,
+                names,
+                first_name,
+                aaaa_share,
+                cached_share,
+                prefixes,
+                check_own_aaaa,
+                accept,
+            ) = asked;
+            let (threads, source_ports, cpus, spin, max_burst, send_cost, real_time, offload) =
+                sent;
+            let (limits, auth_status, auth_limit, subject, separate_hosts, records, interval) =
+                judged;
             TrialPlan {
                 server,
                 rate,

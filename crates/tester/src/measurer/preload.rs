@@ -14,18 +14,24 @@ use super::plan::TrialPlan;
 
 /// Names asked at once: few enough for any DUT, many enough to be done soon.
 const AT_ONCE: usize = 64;
-/// How many times the names are gone through before giving up; those that are cached by then cost little.
+/// How many times the names are gone through before giving up; those that are cached by then cost
+/// little.
 const PASSES: u32 = 5;
-/// How long a name may take: this is no trial, and a DUT that has lost a packet on its way to AuthDNS asks again after most of a
-/// second only. As long as failures are remembered at least (BIND: a second), so that the next pass finds them forgotten.
+/// How long a name may take: this is no trial, and a DUT that has lost a packet on its way to
+/// AuthDNS asks again after most of a second only. As long as failures are remembered at least
+/// (BIND: a second), so that the next pass finds them forgotten.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Resolves the names that the trial's first cached queries repeat. Returns how many could not be resolved; ends early when `stop`
-/// is set.
-pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation, stop: &AtomicBool) -> Result<u64, TrialError> {
+/// Resolves the names that the trial's first cached queries repeat. Returns how many could not be
+/// resolved; ends early when `stop` is set.
+pub(super) fn preload(
+    plan: &TrialPlan,
+    expectation: &Expectation,
+    stop: &AtomicBool,
+) -> Result<u64, TrialError> {
     let count = plan.name_sequence().preloaded_count();
-    let names =
-        Names::new(&plan.domain, plan.names, plan.first_name, count).expect("TrialPlan::check has counted them");
+    let names = Names::new(&plan.domain, plan.names, plan.first_name, count)
+        .expect("TrialPlan::check has counted them");
     let settings = ClientSettings {
         server: plan.server,
         local: None,
@@ -48,10 +54,15 @@ pub(super) fn preload(plan: &TrialPlan, expectation: &Expectation, stop: &Atomic
     };
     let mut missing = count;
     for _ in 0..PASSES {
-        let pass = closed_loop::run_until(&all, stop, &Progress::default()).map_err(|error| match error {
-            ClosedLoopError::Socket(SocketError { server, source }) => TrialError::Socket { server, source },
-            other => unreachable!("TrialPlan::check has seen to that: {other}"),
-        })?;
+        let pass =
+            closed_loop::run_until(&all, stop, &Progress::default()).map_err(
+                |error| match error {
+                    ClosedLoopError::Socket(SocketError { server, source }) => {
+                        TrialError::Socket { server, source }
+                    }
+                    other => unreachable!("TrialPlan::check has seen to that: {other}"),
+                },
+            )?;
         missing = count - pass.counts.valid;
         // A server that resolves nothing at all is not asked again.
         if missing == 0 || pass.counts.valid == 0 || stop.load(Ordering::Relaxed) {

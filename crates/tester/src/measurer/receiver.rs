@@ -78,7 +78,8 @@ impl Receiver {
             swept: 0,
             received: Received {
                 counts: Counts::default(),
-                rtt: Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3).expect("constant bounds"),
+                rtt: Histogram::new_with_bounds(1, 100 * Nanos::SECOND.0, 3)
+                    .expect("constant bounds"),
                 intervals: self.intervals.take(),
                 datagrams: 0,
                 faults: Vec::new(),
@@ -107,7 +108,8 @@ impl Receiver {
     }
 
     fn receive_all(&self, state: &mut State) -> io::Result<()> {
-        let endpoints: Vec<&Endpoint> = self.ports.connected.iter().chain(&self.ports.strays).collect();
+        let endpoints: Vec<&Endpoint> =
+            self.ports.connected.iter().chain(&self.ports.strays).collect();
         let mut poller = Poller::new(endpoints.len())?;
         for (token, endpoint) in endpoints.iter().enumerate() {
             poller.add(endpoint, token)?;
@@ -119,7 +121,8 @@ impl Receiver {
         let mut finished_since = None;
         loop {
             let finished = self.ledger.is_finished();
-            // Whatever arrived before this moment is read below, before queries are given up as of this moment.
+            // Whatever arrived before this moment is read below, before queries are given up as of
+            // this moment.
             let before = clock::now();
             for token in poller.wait(Duration::from_millis(1))? {
                 self.drain(endpoints[token], token, &mut batch, state);
@@ -151,17 +154,26 @@ impl Receiver {
     }
 
     /// Reads all that is there on one port.
-    fn drain(&self, endpoint: &Endpoint, token: usize, batch: &mut ReceiveBatch, state: &mut State) {
+    fn drain(
+        &self,
+        endpoint: &Endpoint,
+        token: usize,
+        batch: &mut ReceiveBatch,
+        state: &mut State,
+    ) {
         // Bounded, so that a flood on one port cannot keep the receiver from the others.
         for _ in 0..64 {
             let n = match batch.receive(endpoint, Wait::Dont) {
                 Ok(n) => n,
-                // ICMP errors say that a query reached nobody; it will be counted as lost in its time.
+                // ICMP errors say that a query reached nobody; it will be counted as lost in its
+                // time.
                 Err(_) => continue,
             };
             let clocks = ClockPair::sample();
             for datagram in batch.iter() {
-                let arrived = datagram.received.map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
+                let arrived = datagram
+                    .received
+                    .map_or(clocks.monotonic(), |kernel| clocks.to_monotonic(kernel));
                 for reply in datagram.segments() {
                     state.seen += 1;
                     state.received.datagrams += 1;
@@ -186,9 +198,13 @@ impl Receiver {
             return false;
         }
         let head = self.ledger.head();
-        let Some(k) = self.ids.find(port, message.id(), head).filter(|&k| k >= state.swept) else { return false };
+        let Some(k) = self.ids.find(port, message.id(), head).filter(|&k| k >= state.swept) else {
+            return false;
+        };
         let name = self.names.address(self.shard.index(k));
-        let Some(answers_at) = answers_at(&message, bytes, &self.template, name) else { return false };
+        let Some(answers_at) = answers_at(&message, bytes, &self.template, name) else {
+            return false;
+        };
         let Some(sent) = self.ledger.sent(k) else { return false };
         let slot = &mut state.slots[(k & (self.ledger.capacity() - 1)) as usize];
         if slot.decided.is_some() {
@@ -228,7 +244,8 @@ impl State {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Gives up the queries below `head` for which no reply can count any more at `now` (since the trial's start).
+    /// Gives up the queries below `head` for which no reply can count any more at `now` (since the
+    /// trial's start).
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {

@@ -1,10 +1,12 @@
-//! Per-query records on their way to disk: `.csv` as dns64perf++ writes it, `.parquet` with typed columns.
+//! Per-query records on their way to disk: `.csv` as dns64perf++ writes it, `.parquet` with typed
+//! columns.
 //!
 //! ```text
 //! receivers ─ batches of records ─► bounded queue ─► writer thread ─► temporary file ─ rename ─► the file
 //! ```
 //!
-//! A full queue means that the disk does not keep up. The trial is invalid then; records are never thinned in silence.
+//! A full queue means that the disk does not keep up. The trial is invalid then; records are never
+//! thinned in silence.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -110,7 +112,8 @@ impl Recorder {
     /// If the name's ending is unknown, or the folder cannot be written to.
     pub fn start(path: &Path, context: RecordContext) -> Result<Recorder, RecordError> {
         Recorder::check_name(path)?;
-        let format = if path.extension().is_some_and(|e| e == "csv") { write_csv } else { write_parquet };
+        let format =
+            if path.extension().is_some_and(|e| e == "csv") { write_csv } else { write_parquet };
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -119,7 +122,8 @@ impl Recorder {
         // The kernel takes the umask from it; a temporary file's own mode would be 0600.
         let mode = std::fs::Permissions::from_mode(0o666);
         let mut builder = tempfile::Builder::new();
-        let file = builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder).map_err(at)?;
+        let file =
+            builder.prefix(".dns64bench-").permissions(mode).tempfile_in(folder).map_err(at)?;
         let (queue, batches) = sync_channel(QUEUE);
         let owned = path.to_owned();
         let writer = std::thread::Builder::new()
@@ -140,7 +144,8 @@ impl Recorder {
 
     /// Writes what is left and gives the file its name. All shards' ends must be gone.
     ///
-    /// Returns how many records were lost because the disk did not keep up; there is no file then, since it would not be whole.
+    /// Returns how many records were lost because the disk did not keep up; there is no file then,
+    /// since it would not be whole.
     ///
     /// # Errors
     /// If something could not be written; there is no file then either.
@@ -185,7 +190,8 @@ impl ShardRecorder {
     fn flush(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         if let Err(error) = self.queue.try_send(batch) {
-            let (std::sync::mpsc::TrySendError::Full(lost) | std::sync::mpsc::TrySendError::Disconnected(lost)) = error;
+            let (std::sync::mpsc::TrySendError::Full(lost)
+            | std::sync::mpsc::TrySendError::Disconnected(lost)) = error;
             self.overflow.fetch_add(lost.len() as u64, Ordering::Relaxed);
         }
     }
@@ -197,8 +203,13 @@ impl Drop for ShardRecorder {
     }
 }
 
-/// The format of dns64perf++ (docs/src/formats.md): a header, then `;`-separated columns, times since 1970 in nanoseconds.
-fn write_csv(file: &File, context: &RecordContext, batches: &Receiver<Vec<Record>>) -> io::Result<()> {
+/// The format of dns64perf++ (docs/src/formats.md): a header, then `;`-separated columns, times
+/// since 1970 in nanoseconds.
+fn write_csv(
+    file: &File,
+    context: &RecordContext,
+    batches: &Receiver<Vec<Record>>,
+) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, file);
     writeln!(out, "dns64perf++ test parameters")?;
     writeln!(out, "server: {}", context.server.ip())?;
@@ -215,8 +226,10 @@ fn write_csv(file: &File, context: &RecordContext, batches: &Receiver<Vec<Record
         write!(out, "{}.;{};{};", context.name(&record), record.shard, sent.0)?;
         match record.received {
             Some(received) => {
-                let answered =
-                    u8::from(matches!(record.outcome, Outcome::Valid | Outcome::Late) && record.rcode == Some(0));
+                let answered = u8::from(
+                    matches!(record.outcome, Outcome::Valid | Outcome::Late)
+                        && record.rcode == Some(0),
+                );
                 let rtt = received.since(record.sent);
                 writeln!(out, "{};1;{answered};{}", (sent + rtt).0, rtt.0)?;
             }
@@ -240,11 +253,15 @@ const PARQUET_SCHEMA: &str = "message dns64bench_record {
 /// Rows that go into one row group.
 const ROW_GROUP: usize = 16 * BATCH;
 
-fn write_parquet(file: &File, context: &RecordContext, batches: &Receiver<Vec<Record>>) -> io::Result<()> {
+fn write_parquet(
+    file: &File,
+    context: &RecordContext,
+    batches: &Receiver<Vec<Record>>,
+) -> io::Result<()> {
     let schema = parse_message_type(PARQUET_SCHEMA).map_err(io::Error::other)?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer =
-        SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties)).map_err(io::Error::other)?;
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))
+        .map_err(io::Error::other)?;
     let mut rows = Vec::with_capacity(ROW_GROUP + BATCH);
     for batch in batches {
         rows.extend(batch);
@@ -267,11 +284,13 @@ fn write_row_group(
     let mut group = writer.next_row_group()?;
     let mut next = 0;
     while let Some(mut column) = group.next_column()? {
-        let int64 = |value: fn(&Record) -> u64| rows.iter().map(|r| value(r) as i64).collect::<Vec<_>>();
+        let int64 =
+            |value: fn(&Record) -> u64| rows.iter().map(|r| value(r) as i64).collect::<Vec<_>>();
         match next {
             0 => column.typed::<Int64Type>().write_batch(&int64(|r| r.index.0), None, None)?,
             1 => {
-                let names: Vec<ByteArray> = rows.iter().map(|r| context.name(r).into_bytes().into()).collect();
+                let names: Vec<ByteArray> =
+                    rows.iter().map(|r| context.name(r).into_bytes().into()).collect();
                 column.typed::<ByteArrayType>().write_batch(&names, None, None)?
             }
             2 => {
@@ -282,7 +301,8 @@ fn write_row_group(
             4 => column.typed::<Int64Type>().write_batch(&int64(|r| r.sent.0), None, None)?,
             5 => {
                 let levels: Vec<i16> = rows.iter().map(|r| r.received.is_some().into()).collect();
-                let values: Vec<i64> = rows.iter().filter_map(|r| r.received).map(|t| t.0 as i64).collect();
+                let values: Vec<i64> =
+                    rows.iter().filter_map(|r| r.received).map(|t| t.0 as i64).collect();
                 column.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?
             }
             6 => {
@@ -313,7 +333,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(file);
         let plan = TrialPlan::new("[2001:2::1]:53".parse().unwrap(), Qps(1000));
-        let recorder = Recorder::start(&path, RecordContext::new(&plan, Nanos(1_700_000_000_000_000_000))).unwrap();
+        let recorder =
+            Recorder::start(&path, RecordContext::new(&plan, Nanos(1_700_000_000_000_000_000)))
+                .unwrap();
         let mut shard = recorder.for_shard();
         for i in 0..n {
             let received = (i % 3 != 0).then(|| Nanos(i * 1000 + 250));
@@ -324,7 +346,15 @@ mod tests {
             };
             let rcode = received.map(|_| if i % 3 == 1 { 0 } else { 2 });
             let (index, at) = (QueryIndex(i), Nanos(i * 1000));
-            shard.push(Record { index, shard: 0, scheduled: at, sent: at, received, outcome, rcode });
+            shard.push(Record {
+                index,
+                shard: 0,
+                scheduled: at,
+                sent: at,
+                received,
+                outcome,
+                rcode,
+            });
         }
         drop(shard);
         assert_eq!(recorder.finish().unwrap(), 0);
@@ -382,8 +412,14 @@ mod tests {
             let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1));
             RecordContext::new(&plan, Nanos(0))
         };
-        assert!(matches!(Recorder::start(Path::new("x.txt"), context()), Err(RecordError::Extension { .. })));
-        assert!(matches!(Recorder::start(Path::new("/nowhere/x.csv"), context()), Err(RecordError::Io { .. })));
+        assert!(matches!(
+            Recorder::start(Path::new("x.txt"), context()),
+            Err(RecordError::Extension { .. })
+        ));
+        assert!(matches!(
+            Recorder::start(Path::new("/nowhere/x.csv"), context()),
+            Err(RecordError::Io { .. })
+        ));
     }
 
     #[test]

@@ -50,30 +50,34 @@ pub struct TrialResult {
     pub rtt_us: Option<Rtt>,
     /// The audit of the sending.
     pub pacing: Pacing,
-    /// How far the windows of 100 and 10 ms were off the schedule; absent of a trial that could not begin.
+    /// How far the windows of 100 and 10 ms were off the schedule; absent of a trial that could not
+    /// begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
     /// How the sending was to be done.
     pub settings: SenderSettings,
     /// How the sending was done.
     pub sending: Sending,
-    /// What a hypervisor took of this host's CPU time while queries left and replies came, where the host tells.
+    /// What a hypervisor took of this host's CPU time while queries left and replies came, where
+    /// the host tells.
     #[serde(default)]
     pub stolen: Option<Stolen>,
     /// AuthDNS's part, if it was looked at.
     #[serde(default)]
     pub auth: Option<AuthPart>,
-    /// In which way the trial was not the one that was asked for; only of trials that would have passed.
+    /// In which way the trial was not the one that was asked for; only of trials that would have
+    /// passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
     /// Whether the trial passed, failed, or was spoiled by the tester.
     pub verdict: Verdict,
-    /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the data.
+    /// What decided it; empty for a passed trial. In JSON `reasons` are the words and `causes` the
+    /// data.
     #[serde(flatten, with = "method::reason::in_words")]
     #[schemars(with = "method::reason::in_words::Written<'static>")]
     pub reasons: Vec<Reason>,
-    /// What a reader of the result should know and that did not decide. In JSON `warnings` are the words and `warning_causes` the
-    /// data.
+    /// What a reader of the result should know and that did not decide. In JSON `warnings` are the
+    /// words and `warning_causes` the data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
@@ -81,15 +85,16 @@ pub struct TrialResult {
     pub facts: Facts,
     /// Whether the trial is one of RFC 8219 §9.2.
     pub compliant: bool,
-    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and `noncompliance_causes` the data.
+    /// In which points it is not, or not known to be. In JSON `noncompliance` are the words and
+    /// `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
     /// By the time when the queries left, if the plan wants it; not part of the object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
-    /// Why the records of its queries could not be written, if that was wanted; there is no such file then, and the trial is what
-    /// it is all the same. Not part of the object.
+    /// Why the records of its queries could not be written, if that was wanted; there is no such
+    /// file then, and the trial is what it is all the same. Not part of the object.
     #[serde(skip)]
     pub records_error: Option<String>,
 }
@@ -106,7 +111,9 @@ pub struct NamesUsed {
 }
 
 /// Drops on the tester's host during the trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct TesterDrops {
     /// At the Measurer's sockets (the counter of `SO_RXQ_OVFL`).
     pub sockets: u64,
@@ -117,11 +124,13 @@ pub struct TesterDrops {
     /// In the queueing discipline of the interface towards the server.
     #[serde(default)]
     pub queueing_discipline: u64,
-    /// In the queue of a next hop whose link-layer address was not known, as far as the kernel tells.
+    /// In the queue of a next hop whose link-layer address was not known, as far as the kernel
+    /// tells.
     #[serde(default)]
     pub neighbour: u64,
-    /// Datagrams that the interface got for the Measurer's ports and its sockets did not have, nor drop; `None` where nobody
-    /// watched. Not part of [`TesterDrops::total`]: what it means depends on the losses (`method::verdict::weigh_missed`).
+    /// Datagrams that the interface got for the Measurer's ports and its sockets did not have, nor
+    /// drop; `None` where nobody watched. Not part of [`TesterDrops::total`]: what it means depends
+    /// on the losses (`method::verdict::weigh_missed`).
     #[serde(default)]
     pub missed: Option<u64>,
 }
@@ -129,7 +138,11 @@ pub struct TesterDrops {
 impl TesterDrops {
     /// All that are certain: everything but `missed`.
     pub fn total(&self) -> u64 {
-        self.sockets + self.interface_receive + self.interface_send + self.queueing_discipline + self.neighbour
+        self.sockets
+            + self.interface_receive
+            + self.interface_send
+            + self.queueing_discipline
+            + self.neighbour
     }
 }
 
@@ -173,7 +186,9 @@ impl Rtt {
 }
 
 /// How the kernel scheduled a sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// With the priority that threads have unless they ask for another one.
@@ -258,7 +273,8 @@ pub struct Findings {
 }
 
 impl TrialResult {
-    /// The result of a trial of `plan` in which this was found. AuthDNS's part comes with [`TrialResult::weigh_auth`].
+    /// The result of a trial of `plan` in which this was found. AuthDNS's part comes with
+    /// [`TrialResult::weigh_auth`].
     pub fn new(plan: &TrialPlan, found: Findings) -> TrialResult {
         let facts = plan.facts(topology::shares_host(plan.server, plan.separate_hosts));
         let noncompliance = facts.noncompliance();
@@ -267,7 +283,11 @@ impl TrialResult {
             duration_s: plan.duration.as_secs_f64(),
             timeout_s: plan.timeout.as_secs_f64(),
             server: plan.server.to_string(),
-            names: NamesUsed { range: plan.names.to_string(), first: plan.first_name, count: plan.names_needed() },
+            names: NamesUsed {
+                range: plan.names.to_string(),
+                first: plan.first_name,
+                count: plan.names_needed(),
+            },
             aaaa_share: plan.aaaa_share,
             cached_share: plan.cached_share,
             started_unix_s: found.began.as_secs_f64(),
@@ -294,25 +314,35 @@ impl TrialResult {
         }
     }
 
-    /// The result of a trial of `plan` that could not begin, because the DUT did not resolve so many of the names that were to be in
-    /// its cache. Nothing was measured, so it has not failed.
+    /// The result of a trial of `plan` that could not begin, because the DUT did not resolve so
+    /// many of the names that were to be in its cache. Nothing was measured, so it has not failed.
     pub fn not_begun(plan: &TrialPlan, unresolved: u64) -> TrialResult {
         let reason = Reason::NotPreloaded { names: unresolved };
         TrialResult::without_losses(plan, Counts::default(), (Verdict::Invalid, vec![reason]))
     }
 
-    /// The result of a trial of `plan` that a simulated DUT answered with these counts, of whose `counts.sent` queries each left in
-    /// time, and of which the tester's host lost nothing.
+    /// The result of a trial of `plan` that a simulated DUT answered with these counts, of whose
+    /// `counts.sent` queries each left in time, and of which the tester's host lost nothing.
     pub fn simulated(plan: &TrialPlan, counts: Counts) -> TrialResult {
         let pacing = Pacing::default();
         let (planned, counted) = (counts.sent, counts.clone());
-        let evidence =
-            Evidence { planned, counts: &counted, pacing: &pacing, host_losses: &[], missed: 0, faults: &[] };
+        let evidence = Evidence {
+            planned,
+            counts: &counted,
+            pacing: &pacing,
+            host_losses: &[],
+            missed: 0,
+            faults: &[],
+        };
         let verdict = decide(&evidence, plan.accept, &plan.limits);
         TrialResult::without_losses(plan, counts, verdict)
     }
 
-    fn without_losses(plan: &TrialPlan, counts: Counts, decided: (Verdict, Vec<Reason>)) -> TrialResult {
+    fn without_losses(
+        plan: &TrialPlan,
+        counts: Counts,
+        decided: (Verdict, Vec<Reason>),
+    ) -> TrialResult {
         let (verdict, reasons) = decided;
         TrialResult::new(
             plan,
@@ -342,11 +372,18 @@ impl TrialResult {
     pub fn wanted(&self) -> Wanted {
         let sent = self.counts.sent;
         let cached = self.cached_share.count_below(sent) as f64 / sent.max(1) as f64;
-        Wanted { valid: self.counts.valid, preloaded: self.preloaded(), aaaa: self.aaaa_share, cached }
+        Wanted {
+            valid: self.counts.valid,
+            preloaded: self.preloaded(),
+            aaaa: self.aaaa_share,
+            cached,
+        }
     }
 
-    /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit` of its own time for one query in a
-    /// thousand, or for as many as would have let the trial pass) makes a trial of the DUT invalid and a self-test fail. A trial that passed and was not the one that was asked for is invalid.
+    /// Holds the trial against AuthDNS's part in it. What AuthDNS spoiled (drops, more than `limit`
+    /// of its own time for one query in a thousand, or for as many as would have let the trial
+    /// pass) makes a trial of the DUT invalid and a self-test fail. A trial that passed and was not
+    /// the one that was asked for is invalid.
     pub fn weigh_auth(&mut self, part: AuthPart, limit: Nanos, subject: Subject) {
         let mut faults = part.faults(limit);
         if faults.is_empty() && self.verdict == Verdict::Failed && self.would_pass_with(part.slow) {
@@ -376,7 +413,8 @@ impl TrialResult {
         self.set_facts(self.facts);
     }
 
-    /// Whether the trial would have passed if so many more of the queries without a reply in time had got a valid one.
+    /// Whether the trial would have passed if so many more of the queries without a reply in time
+    /// had got a valid one.
     fn would_pass_with(&self, more: u64) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += more.min(counts.late + counts.lost);
@@ -408,12 +446,17 @@ mod tests {
     #[test]
     fn counts_decide_over_a_simulated_trial_and_nothing_over_one_that_did_not_begin() {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
-        let of = |valid, lost| TrialResult::simulated(&plan, Counts { sent: 10, valid, lost, ..Counts::default() });
+        let of = |valid, lost| {
+            TrialResult::simulated(&plan, Counts { sent: 10, valid, lost, ..Counts::default() })
+        };
         assert_eq!((of(10, 0).verdict, of(10, 0).reasons), (Verdict::Passed, vec![]));
         assert_eq!((of(9, 1).verdict, of(9, 1).reasons.len()), (Verdict::Failed, 1));
         assert_eq!(of(9, 0).verdict, Verdict::Invalid, "they do not add up");
         let none = TrialResult::not_begun(&plan, 7);
-        assert_eq!((none.verdict, none.reasons), (Verdict::Invalid, vec![Reason::NotPreloaded { names: 7 }]));
+        assert_eq!(
+            (none.verdict, none.reasons),
+            (Verdict::Invalid, vec![Reason::NotPreloaded { names: 7 }])
+        );
     }
 
     #[test]

@@ -18,7 +18,8 @@ use super::names::NameSequence;
 use super::result::Priority;
 use super::shard::{Ports, Progress, Shard};
 
-/// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond, with reserve.
+/// Below this interval a core cannot send queries one by one: a `send` takes about a microsecond,
+/// with reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Linux takes no more segments than this in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
@@ -37,9 +38,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For a shard whose queries are `interval` apart. Queries leave one by one while there is time for it. They leave
-    /// together, but none more than `max_burst` from its time, when the interval is shorter than a send takes, or when the
-    /// sender sleeps: waking up for each would cost more than sending it.
+    /// For a shard whose queries are `interval` apart. Queries leave one by one while there is time
+    /// for it. They leave together, but none more than `max_burst` from its time, when the interval
+    /// is shorter than a send takes, or when the sender sleeps: waking up for each would cost more
+    /// than sending it.
     pub(super) fn choose(spinning: bool, offload: bool, interval: Nanos, max_burst: Nanos) -> Pace {
         let together = (max_burst.0 / interval.0.max(1)).clamp(1, MAX_RUN) as u16;
         let run = if spinning && interval >= SEND_COST { 1 } else { together };
@@ -89,7 +91,11 @@ impl Sender {
         if let Some(cpu) = self.cpu
             && let Err(error) = pin_to(cpu)
         {
-            sent.faults.push(Reason::NotPinned { half: Half::Sender, cpu, error: error.to_string() });
+            sent.faults.push(Reason::NotPinned {
+                half: Half::Sender,
+                cpu,
+                error: error.to_string(),
+            });
         }
         clock::use_exact_timers();
         sent.priority = self.priority();
@@ -134,9 +140,9 @@ impl Sender {
         }
     }
 
-    /// How long before a deadline to stop sleeping and spin: as long as this machine's sleeps run over, measured. A sender
-    /// that sleeps spins for an eighth of a run's time at most, and not at all on a CPU that others need: it rather is late by
-    /// the rest.
+    /// How long before a deadline to stop sleeping and spin: as long as this machine's sleeps run
+    /// over, measured. A sender that sleeps spins for an eighth of a run's time at most, and not at
+    /// all on a CPU that others need: it rather is late by the rest.
     fn spin_stretch(&self) -> Nanos {
         if !self.pace.spinning && !self.owns_cpu {
             return Nanos(0);
@@ -173,7 +179,8 @@ impl Sender {
         }
     }
 
-    /// Waits until the receiver has room for the queries below `end`; false if it has none for two timeouts' time.
+    /// Waits until the receiver has room for the queries below `end`; false if it has none for two
+    /// timeouts' time.
     fn await_room(&self, end: u64) -> bool {
         let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
         while !self.ledger.has_room(end) {
@@ -185,7 +192,14 @@ impl Sender {
         true
     }
 
-    fn send_run(&self, next: u64, end: u64, packets: &mut [u8], offload: &mut bool, sent: &mut Sent) {
+    fn send_run(
+        &self,
+        next: u64,
+        end: u64,
+        packets: &mut [u8],
+        offload: &mut bool,
+        sent: &mut Sent,
+    ) {
         let len = self.template.len();
         let mut from = next;
         while from < end {
@@ -203,17 +217,32 @@ impl Sender {
         self.progress.add_sent(end - next);
     }
 
-    /// Sends queries `from..to`, which are in `packets`, from one port: together if the kernel can, else one by one.
-    fn send_block(&self, from: u64, to: u64, port: &Endpoint, packets: &[u8], offload: &mut bool, sent: &mut Sent) {
+    /// Sends queries `from..to`, which are in `packets`, from one port: together if the kernel can,
+    /// else one by one.
+    fn send_block(
+        &self,
+        from: u64,
+        to: u64,
+        port: &Endpoint,
+        packets: &[u8],
+        offload: &mut bool,
+        sent: &mut Sent,
+    ) {
         let len = self.template.len();
         let mut refused = false;
         if *offload && to - from > 1 {
             self.stamp(from, to);
             match port.send_segmented(packets, len as u16) {
                 Ok(()) => return self.book(from, to, sent),
-                // No segmentation here; the packets have not left, so they are sent (and stamped again) one by one.
-                Err(e) if matches!(e.raw_os_error(), Some(libc_errors::EIO | libc_errors::EINVAL)) => *offload = false,
-                // An ICMP error that was waiting concerns this call only; anything else is a refusal (EPERM: a packet filter).
+                // No segmentation here; the packets have not left, so they are sent (and stamped
+                // again) one by one.
+                Err(e)
+                    if matches!(e.raw_os_error(), Some(libc_errors::EIO | libc_errors::EINVAL)) =>
+                {
+                    *offload = false
+                }
+                // An ICMP error that was waiting concerns this call only; anything else is a
+                // refusal (EPERM: a packet filter).
                 Err(e) => refused = e.kind() != io::ErrorKind::ConnectionRefused,
             }
         }
@@ -231,7 +260,8 @@ impl Sender {
                     sent.again += u64::from(refused);
                     return self.book(k, k + 1, sent);
                 }
-                // An ICMP error of an earlier query is reported once, and this query has not been sent yet.
+                // An ICMP error of an earlier query is reported once, and this query has not been
+                // sent yet.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(_) => {
                     refused = true;
@@ -247,8 +277,8 @@ impl Sender {
         }
     }
 
-    /// Enters queries into the ledger with this moment. Before the packet leaves: a reply is never faster than it looks, and
-    /// always finds its query.
+    /// Enters queries into the ledger with this moment. Before the packet leaves: a reply is never
+    /// faster than it looks, and always finds its query.
     #[inline]
     fn stamp(&self, from: u64, to: u64) {
         let now = clock::now().since(self.start);
@@ -268,7 +298,8 @@ impl Sender {
     }
 }
 
-/// The error numbers by which a kernel says that it has no segmentation (the same on all Linux architectures).
+/// The error numbers by which a kernel says that it has no segmentation (the same on all Linux
+/// architectures).
 mod libc_errors {
     pub(super) const EIO: i32 = 5;
     pub(super) const EINVAL: i32 = 22;

@@ -1,4 +1,5 @@
-//! What sender and receiver of a shard have in common: which queries are theirs, their ports, and what others may know of them.
+//! What sender and receiver of a shard have in common: which queries are theirs, their ports, and
+//! what others may know of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -6,8 +6,9 @@ use method::compliance::Fact;
 use net::ethtool::driver;
 use net::neighbour::NextHop;
 
-/// Whether the server is on this host. Loopback and an address of our own are; a virtual Ethernet pair leads to a namespace of
-/// this host, unless the user states that there is a bridge behind it; of all else nothing is known from here.
+/// Whether the server is on this host. Loopback and an address of our own are; a virtual Ethernet
+/// pair leads to a namespace of this host, unless the user states that there is a bridge behind it;
+/// of all else nothing is known from here.
 pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
     let Ok(next_hop) = NextHop::towards(server) else { return Fact::NotKnown };
     if next_hop.loopback {

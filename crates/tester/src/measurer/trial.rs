@@ -1,4 +1,5 @@
-//! A trial from plan to result: sets up the shards, starts them at one moment, adds up what they bring.
+//! A trial from plan to result: sets up the shards, starts them at one moment, adds up what they
+//! bring.
 
 use std::io;
 use std::net::SocketAddr;
@@ -36,7 +37,8 @@ use crate::authdns::part::AuthPart;
 use crate::authdns::status;
 use crate::intervals::Intervals;
 
-/// From the moment when the threads start to the first query: they pin themselves and measure their timers meanwhile.
+/// From the moment when the threads start to the first query: they pin themselves and measure their
+/// timers meanwhile.
 const LEAD: Nanos = Nanos::from_millis(30);
 /// Traffic that the receive buffers should hold while the receiver does not run.
 const BUFFERED: Nanos = Nanos::from_millis(50);
@@ -49,7 +51,8 @@ const STOLEN_LIMIT: f64 = 1.0;
 /// Carries out one trial. `progress` was made for the same plan.
 ///
 /// # Errors
-/// Only what keeps the trial from being carried out. Whatever the server does is part of the result.
+/// Only what keeps the trial from being carried out. Whatever the server does is part of the
+/// result.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
     let before = auth_counters(plan)?;
@@ -81,8 +84,11 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     };
     let at = |source| TrialError::Interface { server: plan.server, source };
     let next_hop = host_losses::reach(plan.server)?;
-    let unresolved =
-        if plan.cached_share.per_hundred() > 0 { preload(plan, &expectation, progress.stop())? } else { 0 };
+    let unresolved = if plan.cached_share.per_hundred() > 0 {
+        preload(plan, &expectation, progress.stop())?
+    } else {
+        0
+    };
     if progress.is_stopped() {
         return Err(TrialError::Interrupted);
     }
@@ -96,7 +102,8 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
     let start = started.monotonic() + LEAD;
     let wall_start = started.wall() + LEAD;
     let context = RecordContext::new(plan, wall_start);
-    let recorder = plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
+    let recorder =
+        plan.records.as_deref().map(|path| Recorder::start(path, context)).transpose()?;
     let times = CpuTimes::now().ok();
     let outcome = setup.run_shards(start, recorder.as_ref(), progress, &mut losses)?;
     let stolen = times.zip(CpuTimes::now().ok()).map(|(before, after)| after.stolen_since(&before));
@@ -108,10 +115,17 @@ fn offer(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, Tria
         if let Some(recorder) = recorder {
             recorder.discard();
         }
-        let cut = TrialPlan { duration: plan.schedule().deadline(QueryIndex(sent)).max(Nanos(1)), ..plan.clone() };
+        let cut = TrialPlan {
+            duration: plan.schedule().deadline(QueryIndex(sent)).max(Nanos(1)),
+            ..plan.clone()
+        };
         let reason = Reason::Interrupted { duration: cut.duration, planned: plan.duration };
         let (verdict, reasons) = (Verdict::Invalid, vec![reason]);
-        return Ok(TrialResult { verdict, reasons, ..conclude(&cut, &setup, outcome, &losses, 0, wall_start) });
+        return Ok(TrialResult {
+            verdict,
+            reasons,
+            ..conclude(&cut, &setup, outcome, &losses, 0, wall_start)
+        });
     }
     // A full disk takes the records, and not the verdict of a trial that cannot be had again.
     let (records_lost, records_error) = match recorder.map(Recorder::finish) {
@@ -148,9 +162,17 @@ impl<'a> Setup<'a> {
         let mut ports = Vec::new();
         for number in 0..plan.threads {
             let share = Shard { number, of: plan.threads }.queries(plan.source_ports.into());
-            let pairs = (0..share).map(|_| open_port(plan.server)).collect::<io::Result<Vec<_>>>().map_err(at)?;
+            let pairs = (0..share)
+                .map(|_| open_port(plan.server))
+                .collect::<io::Result<Vec<_>>>()
+                .map_err(at)?;
             let (connected, strays): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-            receive_buffer = connected.iter().map(Endpoint::receive_buffer).min().unwrap_or(0).min(receive_buffer);
+            receive_buffer = connected
+                .iter()
+                .map(Endpoint::receive_buffer)
+                .min()
+                .unwrap_or(0)
+                .min(receive_buffer);
             ports.push(Arc::new(Ports { connected, strays }));
         }
         let spinning = spins(plan);
@@ -160,7 +182,10 @@ impl<'a> Setup<'a> {
             Burst::Fixed(time) => time,
             Burst::Auto if spinning || owns_cpu.iter().all(|&owns| owns) => SHORTEST,
             Burst::Auto => {
-                let measure = || SendCost::measure(cpu_of(plan, 0, 0)).map_err(|source| TrialError::Thread { source });
+                let measure = || {
+                    SendCost::measure(cpu_of(plan, 0, 0))
+                        .map_err(|source| TrialError::Thread { source })
+                };
                 let cost = plan.send_cost.map_or_else(measure, Ok)?;
                 cost.burst(plan.paced_rate() / f64::from(plan.threads))
             }
@@ -205,12 +230,18 @@ impl<'a> Setup<'a> {
             threads.push((sending, receiving));
         }
         losses.watch_while(|| {
-            threads.iter().any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
+            threads
+                .iter()
+                .any(|(sending, receiving)| !sending.is_finished() || !receiving.is_finished())
         });
         // A panic of a shard is a defect of ours; it must not look like a verdict.
-        let join = |(sending, receiving): (thread::JoinHandle<Sent>, thread::JoinHandle<Received>)| {
-            (sending.join().expect("a sender never panics"), receiving.join().expect("a receiver never panics"))
-        };
+        let join =
+            |(sending, receiving): (thread::JoinHandle<Sent>, thread::JoinHandle<Received>)| {
+                (
+                    sending.join().expect("a sender never panics"),
+                    receiving.join().expect("a receiver never panics"),
+                )
+            };
         Ok(threads.into_iter().map(join).collect())
     }
 
@@ -223,12 +254,15 @@ impl<'a> Setup<'a> {
         progress: &Arc<Progress>,
     ) -> (Sender, Receiver) {
         let plan = self.plan;
-        // Room for what is outstanding or remembered, and for a receiver that is a fifth of a second behind.
+        // Room for what is outstanding or remembered, and for a receiver that is a fifth of a
+        // second behind.
         let remembered = plan.retention() + Nanos::from_millis(200);
         let per_shard = plan.rate.0.div_ceil(u64::from(plan.threads));
-        let capacity = (u128::from(per_shard) * u128::from(remembered.0) / u128::from(Nanos::SECOND.0)) as u64;
+        let capacity =
+            (u128::from(per_shard) * u128::from(remembered.0) / u128::from(Nanos::SECOND.0)) as u64;
         let ledger = Arc::new(Ledger::new(capacity + 2 * MAX_RUN));
-        let ids = Arc::new(IdPlan::new(ports.connected.len() as u16, self.pace.block, &mut rand::rng()));
+        let ids =
+            Arc::new(IdPlan::new(ports.connected.len() as u16, self.pace.block, &mut rand::rng()));
         let sender = Sender {
             shard,
             schedule: plan.schedule(),
@@ -291,7 +325,12 @@ fn conclude(
         if let (Some(sum), Some(shard)) = (&mut intervals, &received.intervals) {
             sum.merge(shard);
         }
-        counts.merge(&Counts { sent: sent.queries, refused: sent.refused, sent_again: sent.again, ..received.counts });
+        counts.merge(&Counts {
+            sent: sent.queries,
+            refused: sent.refused,
+            sent_again: sent.again,
+            ..received.counts
+        });
         priority = priority.min(sent.priority);
         faults.extend(sent.faults);
         faults.extend(received.faults);
@@ -323,13 +362,26 @@ fn conclude(
     let mut warnings = warnings(plan, &sending);
     warnings.extend(losses.warnings(&counts, plan.accept));
     let (drops, rtt) = (losses.drops, rtt.as_ref().and_then(Rtt::of));
-    let found = Findings { began, counts, drops, rtt, pacing, windows, sending, verdict, reasons, warnings, intervals };
+    let found = Findings {
+        began,
+        counts,
+        drops,
+        rtt,
+        pacing,
+        windows,
+        sending,
+        verdict,
+        reasons,
+        warnings,
+        intervals,
+    };
     TrialResult::new(plan, found)
 }
 
 fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let held = plan.rate.0 as f64 * BUFFERED.as_secs_f64() / f64::from(plan.source_ports) * PACKET_CHARGE as f64;
+    let held = plan.rate.0 as f64 * BUFFERED.as_secs_f64() / f64::from(plan.source_ports)
+        * PACKET_CHARGE as f64;
     if (sending.receive_buffer as f64) < held {
         warnings.push(Warning::SmallReceiveBuffer {
             octets: sending.receive_buffer,
@@ -338,7 +390,10 @@ fn warnings(plan: &TrialPlan, sending: &Sending) -> Vec<Warning> {
         });
     }
     if plan.retention() < Nanos(plan.timeout.0 * 2) {
-        warnings.push(Warning::ShortMemory { source_ports: plan.source_ports, retention: plan.retention() });
+        warnings.push(Warning::ShortMemory {
+            source_ports: plan.source_ports,
+            retention: plan.retention(),
+        });
     }
     warnings
 }
@@ -355,7 +410,8 @@ mod tests {
 
     #[test]
     fn a_hypervisor_that_takes_more_than_a_hundredth_is_told() {
-        let of = |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
+        let of =
+            |worst_cpu_pct| stolen_warning(Stolen { all_pct: 0.5, worst_cpu_pct, worst_cpu: 1 });
         assert_eq!(of(1.0), None);
         assert_eq!(of(1.1), Some(Warning::Stolen { worst_cpu_pct: 1.1 }));
     }

@@ -7,13 +7,16 @@ use method::units::Share;
 use super::PointResult;
 use crate::place::Place;
 use crate::point::{Conditions, Cores};
-use crate::report::chart::{AT_LEAST, Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves, number};
+use crate::report::chart::{
+    AT_LEAST, Curve, Dot, Figure, HeatMap, HeatRow, Series, Shape, along, curves, number,
+};
 use crate::report::table::Table;
 use crate::report::{Run, each_dut, legend, percent, ranked, with_proof};
 use crate::results::DutResult;
 use crate::wording;
 
-/// What a point found, for one cell: one look shows its interval only, several searches their median and the interval.
+/// What a point found, for one cell: one look shows its interval only, several searches their
+/// median and the interval.
 pub(crate) fn found_in_words(point: &PointResult) -> String {
     if let Some(why) = &point.missing {
         return why.to_string();
@@ -80,8 +83,11 @@ fn worst_case(run: &Run) -> Table {
     let mut table = Table::new("Worst case: 0 % AAAA, 0 % cached", note, &header);
     for (name, p) in by_result(run) {
         let f = &p.figures;
-        let rounded = |rate: Option<f64>| rate.map_or("–".into(), |r| number(rounded_down(r, p.resolution) as f64));
-        let asked = p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
+        let rounded = |rate: Option<f64>| {
+            rate.map_or("–".into(), |r| number(rounded_down(r, p.resolution) as f64))
+        };
+        let asked =
+            p.real.as_ref().map(|real| format!("{:.2} per query", real.questions_per_query));
         table.rows.push(vec![
             name.into(),
             ran_on(p),
@@ -99,7 +105,8 @@ fn worst_case(run: &Run) -> Table {
 
 /// The worst case of every DUT and place, the highest median first; what has none comes last.
 fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
-    let of = |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
+    let of =
+        |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
     let mut all: Vec<(&str, &PointResult)> = run.results.duts.iter().flat_map(of).collect();
     let rate = |p: &PointResult| p.figures.median.unwrap_or(-1.0);
     all.sort_by(|a, b| rate(b.1).total_cmp(&rate(a.1)));
@@ -112,16 +119,25 @@ fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) ->
     super::on_cores(place, seen.as_ref())
 }
 
-/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has such.
+/// Where a DUT ran, for a row, with the names of its placement and of its AuthDNS where it has
+/// such.
 fn ran_on(p: &PointResult) -> String {
     let place = &p.conditions.place;
-    let placement = place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
-    let authdns = place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
+    let placement =
+        place.placement.as_ref().map_or(String::new(), |placement| format!(" ({placement})"));
+    let authdns =
+        place.authdns.as_ref().map_or(String::new(), |authdns| format!(", AuthDNS: {authdns}"));
     format!("{}{placement}{authdns}", p.ran_on())
 }
 
 /// A table in the form of the papers: rows of statistics, a column for each point.
-fn statistics(run: &Run, title: &str, note: &str, corner: &str, columns: &[(String, &PointResult)]) -> Option<Table> {
+fn statistics(
+    run: &Run,
+    title: &str,
+    note: &str,
+    corner: &str,
+    columns: &[(String, &PointResult)],
+) -> Option<Table> {
     if columns.is_empty() {
         return None;
     }
@@ -174,8 +190,11 @@ fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_none());
         let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
-        let title =
-            format!("DNS64 performance by the number of CPU cores and threads: {}{}", dut.name, demanded(accept));
+        let title = format!(
+            "DNS64 performance by the number of CPU cores and threads: {}{}",
+            dut.name,
+            demanded(accept)
+        );
         statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "CPU cores", &columns)
     };
     ratios(dut).into_iter().filter_map(table).collect()
@@ -186,7 +205,11 @@ fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_some());
         let columns: Vec<_> = all.into_iter().map(|p| (p.column(), p)).collect();
-        let title = format!("DNS64 performance by the placement of the cores: {}{}", dut.name, demanded(accept));
+        let title = format!(
+            "DNS64 performance by the placement of the cores: {}{}",
+            dut.name,
+            demanded(accept)
+        );
         statistics(run, &title, "Worst case: 0 % AAAA, 0 % cached.", "Placement", &columns)
     };
     ratios(dut).into_iter().filter_map(table).collect()
@@ -206,7 +229,8 @@ fn sweep(
         return None;
     }
     all.sort_by_key(|p| share(&p.conditions));
-    let columns: Vec<_> = all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
+    let columns: Vec<_> =
+        all.into_iter().map(|p| (percent(share(&p.conditions).per_hundred()), p)).collect();
     let cores = cores_of(place, columns.iter().map(|(_, p)| *p));
     let title = format!("DNS64 performance by {what}: {}, {cores}", dut.name);
     statistics(run, &title, "", what, &columns)
@@ -233,7 +257,12 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
 }
 
 /// The point at an AAAA share and a cached share, if it was measured.
-fn cell<'a>(dut: &'a DutResult, place: &Cores, aaaa: Share, cached: Share) -> Option<&'a PointResult> {
+fn cell<'a>(
+    dut: &'a DutResult,
+    place: &Cores,
+    aaaa: Share,
+    cached: Share,
+) -> Option<&'a PointResult> {
     let is_it = |p: &&PointResult| {
         let c = &p.conditions;
         c.place == *place && c.accept >= 1.0 && (c.aaaa, c.cached) == (aaaa, cached)
@@ -247,7 +276,11 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     let note = "Queries/s: median in [passed, failed). Rows: share of names with an AAAA record (α); columns: share of queries for cached \
                 names (β).";
     let here = points(dut, |c| c.place == *place && c.accept >= 1.0);
-    let title = format!("{} by AAAA share and cached share, {}", dut.name, cores_of(place, here.into_iter()));
+    let title = format!(
+        "{} by AAAA share and cached share, {}",
+        dut.name,
+        cores_of(place, here.into_iter())
+    );
     let mut table = Table::new(&title, &with_proof(run, note), &["α \\ β"]);
     table.header.extend(cached.iter().map(|b| percent(b.per_hundred())));
     for &a in &aaaa {
@@ -282,8 +315,10 @@ fn point_of<'a>(run: &'a Run, name: &str, conditions: &Conditions) -> Option<&'a
 }
 
 fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
-    let cores = cores_of(&conditions.place, runs.iter().filter_map(|run| point_of(run, name, conditions)));
-    let title = format!("DNS64 performance of {name} on {cores}{}, by run", demanded(conditions.accept));
+    let cores =
+        cores_of(&conditions.place, runs.iter().filter_map(|run| point_of(run, name, conditions)));
+    let title =
+        format!("DNS64 performance of {name} on {cores}{}, by run", demanded(conditions.accept));
     let mut table = Table::new(&title, "Worst case: 0 % AAAA, 0 % cached.", &["Run"]);
     table.rows = wording::STATISTICS.map(|name| vec![name.to_owned()]).into();
     for run in runs {
@@ -300,23 +335,39 @@ fn comparison(runs: &[Run], name: &str, conditions: &Conditions) -> Table {
 pub(super) fn figures(runs: &[Run]) -> Vec<Figure> {
     let mut all: Vec<Figure> = worst_case_bars(runs).into_iter().collect();
     let plain = |c: &Conditions| (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
-    all.extend(curve(runs, Over::Places, ["scale-up", "Scale-up: worst case over cores", "cores", ""], |_, c| {
-        (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64)
-    }));
+    all.extend(curve(
+        runs,
+        Over::Places,
+        ["scale-up", "Scale-up: worst case over cores", "cores", ""],
+        |_, c| (c.is_worst_case() && c.place.placement.is_none()).then_some(c.place.cores as f64),
+    ));
     let title = "Worst case with a share of names that have AAAA records";
-    all.extend(curve(runs, Over::Conditions, ["aaaa", title, "AAAA share α", " %"], |shares, c| {
-        let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
-        is_in.then(|| f64::from(c.aaaa.per_hundred()))
-    }));
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        ["aaaa", title, "AAAA share α", " %"],
+        |shares, c| {
+            let is_in = shares.contains(&c.place) && c.cached == Share::ZERO && c.accept >= 1.0;
+            is_in.then(|| f64::from(c.aaaa.per_hundred()))
+        },
+    ));
     let title = "Worst case with a share of cached names";
-    all.extend(curve(runs, Over::Conditions, ["cached", title, "cached share β", " %"], |shares, c| {
-        let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
-        is_in.then(|| f64::from(c.cached.per_hundred()))
-    }));
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        ["cached", title, "cached share β", " %"],
+        |shares, c| {
+            let is_in = shares.contains(&c.place) && c.aaaa == Share::ZERO && c.accept >= 1.0;
+            is_in.then(|| f64::from(c.cached.per_hundred()))
+        },
+    ));
     let title = "Worst case by acceptance ratio (not RFC 8219 compliant below 100 %)";
-    all.extend(curve(runs, Over::Conditions, ["acceptance", title, "accepted", " %"], |shares, c| {
-        (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0)
-    }));
+    all.extend(curve(
+        runs,
+        Over::Conditions,
+        ["acceptance", title, "accepted", " %"],
+        |shares, c| (plain(c) && shares.contains(&c.place)).then_some(c.accept * 100.0),
+    ));
     all.extend(placement_bars(runs));
     all.extend(heat(runs));
     all
@@ -341,11 +392,16 @@ fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
     let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();
     let same = all.windows(2).all(|two| two[0].2.on_cores() == two[1].2.on_cores());
-    let cores = all.first().filter(|_| same).map_or(String::new(), |(_, _, p)| format!(", {}", p.on_cores()));
+    let cores = all
+        .first()
+        .filter(|_| same)
+        .map_or(String::new(), |(_, _, p)| format!(", {}", p.on_cores()));
     let mut groups: Vec<String> = Vec::new();
-    let mut series: Vec<Series> = runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
+    let mut series: Vec<Series> =
+        runs.iter().map(|run| Series { name: run.name.clone(), dots: Vec::new() }).collect();
     for (run, dut, point) in all {
-        let name = if same { dut.name.clone() } else { format!("{}, {}", dut.name, point.on_cores()) };
+        let name =
+            if same { dut.name.clone() } else { format!("{}, {}", dut.name, point.on_cores()) };
         let group = groups.iter().position(|g| *g == name).unwrap_or_else(|| {
             groups.push(name);
             groups.len() - 1
@@ -367,7 +423,8 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        let placed: Vec<&PointResult> = points(dut, |c| c.is_worst_case() && c.place.placement.is_some());
+        let placed: Vec<&PointResult> =
+            points(dut, |c| c.is_worst_case() && c.place.placement.is_some());
         let cores: Vec<usize> = placed.iter().map(|p| p.conditions.place.cores).collect();
         let beside = |c: &Conditions| c.place.placement.is_none() && cores.contains(&c.place.cores);
         let all = points(dut, |c| c.is_worst_case() && (c.place.placement.is_some() || beside(c)));
@@ -416,7 +473,9 @@ impl Group<'_> {
     fn has(self, p: &PointResult) -> bool {
         match self {
             // Only what had its cores stands over a number of cores.
-            Group::With(authdns) => p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns,
+            Group::With(authdns) => {
+                p.has_its_cores() && p.conditions.place.authdns.as_deref() == authdns
+            }
             Group::At(place) => p.conditions.place == *place,
         }
     }
@@ -433,14 +492,16 @@ impl Group<'_> {
 
 /// The servers that play AuthDNS for a DUT.
 fn auths(dut: &DutResult) -> Vec<Option<&str>> {
-    let mut all: Vec<Option<&str>> = dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
+    let mut all: Vec<Option<&str>> =
+        dut.points.iter().map(|p| p.conditions.place.authdns.as_deref()).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were measured; none where no DUT has
-/// two points. The words are the file, the title, the horizontal axis and the unit of its places.
+/// A curve for each DUT over what `x` makes of the conditions, given where the DUT's shares were
+/// measured; none where no DUT has two points. The words are the file, the title, the horizontal
+/// axis and the unit of its places.
 fn curve(
     runs: &[Run],
     over: Over,
@@ -460,14 +521,24 @@ fn curve(
             let (mut dots, of): (Vec<Dot>, Vec<&PointResult>) = with_dots.unzip();
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
             if dots.len() > 1 {
-                all.push(Curve { of: legend(run, &dut.name, runs.len() > 1), what: group.name(&of), dots });
+                all.push(Curve {
+                    of: legend(run, &dut.name, runs.len() > 1),
+                    what: group.name(&of),
+                    dots,
+                });
             }
         }
     }
     (!all.is_empty()).then(|| {
         let shape = curves(all, unit);
         let x_label = along(&shape, x_label, unit);
-        Figure { file: file.into(), title: title.into(), x_label, y_label: "queries/s".into(), shape }
+        Figure {
+            file: file.into(),
+            title: title.into(),
+            x_label,
+            y_label: "queries/s".into(),
+            shape,
+        }
     })
 }
 
@@ -475,7 +546,11 @@ fn curve(
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {
-        maps.extend(share_places(run, dut).iter().filter_map(|place| heat_map(run, dut, place, runs.len() > 1)));
+        maps.extend(
+            share_places(run, dut)
+                .iter()
+                .filter_map(|place| heat_map(run, dut, place, runs.len() > 1)),
+        );
     }
     let values = maps.iter().flat_map(|map| &map.rows).flat_map(|(_, values)| values).flatten();
     let highest = values.map(|(value, _)| *value).fold(0.0, f64::max);
@@ -495,7 +570,8 @@ fn heat_map(run: &Run, dut: &DutResult, place: &Cores, many: bool) -> Option<Hea
         let point = point(a, b)?;
         Some((point.figures.median?, !point.lower_bound_reasons.is_empty()))
     };
-    let row = |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
+    let row =
+        |&a: &Share| (percent(a.per_hundred()), cached.iter().map(|&b| value(a, b)).collect());
     let rows: Vec<HeatRow> = aaaa.iter().map(row).collect();
     let shown = aaaa.iter().flat_map(|&a| cached.iter().filter_map(move |&b| point(a, b)));
     let name = format!("{}, {}", legend(run, &dut.name, many), cores_of(place, shown));

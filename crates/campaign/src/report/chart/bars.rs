@@ -1,4 +1,5 @@
-//! Horizontal bars below each other, with their values at their ends: names and values have room, however many bars there are.
+//! Horizontal bars below each other, with their values at their ends: names and values have room,
+//! however many bars there are.
 
 use std::fmt::Write;
 
@@ -23,7 +24,8 @@ struct Bar<'a> {
 
 impl Figure {
     pub(super) fn bars(&self, out: &mut String, groups: &[String], series: &[Series]) -> f64 {
-        // Bars of one series are named after their groups, others after their series below the name of their group.
+        // Bars of one series are named after their groups, others after their series below the name
+        // of their group.
         let is_one = series.len() == 1;
         let mut lines: Vec<Result<Bar<'_>, String>> = Vec::new();
         for (n, group) in groups.iter().enumerate() {
@@ -34,7 +36,11 @@ impl Figure {
                 bars.extend(here.map(|dot| Bar { name, group, colour: i % COLOURS, of, dot }));
             }
             if !is_one && !bars.is_empty() {
-                let head = if self.x_label.is_empty() { group.clone() } else { format!("{}: {group}", self.x_label) };
+                let head = if self.x_label.is_empty() {
+                    group.clone()
+                } else {
+                    format!("{}: {group}", self.x_label)
+                };
                 lines.push(Err(head));
             }
             lines.extend(bars.into_iter().map(Ok));
@@ -46,12 +52,20 @@ impl Figure {
         area.horizontal(out, &scale, true);
         area.axes(out);
         if top > 10.0 {
-            text(out, "small", (area.left - 8.0, 16.0), "end", &fitted(&self.x_label, area.left - 10.0, true));
+            text(
+                out,
+                "small",
+                (area.left - 8.0, 16.0),
+                "end",
+                &fitted(&self.x_label, area.left - 10.0, true),
+            );
         }
         for (n, line) in lines.iter().enumerate() {
             let y = area.top + ROW * (n as f64 + 0.5);
             match line {
-                Err(head) => text(out, "head", (8.0, y + 4.0), "start", &fitted(head, WIDTH - 16.0, false)),
+                Err(head) => {
+                    text(out, "head", (8.0, y + 4.0), "start", &fitted(head, WIDTH - 16.0, false))
+                }
                 Ok(bar) => draw(out, bar, y, &area, &scale),
             }
         }

@@ -22,7 +22,8 @@ impl Curve {
     }
 }
 
-/// The label of the axis along which curves run: with the unit where the places themselves do not have it.
+/// The label of the axis along which curves run: with the unit where the places themselves do not
+/// have it.
 pub fn along(shape: &Shape, words: &str, unit: &str) -> String {
     match shape {
         Shape::Bars { .. } => words.into(),
@@ -31,8 +32,9 @@ pub fn along(shape: &Shape, words: &str, unit: &str) -> String {
     }
 }
 
-/// Few points are drawn as bars, which carry their values; more as curves; and curves for which there are not enough colours as
-/// small diagrams, one for each thing that they are of. `unit` follows the places of bars.
+/// Few points are drawn as bars, which carry their values; more as curves; and curves for which
+/// there are not enough colours as small diagrams, one for each thing that they are of. `unit`
+/// follows the places of bars.
 pub fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);
@@ -40,7 +42,10 @@ pub fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     if places.len() <= FEW {
         let group = |x: f64| places.iter().position(|&place| place == x).unwrap_or_default() as f64;
         let in_group = |dot: &Dot| Dot { x: group(dot.x), ..*dot };
-        let series = |curve: &Curve| Series { name: curve.name(), dots: curve.dots.iter().map(in_group).collect() };
+        let series = |curve: &Curve| Series {
+            name: curve.name(),
+            dots: curve.dots.iter().map(in_group).collect(),
+        };
         let groups = places.iter().map(|&place| format!("{}{unit}", number(place))).collect();
         return Shape::Bars { groups, series: all.iter().map(series).collect() };
     }

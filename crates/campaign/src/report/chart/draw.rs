@@ -38,14 +38,17 @@ impl Area {
         self.left + scale.share(value) * (self.right - self.left)
     }
 
-    /// Both axes, and the grid and marks of the vertical one; marks that are too close to the one below have no number.
+    /// Both axes, and the grid and marks of the vertical one; marks that are too close to the one
+    /// below have no number.
     pub(super) fn vertical(&self, out: &mut String, scale: &Scale) {
         let mut last = f64::MAX;
         for value in scale.marks() {
             let at = self.y(scale, value);
             let (left, right) = (self.left, self.right);
-            let _ =
-                write!(out, "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+            let _ = write!(
+                out,
+                "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"
+            );
             if last - at >= 14.0 {
                 text(out, "small ytick", (left - 6.0, at + 4.0), "end", &number(value));
                 last = at;
@@ -64,7 +67,8 @@ impl Area {
         );
     }
 
-    /// The marks of a horizontal scale below the area; those that would run into the one before have no number.
+    /// The marks of a horizontal scale below the area; those that would run into the one before
+    /// have no number.
     pub(super) fn horizontal(&self, out: &mut String, scale: &Scale, with_grid: bool) {
         let mut last = f64::MIN;
         for value in scale.marks() {
@@ -88,7 +92,8 @@ impl Area {
 /// A text that begins, ends or has its middle (`anchor`) at a point.
 pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &str, words: &str) {
     let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-    let anchor = if anchor == "start" { String::new() } else { format!(" text-anchor=\"{anchor}\"") };
+    let anchor =
+        if anchor == "start" { String::new() } else { format!(" text-anchor=\"{anchor}\"") };
     let _ = write!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(words));
 }
 
@@ -147,7 +152,8 @@ pub(super) fn cross((x, y): (f64, f64)) -> String {
     format!("M{left:.1} {top:.1}L{right:.1} {foot:.1}M{left:.1} {foot:.1}L{right:.1} {top:.1}")
 }
 
-/// The names of curves by colour, and what triangles and crosses mean where there are some; returns where it ends.
+/// The names of curves by colour, and what triangles and crosses mean where there are some; returns
+/// where it ends.
 pub(super) fn legend(out: &mut String, from: f64, names: &[&str], dots: &[Dot]) -> f64 {
     let mut flow = Flow { x: LEFT, y: from };
     for (i, name) in names.iter().enumerate() {

@@ -9,7 +9,8 @@ use super::{Dot, Figure, Multiple, Series};
 
 /// Columns, at the most.
 const COLUMNS: usize = 3;
-/// Room above the first row for the label of the vertical axis, and within a cell for its name, its marks and its axis.
+/// Room above the first row for the label of the vertical axis, and within a cell for its name, its
+/// marks and its axis.
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
 const MARKS: f64 = 74.0;
@@ -35,7 +36,8 @@ impl Figure {
             let (row, column) = (n / columns, n % columns);
             let (left, top) = (width * column as f64, HEAD + height * row as f64);
             let right = left + width - 10.0;
-            let area = Area { left: left + MARKS, right, top: top + NAME, floor: top + NAME + HEIGHT };
+            let area =
+                Area { left: left + MARKS, right, top: top + NAME, floor: top + NAME + HEIGHT };
             let own;
             let scale = if shared {
                 &together
@@ -58,14 +60,23 @@ impl Figure {
     }
 }
 
-fn cell(out: &mut String, panel: &Multiple, names: &[&str], area: &Area, (places, scale): (&Scale, &Scale)) {
+fn cell(
+    out: &mut String,
+    panel: &Multiple,
+    names: &[&str],
+    area: &Area,
+    (places, scale): (&Scale, &Scale),
+) {
     let room = area.right - area.left + MARKS - 14.0;
     begin_panel(out, &panel.name, (area.left - MARKS + 10.0, area.top - 8.0), room);
     area.vertical(out, scale);
     area.horizontal(out, places, false);
     if let Some(mark) = panel.mark {
         let (x, Area { top, floor, .. }) = (area.x(places, mark), *area);
-        let _ = write!(out, "<line class=\"wanted\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>");
+        let _ = write!(
+            out,
+            "<line class=\"wanted\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top:.1}\" y2=\"{floor:.1}\"/>"
+        );
     }
     draw(out, &panel.series, names, area, places, scale);
     out.push_str("</g>");

@@ -17,7 +17,13 @@ const TOP: f64 = 22.0;
 impl Figure {
     pub(super) fn heat(&self, out: &mut String, maps: &[HeatMap], highest: f64) -> f64 {
         let highest = highest.max(1e-9);
-        text(out, "", (8.0, 16.0), "start", &format!("rows: {}; columns: {}", self.y_label, self.x_label));
+        text(
+            out,
+            "",
+            (8.0, 16.0),
+            "start",
+            &format!("rows: {}; columns: {}", self.y_label, self.x_label),
+        );
         let most = maps.iter().map(|map| map.columns.len()).max().unwrap_or(1).max(1);
         let widest = NAMES + most as f64 * CELL + 10.0;
         let beside = ((WIDTH - RIGHT) / widest).floor().clamp(1.0, 2.0) as usize;
@@ -25,7 +31,8 @@ impl Figure {
         let mut top = TOP;
         for row in maps.chunks(beside) {
             for (n, map) in row.iter().enumerate() {
-                let cell = ((room - NAMES - 10.0) / map.columns.len().max(1) as f64).min(2.0 * CELL);
+                let cell =
+                    ((room - NAMES - 10.0) / map.columns.len().max(1) as f64).min(2.0 * CELL);
                 draw(out, map, (room * n as f64, top), (room, cell), highest);
             }
             let rows = row.iter().map(|map| map.rows.len()).max().unwrap_or_default();
@@ -36,7 +43,13 @@ impl Figure {
     }
 }
 
-fn draw(out: &mut String, map: &HeatMap, (left, top): (f64, f64), (room, width): (f64, f64), highest: f64) {
+fn draw(
+    out: &mut String,
+    map: &HeatMap,
+    (left, top): (f64, f64),
+    (room, width): (f64, f64),
+    highest: f64,
+) {
     begin_panel(out, &map.name, (left + 8.0, top + 18.0), room - 16.0);
     for (n, column) in map.columns.iter().enumerate() {
         let at = left + NAMES + width * (n as f64 + 0.5);
@@ -48,7 +61,8 @@ fn draw(out: &mut String, map: &HeatMap, (left, top): (f64, f64), (room, width):
         for (c, value) in values.iter().enumerate() {
             let Some((value, at_least)) = value else { continue };
             let shade = opacity(*value, highest);
-            let (x, column) = (left + NAMES + width * c as f64, map.columns.get(c).map_or("", String::as_str));
+            let (x, column) =
+                (left + NAMES + width * c as f64, map.columns.get(c).map_or("", String::as_str));
             let _ = write!(
                 out,
                 "<rect class=\"cell\" data-of=\"{}\" data-at=\"{}\" data-y=\"{value}\" data-state=\"{}\" opacity=\"{shade:.2}\" \
@@ -59,9 +73,16 @@ fn draw(out: &mut String, map: &HeatMap, (left, top): (f64, f64), (room, width):
                 width - 2.0,
                 ROW - 2.0
             );
-            let words = format!("{}{}", if *at_least { AT_LEAST.trim_end() } else { "" }, number(*value));
+            let words =
+                format!("{}{}", if *at_least { AT_LEAST.trim_end() } else { "" }, number(*value));
             let class = if shade > LIGHT { "small on" } else { "small" };
-            text(out, class, (x + width / 2.0 - 1.0, y + 17.0), "middle", &fitted(&words, width, true));
+            text(
+                out,
+                class,
+                (x + width / 2.0 - 1.0, y + 17.0),
+                "middle",
+                &fitted(&words, width, true),
+            );
         }
     }
     out.push_str("</g>");

@@ -6,7 +6,8 @@ use super::draw::{Area, BELOW, LEFT, RIGHT, TOP, WIDTH, cross, error_bar, legend
 use super::scale::Scale;
 use super::{COLOURS, Dot, Figure, Series, data, escape, value};
 
-/// A curve with more points than this is one over time: its points are not marked, and its axis begins at 0.
+/// A curve with more points than this is one over time: its points are not marked, and its axis
+/// begins at 0.
 const MARKED: usize = 40;
 const HEIGHT: f64 = 280.0;
 
@@ -19,7 +20,11 @@ impl Figure {
         let places = Scale::of_places(&dots.iter().map(|d| d.x).collect::<Vec<_>>());
         area.horizontal(out, &places, false);
         text(out, "", (8.0, 16.0), "start", &self.value_label(scale.is_logarithmic()));
-        let x_label = format!("{}{}", self.x_label, if places.is_logarithmic() { " (logarithmic axis)" } else { "" });
+        let x_label = format!(
+            "{}{}",
+            self.x_label,
+            if places.is_logarithmic() { " (logarithmic axis)" } else { "" }
+        );
         text(out, "", ((area.left + area.right) / 2.0, area.floor + 36.0), "middle", &x_label);
         let names: Vec<&str> = series.iter().map(|s| s.name.as_str()).collect();
         draw(out, series, &names, &area, &places, &scale);
@@ -40,7 +45,14 @@ pub(super) fn scale_of(series: &[Series]) -> Scale {
 }
 
 /// Draws curves in an area; a curve has the colour of its name's place among `names`.
-pub(super) fn draw(out: &mut String, series: &[Series], names: &[&str], area: &Area, places: &Scale, scale: &Scale) {
+pub(super) fn draw(
+    out: &mut String,
+    series: &[Series],
+    names: &[&str],
+    area: &Area,
+    places: &Scale,
+    scale: &Scale,
+) {
     // Curves that fail at the same place have their crosses above each other.
     let mut crosses: Vec<(f64, usize)> = Vec::new();
     for s in series {
@@ -48,10 +60,12 @@ pub(super) fn draw(out: &mut String, series: &[Series], names: &[&str], area: &A
         curve(out, s, c, area, places, scale);
         for d in s.dots.iter().filter(|d| d.failed) {
             let x = area.x(places, d.x);
-            let at = crosses.iter().position(|(known, _)| (known - x).abs() < 8.0).unwrap_or_else(|| {
-                crosses.push((x, 0));
-                crosses.len() - 1
-            });
+            let at = crosses.iter().position(|(known, _)| (known - x).abs() < 8.0).unwrap_or_else(
+                || {
+                    crosses.push((x, 0));
+                    crosses.len() - 1
+                },
+            );
             let y = area.floor - 8.0 - 12.0 * crosses[at].1 as f64;
             crosses[at].1 += 1;
             let (data, name) = (data(&s.name, &d.x.to_string(), d), escape(&s.name));
@@ -67,7 +81,8 @@ pub(super) fn draw(out: &mut String, series: &[Series], names: &[&str], area: &A
 fn curve(out: &mut String, s: &Series, c: usize, area: &Area, places: &Scale, scale: &Scale) {
     let sound: Vec<&Dot> = s.dots.iter().filter(|d| !d.failed).collect();
     let at = |d: &Dot| (area.x(places, d.x), area.y(scale, d.y));
-    let path: Vec<String> = sound.iter().map(|d| at(d)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let path: Vec<String> =
+        sound.iter().map(|d| at(d)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let name = escape(&s.name);
     let is_marked = s.dots.len() <= MARKED;
     let data_of = if is_marked { String::new() } else { over_time(&s.name, &sound) };
@@ -78,17 +93,29 @@ fn curve(out: &mut String, s: &Series, c: usize, area: &Area, places: &Scale, sc
         if !is_marked {
             continue;
         }
-        let (data, title) = (data(&s.name, &d.x.to_string(), d), format!("<title>{name}: {}</title>", value(d)));
+        let (data, title) =
+            (data(&s.name, &d.x.to_string(), d), format!("<title>{name}: {}</title>", value(d)));
         let _ = match d.at_least {
-            true => write!(out, "<path class=\"c{c}\" {data} d=\"{}\">{title}</path>", triangle((x, y))),
-            false => write!(out, "<circle class=\"c{c}\" {data} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\">{title}</circle>"),
+            true => {
+                write!(out, "<path class=\"c{c}\" {data} d=\"{}\">{title}</path>", triangle((x, y)))
+            }
+            false => write!(
+                out,
+                "<circle class=\"c{c}\" {data} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\">{title}</circle>"
+            ),
         };
     }
 }
 
 /// What a curve stands for whose points are not marked.
 pub(super) fn over_time(name: &str, dots: &[&Dot]) -> String {
-    let list = |get: fn(&Dot) -> f64| dots.iter().map(|d| get(d).to_string()).collect::<Vec<_>>().join(" ");
-    let [at, y, low, high] = [list(|d| d.x), list(|d| d.y), list(|d| d.range.0), list(|d| d.range.1)];
-    format!(" data-of=\"{}\" data-at=\"{at}\" data-y=\"{y}\" data-low=\"{low}\" data-high=\"{high}\"", escape(name))
+    let list = |get: fn(&Dot) -> f64| {
+        dots.iter().map(|d| get(d).to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let [at, y, low, high] =
+        [list(|d| d.x), list(|d| d.y), list(|d| d.range.0), list(|d| d.range.1)];
+    format!(
+        " data-of=\"{}\" data-at=\"{at}\" data-y=\"{y}\" data-low=\"{low}\" data-high=\"{high}\"",
+        escape(name)
+    )
 }

@@ -1,4 +1,5 @@
-//! Panels below each other over one horizontal axis: each shows a series, the band of its ranges, and what it should be.
+//! Panels below each other over one horizontal axis: each shows a series, the band of its ranges,
+//! and what it should be.
 
 use std::fmt::Write;
 
@@ -35,11 +36,10 @@ impl Figure {
 /// The least and the most of a panel, with what was wanted, and never nothing.
 fn extent(panel: &Panel) -> (f64, f64) {
     let start = (panel.wanted, panel.wanted);
-    let (low, high) = panel
-        .series
-        .dots
-        .iter()
-        .fold(start, |(low, high), d| (low.min(d.range.0).min(d.y), high.max(d.range.1).max(d.y)));
+    let (low, high) =
+        panel.series.dots.iter().fold(start, |(low, high), d| {
+            (low.min(d.range.0).min(d.y), high.max(d.range.1).max(d.y))
+        });
     let least = (panel.wanted.abs() * 0.01).max(1.0);
     (low.min(panel.wanted - least), high.max(panel.wanted + least))
 }
@@ -47,22 +47,42 @@ fn extent(panel: &Panel) -> (f64, f64) {
 fn draw(out: &mut String, panel: &Panel, c: usize, area: &Area, (places, scale): (&Scale, &Scale)) {
     let (series, dots) = (&panel.series, &panel.series.dots);
     let _ = write!(out, "<g data-panel=\"{}\">", escape(&series.name));
-    text(out, "small head", (area.left, area.top - 7.0), "start", &fitted(&series.name, WIDTH - LEFT - RIGHT, true));
+    text(
+        out,
+        "small head",
+        (area.left, area.top - 7.0),
+        "start",
+        &fitted(&series.name, WIDTH - LEFT - RIGHT, true),
+    );
     area.axes(out);
     let wanted = area.y(scale, panel.wanted);
     // Where there is room between the ends, what was wanted has its number too.
-    let between = (wanted > area.top + 24.0 && wanted < area.floor - 14.0).then_some((panel.wanted, wanted + 4.0));
+    let between = (wanted > area.top + 24.0 && wanted < area.floor - 14.0)
+        .then_some((panel.wanted, wanted + 4.0));
     let ends = scale.marks().into_iter().zip([area.floor, area.top + 8.0]);
     for (value, at) in ends.chain(between) {
         text(out, "small", (area.left - 6.0, at), "end", &number(value));
     }
-    let at = |d: &Dot, value: f64| format!("{:.1},{:.1}", area.x(places, d.x), area.y(scale, value));
+    let at =
+        |d: &Dot, value: f64| format!("{:.1},{:.1}", area.x(places, d.x), area.y(scale, value));
     let upper: Vec<String> = dots.iter().map(|d| at(d, d.range.1)).collect();
     let lower: Vec<String> = dots.iter().rev().map(|d| at(d, d.range.0)).collect();
-    let _ = write!(out, "<polygon class=\"c{c} band\" points=\"{} {}\"/>", upper.join(" "), lower.join(" "));
+    let _ = write!(
+        out,
+        "<polygon class=\"c{c} band\" points=\"{} {}\"/>",
+        upper.join(" "),
+        lower.join(" ")
+    );
     let (left, right) = (area.left, area.right);
-    let _ = write!(out, "<line class=\"wanted\" x1=\"{left}\" x2=\"{right}\" y1=\"{wanted:.1}\" y2=\"{wanted:.1}\"/>");
+    let _ = write!(
+        out,
+        "<line class=\"wanted\" x1=\"{left}\" x2=\"{right}\" y1=\"{wanted:.1}\" y2=\"{wanted:.1}\"/>"
+    );
     let curve: Vec<String> = dots.iter().map(|d| at(d, d.y)).collect();
     let data = over_time(&series.name, &dots.iter().collect::<Vec<_>>());
-    let _ = write!(out, "<polyline class=\"curve thin s{c}\"{data} points=\"{}\"/></g>", curve.join(" "));
+    let _ = write!(
+        out,
+        "<polyline class=\"curve thin s{c}\"{data} points=\"{}\"/></g>",
+        curve.join(" ")
+    );
 }

@@ -1,4 +1,5 @@
-//! Figures as PNG, for what takes no SVG. The font is part of the program: a figure looks the same on every machine.
+//! Figures as PNG, for what takes no SVG. The font is part of the program: a figure looks the same
+//! on every machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ impl Default for Painter {
         fonts.load_font_data(dejavu::sans::regular().to_vec());
         fonts.set_sans_serif_family(FAMILY);
         fonts.set_serif_family(FAMILY);
-        let options = Options { fontdb: Arc::new(fonts), font_family: FAMILY.into(), ..Options::default() };
+        let options =
+            Options { fontdb: Arc::new(fonts), font_family: FAMILY.into(), ..Options::default() };
         Painter { options }
     }
 }
@@ -58,7 +60,8 @@ impl Painter {
     pub fn png(&self, figure: &Figure) -> Result<Vec<u8>, PaintError> {
         let tree = Tree::from_str(&figure.svg(true), &self.options)?;
         let size = tree.size();
-        let (width, height) = ((size.width() * SCALE).ceil() as u32, (size.height() * SCALE).ceil() as u32);
+        let (width, height) =
+            ((size.width() * SCALE).ceil() as u32, (size.height() * SCALE).ceil() as u32);
         let mut picture = Pixmap::new(width, height).ok_or(PaintError::Size { width, height })?;
         resvg::render(&tree, Transform::from_scale(SCALE, SCALE), &mut picture.as_mut());
         picture.encode_png().map_err(|error| PaintError::Encoding(error.to_string()))

@@ -1,4 +1,5 @@
-//! Reads figures back: what was drawn, by what its marks say that they stand for, and by where they lie.
+//! Reads figures back: what was drawn, by what its marks say that they stand for, and by where they
+//! lie.
 
 use super::draw::text_width;
 
@@ -57,7 +58,12 @@ pub(crate) fn elements(svg: &str) -> Vec<Element<'_>> {
             panel.clear();
         }
         let name = tag.split([' ', '/']).next().unwrap_or_default();
-        let mut element = Element { name, attributes: &tag[name.len()..], words: plain(words), panel: String::new() };
+        let mut element = Element {
+            name,
+            attributes: &tag[name.len()..],
+            words: plain(words),
+            panel: String::new(),
+        };
         if name == "g" {
             panel = element.get("data-panel").unwrap_or_default();
         }
@@ -100,12 +106,16 @@ pub(crate) fn texts(svg: &str) -> Vec<(String, Extent)> {
             Some("end") => x - width,
             _ => x,
         };
-        (element.words.clone(), (left, y - if is_small { 8.0 } else { 10.0 }, left + width, y + 2.0))
+        (
+            element.words.clone(),
+            (left, y - if is_small { 8.0 } else { 10.0 }, left + width, y + 2.0),
+        )
     };
     elements(svg).iter().filter(|element| element.name == "text").map(of).collect()
 }
 
-/// The value that a place on an axis stands for, by the marks of the axis that people read: (place, value), from the least.
+/// The value that a place on an axis stands for, by the marks of the axis that people read: (place,
+/// value), from the least.
 pub(crate) fn value_at(marks: &[(f64, f64)], place: f64, is_logarithmic: bool) -> f64 {
     let scaled = |value: f64| if is_logarithmic { value.ln() } else { value };
     let (first, last) = (marks[0], marks[marks.len() - 1]);

@@ -20,15 +20,20 @@ impl Scale {
         let highest = highest.max(1e-9);
         let step = ticks(highest);
         let n = (highest / step).ceil();
-        Scale::Linear { low: 0.0, high: n * step, marks: (0..=n as usize).map(|i| i as f64 * step).collect() }
+        Scale::Linear {
+            low: 0.0,
+            high: n * step,
+            marks: (0..=n as usize).map(|i| i as f64 * step).collect(),
+        }
     }
 
-    /// One on which all `values` can be read, at least as high as the highest of them and of `tops`. What is not above 0 lies on
-    /// its floor.
+    /// One on which all `values` can be read, at least as high as the highest of them and of
+    /// `tops`. What is not above 0 lies on its floor.
     pub(super) fn for_all(values: &[f64], tops: impl Iterator<Item = f64>) -> Scale {
         let highest = values.iter().copied().chain(tops).fold(0.0, f64::max);
         let positive = values.iter().copied().filter(|v| *v > 0.0);
-        let (low, high) = positive.fold((f64::MAX, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
+        let (low, high) =
+            positive.fold((f64::MAX, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
         if high <= low * UNEQUAL {
             return Scale::linear(highest);
         }
@@ -37,7 +42,8 @@ impl Scale {
         let top = 10_f64.powf(highest.log10().ceil());
         let decades = (top / bottom).log10().round() as i32;
         let between: &[f64] = if decades <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        let all = (0..=decades).flat_map(|d| between.iter().map(move |n| n * bottom * 10_f64.powi(d)));
+        let all =
+            (0..=decades).flat_map(|d| between.iter().map(move |n| n * bottom * 10_f64.powi(d)));
         Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
     }
 
@@ -70,7 +76,9 @@ impl Scale {
     pub(super) fn share(&self, value: f64) -> f64 {
         match self {
             Scale::Linear { low, high, .. } => (value.max(*low) - low) / (high - low),
-            Scale::Logarithmic { bottom, top, .. } => (value.max(*bottom) / bottom).ln() / (top / bottom).ln(),
+            Scale::Logarithmic { bottom, top, .. } => {
+                (value.max(*bottom) / bottom).ln() / (top / bottom).ln()
+            }
         }
     }
 
@@ -86,7 +94,11 @@ impl Scale {
 pub(super) fn ticks(range: f64) -> f64 {
     let rough = range / 8.0;
     let power = 10f64.powf(rough.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|step| *step >= rough).unwrap_or(power * 10.0)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|n| n * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(power * 10.0)
 }
 
 #[cfg(test)]
@@ -115,10 +127,18 @@ mod tests {
     fn few_places_are_marked_themselves() {
         assert_eq!(Scale::of_places(&[4.0, 1.0, 2.0, 1.0]).marks(), [1.0, 2.0, 4.0]);
         let wide = Scale::of_places(&[500.0, 1_000.0, 25_000.0]);
-        assert!(wide.is_logarithmic() && wide.share(500.0) == 0.0 && (wide.share(25_000.0) - 1.0).abs() < 1e-9);
+        assert!(
+            wide.is_logarithmic()
+                && wide.share(500.0) == 0.0
+                && (wide.share(25_000.0) - 1.0).abs() < 1e-9
+        );
         let seconds: Vec<f64> = (1..=180).map(f64::from).collect();
         let over_time = Scale::of_places(&seconds);
-        assert!(!over_time.is_logarithmic() && over_time.marks().len() < PLACES, "{:?}", over_time.marks());
+        assert!(
+            !over_time.is_logarithmic() && over_time.marks().len() < PLACES,
+            "{:?}",
+            over_time.marks()
+        );
         assert!((Scale::of_places(&[7.0]).share(7.0) - 0.5).abs() < 1e-9);
     }
 

@@ -27,7 +27,13 @@ fn map(name: &str, rows: Vec<HeatRow>) -> HeatMap {
 
 fn figure(file: &str, shape: Shape) -> Figure {
     let text = |s: &str| s.to_owned();
-    Figure { file: text(file), title: text("Title"), x_label: text("load"), y_label: text("queries/s"), shape }
+    Figure {
+        file: text(file),
+        title: text("Title"),
+        x_label: text("load"),
+        y_label: text("queries/s"),
+        shape,
+    }
 }
 
 #[test]
@@ -43,13 +49,19 @@ fn figures_are_well_formed_whatever_they_are_called() {
         Shape::Bars { groups: vec!["a".into(), "b".into(), "c".into()], series: all.clone() },
         Shape::Bars { groups: vec![], series: vec![] },
         Shape::Heat {
-            maps: vec![map("<", vec![("0 %".into(), vec![Some((5.0, true))]), ("1".into(), vec![None])])],
+            maps: vec![map(
+                "<",
+                vec![("0 %".into(), vec![Some((5.0, true))]), ("1".into(), vec![None])],
+            )],
             highest: 0.0,
         },
         Shape::Heat { maps: vec![], highest: 1.0 },
         Shape::Lines(vec![]),
         Shape::Panels { panels: vec![], shared: true },
-        Shape::Panels { panels: vec![Panel { series: series("<", &[]), wanted: 0.0 }], shared: false },
+        Shape::Panels {
+            panels: vec![Panel { series: series("<", &[]), wanted: 0.0 }],
+            shared: false,
+        },
         Shape::Grid { panels: vec![], shared: true },
         Shape::Grid { panels: vec![multiple(all), multiple(vec![])], shared: false },
     ];
@@ -58,7 +70,13 @@ fn figures_are_well_formed_whatever_they_are_called() {
         let figure = Figure { title: "a < b".into(), ..figure("f", shape) };
         let svg = figure.svg(true);
         assert_eq!(svg.matches('<').count(), svg.matches('>').count(), "{svg}");
-        assert!(!svg.contains("NaN") && !svg.contains("inf") && !svg.contains("<&") && !svg.contains("var("), "{svg}");
+        assert!(
+            !svg.contains("NaN")
+                && !svg.contains("inf")
+                && !svg.contains("<&")
+                && !svg.contains("var("),
+            "{svg}"
+        );
         assert!(painter.png(&figure).unwrap().starts_with(b"\x89PNG\r\n"));
     }
 }
@@ -68,7 +86,9 @@ fn bars_carry_their_values_and_failed_ones_are_hollow() {
     let sound = Dot { range: (40_000.0, 43_000.0), at_least: true, ..Dot::at(0.0, 41_000.0) };
     let failed = Dot { failed: true, ..Dot::at(1.0, 17_627.0) };
     let groups = vec!["75 %".into(), "100 %".into()];
-    let svg = figure("bars", Shape::Bars { groups, series: vec![series("dns64d", &[sound, failed])] }).svg(true);
+    let svg =
+        figure("bars", Shape::Bars { groups, series: vec![series("dns64d", &[sound, failed])] })
+            .svg(true);
     assert!(svg.contains(">≥ 41\u{202f}000<") && svg.contains(">17\u{202f}627, failed<"), "{svg}");
     assert_eq!(svg.matches("class=\"c0 failed\"").count(), 1, "{svg}");
     golden::check("chart-bars.svg", &svg);
@@ -79,13 +99,15 @@ fn unequal_servers_get_a_logarithmic_axis_on_which_the_least_can_be_seen() {
     let of = |least: f64| {
         let servers = [("dns64d", 66_000.0), ("Unbound", 41_000.0), ("BIND", least)];
         let groups = servers.map(|(name, _)| name.to_owned()).to_vec();
-        let dots: Vec<Dot> = servers.iter().enumerate().map(|(i, (_, y))| Dot::at(i as f64, *y)).collect();
+        let dots: Vec<Dot> =
+            servers.iter().enumerate().map(|(i, (_, y))| Dot::at(i as f64, *y)).collect();
         figure("unequal", Shape::Bars { groups, series: vec![series("rate", &dots)] }).svg(true)
     };
     let (unequal, equal) = (of(1_000.0), of(4_000.0));
     assert!(unequal.contains("(logarithmic axis)") && !equal.contains("(logarithmic axis)"));
     let all = elements(&unequal);
-    let lengths: Vec<f64> = all.iter().filter(|e| e.is("c0") && e.name == "rect").map(|e| e.number("width")).collect();
+    let lengths: Vec<f64> =
+        all.iter().filter(|e| e.is("c0") && e.name == "rect").map(|e| e.number("width")).collect();
     assert!(lengths.len() == 3 && lengths.iter().all(|length| *length > 20.0), "{lengths:?}");
     assert!(lengths[0] > lengths[1] && lengths[1] > lengths[2], "{lengths:?}");
     golden::check("chart-unequal.svg", &unequal);
@@ -95,7 +117,10 @@ fn unequal_servers_get_a_logarithmic_axis_on_which_the_least_can_be_seen() {
 fn a_failed_load_is_a_cross_and_no_part_of_the_curve() {
     let failed = Dot { failed: true, ..Dot::at(100.0, 130.0) };
     let more = Dot { at_least: true, ..Dot::at(75.0, 2.5) };
-    let all = [series("dns64d", &[Dot::at(25.0, 1.0), Dot::at(50.0, 2.0), more, failed]), series("BIND", &[failed])];
+    let all = [
+        series("dns64d", &[Dot::at(25.0, 1.0), Dot::at(50.0, 2.0), more, failed]),
+        series("BIND", &[failed]),
+    ];
     let svg = figure("lines", Shape::Lines(all.to_vec())).svg(true);
     assert!(!svg.contains("dns64d: 130"), "{svg}");
     let points = svg.split_once("points=\"").unwrap().1.split_once('"').unwrap().0;
@@ -111,11 +136,16 @@ fn a_failed_load_is_a_cross_and_no_part_of_the_curve() {
 
 #[test]
 fn heat_maps_of_one_report_share_their_scale() {
-    let of = |name: &str, value: f64| map(name, vec![("0 %".to_owned(), vec![Some((value, false)), None])]);
+    let of = |name: &str, value: f64| {
+        map(name, vec![("0 %".to_owned(), vec![Some((value, false)), None])])
+    };
     let maps = vec![of("dns64d", 66_000.0), of("Unbound", 41_000.0)];
     let svg = figure("heat", Shape::Heat { maps, highest: 66_000.0 }).svg(true);
-    let shades: Vec<f64> =
-        elements(&svg).iter().filter(|e| e.get("data-y").is_some()).map(|e| e.number("opacity")).collect();
+    let shades: Vec<f64> = elements(&svg)
+        .iter()
+        .filter(|e| e.get("data-y").is_some())
+        .map(|e| e.number("opacity"))
+        .collect();
     assert!(shades.len() == 2 && shades[0] > shades[1], "{shades:?}");
     golden::check("chart-heat.svg", &svg);
 }
@@ -129,21 +159,35 @@ fn panels_show_bands_around_what_was_wanted() {
         Panel { series: series("dns64d at 66 000", &dots[..1]), wanted: 0.0 },
     ];
     let svg = figure("panels", Shape::Panels { panels, shared: true }).svg(true);
-    assert_eq!((svg.matches("class=\"wanted\"").count(), svg.matches(" band\"").count()), (2, 2), "{svg}");
+    assert_eq!(
+        (svg.matches("class=\"wanted\"").count(), svg.matches(" band\"").count()),
+        (2, 2),
+        "{svg}"
+    );
     golden::check("chart-panels.svg", &svg);
 }
 
 #[test]
 fn small_diagrams_stand_side_by_side() {
-    let curve = |top: f64| -> Vec<Dot> { (1..=60).map(|s| Dot::at(f64::from(s), top / f64::from(s))).collect() };
-    let panel =
-        |name: &str, top: f64| Multiple { name: name.into(), series: vec![series("", &curve(top))], mark: Some(20.0) };
+    let curve = |top: f64| -> Vec<Dot> {
+        (1..=60).map(|s| Dot::at(f64::from(s), top / f64::from(s))).collect()
+    };
+    let panel = |name: &str, top: f64| Multiple {
+        name: name.into(),
+        series: vec![series("", &curve(top))],
+        mark: Some(20.0),
+    };
     let panels: Vec<Multiple> =
-        ["dns64d, 1 core", "BIND, 1 core", "Unbound, 1 core", "Unbound, 2 cores"].map(|name| panel(name, 2.0)).into();
+        ["dns64d, 1 core", "BIND, 1 core", "Unbound, 1 core", "Unbound, 2 cores"]
+            .map(|name| panel(name, 2.0))
+            .into();
     let svg = figure("grid", Shape::Grid { panels, shared: false }).svg(true);
     let found = marks(&svg);
     assert_eq!(found.len(), 4);
-    assert!(found.iter().all(|mark| mark.y.len() == 60) && found[3].panel == "Unbound, 2 cores", "{found:?}");
+    assert!(
+        found.iter().all(|mark| mark.y.len() == 60) && found[3].panel == "Unbound, 2 cores",
+        "{found:?}"
+    );
     golden::check("chart-grid.svg", &svg);
 }
 
@@ -151,8 +195,10 @@ fn small_diagrams_stand_side_by_side() {
 #[test]
 fn marks_lie_where_the_axes_say() {
     for top in [9.0, 900.0] {
-        let dots: Vec<Dot> =
-            [1.0, 2.0, 4.0, 8.0].into_iter().map(|x| Dot::at(x, 1.0 + top * (x / 8.0).powi(3))).collect();
+        let dots: Vec<Dot> = [1.0, 2.0, 4.0, 8.0]
+            .into_iter()
+            .map(|x| Dot::at(x, 1.0 + top * (x / 8.0).powi(3)))
+            .collect();
         let svg = figure("lines", Shape::Lines(vec![series("a", &dots)])).svg(true);
         let is_logarithmic = svg.contains("queries/s (logarithmic axis)");
         assert_eq!(is_logarithmic, top > 100.0);
@@ -162,13 +208,20 @@ fn marks_lie_where_the_axes_say() {
             all.iter().filter(|e| e.is(class)).map(|e| (e.number(place), value(&e.words))).collect()
         };
         // The number of a mark stands four units below its line.
-        let y: Vec<(f64, f64)> = axis("ytick", "y").into_iter().map(|(at, value)| (at - 4.0, value)).collect();
+        let y: Vec<(f64, f64)> =
+            axis("ytick", "y").into_iter().map(|(at, value)| (at - 4.0, value)).collect();
         let x = axis("xtick", "x");
         let circles: Vec<_> = all.iter().filter(|e| e.name == "circle").collect();
         assert_eq!(circles.len(), 4);
         for (circle, dot) in circles.iter().zip(&dots) {
-            let read = (value_at(&x, circle.number("cx"), false), value_at(&y, circle.number("cy"), is_logarithmic));
-            assert!((read.0 - dot.x).abs() < 0.02 && (read.1 / dot.y - 1.0).abs() < 0.02, "{read:?} is not {dot:?}");
+            let read = (
+                value_at(&x, circle.number("cx"), false),
+                value_at(&y, circle.number("cy"), is_logarithmic),
+            );
+            assert!(
+                (read.0 - dot.x).abs() < 0.02 && (read.1 / dot.y - 1.0).abs() < 0.02,
+                "{read:?} is not {dot:?}"
+            );
         }
     }
 }
@@ -176,23 +229,33 @@ fn marks_lie_where_the_axes_say() {
 /// Names and values have room, however many and long they are.
 #[test]
 fn no_text_runs_into_another_or_out_of_the_figure() {
-    let names: Vec<String> = (0..9).map(|i| format!("A DNS64 server with a long name, {i} cores (4+4)")).collect();
+    let names: Vec<String> =
+        (0..9).map(|i| format!("A DNS64 server with a long name, {i} cores (4+4)")).collect();
     let dots = |n: usize| -> Vec<Dot> {
-        let dot = |i: usize| Dot { at_least: i == 1, failed: i == 2, ..Dot::at(i as f64, 10f64.powi(i as i32)) };
+        let dot = |i: usize| Dot {
+            at_least: i == 1,
+            failed: i == 2,
+            ..Dot::at(i as f64, 10f64.powi(i as i32))
+        };
         (0..n).map(dot).collect()
     };
     let all: Vec<Series> = names.iter().map(|name| series(name, &dots(7))).collect();
     let rows = || vec![("100 %".to_owned(), vec![Some((131_072.0, true)); 11])];
     let columns: Vec<String> = (0..11).map(|i| format!("{} %", i * 10)).collect();
-    let maps =
-        names.iter().map(|name| HeatMap { name: name.clone(), columns: columns.clone(), rows: rows() }).collect();
+    let maps = names
+        .iter()
+        .map(|name| HeatMap { name: name.clone(), columns: columns.clone(), rows: rows() })
+        .collect();
     let shapes = [
         Shape::Bars { groups: names[..7].to_vec(), series: all[..2].to_vec() },
         Shape::Bars { groups: names[..7].to_vec(), series: all[..1].to_vec() },
         Shape::Lines(all[..6].to_vec()),
         Shape::Heat { maps, highest: 131_072.0 },
         Shape::Grid {
-            panels: names.iter().map(|n| Multiple { name: n.clone(), series: all[..1].to_vec(), mark: None }).collect(),
+            panels: names
+                .iter()
+                .map(|n| Multiple { name: n.clone(), series: all[..1].to_vec(), mark: None })
+                .collect(),
             shared: true,
         },
         Shape::Panels {
@@ -234,7 +297,11 @@ fn a_text_that_runs_into_another_is_found() {
             "<svg viewBox=\"0 0 720 100\"><text x=\"10\" y=\"50\">first</text><text x=\"{second}\" y=\"52\">second</text></svg>"
         )
     };
-    assert!(readable(&svg(30.0)).is_err() && readable(&svg(90.0)).is_ok() && readable(&svg(715.0)).is_err());
+    assert!(
+        readable(&svg(30.0)).is_err()
+            && readable(&svg(90.0)).is_ok()
+            && readable(&svg(715.0)).is_err()
+    );
 }
 
 #[test]
@@ -246,28 +313,42 @@ fn few_points_are_bars_and_many_curves_are_small_diagrams() {
     };
     let of = |n: usize, points: usize| curves((0..n).map(|i| curve(i, points)).collect(), " %");
     let Shape::Bars { groups, series } = of(8, 2) else { panic!("bars") };
-    assert_eq!((groups, series[3].name.as_str()), (vec!["1 %".to_owned(), "2 %".into()], "server 1, 1 cores"));
+    assert_eq!(
+        (groups, series[3].name.as_str()),
+        (vec!["1 %".to_owned(), "2 %".into()], "server 1, 1 cores")
+    );
     assert_eq!(series[3].dots[1], Dot { x: 1.0, y: 5.0, range: (5.0, 5.0), ..Dot::default() });
     let lines = of(6, 5);
     assert!(matches!(&lines, Shape::Lines(all) if all.len() == 6));
-    assert_eq!((along(&lines, "load", " %"), along(&of(8, 2), "load", " %")), ("load, %".into(), "load".into()));
-    let Shape::Grid { panels, shared: true } = of(8, 5) else { panic!("small diagrams on one scale") };
+    assert_eq!(
+        (along(&lines, "load", " %"), along(&of(8, 2), "load", " %")),
+        ("load, %".into(), "load".into())
+    );
+    let Shape::Grid { panels, shared: true } = of(8, 5) else {
+        panic!("small diagrams on one scale")
+    };
     assert_eq!((panels.len(), panels[3].series[1].name.as_str()), (4, "1 cores"));
 }
 
-/// Text is drawn with the font that is part of the program: where it stands the picture is not white.
+/// Text is drawn with the font that is part of the program: where it stands the picture is not
+/// white.
 #[test]
 fn a_picture_has_its_text() {
     let of = |name: &str| {
-        let bars = Shape::Bars { groups: vec![name.into()], series: vec![series("s", &[Dot::at(0.0, 1.0)])] };
+        let bars = Shape::Bars {
+            groups: vec![name.into()],
+            series: vec![series("s", &[Dot::at(0.0, 1.0)])],
+        };
         let figure = figure("bars", bars);
         let (svg, png) = (figure.svg(true), png::Painter::default().png(&figure).unwrap());
         (svg, resvg::tiny_skia::Pixmap::decode_png(&png).unwrap())
     };
     let dark = |(svg, picture): &(String, resvg::tiny_skia::Pixmap), words: &str| {
-        let (_, (left, top, right, foot)) = texts(svg).into_iter().find(|(text, _)| text == words).unwrap();
+        let (_, (left, top, right, foot)) =
+            texts(svg).into_iter().find(|(text, _)| text == words).unwrap();
         let (from, to) = ((left * 2.0).max(0.0) as u32, (right * 2.0) as u32);
-        let pixels = (top as u32 * 2..foot as u32 * 2).flat_map(|y| (from..to).map(move |x| (x, y)));
+        let pixels =
+            (top as u32 * 2..foot as u32 * 2).flat_map(|y| (from..to).map(move |x| (x, y)));
         pixels.filter_map(|(x, y)| picture.pixel(x, y)).filter(|pixel| pixel.red() < 128).count()
     };
     let drawn = of("Ωµ ≥ ü");

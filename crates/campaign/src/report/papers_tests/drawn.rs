@@ -1,4 +1,5 @@
-//! Every figure, mark by mark: what the marks of its SVG say that they stand for, computed again from the journal's valid trials.
+//! Every figure, mark by mark: what the marks of its SVG say that they stand for, computed again
+//! from the journal's valid trials.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,18 @@ const FIGURES: [(&str, &str, &str); 20] = [
     ("I, II, IV", "self-test", ""),
     ("XIX-XXI", "cprdp", "load (share of the worst case's median)"),
     ("XIX-XXI", "cpu", "load (share of the worst case's median)"),
-    ("XIX-XXI", "cpu-transient", "seconds; left of the broken line: the transient, which CPU figures leave out"),
+    (
+        "XIX-XXI",
+        "cpu-transient",
+        "seconds; left of the broken line: the transient, which CPU figures leave out",
+    ),
     ("latency", "latency-p50", "load (share of the worst case's median)"),
     ("latency", "latency-p99", "load (share of the worst case's median)"),
-    ("Fig. 3", "transient", "seconds; left of the broken line: the transient, which CPU figures leave out"),
+    (
+        "Fig. 3",
+        "transient",
+        "seconds; left of the broken line: the transient, which CPU figures leave out",
+    ),
     ("Fig. 4", "cprdp-by-rate", "queries/s"),
     ("XXII-XXIII", "numa-hit", ""),
     ("XXII-XXIII", "numa-miss", ""),
@@ -34,11 +43,18 @@ const FIGURES: [(&str, &str, &str); 20] = [
 
 /// The figures of a report.
 pub(super) fn shown(runs: &[Run]) -> BTreeMap<String, (String, String)> {
-    figures(runs).into_iter().map(|figure| (figure.file.clone(), (figure.x_label.clone(), figure.svg(true)))).collect()
+    figures(runs)
+        .into_iter()
+        .map(|figure| (figure.file.clone(), (figure.x_label.clone(), figure.svg(true))))
+        .collect()
 }
 
 /// Holds every figure against the journal.
-pub(super) fn check(plan: &Plan, entries: &[Entry], shown: &BTreeMap<String, (String, String)>) -> Result<(), String> {
+pub(super) fn check(
+    plan: &Plan,
+    entries: &[Entry],
+    shown: &BTreeMap<String, (String, String)>,
+) -> Result<(), String> {
     let mut wanted = Expected { plan, entries, all: BTreeMap::new() };
     for dut in &plan.duts {
         wanted.of_searches(dut.name())?;
@@ -69,7 +85,8 @@ fn compare(expected: &[Mark], found: &[Mark]) -> Result<(), String> {
     };
     let (expected, found) = (sorted(expected), sorted(found));
     let near = |a: &[f64], b: &[f64]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()))
+        a.len() == b.len()
+            && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()))
     };
     for (e, f) in expected.iter().zip(&found) {
         let is_same = (&e.panel, &e.of, &e.at, &e.state) == (&f.panel, &f.of, &f.at, &f.state)
@@ -80,13 +97,24 @@ fn compare(expected: &[Mark], found: &[Mark]) -> Result<(), String> {
             return Err(format!("{f:?} is not {e:?}"));
         }
     }
-    if expected.len() == found.len() { Ok(()) } else { Err(format!("{} marks, not {}", found.len(), expected.len())) }
+    if expected.len() == found.len() {
+        Ok(())
+    } else {
+        Err(format!("{} marks, not {}", found.len(), expected.len()))
+    }
 }
 
 /// One value with its range, at a place of a series.
 fn mark(panel: &str, of: &str, at: &str, y: f64, (low, high): (f64, f64)) -> Mark {
     let text = |s: &str| s.to_owned();
-    Mark { panel: text(panel), of: text(of), at: text(at), y: vec![y], range: (vec![low], vec![high]), state: text("") }
+    Mark {
+        panel: text(panel),
+        of: text(of),
+        at: text(at),
+        y: vec![y],
+        range: (vec![low], vec![high]),
+        state: text(""),
+    }
 }
 
 /// What the figures must show.
@@ -98,9 +126,13 @@ struct Expected<'a> {
 
 /// The name of a place whose trials all ran on as many cores as the plan asks for.
 fn on(place: &Cores) -> String {
-    let cores = if place.cores == 1 { "1 core".to_owned() } else { format!("{} cores", place.cores) };
+    let cores =
+        if place.cores == 1 { "1 core".to_owned() } else { format!("{} cores", place.cores) };
     let with = place.authdns.as_ref().map_or(String::new(), |authdns| format!(" with {authdns}"));
-    place.placement.as_ref().map_or(format!("{cores}{with}"), |name| format!("{name}: {cores}{with}"))
+    place
+        .placement
+        .as_ref()
+        .map_or(format!("{cores}{with}"), |name| format!("{name}: {cores}{with}"))
 }
 
 impl Expected<'_> {
@@ -116,7 +148,8 @@ impl Expected<'_> {
     fn searched(&self, point: &Point, of: &str, at: &str) -> Result<Mark, String> {
         let test = self.plan.self_test.as_ref().filter(|_| matches!(point, Point::SelfTest(_)));
         let search = &self.plan.search;
-        let (repeat, resolution) = test.map_or((search.repeat, search.resolution), |t| (t.repeat, t.resolution));
+        let (repeat, resolution) =
+            test.map_or((search.repeat, search.resolution), |t| (t.repeat, t.resolution));
         let found = searches(self.plan, self.entries, point, (repeat, resolution))?;
         let high = match found.failed {
             _ if test.is_some() => found.max,
@@ -133,8 +166,10 @@ impl Expected<'_> {
             let is_swept = self.plan.dut(dut).is_some_and(|dut| dut.measure.is_none());
             let (aaaa, cached) = (percent(c.aaaa), percent(c.cached));
             let (cores, is_first) = (on(&c.place), c.place == Cores::first(1));
-            // The calibration has one point for each AuthDNS: no curve, and the first of them is its bar.
-            let is_bar = is_first || c.place == Cores { authdns: Some("AuthDNS".into()), ..Cores::first(1) };
+            // The calibration has one point for each AuthDNS: no curve, and the first of them is
+            // its bar.
+            let is_bar =
+                is_first || c.place == Cores { authdns: Some("AuthDNS".into()), ..Cores::first(1) };
             let with_place = format!("{dut}, {cores}");
             let is_plain = (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO);
             let is_strict = c.accept >= 1.0;
@@ -178,7 +213,8 @@ impl Expected<'_> {
             let ip = if family == Some(Family::Ipv6) { "IPv6" } else { "IPv4" };
             let at = format!("{} {ip}, 1 core", named.unwrap_or("AuthDNS"));
             let named = named.map(str::to_owned);
-            let point = Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
+            let point =
+                Point::SelfTest(Loop { server: Auth::Dns64bench, family, cores: None, named });
             let mark = self.searched(&point, "here", &at)?;
             self.add("self-test", mark);
         }
@@ -224,7 +260,8 @@ impl Expected<'_> {
             if all.len() != repeat {
                 return Err(format!("{point}: {} of {repeat} trials", all.len()));
             }
-            let each: Result<Vec<f64>, String> = all.iter().map(|m| Ok(use_of(m, skip)?.1)).collect();
+            let each: Result<Vec<f64>, String> =
+                all.iter().map(|m| Ok(use_of(m, skip)?.1)).collect();
             let (median, range) = middle(each?);
             let seconds = all[0].cpu.dut.clone();
             self.add("cprdp-by-rate", mark("", &of, &rate, median, range));
@@ -236,15 +273,21 @@ impl Expected<'_> {
     }
 
     fn of_memory(&mut self, dut: &str) -> Result<(), String> {
-        for point in self.points(dut, |p| matches!(p, Point::ConstantRate(at) if at.rate == Qps(1500))) {
-            let group = format!("{dut}, {}, 1\u{202f}500 queries/s", on(point.place().ok_or("no place")?));
-            let each: Option<Vec<_>> = trials(self.entries, &point).iter().map(|m| m.numa.clone()).collect();
+        for point in
+            self.points(dut, |p| matches!(p, Point::ConstantRate(at) if at.rate == Qps(1500)))
+        {
+            let group =
+                format!("{dut}, {}, 1\u{202f}500 queries/s", on(point.place().ok_or("no place")?));
+            let each: Option<Vec<_>> =
+                trials(self.entries, &point).iter().map(|m| m.numa.clone()).collect();
             let each = each.ok_or("pages were not counted")?;
             for node in 0..2 {
-                for (file, get) in
-                    [("numa-hit", (|n| n.hit) as fn(&crate::numa::NodePages) -> u64), ("numa-miss", |n| n.miss)]
-                {
-                    let (median, range) = middle(each.iter().map(|numa| get(&numa.nodes[node]) as f64).collect());
+                for (file, get) in [
+                    ("numa-hit", (|n| n.hit) as fn(&crate::numa::NodePages) -> u64),
+                    ("numa-miss", |n| n.miss),
+                ] {
+                    let (median, range) =
+                        middle(each.iter().map(|numa| get(&numa.nodes[node]) as f64).collect());
                     self.add(file, mark("", &format!("node {node}"), &group, median, range));
                 }
             }
@@ -254,17 +297,29 @@ impl Expected<'_> {
 
     fn in_closed_loop(&mut self, dut: &str) -> Result<(), String> {
         for point in self.points(dut, |p| matches!(p, Point::ClosedLoop(_))) {
-            let Point::ClosedLoop(WithThreads { place, threads, governor, .. }) = &point else { continue };
+            let Point::ClosedLoop(WithThreads { place, threads, governor, .. }) = &point else {
+                continue;
+            };
             let governor = governor.as_deref().unwrap_or_default();
             if governor != "performance" {
                 // Which the simulated host has not.
                 continue;
             }
-            let times = &only(self.entries, &point)?.in_loop().ok_or("no closed loop")?.experiments.experiments_ms;
+            let times = &only(self.entries, &point)?
+                .in_loop()
+                .ok_or("no closed loop")?
+                .experiments
+                .experiments_ms;
             let y = 256e3 / (times.iter().sum::<f64>() / times.len() as f64);
             self.add(
                 "closed-loop",
-                mark("", &format!("{dut}, {}, {governor}", on(place)), &threads.to_string(), y, (y, y)),
+                mark(
+                    "",
+                    &format!("{dut}, {}, {governor}", on(place)),
+                    &threads.to_string(),
+                    y,
+                    (y, y),
+                ),
             );
         }
         Ok(())
@@ -276,9 +331,14 @@ impl Expected<'_> {
         let mut best: Option<(&Qps, &Windows)> = None;
         for entry in self.entries {
             let Entry::Finished(m) = entry else { continue };
-            let Some(windows) = m.at_rate().and_then(|trial| trial.windows.as_ref()) else { continue };
+            let Some(windows) = m.at_rate().and_then(|trial| trial.windows.as_ref()) else {
+                continue;
+            };
             let counts = of_dut.contains(&m.step.point) && m.step.length == Length::Full;
-            if counts && m.verdict() == Verdict::Passed && best.is_none_or(|(rate, _)| *rate < m.step.rate) {
+            if counts
+                && m.verdict() == Verdict::Passed
+                && best.is_none_or(|(rate, _)| *rate < m.step.rate)
+            {
                 best = Some((&m.step.rate, windows));
             }
         }
@@ -288,12 +348,23 @@ impl Expected<'_> {
             ("pacing-100ms", rate.0 as f64 / 10.0, &windows.least_100ms, &windows.most_100ms),
             ("pacing-10ms", rate.0 as f64 / 100.0, &windows.least_10ms, &windows.most_10ms),
         ] {
-            let off = |all: &[i32]| all.iter().map(|n| f64::from(*n) / due * 100.0).collect::<Vec<f64>>();
+            let off =
+                |all: &[i32]| all.iter().map(|n| f64::from(*n) / due * 100.0).collect::<Vec<f64>>();
             let (least, most) = (off(least), off(most));
-            let furthest = least.iter().zip(&most).map(|(a, b)| if a.abs() > b.abs() { *a } else { *b }).collect();
-            let at = (0..least.len()).map(|i| ((i as f64 + 0.5) * 0.1).to_string()).collect::<Vec<_>>().join(" ");
+            let furthest = least
+                .iter()
+                .zip(&most)
+                .map(|(a, b)| if a.abs() > b.abs() { *a } else { *b })
+                .collect();
+            let at = (0..least.len())
+                .map(|i| ((i as f64 + 0.5) * 0.1).to_string())
+                .collect::<Vec<_>>()
+                .join(" ");
             let (panel, of) = (name.clone(), name.clone());
-            self.add(file, Mark { panel, of, at, y: furthest, range: (least, most), state: String::new() });
+            self.add(
+                file,
+                Mark { panel, of, at, y: furthest, range: (least, most), state: String::new() },
+            );
         }
         Ok(())
     }

@@ -9,9 +9,11 @@ use crate::testing::{Said, said, wire};
 use crate::translation::decide::{self, Next, Question};
 use crate::translation::policy::Mode;
 
-/// A query for `a.test` AAAA with these flags of octets 2 and 3 and, if wanted, EDNS with a size and DO.
+/// A query for `a.test` AAAA with these flags of octets 2 and 3 and, if wanted, EDNS with a size
+/// and DO.
 fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
+    let mut bytes =
+        vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
     bytes.extend([1, b'A', 4, b't', b'e', b's', b't', 0]);
     bytes.extend([0, 28, 0, 1]);
     if let Some((size, dnssec_ok)) = edns {
@@ -39,12 +41,15 @@ fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) 
 fn records(message: &[u8]) -> Vec<(u16, u32)> {
     let view = Message::new(message).unwrap();
     let all = view.all_records(HEADER_LEN + 12).map(Result::unwrap);
-    all.filter(|record| record.rtype != rtype::OPT).map(|record| (record.rtype, record.ttl)).collect()
+    all.filter(|record| record.rtype != rtype::OPT)
+        .map(|record| (record.rtype, record.ttl))
+        .collect()
 }
 
 fn errors(message: &[u8]) -> Vec<u16> {
     let view = Message::new(message).unwrap();
-    let opt = view.all_records(HEADER_LEN + 12).flatten().find_map(|record| wire::edns::Opt::of(&record));
+    let opt =
+        view.all_records(HEADER_LEN + 12).flatten().find_map(|record| wire::edns::Opt::of(&record));
     let options = opt.unwrap().options().map(Result::unwrap);
     let errors = options.filter(|(code, _)| *code == option::EXTENDED_ERROR);
     errors.map(|(_, data)| u16::from_be_bytes([data[0], data[1]])).collect()
@@ -72,13 +77,18 @@ fn an_answer_is_copied_with_the_clients_letters_and_less_ttl() {
 fn ad_is_for_those_who_want_it_and_answers_passed_through() {
     let mut authentic = real();
     authentic.set_authentic();
-    let is_set = |query: &[u8], trust, known: &[Outcome]| reply(query, Transport::Udp, trust, known)[3] & 0x20 != 0;
+    let is_set = |query: &[u8], trust, known: &[Outcome]| {
+        reply(query, Transport::Udp, trust, known)[3] & 0x20 != 0
+    };
     let known = [authentic.kept()];
     assert!(is_set(&query([1, 0x20], None), true, &known), "AD, no EDNS (RFC 6840 section 5.7)");
     assert!(is_set(&query(RD, Some((1232, true))), true, &known), "DO");
     assert!(!is_set(&query(RD, Some((1232, false))), true, &known), "neither");
     assert!(!is_set(&query([1, 0x20], None), false, &known), "trust-ad is off");
-    assert!(!is_set(&query([1, 0x20], None), true, &[real().kept()]), "the upstream does not say so");
+    assert!(
+        !is_set(&query([1, 0x20], None), true, &[real().kept()]),
+        "the upstream does not say so"
+    );
     let mut denial = nodata();
     denial.set_authentic();
     let mut a = said("a.test", A).a("a.test", 60, "8.8.8.8");
@@ -89,8 +99,12 @@ fn ad_is_for_those_who_want_it_and_answers_passed_through() {
 #[test]
 fn synthesized_records_have_one_ttl_and_their_aliases() {
     let a = said("a.test", A).a("a.test", 300, "8.8.8.8").a("a.test", 90, "8.8.4.4");
-    let got = reply(&query(RD, Some((1232, false))), Transport::Udp, false, &[nodata().kept(), a.kept()]);
-    assert_eq!((records(&got), errors(&got)), (vec![(AAAA, 90), (AAAA, 90)], vec![ede::SYNTHESIZED]));
+    let got =
+        reply(&query(RD, Some((1232, false))), Transport::Udp, false, &[nodata().kept(), a.kept()]);
+    assert_eq!(
+        (records(&got), errors(&got)),
+        (vec![(AAAA, 90), (AAAA, 90)], vec![ede::SYNTHESIZED])
+    );
     let alias = said("a.test", A).cname("a.test", 30, "b.test").a("b.test", 300, "8.8.8.8");
     let got = reply(&query(RD, None), Transport::Udp, false, &[nodata().kept(), alias.kept()]);
     assert_eq!(records(&got), [(CNAME, 30), (AAAA, 120)]);
@@ -106,7 +120,9 @@ fn rfc6147_5_1_5_an_alias_that_came_alone_stays_before_what_it_leads_to() {
 
 #[test]
 fn extended_errors_say_what_is_known() {
-    let of = |known: &[Outcome]| errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known));
+    let of = |known: &[Outcome]| {
+        errors(&reply(&query(RD, Some((1232, false))), Transport::Udp, false, known))
+    };
     assert_eq!(
         of(&[Outcome::Failed(Failure::Timeout), Outcome::Failed(Failure::Timeout)]),
         [23, 22],
@@ -126,7 +142,12 @@ fn extended_errors_say_what_is_known() {
 fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
     let excluded = said("a.test", AAAA).aaaa("a.test", 50, "::ffff:192.0.2.1");
     let a = said("a.test", A).a("a.test", 70, "8.8.8.8").rrsig("a.test", A);
-    let got = reply(&query(RD, Some((1232, true))), Transport::Udp, false, &[excluded.aged(10), a.kept()]);
+    let got = reply(
+        &query(RD, Some((1232, true))),
+        Transport::Udp,
+        false,
+        &[excluded.aged(10), a.kept()],
+    );
     assert_eq!((records(&got), errors(&got)), (vec![(SOA, 40)], vec![ede::FILTERED]));
     let view = Message::new(&got).unwrap();
     assert_eq!((view.ancount(), view.nscount(), view.rcode()), (0, 1, Rcode::NOERROR));
@@ -167,7 +188,11 @@ fn over_tcp_a_whole_message_fits() {
     let Outcome::Answered(kept) = room_for_opt.kept() else { panic!("an answer") };
     let stale = Outcome::Answered(crate::resolver::outcome::Kept { stale: true, ..kept });
     let got = reply(&text_query(Some((1232, false))), Transport::Tcp, false, &[stale]);
-    assert_eq!((got.len(), records(&got)), (65_535, vec![(16, 30)]), "the answer is worth more than its explanation");
+    assert_eq!(
+        (got.len(), records(&got)),
+        (65_535, vec![(16, 30)]),
+        "the answer is worth more than its explanation"
+    );
     assert_eq!(errors(&got), [0; 0]);
     let got = reply(&text_query(None), Transport::Udp, false, &[whole.kept()]);
     assert!(Message::new(&got).unwrap().is_truncated(), "over UDP there is TCP");

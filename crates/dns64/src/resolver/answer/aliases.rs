@@ -1,5 +1,5 @@
-//! From the name that was asked for to the end of its aliases: which answer records belong there, and in which order (RFC 6147
-//! §5.1.5).
+//! From the name that was asked for to the end of its aliases: which answer records belong there,
+//! and in which order (RFC 6147 §5.1.5).
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -34,7 +34,8 @@ pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
     /// The owners' names, one behind the other: `Listed::owner` are places in it.
     arena: Vec<u8>,
-    /// What belongs there, in order: each alias once, with what belongs to it, and the data at the end.
+    /// What belongs there, in order: each alias once, with what belongs to it, and the data at the
+    /// end.
     pub(super) items: Vec<Item>,
     pub(super) facts: Facts,
     /// The names that are aliases, from the question's on.
@@ -88,7 +89,8 @@ impl<'a> Aliases<'a> {
             let found = aliases.look_at_end(&survey.names, asked)?;
             let Some(target) = found.alias else { break };
             if found.has_data {
-                // A name has data beside an alias (RFC 1034 §3.6.2): nobody can say which one is true.
+                // A name has data beside an alias (RFC 1034 §3.6.2): nobody can say which one is
+                // true.
                 return Err(Unusable::Malformed);
             }
             if let Some(ttl) = found.made_of {
@@ -115,7 +117,8 @@ impl<'a> Aliases<'a> {
 
     /// Whether all answer records belong there, in the order that they have.
     pub(super) fn are_in_place(&self) -> bool {
-        let in_order = |(i, item): (usize, &Item)| matches!(item, Item::Record(number) if *number == i);
+        let in_order =
+            |(i, item): (usize, &Item)| matches!(item, Item::Record(number) if *number == i);
         self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
     }
 
@@ -132,7 +135,11 @@ impl<'a> Aliases<'a> {
     }
 
     /// Takes what the name at the end of the aliases owns, and the DNAMEs above it.
-    fn look_at_end(&mut self, names: &NameReader<'_>, asked: AskedQuestion<'_>) -> Result<NextAlias, Unusable> {
+    fn look_at_end(
+        &mut self,
+        names: &NameReader<'_>,
+        asked: AskedQuestion<'_>,
+    ) -> Result<NextAlias, Unusable> {
         let AskedQuestion { qtype, qclass, .. } = asked;
         let is_followed = qtype != rtype::CNAME && qtype != rtype::ANY;
         let mut cname: Option<Vec<u8>> = None;
@@ -150,11 +157,14 @@ impl<'a> Aliases<'a> {
             let belongs = match record.rtype {
                 rtype::DNAME if above && is_followed => {
                     let target = lower(names, record.data_at)?;
-                    let target = substitute(&self.end, owner.len(), target.wire()).ok_or(Unusable::Malformed)?;
+                    let target = substitute(&self.end, owner.len(), target.wire())
+                        .ok_or(Unusable::Malformed)?;
                     is_first(&mut dname, (target, record.ttl), |a, b| a.0 == b.0)?
                 }
                 rtype::DNAME => above || owns && (qtype == rtype::DNAME || qtype == rtype::ANY),
-                rtype::RRSIG => owns || above && record.data.starts_with(&rtype::DNAME.to_be_bytes()),
+                rtype::RRSIG => {
+                    owns || above && record.data.starts_with(&rtype::DNAME.to_be_bytes())
+                }
                 rtype::CNAME if owns && is_followed => {
                     let target = lower(names, record.data_at)?.wire().to_vec();
                     is_first(&mut cname, target, |a, b| a == b)?
@@ -172,14 +182,20 @@ impl<'a> Aliases<'a> {
             // RFC 6672 §3.1: the CNAME beside a DNAME is what the DNAME makes of the name.
             (Some(cname), Some((target, _))) if cname != target => Err(Unusable::Malformed),
             (Some(cname), _) => Ok(NextAlias { alias: Some(cname), made_of: None, has_data }),
-            (None, Some((target, ttl))) => Ok(NextAlias { alias: Some(target), made_of: Some(ttl), has_data }),
+            (None, Some((target, ttl))) => {
+                Ok(NextAlias { alias: Some(target), made_of: Some(ttl), has_data })
+            }
             (None, None) => Ok(NextAlias { alias: None, made_of: None, has_data }),
         }
     }
 
-    /// Additional records are passed on (RFC 6147 §5.3.2) if the other sections mention their names; nobody has asked for others
-    /// (RFC 2181 §5.4.1).
-    fn look_at_additional(&mut self, view: &Message<'a>, survey: &Survey<'a>) -> Result<(), Unusable> {
+    /// Additional records are passed on (RFC 6147 §5.3.2) if the other sections mention their
+    /// names; nobody has asked for others (RFC 2181 §5.4.1).
+    fn look_at_additional(
+        &mut self,
+        view: &Message<'a>,
+        survey: &Survey<'a>,
+    ) -> Result<(), Unusable> {
         let names = &survey.names;
         let mut mentioned: HashSet<Vec<u8>> = HashSet::new();
         mentioned.insert(survey.question_name().to_ascii_lowercase());
@@ -216,7 +232,11 @@ impl<'a> Aliases<'a> {
 }
 
 /// Notes where an alias leads; `false` if that is known already.
-fn is_first<T>(known: &mut Option<T>, new: T, same: impl Fn(&T, &T) -> bool) -> Result<bool, Unusable> {
+fn is_first<T>(
+    known: &mut Option<T>,
+    new: T,
+    same: impl Fn(&T, &T) -> bool,
+) -> Result<bool, Unusable> {
     match known {
         None => {
             *known = Some(new);
@@ -228,7 +248,8 @@ fn is_first<T>(known: &mut Option<T>, new: T, same: impl Fn(&T, &T) -> bool) -> 
     }
 }
 
-/// `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2); `None` if that is too long for a name.
+/// `name` with its last `owner_len` octets replaced by `target` (RFC 6672 §2.2); `None` if that is
+/// too long for a name.
 fn substitute(name: &[u8], owner_len: usize, target: &[u8]) -> Option<Vec<u8>> {
     let above = name.len() - owner_len;
     (above + target.len() <= LONGEST).then(|| [&name[..above], target].concat())

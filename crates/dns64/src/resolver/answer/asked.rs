@@ -39,7 +39,11 @@ impl<'a> AskedQuestion<'a> {
     /// The question of a section; `None` if that is too short.
     pub(super) fn of(question: &'a [u8]) -> Option<AskedQuestion<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
-        Some(AskedQuestion { question, qtype: u16::from_be_bytes([t0, t1]), qclass: u16::from_be_bytes([c0, c1]) })
+        Some(AskedQuestion {
+            question,
+            qtype: u16::from_be_bytes([t0, t1]),
+            qclass: u16::from_be_bytes([c0, c1]),
+        })
     }
 }
 

@@ -4,14 +4,17 @@ use domain::base::iana::Class;
 use domain::base::message::RecordSection;
 use domain::base::message_builder::StaticCompressor;
 use domain::base::name::Name;
-use domain::base::{Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record, Ttl};
+use domain::base::{
+    Message as DomainMessage, MessageBuilder, ParsedName, ParsedRecord, Record, Ttl,
+};
 use domain::rdata::{AllRecordData, Cname};
 
 use super::aliases::{Aliases, Item};
 use super::asked::Unusable;
 use super::survey::is_of_transport;
 
-/// The message with the answer records that belong there, in order, and without what concerns two neighbours only.
+/// The message with the answer records that belong there, in order, and without what concerns two
+/// neighbours only.
 pub(super) fn rebuild(message: &[u8], aliases: &Aliases<'_>) -> Result<Vec<u8>, Unusable> {
     write(message, aliases).ok_or(Unusable::Malformed)
 }
@@ -34,13 +37,22 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
         match item {
             Item::Record(number) => out.push(whole(records.get_mut(*number)?.take()?)?).ok()?,
             Item::Cname(made) => {
-                let (owner, target) = (Name::from_octets(&made.owner).ok()?, Name::from_octets(&made.target).ok()?);
-                out.push(Record::new(owner, Class::IN, Ttl::from_secs(made.ttl), Cname::new(target))).ok()?;
+                let (owner, target) =
+                    (Name::from_octets(&made.owner).ok()?, Name::from_octets(&made.target).ok()?);
+                out.push(Record::new(
+                    owner,
+                    Class::IN,
+                    Ttl::from_secs(made.ttl),
+                    Cname::new(target),
+                ))
+                .ok()?;
             }
         }
     }
     let mut out = out.authority();
-    for record in all(authority)?.into_iter().filter(|record| !is_of_transport(record.rtype().to_int())) {
+    for record in
+        all(authority)?.into_iter().filter(|record| !is_of_transport(record.rtype().to_int()))
+    {
         out.push(whole(record)?).ok()?;
     }
     let mut out = out.additional();
@@ -61,12 +73,17 @@ fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
 }
 
 /// A record as domain reads it.
-pub(crate) type ReadRecord<'a> = Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
+pub(crate) type ReadRecord<'a> =
+    Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
 
 /// The records of a section.
 ///
 /// # Errors
 /// If one of them is malformed.
 pub(crate) fn readable(section: RecordSection<'_, [u8]>) -> Result<Vec<ReadRecord<'_>>, Unusable> {
-    section.map(|record| record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed)).collect()
+    section
+        .map(|record| {
+            record.and_then(ParsedRecord::into_any_record).map_err(|_| Unusable::Malformed)
+        })
+        .collect()
 }

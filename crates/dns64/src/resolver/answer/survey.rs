@@ -37,7 +37,8 @@ pub(super) struct Survey<'a> {
     pub(super) names: NameReader<'a>,
     message: &'a [u8],
     pub(super) records_at: usize,
-    /// All answer records are of the name, the class and the type that were asked for, or signatures of them.
+    /// All answer records are of the name, the class and the type that were asked for, or
+    /// signatures of them.
     pub(super) plain: bool,
     /// All names are read from octets of names.
     steady: bool,
@@ -56,7 +57,8 @@ pub(super) struct Survey<'a> {
     /// The upper bits of the RCODE.
     pub(super) rcode_bits: u8,
     pub(super) extended_error: Option<u16>,
-    /// Where names are written, in order; those that are but a pointer to the question are left out.
+    /// Where names are written, in order; those that are but a pointer to the question are left
+    /// out.
     places: SmallVec<[Range<usize>; 8]>,
 }
 
@@ -112,7 +114,8 @@ impl<'a> Survey<'a> {
         &self.message[HEADER_LEN..self.records_at - 4]
     }
 
-    /// How long the message denies records of `name`, seconds: an SOA of somewhere else says nothing about it.
+    /// How long the message denies records of `name`, seconds: an SOA of somewhere else says
+    /// nothing about it.
     pub(super) fn negative_ttl(&self, name: &[u8]) -> Option<u32> {
         let is_above = |soa: usize| {
             let mut zone = [0; 255];
@@ -121,17 +124,24 @@ impl<'a> Survey<'a> {
         self.denials.iter().find(|(soa, _)| is_above(*soa)).map(|(_, ttl)| *ttl)
     }
 
-    fn walk_answers(&mut self, view: &Message<'a>, asked: AskedQuestion<'_>) -> Result<usize, Unusable> {
+    fn walk_answers(
+        &mut self,
+        view: &Message<'a>,
+        asked: AskedQuestion<'_>,
+    ) -> Result<usize, Unusable> {
         let mut records = view.records(self.records_at, view.ancount());
         for record in records.by_ref() {
             let record = record?;
             self.check(view, &record)?;
-            let wanted = asked.qtype == rtype::ANY || record.rtype == asked.qtype || record.rtype == rtype::RRSIG;
+            let wanted = asked.qtype == rtype::ANY
+                || record.rtype == asked.qtype
+                || record.rtype == rtype::RRSIG;
             let proper = record.class == asked.qclass && !is_of_transport(record.rtype);
             self.plain = self.plain
                 && wanted
                 && proper
-                && (self.is_to_question(&record.owner_octets()) || self.names.same_name(record.owner, HEADER_LEN)?);
+                && (self.is_to_question(&record.owner_octets())
+                    || self.names.same_name(record.owner, HEADER_LEN)?);
             self.facts.note(record.rtype, record.ttl, asked);
             self.keeps(&record);
         }
@@ -139,7 +149,12 @@ impl<'a> Survey<'a> {
         Ok(self.end)
     }
 
-    fn walk_authority(&mut self, view: &Message<'a>, at: usize, asked: AskedQuestion<'_>) -> Result<usize, Unusable> {
+    fn walk_authority(
+        &mut self,
+        view: &Message<'a>,
+        at: usize,
+        asked: AskedQuestion<'_>,
+    ) -> Result<usize, Unusable> {
         let mut records = view.records(at, view.nscount());
         for record in records.by_ref() {
             let record = record?;
@@ -176,8 +191,9 @@ impl<'a> Survey<'a> {
                 Some(_) => opts = 2,
                 None if is_of_transport(record.rtype) => self.must_rebuild = true,
                 None => {
-                    // Records behind OPT would move when OPT is cut out, so that pointers to them would be wrong. Whether the owner
-                    // has to do with the question is looked at when the message is rebuilt.
+                    // Records behind OPT would move when OPT is cut out, so that pointers to them
+                    // would be wrong. Whether the owner has to do with the question is looked at
+                    // when the message is rebuilt.
                     self.must_rebuild |= opts > 0;
                     self.plain = false;
                     self.arcount += 1;
@@ -227,7 +243,8 @@ impl<'a> Survey<'a> {
     /// Follows the compression pointers of a name that has just been visited.
     fn follow(&mut self, name: usize) -> Result<(), Malformed> {
         let places = &self.places;
-        // Names are visited in their order, so the last place that begins before the octets is theirs if any is.
+        // Names are visited in their order, so the last place that begins before the octets is
+        // theirs if any is.
         let is_name = |octets: &Range<usize>| {
             let after = places.partition_point(|place| place.start <= octets.start);
             after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
@@ -237,7 +254,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Whether a name of these octets surely has no compression pointer (one whose last label ends in an octet above 0xbf could).
+/// Whether a name of these octets surely has no compression pointer (one whose last label ends in
+/// an octet above 0xbf could).
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])
@@ -248,10 +266,13 @@ pub(super) fn is_of_transport(rtype: u16) -> bool {
     matches!(rtype, rtype::OPT | rtype::TSIG)
 }
 
-/// The extended error of an OPT record: one of validation before others, as it decides about translation.
+/// The extended error of an OPT record: one of validation before others, as it decides about
+/// translation.
 fn extended_error(opt: &Opt<'_>) -> Option<u16> {
-    let codes = opt.options().map_while(Result::ok).filter(|(code, _)| *code == option::EXTENDED_ERROR);
-    let codes = codes.filter_map(|(_, data)| data.first_chunk::<2>().map(|code| u16::from_be_bytes(*code)));
+    let codes =
+        opt.options().map_while(Result::ok).filter(|(code, _)| *code == option::EXTENDED_ERROR);
+    let codes =
+        codes.filter_map(|(_, data)| data.first_chunk::<2>().map(|code| u16::from_be_bytes(*code)));
     codes.min_by_key(|code| !ede::is_validation_failure(*code))
 }
 

@@ -9,7 +9,8 @@ use crate::testing::{Said, Section, record, said, wire};
 /// `a.test` AAAA IN.
 const QUESTION: &[u8] = b"\x01a\x04test\0\0\x1c\0\x01";
 
-/// An answer with one CNAME of `a.test` whose target is the pointer `to`, and `additional` records of that name besides.
+/// An answer with one CNAME of `a.test` whose target is the pointer `to`, and `additional` records
+/// of that name besides.
 fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
     let mut message = vec![0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0];
     message.extend(additional.to_be_bytes());
@@ -29,15 +30,17 @@ fn alias(ttl: u32, to: u16, additional: u16) -> Vec<u8> {
     message
 }
 
-/// An alias whose target was read from its own TTL was a name before the TTL was limited, and none afterwards: the answer
-/// ended the process.
+/// An alias whose target was read from its own TTL was a name before the TTL was limited, and none
+/// afterwards: the answer ended the process.
 #[test]
 fn an_alias_that_leans_on_a_ttl_keeps_its_target() {
     let ttl_at = (HEADER_LEN + QUESTION.len() + 6) as u16;
     for offset in 0..4 {
         for ttl in [0x7f00_0000, 0x0000_0001, 0x0161_0000, 0x0001_5180, u32::MAX] {
             let message = alias(ttl, ttl_at + offset, 0);
-            let Ok(answer) = Answer::parse(&message, QUESTION, &TtlLimits::default()) else { continue };
+            let Ok(answer) = Answer::parse(&message, QUESTION, &TtlLimits::default()) else {
+                continue;
+            };
             let view = Message::new(&message).unwrap();
             let before = survey::lower(&view.names(), usize::from(ttl_at + offset)).unwrap();
             assert_eq!(answer.target(), before.wire(), "TTL {ttl:#x}, octet {offset}");
@@ -98,10 +101,16 @@ fn types_are_compared_as_numbers() {
     assert!(Answer::parse(&message, &https, &TtlLimits::default()).is_ok());
     let at = HEADER_LEN + https.len() - 3;
     message[at] = 97;
-    assert!(matches!(Answer::parse(&message, &https, &TtlLimits::default()), Err(Unusable::OtherQuestion)));
+    assert!(matches!(
+        Answer::parse(&message, &https, &TtlLimits::default()),
+        Err(Unusable::OtherQuestion)
+    ));
     message[at] = 65;
     message[HEADER_LEN + 1] = b'A';
-    assert!(Answer::parse(&message, &https, &TtlLimits::default()).is_ok(), "letter case of the name");
+    assert!(
+        Answer::parse(&message, &https, &TtlLimits::default()).is_ok(),
+        "letter case of the name"
+    );
 }
 
 #[test]
@@ -115,7 +124,11 @@ fn kinds_of_answers() {
         ("nothing, with SOA", question().nodata(60), AnswerKind::NoData),
         ("an alias", alias(), AnswerKind::Unfinished),
         ("an alias, with SOA", alias().nodata(60), AnswerKind::NoData),
-        ("an alias, with the SOA of another zone", alias().soa("other", 60, 60), AnswerKind::Unfinished),
+        (
+            "an alias, with the SOA of another zone",
+            alias().soa("other", 60, 60),
+            AnswerKind::Unfinished,
+        ),
         ("NXDOMAIN", question().nodata(60).rcode(3), AnswerKind::NxDomain),
         ("SERVFAIL", question().rcode(2), AnswerKind::Failed),
         ("other data", question().aaaa("c.test", 60, "2001:db8::1"), AnswerKind::NoData),
@@ -129,7 +142,11 @@ fn what_may_be_kept_and_for_how_long() {
     let question = || said("a.test", rtype::AAAA);
     let data = question().aaaa("a.test", 90, "2001:db8::1").aaaa("a.test", 60, "2001:db8::2");
     assert_eq!(data.parse().unwrap().ttl(), 60, "the least TTL");
-    assert_eq!(question().aaaa("a.test", 1 << 31, "2001:db8::1").parse().unwrap().ttl(), 0, "RFC 2181 section 8");
+    assert_eq!(
+        question().aaaa("a.test", 1 << 31, "2001:db8::1").parse().unwrap().ttl(),
+        0,
+        "RFC 2181 section 8"
+    );
     assert_eq!(question().soa("test", 60, 300).parse().unwrap().ttl(), 60, "RFC 2308 section 5");
     assert_eq!(question().soa("test", 300, 60).parse().unwrap().ttl(), 60, "RFC 2308 section 5");
     assert_eq!(question().parse().unwrap().ttl(), 0, "no SOA");
@@ -156,18 +173,28 @@ fn records_are_put_in_order_and_strangers_left_out() {
 /// RFC 6672 §3.1: what the upstream has not made of a DNAME is made here.
 #[test]
 fn a_dname_without_its_cname_is_followed() {
-    let dname = |target| said("www.a.test", rtype::AAAA).answer("a.test", rtype::DNAME, 60, &wire(target));
+    let dname =
+        |target| said("www.a.test", rtype::AAAA).answer("a.test", rtype::DNAME, 60, &wire(target));
     let answer = dname("b.test").aaaa("www.b.test", 60, "2001:db8::1").parse().unwrap();
-    assert_eq!((answer.kind(), types(&answer)), (AnswerKind::Data, vec![rtype::DNAME, rtype::CNAME, rtype::AAAA]));
+    assert_eq!(
+        (answer.kind(), types(&answer)),
+        (AnswerKind::Data, vec![rtype::DNAME, rtype::CNAME, rtype::AAAA])
+    );
     assert_eq!(answer.target(), wire("www.b.test"));
     let unfinished = dname("b.test").parse().unwrap();
-    assert_eq!((unfinished.kind(), unfinished.target()), (AnswerKind::Unfinished, &*wire("www.b.test")));
+    assert_eq!(
+        (unfinished.kind(), unfinished.target()),
+        (AnswerKind::Unfinished, &*wire("www.b.test"))
+    );
     let with_cname = dname("b.test").cname("www.a.test", 60, "www.b.test").parse().unwrap();
     assert_eq!(types(&with_cname), [rtype::DNAME, rtype::CNAME]);
     let back = dname("a.test").parse();
     assert!(matches!(back, Err(Unusable::AliasLoop)), "{back:?}");
     let long = format!("{0}.{0}.{0}.{1}", "l".repeat(63), "m".repeat(58));
-    assert!(matches!(dname(&long).parse(), Err(Unusable::Malformed)), "RFC 6672 section 2.2: too long");
+    assert!(
+        matches!(dname(&long).parse(), Err(Unusable::Malformed)),
+        "RFC 6672 section 2.2: too long"
+    );
 }
 
 #[test]
@@ -175,10 +202,16 @@ fn answers_that_contradict_themselves_are_malformed() {
     let question = || said("www.a.test", rtype::AAAA);
     let dname = || question().answer("a.test", rtype::DNAME, 60, &wire("b.test"));
     for (name, answer) in [
-        ("two CNAMEs", question().cname("www.a.test", 60, "b.test").cname("www.a.test", 60, "c.test")),
+        (
+            "two CNAMEs",
+            question().cname("www.a.test", 60, "b.test").cname("www.a.test", 60, "c.test"),
+        ),
         ("a CNAME beside its DNAME", dname().cname("www.a.test", 60, "www.c.test")),
         ("two DNAMEs", dname().answer("a.test", rtype::DNAME, 60, &wire("c.test"))),
-        ("data beside a CNAME", question().cname("www.a.test", 60, "b.test").aaaa("www.a.test", 60, "2001:db8::1")),
+        (
+            "data beside a CNAME",
+            question().cname("www.a.test", 60, "b.test").aaaa("www.a.test", 60, "2001:db8::1"),
+        ),
         ("data below a DNAME", dname().aaaa("www.a.test", 60, "2001:db8::1")),
     ] {
         assert!(matches!(answer.parse(), Err(Unusable::Malformed)), "{name}");
@@ -191,9 +224,12 @@ fn answers_that_contradict_themselves_are_malformed() {
 fn malformed_data_is_malformed() {
     let question = || said("a.test", rtype::AAAA);
     for section in [Section::Answer, Section::Authority, Section::Additional] {
-        for (rtype, data) in
-            [(rtype::A, &[1u8, 2, 3, 4, 5][..]), (rtype::AAAA, &[0; 4]), (rtype::NS, &[]), (15, &[0, 1])]
-        {
+        for (rtype, data) in [
+            (rtype::A, &[1u8, 2, 3, 4, 5][..]),
+            (rtype::AAAA, &[0; 4]),
+            (rtype::NS, &[]),
+            (15, &[0, 1]),
+        ] {
             let answer = question().with(section, record(&wire("a.test"), rtype, 60, data));
             assert!(matches!(answer.parse(), Err(Unusable::Malformed)), "type {rtype}");
         }
@@ -229,28 +265,34 @@ fn additional_records_of_names_that_nobody_mentions_are_left_out() {
     let with_additional = |owner: &str| {
         let exchange = [&[0, 10][..], &wire("mail.test")].concat();
         let answer = said("a.test", 15).answer("a.test", 15, 60, &exchange);
-        let answer = answer.with(Section::Authority, record(&wire("test"), rtype::NS, 60, &wire("ns.test")));
-        let answer = answer.with(Section::Additional, record(&wire(owner), rtype::A, 60, &[192, 0, 2, 1]));
+        let answer =
+            answer.with(Section::Authority, record(&wire("test"), rtype::NS, 60, &wire("ns.test")));
+        let answer =
+            answer.with(Section::Additional, record(&wire(owner), rtype::A, 60, &[192, 0, 2, 1]));
         answer.parse().unwrap().ttl_places().count() - 2
     };
-    for (owner, kept) in [("mail.test", 1), ("ns.test", 1), ("a.test", 1), ("test", 1), ("bank.example", 0)] {
+    for (owner, kept) in
+        [("mail.test", 1), ("ns.test", 1), ("a.test", 1), ("test", 1), ("bank.example", 0)]
+    {
         assert_eq!(with_additional(owner), kept, "{owner}");
     }
 }
 
 #[test]
 fn extended_errors_of_validation_come_first() {
-    let options = [&[0u8, 15, 0, 2, 0, 22][..], &[0, 10, 0, 1, 7], &[0, 15, 0, 3, 0, 7, b'x']].concat();
+    let options =
+        [&[0u8, 15, 0, 2, 0, 22][..], &[0, 10, 0, 1, 7], &[0, 15, 0, 3, 0, 7, b'x']].concat();
     let servfail = said("a.test", rtype::AAAA).rcode(2);
     let answer = servfail.clone().with(Section::Additional, record(&[0], rtype::OPT, 0, &options));
     assert_eq!(answer.parse().unwrap().extended_error(), Some(7));
     assert_eq!(servfail.parse().unwrap().extended_error(), None);
-    let badvers = servfail.rcode(0).with(Section::Additional, record(&[0], rtype::OPT, 1 << 24, &[]));
+    let badvers =
+        servfail.rcode(0).with(Section::Additional, record(&[0], rtype::OPT, 1 << 24, &[]));
     assert_eq!(badvers.parse().unwrap().kind(), AnswerKind::Failed, "RCODE 16");
 }
 
-/// Names that lead to each other through thousands of pointers, and aliases to be looked for among their owners: the work is bounded
-/// by the length of the message.
+/// Names that lead to each other through thousands of pointers, and aliases to be looked for among
+/// their owners: the work is bounded by the length of the message.
 #[test]
 fn chains_of_pointers_are_malformed() {
     let mut message = said("a.test", rtype::AAAA).bytes();
@@ -292,7 +334,13 @@ fn pointers() -> impl Strategy<Value = Vec<u8>> {
     ];
     let rtype = prop::sample::select(vec![rtype::CNAME, rtype::DNAME, rtype::AAAA, rtype::NS]);
     // TTLs that read as a label and its end, or as pointers.
-    let ttl = prop_oneof![any::<u32>(), Just(0x7f00_0000), Just(0x0161_0000), Just(0x0001_5180), Just(0xc00c_0161)];
+    let ttl = prop_oneof![
+        any::<u32>(),
+        Just(0x7f00_0000),
+        Just(0x0161_0000),
+        Just(0x0001_5180),
+        Just(0xc00c_0161)
+    ];
     let one = (name.clone(), rtype, ttl, name, prop::sample::select(vec![6usize, 8, 10]));
     prop::collection::vec(one, 1..5).prop_map(|mut records| {
         records.sort_by_key(|record| record.4);

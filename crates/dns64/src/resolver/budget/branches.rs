@@ -1,8 +1,10 @@
-//! Branches of the name tree below which nothing answers, so that questions for them take no more than a share of the budget.
+//! Branches of the name tree below which nothing answers, so that questions for them take no more
+//! than a share of the budget.
 //!
-//! A question that fails (no answer in time, SERVFAIL and the like) makes each name above its own a *failing* branch, for half a
-//! minute. An answer makes its name, and each name above, *living* for as long. A branch is dead if it is failing and not living;
-//! so a name above a living one is never dead. A question belongs to the nearest dead branch above its name:
+//! A question that fails (no answer in time, SERVFAIL and the like) makes each name above its own a
+//! *failing* branch, for half a minute. An answer makes its name, and each name above, *living* for
+//! as long. A branch is dead if it is failing and not living; so a name above a living one is never
+//! dead. A question belongs to the nearest dead branch above its name:
 //!
 //! ```text
 //!            test           failing and living: not dead
@@ -22,9 +24,11 @@ use crate::name::ancestors;
 
 /// How long a failure, or an answer, says something of a branch.
 const MEMORY: Nanos = Nanos(30 * Nanos::SECOND.0);
-/// Branches that are remembered. Beyond them those that say nothing any more are forgotten, then all that no question belongs to.
+/// Branches that are remembered. Beyond them those that say nothing any more are forgotten, then
+/// all that no question belongs to.
 const MOST: usize = 16_384;
-/// Labels, from the root on, of which branches are made: what is longer belongs to a branch of so many.
+/// Labels, from the root on, of which branches are made: what is longer belongs to a branch of so
+/// many.
 const DEEPEST: usize = 8;
 
 /// Names a branch: the hash of its name, under a key that nobody outside can foresee.
@@ -86,7 +90,8 @@ impl Branches {
         }
     }
 
-    /// A question for `name` has failed, or has not been answered for as long as an answer usually takes.
+    /// A question for `name` has failed, or has not been answered for as long as an answer usually
+    /// takes.
     pub(super) fn failed(&mut self, name: &[u8], now: Nanos) {
         if self.known.len() >= MOST {
             self.forget(now);
@@ -97,8 +102,8 @@ impl Branches {
         }
     }
 
-    /// A question has been answered. `living` is its name; or the one above, if the answer comes from a zone above the name, which
-    /// may be the apex of another zone that is dead.
+    /// A question has been answered. `living` is its name; or the one above, if the answer comes
+    /// from a zone above the name, which may be the apex of another zone that is dead.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.are_quiet(now) {
@@ -163,7 +168,11 @@ mod tests {
         for name in ["n1.dead.test", "n2.dead.test", "a.b.c.n3.dead.test"] {
             assert_eq!(dead(&branches, name), branch(&branches, "dead.test"), "{name}");
         }
-        assert_eq!(dead(&branches, "www.test"), branch(&branches, "test"), "nothing in it has answered");
+        assert_eq!(
+            dead(&branches, "www.test"),
+            branch(&branches, "test"),
+            "nothing in it has answered"
+        );
         branches.answered(&wire("www.test"), NOW);
         assert_eq!(dead(&branches, "mail.test"), None);
         assert_eq!(dead(&branches, "n2.dead.test"), branch(&branches, "dead.test"));

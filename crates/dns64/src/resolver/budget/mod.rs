@@ -1,15 +1,17 @@
 //! How many questions may be in flight, how many may wait for them, and whose.
 //!
-//! In all there may be as many as upstreams answer in time (`rate`). What is left of that is shared out as it gets less: a
-//! client may begin a question while it has caused fewer than eight times as many as are still free, a dead branch of the tree
-//! (`branches`) takes one while it has fewer than an eighth of that. So one client alone can use eight ninths, one dead branch a
-//! ninth; two hundred greedy clients, or a thousand dead branches, still leave some free, which those get who have caused few
-//! (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998, DOI
-//! 10.1109/90.664262). Clients are counted without a memory of each (`shares`).
+//! In all there may be as many as upstreams answer in time (`rate`). What is left of that is shared
+//! out as it gets less: a client may begin a question while it has caused fewer than eight times as
+//! many as are still free, a dead branch of the tree (`branches`) takes one while it has fewer than
+//! an eighth of that. So one client alone can use eight ninths, one dead branch a ninth; two
+//! hundred greedy clients, or a thousand dead branches, still leave some free, which those get who
+//! have caused few (dynamic thresholds: Choudhury and Hahne, "Dynamic queue length thresholds for
+//! shared-memory packet switches", 1998, DOI 10.1109/90.664262). Clients are counted without a
+//! memory of each (`shares`).
 //!
-//! Places to wait in are shared out alike, as who waits for a question that somebody else has begun takes one as well: a client
-//! gets one while it has fewer than eight times as many as are still free, and beside a question of a dead branch no more than
-//! an eighth of what is free may wait.
+//! Places to wait in are shared out alike, as who waits for a question that somebody else has begun
+//! takes one as well: a client gets one while it has fewer than eight times as many as are still
+//! free, and beside a question of a dead branch no more than an eighth of what is free may wait.
 //!
 //! ```text
 //! in flight:  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓░░░░   ░ free
@@ -72,13 +74,19 @@ impl Budget {
         self.clients.counters(client)
     }
 
-    /// Whether one more query of `client` may wait where `most` may in all. `first`: nothing has been asked for it yet; else it may
-    /// while there is room at all, as what has been asked were for nothing.
+    /// Whether one more query of `client` may wait where `most` may in all. `first`: nothing has
+    /// been asked for it yet; else it may while there is room at all, as what has been asked were
+    /// for nothing.
     ///
     /// # Errors
     /// If not, with whose share is used up.
     #[inline]
-    pub(super) fn admit_waiter(&self, client: Counters, most: usize, first: bool) -> Result<(), Denial> {
+    pub(super) fn admit_waiter(
+        &self,
+        client: Counters,
+        most: usize,
+        first: bool,
+    ) -> Result<(), Denial> {
         let free = most.saturating_sub(self.waiting);
         if free == 0 {
             return Err(Denial::NoRoom);
@@ -89,14 +97,24 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether one more query may wait for a question for `name` (wire format, lower case) that is in flight, for which `others`
-    /// wait, where `most` may in all.
+    /// Whether one more query may wait for a question for `name` (wire format, lower case) that is
+    /// in flight, for which `others` wait, where `most` may in all.
     ///
     /// # Errors
     /// If it belongs to a dead branch, and enough wait for it.
-    pub(super) fn admit_beside(&self, others: usize, name: &[u8], most: usize, now: Nanos) -> Result<(), Denial> {
+    pub(super) fn admit_beside(
+        &self,
+        others: usize,
+        name: &[u8],
+        most: usize,
+        now: Nanos,
+    ) -> Result<(), Denial> {
         let many = others * BRANCH >= most.saturating_sub(self.waiting);
-        if many && self.branches.dead(name, now).is_some() { Err(Denial::DeadBranch) } else { Ok(()) }
+        if many && self.branches.dead(name, now).is_some() {
+            Err(Denial::DeadBranch)
+        } else {
+            Ok(())
+        }
     }
 
     /// A query of a client waits.
@@ -178,7 +196,8 @@ impl Budget {
         !self.branches.are_quiet(now)
     }
 
-    /// A question for `name` has been answered by a server of that name's zone; or of one above, if `by_parent` says so.
+    /// A question for `name` has been answered by a server of that name's zone; or of one above, if
+    /// `by_parent` says so.
     pub(super) fn answered(&mut self, name: &[u8], by_parent: bool, now: Nanos) {
         self.branches.answered(if by_parent { branches::parent(name) } else { name }, now);
     }
@@ -211,7 +230,14 @@ mod tests {
         fn new() -> World {
             let budget = Budget::new(&mut StdRng::seed_from_u64(1));
             let now = Nanos(1_000 * Nanos::SECOND.0);
-            World { budget, now, flights: Default::default(), denied: [0; 2], asked: [0; 2], doubts: VecDeque::new() }
+            World {
+                budget,
+                now,
+                flights: Default::default(),
+                denied: [0; 2],
+                asked: [0; 2],
+                doubts: VecDeque::new(),
+            }
         }
 
         fn ask(&mut self, client: u64, name: &str, living: bool) {
@@ -254,7 +280,8 @@ mod tests {
             }
         }
 
-        /// Five seconds in which `attackers` clients ask 12 000 dead names a second together, and others 1 000 living ones.
+        /// Five seconds in which `attackers` clients ask 12 000 dead names a second together, and
+        /// others 1 000 living ones.
         fn torture(&mut self, attackers: u64, dead: impl Fn(u64) -> String) {
             for n in 0..60_000 {
                 self.ask(0x0a00_0000 + n % attackers, &dead(n), false);
@@ -329,7 +356,11 @@ mod tests {
         assert_eq!(budget.admit_waiter(greedy, MOST, true), Err(Denial::ClientShare));
         assert!((MOST * 8 / 9..=MOST * 8 / 9 + 1).contains(&budget.waiting), "{}", budget.waiting);
         assert_eq!(budget.admit_waiter(modest, MOST, true), Ok(()), "another one still finds some");
-        assert_eq!(budget.admit_waiter(greedy, MOST, false), Ok(()), "what has been begun is not given up");
+        assert_eq!(
+            budget.admit_waiter(greedy, MOST, false),
+            Ok(()),
+            "what has been begun is not given up"
+        );
         let of_greedy = budget.waiting;
         while budget.waiting < MOST {
             budget.enter_waiter(modest);
@@ -344,7 +375,8 @@ mod tests {
     fn few_wait_for_a_question_of_a_dead_branch() {
         let mut budget = Budget::new(&mut StdRng::seed_from_u64(1));
         let name = "n1.dead.test".parse::<LowerName>().unwrap();
-        let admit = |budget: &Budget, others| budget.admit_beside(others, name.wire(), 800, Nanos::SECOND);
+        let admit =
+            |budget: &Budget, others| budget.admit_beside(others, name.wire(), 800, Nanos::SECOND);
         assert_eq!(admit(&budget, 700), Ok(()), "it is not known to be dead");
         budget.failed(name.wire(), Nanos::SECOND);
         assert_eq!((admit(&budget, 99), admit(&budget, 100)), (Ok(()), Err(Denial::DeadBranch)));

@@ -1,16 +1,20 @@
 //! How many questions may be in flight: as many as upstreams answer in time.
 //!
-//! More would wait in an upstream's queue until their time is over: it would work for nothing, and nobody would be served.
+//! More would wait in an upstream's queue until their time is over: it would work for nothing, and
+//! nobody would be served.
 
 use method::units::Nanos;
 
-/// Questions that may be in flight however slow the upstreams have been: what 5 000 answers a second make of `timeout`.
+/// Questions that may be in flight however slow the upstreams have been: what 5 000 answers a
+/// second make of `timeout`.
 const LEAST: u64 = 8_192;
-/// Of the time that a question may take, the share that it may spend in queues: a third is less than the time after which it would
-/// be asked again. A query asks two, so that an upstream may pause for longer than that and none is turned away.
+/// Of the time that a question may take, the share that it may spend in queues: a third is less
+/// than the time after which it would be asked again. A query asks two, so that an upstream may
+/// pause for longer than that and none is turned away.
 const SHARE: (u64, u64) = (1, 3);
 
-/// How fast upstreams have answered of late. While they pause it stays as it was: nothing speaks for less.
+/// How fast upstreams have answered of late. While they pause it stays as it was: nothing speaks
+/// for less.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     /// Since when `answers` are counted.
@@ -38,7 +42,8 @@ impl Rate {
     #[inline]
     pub(super) fn questions(&self, timeout: Nanos) -> usize {
         let millis = timeout.0 / 1_000_000;
-        let in_time = self.most.max(self.answers).saturating_mul(millis * SHARE.0 / SHARE.1) / 1_000;
+        let in_time =
+            self.most.max(self.answers).saturating_mul(millis * SHARE.0 / SHARE.1) / 1_000;
         usize::try_from(in_time.max(LEAST)).unwrap_or(usize::MAX)
     }
 }

@@ -1,10 +1,11 @@
-//! How many of something each client has, so that one client cannot take the room of all: of questions in flight that it has
-//! caused, and of places in which its queries wait.
+//! How many of something each client has, so that one client cannot take the room of all: of
+//! questions in flight that it has caused, and of places in which its queries wait.
 //!
-//! A client is an IPv4 address or an IPv6 /64. Clients are not remembered one by one: each has one counter in each of two rows,
-//! by two hashes of its address, and the lesser one is taken for its number. A client's number is never less than what it
-//! has, and more only if others share both of its counters (a count-min sketch: Cormode and Muthukrishnan, "An improved data
-//! stream summary", 2005, DOI 10.1016/j.jalgor.2003.12.001).
+//! A client is an IPv4 address or an IPv6 /64. Clients are not remembered one by one: each has one
+//! counter in each of two rows, by two hashes of its address, and the lesser one is taken for its
+//! number. A client's number is never less than what it has, and more only if others share both of
+//! its counters (a count-min sketch: Cormode and Muthukrishnan, "An improved data stream summary",
+//! 2005, DOI 10.1016/j.jalgor.2003.12.001).
 
 use rand::Rng;
 
@@ -31,7 +32,9 @@ impl Clients {
     #[inline]
     pub(super) fn counters(&self, client: u64) -> Counters {
         // Multiplicative hashing: the upper bits of the product depend on all bits of the address.
-        let hash = |factor: u64| (client.wrapping_add(1).wrapping_mul(factor) >> (64 - WIDTH.ilog2())) as u16;
+        let hash = |factor: u64| {
+            (client.wrapping_add(1).wrapping_mul(factor) >> (64 - WIDTH.ilog2())) as u16
+        };
         Counters(self.factors.map(hash))
     }
 }
@@ -88,8 +91,9 @@ mod tests {
             shares.enter(greedy);
         }
         // Ten thousand others, one question each, in networks beside it and far away.
-        let others: Vec<Counters> =
-            (0..10_000).map(|n| clients.counters(if n % 2 == 0 { 0x0a00_0002 + n } else { n << 40 })).collect();
+        let others: Vec<Counters> = (0..10_000)
+            .map(|n| clients.counters(if n % 2 == 0 { 0x0a00_0002 + n } else { n << 40 }))
+            .collect();
         others.iter().for_each(|other| shares.enter(*other));
         assert!((5_000..5_020).contains(&shares.of(greedy)));
         let mistaken = others.iter().filter(|other| shares.of(**other) > 100).count();

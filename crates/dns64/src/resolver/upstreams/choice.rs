@@ -1,11 +1,13 @@
 //! Which upstream is asked next.
 //!
-//! Of the upstreams of a route that are not left alone and that have not been asked this question yet, those share the load
-//! by weight that are no more than 20 ms slower than the fastest. One question in 64 goes to any of them by weight alone, so
-//! that one that has become fast again is noticed. One that has never been asked counts as the fastest.
+//! Of the upstreams of a route that are not left alone and that have not been asked this question
+//! yet, those share the load by weight that are no more than 20 ms slower than the fastest. One
+//! question in 64 goes to any of them by weight alone, so that one that has become fast again is
+//! noticed. One that has never been asked counts as the fastest.
 //!
-//! If all of these have been asked this question, one that is left alone is asked, the one first that has been left alone
-//! longest. If every upstream has been asked, one is asked again; those that are not left alone and have retries left come first.
+//! If all of these have been asked this question, one that is left alone is asked, the one first
+//! that has been left alone longest. If every upstream has been asked, one is asked again; those
+//! that are not left alone and have retries left come first.
 
 use method::units::Nanos;
 use rand::rngs::StdRng;
@@ -33,11 +35,17 @@ pub(super) struct Standing {
     pub(super) may_ask_again: bool,
 }
 
-/// The upstream to ask next, among those of a route, of which there is one at the least; `tried` have been asked already.
+/// The upstream to ask next, among those of a route, of which there is one at the least; `tried`
+/// have been asked already.
 ///
 /// # Panics
 /// If `route` is empty.
-pub(super) fn choose(route: &[Standing], tried: &[ServerId], now: Nanos, rng: &mut StdRng) -> ServerId {
+pub(super) fn choose(
+    route: &[Standing],
+    tried: &[ServerId],
+    now: Nanos,
+    rng: &mut StdRng,
+) -> ServerId {
     let fresh = |standing: &&Standing| !tried.contains(&standing.server);
     let up: SmallVec<[&Standing; 8]> =
         route.iter().filter(fresh).filter(|standing| standing.down_until <= now).collect();
@@ -51,7 +59,8 @@ pub(super) fn choose(route: &[Standing], tried: &[ServerId], now: Nanos, rng: &m
 /// One of these by chance, as their weights have it.
 fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) -> ServerId {
     let among: SmallVec<[&Standing; 8]> = among.collect();
-    let mut ticket = rng.random_range(0..among.iter().map(|standing| u64::from(standing.weight)).sum::<u64>());
+    let mut ticket =
+        rng.random_range(0..among.iter().map(|standing| u64::from(standing.weight)).sum::<u64>());
     for standing in &among {
         match ticket.checked_sub(u64::from(standing.weight)) {
             Some(left) => ticket = left,
@@ -64,7 +73,8 @@ fn by_weight<'a>(among: impl Iterator<Item = &'a Standing>, rng: &mut impl Rng) 
 /// Nobody is left who is up and has not been asked.
 fn last_resort(route: &[Standing], tried: &[ServerId], now: Nanos) -> ServerId {
     let by_rank = |standing: &&Standing| (standing.down_until.max(now), !standing.may_ask_again);
-    let fresh = route.iter().filter(|standing| !tried.contains(&standing.server)).min_by_key(by_rank);
+    let fresh =
+        route.iter().filter(|standing| !tried.contains(&standing.server)).min_by_key(by_rank);
     fresh.or_else(|| route.iter().min_by_key(by_rank)).expect("a route has an upstream").server
 }
 
@@ -75,15 +85,17 @@ mod tests {
 
     const NOW: Nanos = Nanos::SECOND;
 
-    /// Weight, milliseconds of speed, seconds until which it is left alone, whether it may be asked again.
+    /// Weight, milliseconds of speed, seconds until which it is left alone, whether it may be asked
+    /// again.
     fn route(servers: &[(u32, u64, u64, bool)]) -> Vec<Standing> {
-        let standing = |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Standing {
-            server: ServerId(i as u16),
-            weight,
-            speed: Nanos::from_millis(ms),
-            down_until: Nanos(down * Nanos::SECOND.0),
-            may_ask_again,
-        };
+        let standing =
+            |(i, &(weight, ms, down, may_ask_again)): (usize, &(u32, u64, u64, bool))| Standing {
+                server: ServerId(i as u16),
+                weight,
+                speed: Nanos::from_millis(ms),
+                down_until: Nanos(down * Nanos::SECOND.0),
+                may_ask_again,
+            };
         servers.iter().enumerate().map(standing).collect()
     }
 
@@ -116,7 +128,12 @@ mod tests {
             ("one that is left alone before one that has been asked", vec![up, down], vec![0], 1),
             ("of those left alone the one whose time is over first", vec![longer, down], vec![], 1),
             ("of those asked one that may be asked again", vec![spent, up], vec![0, 1], 1),
-            ("of those asked one that is up, though it may not be asked again", vec![down, spent], vec![0, 1], 1),
+            (
+                "of those asked one that is up, though it may not be asked again",
+                vec![down, spent],
+                vec![0, 1],
+                1,
+            ),
             ("the only one there is", vec![spent], vec![0], 0),
         ] {
             assert_eq!(shares(&route(&servers), &tried, 50)[chosen], 50, "{what}");

@@ -1,5 +1,6 @@
-//! What is remembered of an upstream's EDNS: one that answered without EDNS a question that it rejected with EDNS is asked
-//! without EDNS for ten minutes (RFC 6891 §6.2.2). Then it is tried again, as it may have been replaced by a newer one.
+//! What is remembered of an upstream's EDNS: one that answered without EDNS a question that it
+//! rejected with EDNS is asked without EDNS for ten minutes (RFC 6891 §6.2.2). Then it is tried
+//! again, as it may have been replaced by a newer one.
 
 use method::units::Nanos;
 
@@ -18,8 +19,8 @@ impl EdnsMemory {
         now >= self.plain_until
     }
 
-    /// The upstream has answered a question without EDNS that it rejected with EDNS: it is asked without until ten minutes
-    /// from `now`.
+    /// The upstream has answered a question without EDNS that it rejected with EDNS: it is asked
+    /// without until ten minutes from `now`.
     pub(super) fn found_plain(&mut self, now: Nanos) {
         self.plain_until = now + PLAIN;
     }

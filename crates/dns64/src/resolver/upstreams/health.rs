@@ -1,8 +1,9 @@
 //! How an upstream does: how fast it answers, and whether it answers at all.
 //!
-//! The round-trip time is smoothed as RFC 6298 §2 has it. Three failures in a row, without an answer in between, make an
-//! upstream dead: it is left alone for a second, then one question finds out whether it is back. Each time that it is not, it
-//! is left alone for twice as long, up to half a minute. One answer makes it alive again, whatever was before.
+//! The round-trip time is smoothed as RFC 6298 §2 has it. Three failures in a row, without an
+//! answer in between, make an upstream dead: it is left alone for a second, then one question finds
+//! out whether it is back. Each time that it is not, it is left alone for twice as long, up to half
+//! a minute. One answer makes it alive again, whatever was before.
 //!
 //! ```text
 //!            failure, failure, failure               its time is over
@@ -16,8 +17,8 @@ use method::units::Nanos;
 
 /// How long an upstream is taken to need before it has answered once.
 const FIRST_RTO: Nanos = Nanos::from_millis(400);
-/// The shortest wait for an answer, however fast the upstream is: one that is merely busy for a moment must not be asked
-/// everything twice.
+/// The shortest wait for an answer, however fast the upstream is: one that is merely busy for a
+/// moment must not be asked everything twice.
 pub(crate) const LEAST_RTO: Nanos = Nanos::from_millis(200);
 /// The longest wait for an answer before the question is asked again.
 const MOST_RTO: Nanos = Nanos::from_millis(800);
@@ -67,7 +68,8 @@ impl Health {
         self.down_until
     }
 
-    /// The round-trip time by which it is chosen. One that was never asked is taken for fast, so that it is.
+    /// The round-trip time by which it is chosen. One that was never asked is taken for fast, so
+    /// that it is.
     pub(super) fn speed(&self) -> Nanos {
         match self.smoothed {
             Some((srtt, _)) => srtt,
@@ -76,15 +78,16 @@ impl Health {
         }
     }
 
-    /// How long to wait for an answer before asking again: longer than RFC 6298 has it, as the round-trip time of an upstream
-    /// that gets more than it can answer grows from question to question.
+    /// How long to wait for an answer before asking again: longer than RFC 6298 has it, as the
+    /// round-trip time of an upstream that gets more than it can answer grows from question to
+    /// question.
     pub(super) fn patience(&self) -> Nanos {
         let Some((srtt, var)) = self.smoothed else { return FIRST_RTO };
         Nanos((2 * srtt.0 + 4 * var.0).clamp(LEAST_RTO.0, MOST_RTO.0))
     }
 
-    /// The upstream is about to be asked. If it was dead, this question is the probe: no other is asked there until its outcome
-    /// is known, or a second is over.
+    /// The upstream is about to be asked. If it was dead, this question is the probe: no other is
+    /// asked there until its outcome is known, or a second is over.
     pub(super) fn chosen(&mut self, now: Nanos) {
         if self.is_down() {
             self.down_until = now + PROBE;
@@ -92,17 +95,24 @@ impl Health {
         }
     }
 
-    /// The upstream answered after `rtt`. An error (`is_error`) counts as no faster than 400 ms, as an upstream that is quick to
-    /// fail should not be preferred.
+    /// The upstream answered after `rtt`. An error (`is_error`) counts as no faster than 400 ms, as
+    /// an upstream that is quick to fail should not be preferred.
     pub(super) fn answered(&mut self, rtt: Nanos, is_error: bool) -> Option<News> {
         let rtt = if is_error { rtt.max(FIRST_RTO) } else { rtt };
         let (srtt, var) = match self.smoothed {
             None => (rtt.0, rtt.0 / 2),
-            Some((srtt, var)) => ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4),
+            Some((srtt, var)) => {
+                ((7 * srtt.0 + rtt.0) / 8, (3 * var.0 + srtt.0.abs_diff(rtt.0)) / 4)
+            }
         };
         let news = (self.is_down() && !self.told_back).then_some(News::Back);
         let told_back = self.told_back || news.is_some();
-        *self = Health { smoothed: Some((Nanos(srtt), Nanos(var))), told: self.told, told_back, ..Health::default() };
+        *self = Health {
+            smoothed: Some((Nanos(srtt), Nanos(var))),
+            told: self.told,
+            told_back,
+            ..Health::default()
+        };
         news
     }
 
@@ -139,7 +149,10 @@ mod tests {
             let mut health = Health::default();
             health.answered(Nanos::from_millis(rtt), false);
             let patience = health.patience();
-            assert!((Nanos::from_millis(least)..=Nanos::from_millis(most)).contains(&patience), "{rtt}: {patience:?}");
+            assert!(
+                (Nanos::from_millis(least)..=Nanos::from_millis(most)).contains(&patience),
+                "{rtt}: {patience:?}"
+            );
         }
         health.answered(Nanos::from_millis(1), true);
         assert_eq!(health.speed(), FIRST_RTO, "an error is no reason to prefer it");

@@ -34,7 +34,8 @@ struct Member {
     weight: u32,
 }
 
-/// All upstreams. Numbers stay when the configuration is read again; servers that are no longer in it are not asked.
+/// All upstreams. Numbers stay when the configuration is read again; servers that are no longer in
+/// it are not asked.
 #[derive(Default)]
 pub(super) struct Upstreams {
     servers: Vec<Server>,
@@ -49,9 +50,13 @@ impl Upstreams {
             .upstreams
             .iter()
             .map(|upstream| {
-                let known = self.servers.iter().position(|server| server.address() == upstream.address);
+                let known =
+                    self.servers.iter().position(|server| server.address() == upstream.address);
                 let place = known.unwrap_or_else(|| {
-                    self.servers.push(Server::new(upstream.address, metrics.add_upstream(upstream.address)));
+                    self.servers.push(Server::new(
+                        upstream.address,
+                        metrics.add_upstream(upstream.address),
+                    ));
                     self.servers.len() - 1
                 });
                 Member { server: ServerId(place as u16), weight: upstream.weight }
@@ -76,7 +81,13 @@ impl Upstreams {
     }
 
     /// The server to ask next, among those of `route`.
-    pub(super) fn choose(&mut self, route: RouteId, tried: &[ServerId], now: Nanos, rng: &mut StdRng) -> ServerId {
+    pub(super) fn choose(
+        &mut self,
+        route: RouteId,
+        tried: &[ServerId],
+        now: Nanos,
+        rng: &mut StdRng,
+    ) -> ServerId {
         let members = &self.routes[route.0];
         if let [only] = members[..] {
             return only.server;
@@ -176,7 +187,9 @@ mod tests {
         let configured: Vec<bool> = upstreams.servers().iter().map(Server::is_configured).collect();
         assert_eq!(configured, [false, true, true]);
         let mut rng = StdRng::seed_from_u64(1);
-        assert!((0..100).all(|_| upstreams.choose(MAIN, &[], Nanos::SECOND, &mut rng) != ServerId(0)));
+        assert!(
+            (0..100).all(|_| upstreams.choose(MAIN, &[], Nanos::SECOND, &mut rng) != ServerId(0))
+        );
     }
 
     #[test]
@@ -189,7 +202,8 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         };
         shown(0);
-        (0..health::FAILURES).for_each(|_| upstreams.server(ServerId(0)).failed(Nanos::SECOND, "silent"));
+        (0..health::FAILURES)
+            .for_each(|_| upstreams.server(ServerId(0)).failed(Nanos::SECOND, "silent"));
         shown(1);
         upstreams.configure(&settings(&[1, 2]), &metrics);
         shown(1);

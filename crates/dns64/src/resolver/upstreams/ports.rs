@@ -1,10 +1,11 @@
 //! The sockets towards the upstreams, and the ids that are in use on each.
 //!
-//! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number of source ports, which the
-//! kernel draws at random; each question gets one of them and a random id. The questions of one turn of the worker share a
-//! port, so that they leave with one system call. At most half of a port's ids are in use at once, so that a free one is found
-//! by guessing. After 10 000 questions, or ten minutes, a port is closed and another one takes its place, once nothing is expected on
-//! it.
+//! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number
+//! of source ports, which the kernel draws at random; each question gets one of them and a random
+//! id. The questions of one turn of the worker share a port, so that they leave with one system
+//! call. At most half of a port's ids are in use at once, so that a free one is found by guessing.
+//! After 10 000 questions, or ten minutes, a port is closed and another one takes its place, once
+//! nothing is expected on it.
 //!
 //! ```text
 //! server ─► port ─► id ─► question        a port:  opened ─► used 10 000 times, or for ten minutes ─► nothing expected ─► closed
@@ -25,7 +26,8 @@ use crate::ids::{FetchId, ServerId};
 
 /// Questions that a source port is used for before another takes its place.
 const USES: u32 = 10_000;
-/// How long a source port is used before another takes its place, so that it does not stay the same for days on a quiet server.
+/// How long a source port is used before another takes its place, so that it does not stay the same
+/// for days on a quiet server.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// Ids of a source port that may be in use: half of them, so that a free one is found by guessing.
 pub(crate) const MOST_IDS: usize = 32_768;
@@ -89,7 +91,8 @@ impl Port {
 /// The ports towards one server.
 struct ServerPorts {
     address: SocketAddr,
-    /// The source ports, and beyond `allowed` those of an older configuration until what they expect has come.
+    /// The source ports, and beyond `allowed` those of an older configuration until what they
+    /// expect has come.
     ports: Vec<Option<Port>>,
     /// How many source ports may be used; none if the server is no longer in the configuration.
     allowed: usize,
@@ -105,8 +108,9 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Takes over a new configuration: for each server by its number where it is, and how many source ports it may have. Ports
-    /// that are too many are closed when nothing is expected on them.
+    /// Takes over a new configuration: for each server by its number where it is, and how many
+    /// source ports it may have. Ports that are too many are closed when nothing is expected on
+    /// them.
     pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>) {
         for (place, (address, allowed)) in servers.enumerate() {
             if place == self.servers.len() {
@@ -116,11 +120,12 @@ impl Ports {
         }
     }
 
-    /// Queues a question for a server, written by `write` with the id that it is given. It leaves with the next
-    /// [`flush`](Ports::flush), or before.
+    /// Queues a question for a server, written by `write` with the id that it is given. It leaves
+    /// with the next [`flush`](Ports::flush), or before.
     ///
     /// # Errors
-    /// If there is no route to the server, no file descriptor left, or no id free on any source port ([`is_ours`]).
+    /// If there is no route to the server, no file descriptor left, or no id free on any source
+    /// port ([`is_ours`]).
     #[inline]
     pub(crate) fn ask(
         &mut self,
@@ -162,8 +167,8 @@ impl Ports {
         }
     }
 
-    /// Sends the questions of this turn. Returns the ports on which the kernel refused some: an ICMP message has come for
-    /// what was sent there before.
+    /// Sends the questions of this turn. Returns the ports on which the kernel refused some: an
+    /// ICMP message has come for what was sent there before.
     pub(crate) fn flush(&mut self) -> Vec<PortId> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
@@ -182,10 +187,12 @@ impl Ports {
     }
 }
 
-/// Whether a question could not be sent for a reason that is no fault of the server or of the way to it.
+/// Whether a question could not be sent for a reason that is no fault of the server or of the way
+/// to it.
 pub(crate) fn is_ours(error: &io::Error) -> bool {
     let out_of_room = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
-    error.kind() == io::ErrorKind::QuotaExceeded || error.raw_os_error().is_some_and(|code| out_of_room.contains(&code))
+    error.kind() == io::ErrorKind::QuotaExceeded
+        || error.raw_os_error().is_some_and(|code| out_of_room.contains(&code))
 }
 
 impl ServerPorts {
@@ -220,8 +227,9 @@ impl ServerPorts {
         };
         self.turn = Some(number);
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // At least half of the port's ids are free, because a port that has fewer is not used for the next question (`draw`, and
-        // the end of this function). So a free one is found by guessing.
+        // At least half of the port's ids are free, because a port that has fewer is not used for
+        // the next question (`draw`, and the end of this function). So a free one is found by
+        // guessing.
         let id = loop {
             let id = rng.next_u32() as u16;
             if !port.ids.contains_key(&id) {
@@ -240,7 +248,13 @@ impl ServerPorts {
     }
 
     /// A random source port. One that is worn is replaced as soon as nothing is expected on it.
-    fn draw(&mut self, server: ServerId, poller: &Poller, now: Nanos, rng: &mut StdRng) -> io::Result<usize> {
+    fn draw(
+        &mut self,
+        server: ServerId,
+        poller: &Poller,
+        now: Nanos,
+        rng: &mut StdRng,
+    ) -> io::Result<usize> {
         let allowed = self.allowed.max(1).min(self.ports.len());
         let is_good = |port: &Option<Port>| {
             port.as_ref().is_none_or(|port| !port.is_worn(now) && port.has_room() || port.is_done())
@@ -255,7 +269,8 @@ impl ServerPorts {
         if self.ports[number].as_ref().is_none_or(|port| port.is_worn(now) && port.is_done()) {
             match self.open(PortId { server, number: number as u16 }, poller, now) {
                 Ok(()) => return Ok(number),
-                // Perhaps no file descriptor is left. Then a port that is open is used, whatever its age.
+                // Perhaps no file descriptor is left. Then a port that is open is used, whatever
+                // its age.
                 Err(error) if self.ports.iter().all(Option::is_none) => return Err(error),
                 Err(_) => {}
             }
@@ -264,15 +279,19 @@ impl ServerPorts {
         if has_room(number) {
             return Ok(number);
         }
-        (0..allowed).find(|&number| has_room(number)).ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
+        (0..allowed)
+            .find(|&number| has_room(number))
+            .ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
     }
 
-    /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by the poller.
+    /// Puts a new socket in the place of an old one, which is closed, and with that forgotten by
+    /// the poller.
     fn open(&mut self, id: PortId, poller: &Poller, now: Nanos) -> io::Result<()> {
         let endpoint = Endpoint::connect(self.address)?;
         endpoint.use_receive_offload();
         poller.add(&endpoint, id.token())?;
-        self.ports[usize::from(id.number)] = Some(Port { endpoint, ids: FxHashMap::default(), used: 0, opened: now });
+        self.ports[usize::from(id.number)] =
+            Some(Port { endpoint, ids: FxHashMap::default(), used: 0, opened: now });
         Ok(())
     }
 
@@ -314,7 +333,8 @@ mod tests {
         fn new(allowed: u16) -> Test {
             let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             let (poller, rng) = (Poller::new(8).unwrap(), StdRng::seed_from_u64(1));
-            let mut test = Test { silent, poller, now: Nanos::SECOND, rng, ports: Ports::default() };
+            let mut test =
+                Test { silent, poller, now: Nanos::SECOND, rng, ports: Ports::default() };
             test.allow(allowed);
             test
         }
@@ -324,7 +344,10 @@ mod tests {
         }
 
         fn ask(&mut self) -> io::Result<Expected> {
-            let asked = self.ports.ask(SERVER, FETCH, &self.poller, self.now, &mut self.rng, |_, out| out.push(0));
+            let asked =
+                self.ports.ask(SERVER, FETCH, &self.poller, self.now, &mut self.rng, |_, out| {
+                    out.push(0)
+                });
             assert_eq!(self.ports.flush(), []);
             asked
         }
@@ -363,7 +386,9 @@ mod tests {
     #[test]
     fn a_port_is_replaced_after_its_questions_when_nothing_is_expected_on_it() {
         let mut test = Test::new(1);
-        let source = |test: &Test| test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap();
+        let source = |test: &Test| {
+            test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap()
+        };
         let first = test.ask().unwrap();
         let port = source(&test);
         for _ in 1..USES {
@@ -381,7 +406,9 @@ mod tests {
     #[test]
     fn r8_a_port_is_replaced_after_its_time_when_nothing_is_expected_on_it() {
         let mut test = Test::new(1);
-        let source = |test: &Test| test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap();
+        let source = |test: &Test| {
+            test.ports.servers[0].ports[0].as_ref().unwrap().endpoint.local_address().unwrap()
+        };
         let first = test.ask().unwrap();
         let port = source(&test);
         test.now = test.now + AGE;

@@ -1,8 +1,9 @@
-//! How many questions an upstream may be asked once more: a thousand at once, then a hundred a second, and one more for
-//! every eight answers.
+//! How many questions an upstream may be asked once more: a thousand at once, then a hundred a
+//! second, and one more for every eight answers.
 //!
-//! If most questions time out, asking each of them twice makes the overload worse, and keeps it up when its cause is gone. An
-//! upstream that loses a packet now and then answers nearly every question, and so earns the retries that it needs.
+//! If most questions time out, asking each of them twice makes the overload worse, and keeps it up
+//! when its cause is gone. An upstream that loses a packet now and then answers nearly every
+//! question, and so earns the retries that it needs.
 
 use method::units::Nanos;
 

@@ -1,4 +1,5 @@
-//! One upstream as one worker knows it: its health, its retries, its EDNS, and the counters that show them.
+//! One upstream as one worker knows it: its health, its retries, its EDNS, and the counters that
+//! show them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ pub(crate) struct Server {
 impl Server {
     /// Nothing is known of it yet.
     pub(super) fn new(address: SocketAddr, metrics: Arc<UpstreamMetrics>) -> Server {
-        let (health, retries, edns) = (Health::default(), Retries::default(), EdnsMemory::default());
+        let (health, retries, edns) =
+            (Health::default(), Retries::default(), EdnsMemory::default());
         Server { address, configured: true, health, retries, edns, metrics }
     }
 
@@ -77,7 +79,8 @@ impl Server {
         self.edns.is_used(now)
     }
 
-    /// The server has answered a question without EDNS that it rejected with EDNS: it is asked without for a while.
+    /// The server has answered a question without EDNS that it rejected with EDNS: it is asked
+    /// without for a while.
     pub(crate) fn found_plain(&mut self, now: Nanos) {
         self.edns.found_plain(now);
     }
@@ -88,8 +91,8 @@ impl Server {
         self.metrics.asked();
     }
 
-    /// The server answered after `rtt`; `is_error`: with an error, which does not make it count as fast. Returns whether it was
-    /// taken for dead before.
+    /// The server answered after `rtt`; `is_error`: with an error, which does not make it count as
+    /// fast. Returns whether it was taken for dead before.
     pub(crate) fn answered(&mut self, rtt: Nanos, is_error: bool) -> bool {
         let was_down = self.health.is_down();
         self.retries.answered();

@@ -17,11 +17,16 @@ impl Worker {
     pub(super) fn read_clients(&mut self, number: usize, batch: &mut ReceiveBatch) {
         for _ in 0..BATCHES {
             // An error is the ICMP message of a client that has gone.
-            let received = batch.receive(&self.frontend.replies().endpoints()[number], Wait::Dont).unwrap_or(0);
+            let received = batch
+                .receive(&self.frontend.replies().endpoints()[number], Wait::Dont)
+                .unwrap_or(0);
             self.look_at_the_clock();
             for i in 0..received {
-                // No host sends from port 0: such a datagram is forged, and the kernel would refuse to send the reply.
-                let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else { continue };
+                // No host sends from port 0: such a datagram is forged, and the kernel would refuse
+                // to send the reply.
+                let Some(peer) = batch.peer(i).filter(|peer| peer.address.port() != 0) else {
+                    continue;
+                };
                 for datagram in batch.get(i).segments() {
                     self.on_query(&Client::Udp(number, peer), datagram);
                 }
@@ -47,7 +52,9 @@ impl Worker {
                         return;
                     }
                 }
-                Err(error) => return self.resolve(|resolver| resolver.on_unreachable(port, &error)),
+                Err(error) => {
+                    return self.resolve(|resolver| resolver.on_unreachable(port, &error));
+                }
             }
         }
     }
@@ -57,8 +64,12 @@ impl Worker {
         while let Ok(mail) = self.inbox.try_recv() {
             match mail {
                 Mail::Query { bytes, client } => self.on_query(&client, &bytes),
-                Mail::TcpAnswer { fetch, message } => self.resolve(|resolver| resolver.on_tcp(fetch, message)),
-                Mail::Landed(key, outcome) => self.resolve(|resolver| resolver.on_elsewhere(&key, outcome)),
+                Mail::TcpAnswer { fetch, message } => {
+                    self.resolve(|resolver| resolver.on_tcp(fetch, message))
+                }
+                Mail::Landed(key, outcome) => {
+                    self.resolve(|resolver| resolver.on_elsewhere(&key, outcome))
+                }
             }
         }
     }
@@ -68,12 +79,19 @@ impl Worker {
         let refused = self.resolver.outside().ports.flush();
         if !refused.is_empty() {
             for port in refused {
-                self.resolve(|resolver| resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into()));
+                self.resolve(|resolver| {
+                    resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into())
+                });
             }
-            // This sends the questions that other servers are asked instead. If these refuse as well, timers find that out.
+            // This sends the questions that other servers are asked instead. If these refuse as
+            // well, timers find that out.
             self.resolver.outside().ports.flush();
         }
         self.frontend.flush();
-        self.shared.metrics().worker(self.id).in_flight.store(self.frontend.waiting() as u64, Ordering::Relaxed);
+        self.shared
+            .metrics()
+            .worker(self.id)
+            .in_flight
+            .store(self.frontend.waiting() as u64, Ordering::Relaxed);
     }
 }

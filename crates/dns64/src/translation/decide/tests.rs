@@ -57,10 +57,13 @@ impl Case {
     /// Says what is to be done, in words that a table can hold: answers by their numbers.
     fn becomes(&self, expected: &str) {
         let number = |kept: &Kept| {
-            let same = |outcome: &Outcome| outcome.kept().is_some_and(|other| std::ptr::eq(kept, other));
+            let same =
+                |outcome: &Outcome| outcome.kept().is_some_and(|other| std::ptr::eq(kept, other));
             self.known.iter().position(same).expect("an answer that is known")
         };
-        let withheld = |withheld: Option<Withheld>| withheld.map(|why| format!(", {why:?}")).unwrap_or_default();
+        let withheld = |withheld: Option<Withheld>| {
+            withheld.map(|why| format!(", {why:?}")).unwrap_or_default()
+        };
         let next = next(&self.question, &self.policy, self.mode, &self.known);
         let counted = if let Next::Reply(reply) = &next { reply.withheld() } else { None };
         let shown = match next {
@@ -71,19 +74,26 @@ impl Case {
                 format!("pass {}{strip} after {}{}", number(last), aliases.len(), withheld(why))
             }
             Next::Reply(Reply::Synthesize { aliases, a, ttl_limit, reason }) => {
-                format!("synthesize {} after {}, {reason:?}, {ttl_limit} s", number(a), aliases.len())
+                format!(
+                    "synthesize {} after {}, {reason:?}, {ttl_limit} s",
+                    number(a),
+                    aliases.len()
+                )
             }
             Next::Reply(Reply::Empty { aliases, a, withheld: why }) => {
                 format!("empty after {}, like {}{}", aliases.len(), number(a), withheld(why))
             }
             Next::Reply(Reply::Error { rcode, failure, extended_error }) => {
-                let extended = extended_error.map(|code| format!(", EDE {code}")).unwrap_or_default();
+                let extended =
+                    extended_error.map(|code| format!(", EDE {code}")).unwrap_or_default();
                 format!("error {rcode:?} {failure:?}{extended}")
             }
             Next::Reply(Reply::Local(_)) => "local".into(),
         };
         assert_eq!(shown, expected, "{}", self.name);
-        let said = [Withheld::Unmapped, Withheld::Signed].into_iter().find(|why| shown.ends_with(&format!("{why:?}")));
+        let said = [Withheld::Unmapped, Withheld::Signed]
+            .into_iter()
+            .find(|why| shown.ends_with(&format!("{why:?}")));
         assert_eq!(counted, said, "{}: what metrics count", self.name);
     }
 }
@@ -131,10 +141,14 @@ fn rfc6147_5_only_aaaa_of_class_in_without_cd() {
         case(name).asked(change).failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
     }
     case("no prefix").policy(|p| p.mappings.clear()).known(&nodata()).becomes("pass 0 after 0");
-    let only_recursive = case("RD=0").policy(|p| p.recursive_only = true).asked(|q| q.recursion_desired = false);
+    let only_recursive =
+        case("RD=0").policy(|p| p.recursive_only = true).asked(|q| q.recursion_desired = false);
     only_recursive.known(&nodata()).becomes("pass 0 after 0");
     case("RD=1").policy(|p| p.recursive_only = true).known(&nodata()).becomes("ask a.test. 1");
-    case("RD=0, all").asked(|q| q.recursion_desired = false).known(&nodata()).becomes("ask a.test. 1");
+    case("RD=0, all")
+        .asked(|q| q.recursion_desired = false)
+        .known(&nodata())
+        .becomes("ask a.test. 1");
 }
 
 #[test]
@@ -151,14 +165,23 @@ fn rfc6147_5_1_2_errors_are_no_data_but_nxdomain_is_the_answer() {
     }
     let both = case("SERVFAIL, then A").known(&servfail(AAAA)).known(&address());
     both.becomes("synthesize 1 after 1, Rcode, 600 s");
-    case("nodata-only").mode(Mode::NodataOnly).known(&servfail(AAAA)).becomes("error SERVFAIL None, EDE 22");
+    case("nodata-only")
+        .mode(Mode::NodataOnly)
+        .known(&servfail(AAAA))
+        .becomes("error SERVFAIL None, EDE 22");
 }
 
 #[test]
 fn rfc6147_5_1_3_silence_is_no_data() {
     case("timeout").failed(Failure::Timeout).becomes("ask a.test. 1");
-    case("timeout, A").failed(Failure::Timeout).known(&address()).becomes("synthesize 1 after 1, Timeout, 600 s");
-    case("nodata-only").mode(Mode::NodataOnly).failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
+    case("timeout, A")
+        .failed(Failure::Timeout)
+        .known(&address())
+        .becomes("synthesize 1 after 1, Timeout, 600 s");
+    case("nodata-only")
+        .mode(Mode::NodataOnly)
+        .failed(Failure::Timeout)
+        .becomes("error SERVFAIL Some(Timeout)");
     for failure in [Failure::Overload, Failure::AliasLoop] {
         case("ours").failed(failure).becomes(&format!("error SERVFAIL Some({failure:?})"));
     }
@@ -182,13 +205,18 @@ fn rfc6147_5_1_5_aliases_are_followed_to_their_end() {
     case("A of the end").known(&alias).known(&end).becomes("ask b.test. 1");
     let a = said("b.test", A).a("b.test", 60, "8.8.8.8");
     case("made").known(&alias).known(&end).known(&a).becomes("synthesize 2 after 2, NoData, 60 s");
-    case("real").known(&alias).known(&said("b.test", AAAA).aaaa("b.test", 1, "2001:db8::1")).becomes("pass 1 after 1");
+    case("real")
+        .known(&alias)
+        .known(&said("b.test", AAAA).aaaa("b.test", 1, "2001:db8::1"))
+        .becomes("pass 1 after 1");
     let back = said("b.test", AAAA).cname("b.test", 60, "a.test");
     case("loop").known(&alias).known(&back).becomes("error SERVFAIL Some(AliasLoop)");
     let other = said("a.test", A).cname("a.test", 60, "c.test");
     case("A has aliases of its own").known(&nodata()).known(&other).becomes("ask c.test. 1");
     let known = case("and their end").known(&nodata()).known(&other);
-    known.known(&said("c.test", A).a("c.test", 60, "8.8.8.8")).becomes("synthesize 2 after 2, NoData, 120 s");
+    known
+        .known(&said("c.test", A).a("c.test", 60, "8.8.8.8"))
+        .becomes("synthesize 2 after 2, NoData, 120 s");
 }
 
 #[test]
@@ -204,9 +232,18 @@ fn rfc6147_5_1_5_endless_aliases_end() {
 #[test]
 fn rfc6147_5_1_6_the_reply_is_based_on_the_a_answer() {
     case("no data").known(&nodata()).becomes("ask a.test. 1");
-    case("no data, no A").known(&nodata()).known(&said("a.test", A).nodata(9)).becomes("pass 0 after 0");
-    case("no data, A fails").known(&nodata()).known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
-    case("no data, A silent").known(&nodata()).failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
+    case("no data, no A")
+        .known(&nodata())
+        .known(&said("a.test", A).nodata(9))
+        .becomes("pass 0 after 0");
+    case("no data, A fails")
+        .known(&nodata())
+        .known(&servfail(A))
+        .becomes("error SERVFAIL None, EDE 22");
+    case("no data, A silent")
+        .known(&nodata())
+        .failed(Failure::Timeout)
+        .becomes("error SERVFAIL Some(Timeout)");
     let gone = said("a.test", A).nodata(9).rcode(3);
     case("no data, then NXDOMAIN").known(&nodata()).known(&gone).becomes("pass 1 after 1");
     case("SERVFAIL, no A")
@@ -231,8 +268,14 @@ fn rfc6147_5_1_7_the_ttl_is_bound_by_the_soa() {
         .known(&said("a.test", AAAA).nodata(9_000))
         .known(&address())
         .becomes("synthesize 1 after 1, NoData, 300 s");
-    case("no SOA").known(&said("a.test", AAAA)).known(&address()).becomes("synthesize 1 after 1, NoData, 600 s");
-    case("aged").aged(&nodata(), 50).known(&address()).becomes("synthesize 1 after 1, NoData, 70 s");
+    case("no SOA")
+        .known(&said("a.test", AAAA))
+        .known(&address())
+        .becomes("synthesize 1 after 1, NoData, 600 s");
+    case("aged")
+        .aged(&nodata(), 50)
+        .known(&address())
+        .becomes("synthesize 1 after 1, NoData, 70 s");
 }
 
 #[test]
@@ -242,7 +285,10 @@ fn rfc6147_5_5_signed_answers_are_not_changed_for_those_who_check() {
     who_checks("signed A").known(&nodata()).known(&signed).becomes("pass 0 after 0, Signed");
     let denial = nodata().rrsig("a.test", AAAA);
     who_checks("signed denial").known(&denial).known(&address()).becomes("pass 0 after 0, Signed");
-    who_checks("unsigned").known(&nodata()).known(&address()).becomes("synthesize 1 after 1, NoData, 120 s");
+    who_checks("unsigned")
+        .known(&nodata())
+        .known(&address())
+        .becomes("synthesize 1 after 1, NoData, 120 s");
     who_checks("break-dnssec")
         .policy(|p| p.break_dnssec = true)
         .known(&nodata())
@@ -259,7 +305,8 @@ fn rfc6052_3_1_addresses_without_a_prefix_are_not_mapped() {
         .known(&nodata())
         .known(&private.a("a.test", 60, "8.8.8.8"))
         .becomes("synthesize 1 after 1, NoData, 120 s");
-    let excluded = case("excluded").known(&mapped()).known(&said("a.test", A).a("a.test", 60, "10.0.0.1"));
+    let excluded =
+        case("excluded").known(&mapped()).known(&said("a.test", A).a("a.test", 60, "10.0.0.1"));
     excluded.becomes("empty after 1, like 1, Unmapped");
 }
 
@@ -278,13 +325,20 @@ fn rfc6147_5_1_2_bogus_records_are_not_replaced() {
 #[test]
 fn rfc6147_5_1_2_unexplained_failures_are_probed() {
     case("SERVFAIL").known(&unexplained()).becomes("probe a.test.");
-    for there in
-        [real(), nodata(), said("a.test", AAAA), nodata().rcode(3), said("a.test", AAAA).cname("a.test", 1, "b.test")]
-    {
+    for there in [
+        real(),
+        nodata(),
+        said("a.test", AAAA),
+        nodata().rcode(3),
+        said("a.test", AAAA).cname("a.test", 1, "b.test"),
+    ] {
         case("bogus").known(&unexplained()).known(&there).becomes("error SERVFAIL None, EDE 6");
     }
     case("dead").known(&unexplained()).known(&unexplained()).becomes("ask a.test. 1");
-    case("dead").known(&unexplained()).known(&said("a.test", AAAA).rcode(5)).becomes("ask a.test. 1");
+    case("dead")
+        .known(&unexplained())
+        .known(&said("a.test", AAAA).rcode(5))
+        .becomes("ask a.test. 1");
     case("silent").known(&unexplained()).failed(Failure::Timeout).becomes("ask a.test. 1");
     let made = case("made").known(&unexplained()).failed(Failure::Timeout).known(&address());
     made.becomes("synthesize 2 after 1, Rcode, 600 s");
@@ -299,7 +353,9 @@ fn rfc6147_5_1_2_unexplained_failures_are_probed() {
 #[test]
 fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
     let stale = |doubtful: bool| match real().aged(100) {
-        Outcome::Answered(kept) => Outcome::Answered(Kept { stale: true, doubted: doubtful.then_some(0), ..kept }),
+        Outcome::Answered(kept) => {
+            Outcome::Answered(Kept { stale: true, doubted: doubtful.then_some(0), ..kept })
+        }
         failed @ Outcome::Failed(_) => failed,
     };
     let known = |outcomes: &[Outcome]| {

@@ -1,4 +1,5 @@
-//! Simulated servers: with a capacity, with noise, with trials that fail by chance, with loss that is not monotonic.
+//! Simulated servers: with a capacity, with noise, with trials that fail by chance, with loss that
+//! is not monotonic.
 
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -19,7 +20,13 @@ fn rfc8219() -> Goal {
 /// Half of the trials of a second each may lose more than `loss`.
 fn tolerant(loss_ratio: f64) -> Goal {
     let sum = Nanos(21 * Nanos::SECOND.0);
-    Goal { loss_ratio, exceed_ratio: 0.5, final_duration: Nanos::SECOND, duration_sum: sum, ..rfc8219() }
+    Goal {
+        loss_ratio,
+        exceed_ratio: 0.5,
+        final_duration: Nanos::SECOND,
+        duration_sum: sum,
+        ..rfc8219()
+    }
 }
 
 struct Walk {
@@ -37,7 +44,8 @@ impl Walk {
     }
 }
 
-/// Runs a search against a server that says what share of the queries of a trial it loses; `None`: the tester spoiled it.
+/// Runs a search against a server that says what share of the queries of a trial it loses; `None`:
+/// the tester spoiled it.
 fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<f64>) -> Walk {
     let mut search = MlrSearch::new(limits, goals).unwrap();
     let mut tried = Vec::new();
@@ -50,8 +58,10 @@ fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<
             None => search.report(Verdict::Invalid, &Counts::default()),
             Some(share) => {
                 let missing = (sent as f64 * share).ceil() as u64;
-                let counts = Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() };
-                search.report(if missing == 0 { Verdict::Passed } else { Verdict::Failed }, &counts);
+                let counts =
+                    Counts { sent, valid: sent - missing, lost: missing, ..Counts::default() };
+                search
+                    .report(if missing == 0 { Verdict::Passed } else { Verdict::Failed }, &counts);
             }
         }
     }
@@ -68,7 +78,8 @@ fn a_steady_server_is_found_to_the_width_with_few_long_trials() {
     for capacity in [150.0, 4_321.0, 47_000.0, 130_000.0] {
         let walk = walk(LIMITS, &[rfc8219()], |due| Some(overload(capacity, due.rate)));
         let [found] = walk.result()[..] else { panic!("one goal") };
-        let (lower, upper) = (found.relevant_lower_bound.unwrap(), found.relevant_upper_bound.unwrap());
+        let (lower, upper) =
+            (found.relevant_lower_bound.unwrap(), found.relevant_upper_bound.unwrap());
         assert!(lower.0 as f64 <= capacity && capacity < upper.0 as f64, "{lower} {upper}");
         assert!(found.goal.is_met_by(lower, upper), "{lower} {upper}");
         assert_eq!(found.conditional_throughput, Some(lower.0 as f64));
@@ -76,7 +87,11 @@ fn a_steady_server_is_found_to_the_width_with_few_long_trials() {
         assert!(full <= 3, "{full} full trials at {capacity}");
         // The plain search halves the range down to this width with full trials.
         let halvings = (131_072.0 / (0.005 * capacity)).log2().ceil() + 2.0;
-        assert!(walk.measured() <= halvings * 60.0 / 4.0, "{} s against {halvings} minutes", walk.measured());
+        assert!(
+            walk.measured() <= halvings * 60.0 / 4.0,
+            "{} s against {halvings} minutes",
+            walk.measured()
+        );
     }
 }
 
@@ -95,15 +110,26 @@ fn the_ends_of_the_range_give_irregular_results() {
 #[test]
 fn one_search_serves_several_goals() {
     // It loses 0.3 % from 30 000 on, and what is above 50 000.
-    let loses = |due: MlrDue| Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }));
-    let goals = [rfc8219(), Goal { loss_ratio: 0.001, ..rfc8219() }, Goal { loss_ratio: 0.005, ..rfc8219() }];
+    let loses = |due: MlrDue| {
+        Some(overload(50_000.0, due.rate).max(if due.rate.0 < 30_000 { 0.0 } else { 0.003 }))
+    };
+    let goals = [
+        rfc8219(),
+        Goal { loss_ratio: 0.001, ..rfc8219() },
+        Goal { loss_ratio: 0.005, ..rfc8219() },
+    ];
     let together = walk(LIMITS, &goals, loses);
-    let lower: Vec<u64> = together.result().iter().map(|g| g.relevant_lower_bound.unwrap().0).collect();
+    let lower: Vec<u64> =
+        together.result().iter().map(|g| g.relevant_lower_bound.unwrap().0).collect();
     for (found, limit) in lower.iter().zip([30_000.0, 30_000.0, 50_000.0 / 0.995]) {
         assert!((limit * 0.995 - 1.0..=limit).contains(&(*found as f64)), "{lower:?}");
     }
     let apart: f64 = goals.iter().map(|goal| walk(LIMITS, &[*goal], loses).measured()).sum();
-    assert!(together.measured() < 0.9 * apart, "{} s together, {apart} s apart", together.measured());
+    assert!(
+        together.measured() < 0.9 * apart,
+        "{} s together, {apart} s apart",
+        together.measured()
+    );
 }
 
 #[test]
@@ -127,14 +153,9 @@ fn what_the_tester_cannot_measure_leaves_the_result_open() {
     assert!(lower.0 <= 40_000 && blocked.0 > 40_000, "{found:?}");
     assert!(found.goal.is_met_by(lower, blocked) && found.relevant_upper_bound.is_none());
     // Failing below it is the DUT's limit, and nothing is open.
-    let walk =
-        self::walk(
-            LIMITS,
-            &[rfc8219()],
-            |due| {
-                if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
-            },
-        );
+    let walk = self::walk(LIMITS, &[rfc8219()], |due| {
+        if due.rate.0 > 40_000 { None } else { Some(overload(9_000.0, due.rate)) }
+    });
     assert_eq!((walk.result()[0].unmeasurable, walk.result()[0].is_regular()), (None, true));
 }
 
