@@ -583,7 +583,7 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
         let ratio = latency_ratio(all, i);
         match &ratio {
             Ok(ratio) => {
-                println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max)
+                println!("  {load:<24} {:.2} ({:.2} to {:.2})", ratio.median, ratio.min, ratio.max);
             }
             Err(why) => println!("  {load:<24} {why}"),
         }

@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_slower_build_is_found_and_equal_ones_pass() {
         let same = |(code, _): (ExitCode, usize), other: ExitCode| {
-            assert_eq!(format!("{code:?}"), format!("{other:?}"))
+            assert_eq!(format!("{code:?}"), format!("{other:?}"));
         };
         same(simulated(1.0, 0.02), ExitCode::SUCCESS);
         same(simulated(0.93, 0.02), ExitCode::FAILURE);

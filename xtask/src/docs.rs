@@ -33,7 +33,7 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
     match mdbook {
         Some(program) => build(&program)?,
         None => {
-            println!("Not built: mdbook is not installed (cargo xtask docs --install installs it)")
+            println!("Not built: mdbook is not installed (cargo xtask docs --install installs it)");
         }
     }
     println!("{} wrong links", faults.len());

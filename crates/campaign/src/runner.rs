@@ -212,7 +212,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                 Ok(()) => self.watcher.complete(&point),
                 // A host that is gone may come back; a server that does not start will not.
                 Err(CampaignError::Site(error)) if point.dut().is_some() => {
-                    self.give_up(&point, &error)?
+                    self.give_up(&point, &error)?;
                 }
                 Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
                     // Where the disk is full, that is what noting it says.

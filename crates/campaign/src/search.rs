@@ -205,7 +205,7 @@ pub fn run(
     for entry in done {
         match entry {
             Entry::Started(started) => {
-                names_until = names_until.max(started.first_name + started.names)
+                names_until = names_until.max(started.first_name + started.names);
             }
             Entry::Finished(finished) => replay.push(*finished),
             Entry::Plan(_) => {}

@@ -59,7 +59,7 @@ fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
         match own(place) {
             Ok(()) => return Ok(place.clone()),
             Err(error) => {
-                why = io::Error::new(error.kind(), format!("{}: {error}", place.display()))
+                why = io::Error::new(error.kind(), format!("{}: {error}", place.display()));
             }
         }
     }

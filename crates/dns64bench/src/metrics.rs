@@ -143,7 +143,7 @@ pub(crate) fn trial_begins(rate: Qps, planned: u64, progress: &Arc<Progress>) {
 pub(crate) fn trial_begins_elsewhere(rate: Qps) {
     on_board(|shown| {
         shown.running =
-            Some(Running { rate: Some(rate), planned: None, counters: Counters::Elsewhere })
+            Some(Running { rate: Some(rate), planned: None, counters: Counters::Elsewhere });
     });
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
         return interruption::sleep(time);
     }
     during(quiet, &format!("Pause of {}, then {next}", rounded(time)), |_| {
-        interruption::sleep(time)
+        interruption::sleep(time);
     });
 }
 

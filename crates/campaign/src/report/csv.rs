@@ -294,7 +294,7 @@ fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {
         Point::SelfTest(at) => {
-            cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string()))
+            cells[0] = at.family.map_or(String::new(), |family| quote(&family.to_string()));
         }
         Point::Search(c) => {
             (cells[1], cells[2], cells[3]) =

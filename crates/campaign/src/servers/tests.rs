@@ -176,7 +176,7 @@ fn the_servers_own_checkers_accept_them() {
     let mut missing = Vec::new();
     let mut judge = |name: &'static str, good: Option<[bool; 3]>| match good {
         Some(good) => {
-            assert_eq!(good, [true, true, false], "{name}: plain, with a line, with nonsense")
+            assert_eq!(good, [true, true, false], "{name}: plain, with a line, with nonsense");
         }
         None => missing.push(name),
     };

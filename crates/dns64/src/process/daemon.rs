@@ -313,7 +313,7 @@ fn reload(
             tell_systemd(&[NotifyState::Ready]);
         }
         Err(error) => {
-            tracing::error!("the old configuration stays: {}", bounded(&error.to_string()))
+            tracing::error!("the old configuration stays: {}", bounded(&error.to_string()));
         }
     }
 }

@@ -215,9 +215,9 @@ impl<O: Outside> Resolver<O> {
         let unanswered = fetch.state.why_unanswered();
         let State::Udp(udp) = &mut fetch.state else {
             return if over {
-                self.land(id, None, unanswered)
+                self.land(id, None, unanswered);
             } else {
-                self.wait_until_deadline(id)
+                self.wait_until_deadline(id);
             };
         };
         let mut hopeless = false;

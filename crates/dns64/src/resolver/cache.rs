@@ -351,7 +351,7 @@ mod tests {
                 barrier.wait();
                 match cache.get(key("a.test").octets(), at(101), &limits) {
                     Found::Usable(kept) => {
-                        assert!(!kept.stale, "round {round}: the old answer is back")
+                        assert!(!kept.stale, "round {round}: the old answer is back");
                     }
                     other => panic!("{other:?}"),
                 }
@@ -377,7 +377,7 @@ mod tests {
             for lasts in [5, 10, 20, 40, 60, 60] {
                 match silent {
                     true => {
-                        cache.put_failure(&key("a.test"), Failure::Timeout, at(second), &limits)
+                        cache.put_failure(&key("a.test"), Failure::Timeout, at(second), &limits);
                     }
                     false => cache.put(key("a.test"), servfail(), at(second), &limits),
                 }

@@ -170,7 +170,7 @@ impl Frontend {
                 let frame = ReplyFrame::new(&query, client.transport(), None);
                 self.metrics().count_rcode(Rcode::REFUSED);
                 self.reply(client, |out| {
-                    frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED))
+                    frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED));
                 });
             }
             _ => self.reply(client, |_| {}),

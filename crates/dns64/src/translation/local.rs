@@ -388,7 +388,7 @@ mod tests {
         for name in ["170.0.0.192.in-addr.arpa".to_owned(), reverse_name("2001:db8:64::c000:ab")] {
             match ask(&name, rtype::PTR, &policy) {
                 Local::Answer(answer) => {
-                    assert_eq!(answer.records[0].data, IPV4ONLY_ARPA, "{name}")
+                    assert_eq!(answer.records[0].data, IPV4ONLY_ARPA, "{name}");
                 }
                 other => panic!("{name}: {other:?}"),
             }

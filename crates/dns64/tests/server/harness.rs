@@ -355,7 +355,7 @@ fn serve_tcp(
                 for act in script(&asked) {
                     match act {
                         Act::Send(bytes) | Act::SendFromElsewhere(bytes) => {
-                            write_tcp(&mut stream, &bytes)
+                            write_tcp(&mut stream, &bytes);
                         }
                         Act::Wait(time) => thread::sleep(time),
                     }

@@ -452,7 +452,7 @@ fn collect_keys(path: &str, value: &toml::Value, keys: &mut BTreeSet<String>) {
             }
         }
         toml::Value::Array(values) => {
-            values.iter().for_each(|value| collect_keys(path, value, keys))
+            values.iter().for_each(|value| collect_keys(path, value, keys));
         }
         _ => {}
     }

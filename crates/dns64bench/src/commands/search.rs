@@ -105,7 +105,7 @@ fn so_far(entries: &[Entry]) -> String {
         }
         match passed.last_mut() {
             Some((repeat, rate)) if *repeat == finished.repeat => {
-                *rate = (*rate).max(finished.trial.rate)
+                *rate = (*rate).max(finished.trial.rate);
             }
             _ => passed.push((finished.repeat, finished.trial.rate)),
         }

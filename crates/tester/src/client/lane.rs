@@ -461,7 +461,7 @@ impl<'a> Lane<'a> {
                         Reply::Booked => {}
                         Reply::Stray => tally.counts.stray += 1,
                         Reply::Truncated(id) => {
-                            ask_over_tcp(settings, poller, port, tally, id, arrived)
+                            ask_over_tcp(settings, poller, port, tally, id, arrived);
                         }
                     }
                 }

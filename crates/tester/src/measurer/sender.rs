@@ -239,7 +239,7 @@ impl Sender {
                 Err(e)
                     if matches!(e.raw_os_error(), Some(libc_errors::EIO | libc_errors::EINVAL)) =>
                 {
-                    *offload = false
+                    *offload = false;
                 }
                 // An ICMP error that was waiting concerns this call only; anything else is a
                 // refusal (EPERM: a packet filter).

@@ -64,7 +64,7 @@ impl Figure {
             let y = area.top + ROW * (n as f64 + 0.5);
             match line {
                 Err(head) => {
-                    text(out, "head", (8.0, y + 4.0), "start", &fitted(head, WIDTH - 16.0, false))
+                    text(out, "head", (8.0, y + 4.0), "start", &fitted(head, WIDTH - 16.0, false));
                 }
                 Ok(bar) => draw(out, bar, y, &area, &scale),
             }

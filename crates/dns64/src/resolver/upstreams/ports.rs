@@ -346,7 +346,7 @@ mod tests {
         fn ask(&mut self) -> io::Result<Expected> {
             let asked =
                 self.ports.ask(SERVER, FETCH, &self.poller, self.now, &mut self.rng, |_, out| {
-                    out.push(0)
+                    out.push(0);
                 });
             assert_eq!(self.ports.flush(), []);
             asked

@@ -65,10 +65,10 @@ impl Worker {
             match mail {
                 Mail::Query { bytes, client } => self.on_query(&client, &bytes),
                 Mail::TcpAnswer { fetch, message } => {
-                    self.resolve(|resolver| resolver.on_tcp(fetch, message))
+                    self.resolve(|resolver| resolver.on_tcp(fetch, message));
                 }
                 Mail::Landed(key, outcome) => {
-                    self.resolve(|resolver| resolver.on_elsewhere(&key, outcome))
+                    self.resolve(|resolver| resolver.on_elsewhere(&key, outcome));
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Worker {
         if !refused.is_empty() {
             for port in refused {
                 self.resolve(|resolver| {
-                    resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into())
+                    resolver.on_unreachable(port, &ErrorKind::ConnectionRefused.into());
                 });
             }
             // This sends the questions that other servers are asked instead. If these refuse as
