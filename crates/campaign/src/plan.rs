@@ -442,21 +442,6 @@ impl Plan {
                 ));
             }
             check_dut(dut)?;
-            match (dut.driver, &dut.custom) {
-                (Dut::Custom, None) => {
-                    return Err(format!(
-                        "[[dut]] {}: driver custom needs [dut.custom]",
-                        dut.name()
-                    ));
-                }
-                (Dut::Custom, Some(_)) | (_, None) => {}
-                (_, Some(_)) => {
-                    return Err(format!(
-                        "[[dut]] {}: [dut.custom] is for driver custom only",
-                        dut.name()
-                    ));
-                }
-            }
         }
         if !(self.trial.window_limit > 0.0 && self.trial.window_limit <= 100.0) {
             return Err(format!(
@@ -479,14 +464,6 @@ impl Plan {
             || self.trial.threads == 0
         {
             return Err("[trial]: duration, timeout and threads must be more than nothing".into());
-        }
-        for dut in &self.duts {
-            if dut.driver == Dut::Custom && dut.program.is_some() {
-                return Err(format!(
-                    "[[dut]] {}: driver custom takes its program from [dut.custom] start",
-                    dut.name()
-                ));
-            }
         }
         self.check_servers()?;
         self.check_hosts()?;
@@ -528,6 +505,17 @@ fn check_dut(dut: &DutPlan) -> Result<(), String> {
         return Err(format!(
             "[[dut]] name = {name:?}: a name has no path separators and no control characters"
         ));
+    }
+    let reason = match (dut.driver, &dut.custom) {
+        (Dut::Custom, None) => Some("driver custom needs [dut.custom]"),
+        (Dut::Custom, Some(_)) if dut.program.is_some() => {
+            Some("driver custom takes its program from [dut.custom] start")
+        }
+        (Dut::Custom, Some(_)) | (_, None) => None,
+        (_, Some(_)) => Some("[dut.custom] is for driver custom only"),
+    };
+    if let Some(reason) = reason {
+        return Err(format!("[[dut]] {name}: {reason}"));
     }
     let Some(custom) = &dut.custom else { return Ok(()) };
     let commands = [

@@ -324,15 +324,7 @@ impl RunningDut {
         };
         let ready = setting.fill_all(&custom.ready);
         if !ready.is_empty() {
-            let mut told = String::new();
-            let mut is_ready = || -> Result<bool, SiteError> {
-                let (is_ready, said) = machine.run(&ready, START).map_err(&refused)?;
-                told = said;
-                Ok(is_ready)
-            };
-            let waited = started.wait_until(name, &mut is_ready);
-            waited
-                .map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))?;
+            started.wait_until_it_says_so(machine, name, &ready)?;
         }
         if !custom.cpu_pids.is_empty() {
             let (_, printed) =
@@ -353,6 +345,23 @@ impl RunningDut {
         is_ready: &mut dyn FnMut() -> Result<bool, E>,
     ) -> Result<(), E> {
         wait_until_ready(name, is_ready, &|| Ok(self.ended()?), &self.process)
+    }
+
+    /// Waits until the plan's own command `ready` ends with status 0.
+    fn wait_until_it_says_so(
+        &self,
+        machine: &Machine,
+        name: &str,
+        ready: &[String],
+    ) -> Result<(), SiteError> {
+        let mut told = String::new();
+        let mut is_ready = || -> Result<bool, SiteError> {
+            let (is_ready, said) = machine.run(ready, START).map_err(SiteError::of(name))?;
+            told = said;
+            Ok(is_ready)
+        };
+        let waited = self.wait_until(name, &mut is_ready);
+        waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))
     }
 
     /// How it ended, if it has.

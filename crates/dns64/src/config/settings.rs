@@ -320,6 +320,23 @@ impl Checker<'_> {
         if config.threads > MAX_THREADS {
             return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
         }
+        self.check_numbers(config)?;
+        for upstream in &config.upstreams {
+            let weight = *upstream.weight.get_ref();
+            if !(1..=1_000_000).contains(&weight) {
+                let reason = format!("weight must be 1 to 1000000, not {weight}");
+                return Err(self.invalid(&upstream.weight, reason));
+            }
+            if *upstream.port.get_ref() == 0 {
+                return Err(self.invalid(&upstream.port, "port must be 1 to 65535, not 0".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every size, time and number of `[cache]`, `[forwarding]` and `[limits]` is within
+    /// its bounds.
+    fn check_numbers(&self, config: &Config) -> Result<(), ConfigError> {
         let between = |key: &str, value: u128, least: u128, most: u128, unit: &str| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -356,18 +373,7 @@ impl Checker<'_> {
         between("tcp-connections", config.limits.tcp_connections as u128, 1, 1 << 20, "")?;
         between("tcp-per-client", config.limits.tcp_per_client as u128, 1, 1 << 20, "")?;
         between("tcp-idle", config.limits.tcp_idle.as_millis(), 100, 86_400_000, " ms")?;
-        between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")?;
-        for upstream in &config.upstreams {
-            let weight = *upstream.weight.get_ref();
-            if !(1..=1_000_000).contains(&weight) {
-                let reason = format!("weight must be 1 to 1000000, not {weight}");
-                return Err(self.invalid(&upstream.weight, reason));
-            }
-            if *upstream.port.get_ref() == 0 {
-                return Err(self.invalid(&upstream.port, "port must be 1 to 65535, not 0".into()));
-            }
-        }
-        Ok(())
+        between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
     fn invalid<T>(&self, place: &Spanned<T>, reason: String) -> ConfigError {

@@ -208,16 +208,7 @@ impl BoundServer {
     pub fn start(self) -> Result<RunningServer, ServerError> {
         let failed = |what| move |source| ServerError::Start { what, source };
         let workers = self.endpoints.len();
-        let mut inboxes: Vec<Receiver<Mail>> = Vec::new();
-        let mut mailboxes = Vec::new();
-        for _ in 0..workers {
-            let (sender, inbox) = channel();
-            mailboxes.push(Mailbox {
-                sender,
-                alarm: Arc::new(Alarm::new().map_err(failed("a worker"))?),
-            });
-            inboxes.push(inbox);
-        }
+        let (mailboxes, inboxes) = mailboxes(workers).map_err(failed("a worker"))?;
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
         let shared = Arc::new(Shared {
@@ -270,6 +261,17 @@ impl BoundServer {
         running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
         Ok(running)
     }
+}
+
+/// A mailbox for each worker, and what it reads its mail from, in the same order.
+fn mailboxes(workers: usize) -> io::Result<(Vec<Mailbox>, Vec<Receiver<Mail>>)> {
+    let pairs: io::Result<Vec<_>> = std::iter::repeat_with(|| {
+        let (sender, inbox) = channel();
+        Ok((Mailbox { sender, alarm: Arc::new(Alarm::new()?) }, inbox))
+    })
+    .take(workers)
+    .collect();
+    Ok(pairs?.into_iter().unzip())
 }
 
 /// A server that serves. Dropping it stops it.

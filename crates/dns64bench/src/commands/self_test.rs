@@ -120,18 +120,7 @@ pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestRe
         )));
     }
     let required = required_rate(for_rate, aaaa, cached, delta);
-    // Without a search, the only rate to try is the required one.
-    let (min, max) = match search_to {
-        Some(to) if to < required => {
-            return Err(Failure::usage(anyhow::anyhow!(
-                "--search-to {to} is below the required rate {required}"
-            )));
-        }
-        Some(to) => (required, to),
-        None => (required, required),
-    };
-    let resolution = Qps((max.0 / 256).max(1));
-    let range = SearchRange { min, max, resolution, invalid_retries: 2 };
+    let range = range_from(required, search_to)?;
     let mut set = Set::new(SetPlan { range, repeat, probes: false });
     let mut trials: Vec<TrialResult> = Vec::new();
     let mut terminal = Terminal::new(quiet);
@@ -180,6 +169,18 @@ pub(crate) fn self_test(wanted: &SelfTestPlan, quiet: bool) -> Result<SelfTestRe
         noncompliance,
         trials,
     })
+}
+
+/// The rates to search from the required one; without a search it is the only one.
+fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Failure> {
+    let max = search_to.unwrap_or(required);
+    if max < required {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--search-to {max} is below the required rate {required}"
+        )));
+    }
+    let resolution = Qps((max.0 / 256).max(1));
+    Ok(SearchRange { min: required, max, resolution, invalid_retries: 2 })
 }
 
 /// Where nobody answers any more, or the user wants to stop: what had passed by then. A self-test

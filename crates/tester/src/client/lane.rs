@@ -76,6 +76,23 @@ impl Due<'_> {
         (self.ramp.due(moment) + self.of - 1 - self.lane) / self.of
     }
 
+    /// Why the lane ends when so much time has passed since the start; none while it goes on.
+    fn ending_after(&self, passed: Nanos) -> Option<Ending> {
+        let rate = self.ramp.rate(passed);
+        let behind = self.count(passed).saturating_sub(self.asked);
+        if self.behind > 0 && behind > self.behind {
+            return Some(Ending::Behind { queries: behind * self.of, rate });
+        }
+        let left = self.count(self.ramp.length()).saturating_sub(self.asked);
+        if passed >= self.ramp.length() && left == 0 {
+            return Some(Ending::Time);
+        }
+        // A second after the end of the ramp the lane still has queries to send: it could not keep
+        // up.
+        let is_over = passed >= self.ramp.length() + Nanos::SECOND;
+        is_over.then_some(Ending::Behind { queries: left * self.of, rate })
+    }
+
     /// When the lane's next query is due.
     fn next(&self) -> Nanos {
         self.ramp.deadline(self.asked * self.of + self.lane)
@@ -315,19 +332,7 @@ impl<'a> Lane<'a> {
                 (due.watch)(Status::Plateau);
             }
         }
-        let behind = due.count(passed).saturating_sub(due.asked);
-        if ending.is_none() && due.behind > 0 && behind > due.behind {
-            ending = Some(Ending::Behind { queries: behind * due.of, rate: due.ramp.rate(passed) });
-        }
-        let left = due.count(due.ramp.length()).saturating_sub(due.asked);
-        if ending.is_none() && passed >= due.ramp.length() && left == 0 {
-            ending = Some(Ending::Time);
-        }
-        if ending.is_none() && passed >= due.ramp.length() + Nanos::SECOND {
-            // A second after the end of the ramp the lane still has queries to send: it could not
-            // keep up.
-            ending = Some(Ending::Behind { queries: left * due.of, rate: due.ramp.rate(passed) });
-        }
+        let ending = ending.or_else(|| due.ending_after(passed));
         if ending.is_some() || due.over.load(Ordering::Relaxed) {
             // All lanes end together: the first one knows the reason, the others end because it
             // did.

@@ -306,6 +306,53 @@ fn open_port(server: SocketAddr) -> io::Result<(Endpoint, Endpoint)> {
     Ok((connected, strays))
 }
 
+/// What all shards sent and received together.
+struct Together {
+    counts: Counts,
+    faults: Vec<Reason>,
+    rtt: Option<Histogram<u64>>,
+    pacing: Option<PacingRecorder>,
+    intervals: Option<Intervals>,
+    /// The lowest that one of them ran with.
+    priority: Priority,
+}
+
+impl Together {
+    fn of(plan: &TrialPlan, shards: Vec<ShardOutcome>) -> Together {
+        let mut all = Together {
+            counts: Counts::default(),
+            faults: Vec::new(),
+            rtt: None,
+            pacing: None,
+            intervals: plan.interval.map(Intervals::new),
+            priority: Priority::RealTime,
+        };
+        for (sent, received) in shards {
+            if let (Some(sum), Some(shard)) = (&mut all.intervals, &received.intervals) {
+                sum.merge(shard);
+            }
+            all.counts.merge(&Counts {
+                sent: sent.queries,
+                refused: sent.refused,
+                sent_again: sent.again,
+                ..received.counts
+            });
+            all.priority = all.priority.min(sent.priority);
+            all.faults.extend(sent.faults);
+            all.faults.extend(received.faults);
+            match &mut all.rtt {
+                Some(sum) => sum.add(&received.rtt).expect("equal bounds"),
+                None => all.rtt = Some(received.rtt),
+            }
+            match &mut all.pacing {
+                Some(sum) => sum.merge(&sent.pacing),
+                None => all.pacing = Some(sent.pacing),
+            }
+        }
+        all
+    }
+}
+
 /// Adds up the shards and decides.
 fn conclude(
     plan: &TrialPlan,
@@ -315,34 +362,8 @@ fn conclude(
     records_lost: u64,
     began: Nanos,
 ) -> TrialResult {
-    let mut counts = Counts::default();
-    let mut faults = Vec::new();
-    let mut rtt: Option<Histogram<u64>> = None;
-    let mut pacing: Option<PacingRecorder> = None;
-    let mut intervals = plan.interval.map(Intervals::new);
-    let mut priority = Priority::RealTime;
-    for (sent, received) in shards {
-        if let (Some(sum), Some(shard)) = (&mut intervals, &received.intervals) {
-            sum.merge(shard);
-        }
-        counts.merge(&Counts {
-            sent: sent.queries,
-            refused: sent.refused,
-            sent_again: sent.again,
-            ..received.counts
-        });
-        priority = priority.min(sent.priority);
-        faults.extend(sent.faults);
-        faults.extend(received.faults);
-        match &mut rtt {
-            Some(sum) => sum.add(&received.rtt).expect("equal bounds"),
-            None => rtt = Some(received.rtt),
-        }
-        match &mut pacing {
-            Some(sum) => sum.merge(&sent.pacing),
-            None => pacing = Some(sent.pacing),
-        }
-    }
+    let Together { counts, mut faults, rtt, pacing, intervals, priority } =
+        Together::of(plan, shards);
     if records_lost > 0 {
         faults.push(Reason::RecordsLost { records: records_lost });
     }
