@@ -4,6 +4,7 @@
 mod campaign;
 mod clients;
 mod dns64d;
+mod gate;
 mod hosts;
 mod losses;
 mod mlrsearch;
@@ -157,7 +158,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
         .chain(&hosts::TESTS)
         .chain(&losses::TESTS)
         .chain(&campaign::TESTS);
-    servers.chain(&mlrsearch::TESTS).chain(&packages::TESTS)
+    servers.chain(&gate::TESTS).chain(&mlrsearch::TESTS).chain(&packages::TESTS)
 }
 
 /// Among what a test needs: to be root, for what users may not do.
