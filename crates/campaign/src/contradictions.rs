@@ -63,7 +63,8 @@ impl Contradiction {
             ),
             Contradiction::DoesNotHold { dut, rate, valid } => format!(
                 "{dut}'s median does not hold: in trials of their own at {} queries/s {} of the queries got a valid reply. The \
-                 median is that of lucky moments: longer trials and more searches.",
+                 median is that of lucky moments, so its interval reaches down to the next lower rate that passed: longer trials \
+                 and more searches.",
                 number(rate.0 as f64),
                 almost(*valid)
             ),

@@ -7,7 +7,7 @@ use method::noncompliance::Noncompliance;
 use method::pacing::Windows;
 use method::reason::{Reason, ReasonKind};
 use method::stats::Summary;
-use method::units::Qps;
+use method::units::{Qps, Share};
 use method::verdict::Verdict;
 use method::warning::Warning;
 use net::cpu_time::Stolen;
@@ -24,7 +24,7 @@ use crate::measures::load::{self, LoadResult};
 use crate::measures::search::{self, PointResult, Trials};
 use crate::measures::self_test::{self, SelfTestResult};
 use crate::plan::{AuthPlan, Plan};
-use crate::point::Point;
+use crate::point::{Conditions, Point};
 use crate::recorded::Recorded;
 
 /// Everything that a report shows. `results.json`; schema: `schemas/results.schema.json`.
@@ -314,11 +314,25 @@ fn period(recorded: &Recorded<'_>) -> Option<Period> {
 
 fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResult {
     let of_dut = || points.iter().filter(|point| point.dut() == Some(name));
+    let loads: Vec<_> = of_dut().filter_map(|point| load::result(recorded, point)).collect();
+    let mut searched: Vec<_> =
+        of_dut().filter_map(|point| search::result(recorded, point)).collect();
+    for load in loads.iter().filter(|load| load.found.passed == Some(false)) {
+        let Some(rate) = load.rate else { continue };
+        // Loads are sent as the worst case is, so they judge it at every acceptance ratio.
+        let judged = |c: &Conditions| {
+            let is_same = (&c.place, c.aaaa, c.cached) == (&load.place, Share::ZERO, Share::ZERO);
+            is_same && (c.accept >= 1.0 || load.found.valid.is_some_and(|valid| valid < c.accept))
+        };
+        for point in searched.iter_mut().filter(|point| judged(&point.conditions)) {
+            point.take_in_failure(recorded, rate);
+        }
+    }
     DutResult {
         name: name.into(),
         version: recorded.version(name).unwrap_or_else(|| "not measured".into()),
-        points: of_dut().filter_map(|point| search::result(recorded, point)).collect(),
-        loads: of_dut().filter_map(|point| load::result(recorded, point)).collect(),
+        points: searched,
+        loads,
         constant_rates: of_dut()
             .filter_map(|point| constant_rate::result(recorded, point))
             .collect(),

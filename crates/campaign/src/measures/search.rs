@@ -104,6 +104,20 @@ impl PointResult {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
+    /// Takes in that the DUT failed at `rate` in a trial of its own under the same conditions. Where
+    /// searches passed at that rate they met a lucky moment, so the interval reaches down to the next
+    /// lower rate that passed.
+    pub(crate) fn take_in_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
+        let Some(from) = self.figures.interval.from else { return };
+        let point = Point::Search(self.conditions.clone());
+        let trials = recorded.walk(&point).map(|walk| walk.trials).unwrap_or_default();
+        let passed = |m: &&&Measured| {
+            m.step.length == Length::Full && m.verdict() == Verdict::Passed && m.step.rate < rate
+        };
+        let below = trials.iter().filter(passed).map(|m| m.step.rate.0 as f64).reduce(f64::max);
+        self.figures.interval.from = below.map(|below| from.min(below / self.overstatement));
+    }
+
     /// On how many cores the DUT ran, or what is true instead.
     pub fn ran_on(&self) -> String {
         ran_on(&self.conditions.place, self.place.as_ref())

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use method::evidence::Deviation;
 use method::narrow::NarrowedSearch;
+use method::precision::Interval;
 use method::records::Counts;
 use method::search::SearchRange;
 use method::units::Nanos;
@@ -133,6 +134,29 @@ fn a_median_that_does_not_hold_is_a_contradiction() {
     let results = results(all);
     let words = results.contradictions[0].in_words();
     assert!(words.contains("does not hold") && words.contains("10.86 %"), "{words}");
+}
+
+/// Two looks at a server that now and then loses a query must not contradict each other because the
+/// searches of one of them were lucky.
+#[test]
+fn the_interval_takes_in_that_the_median_does_not_hold() {
+    let interval = |more: Option<Measured>| {
+        let all = search(200, 1.0).into_iter().chain(more);
+        results(all).duts[0].points[0].figures.interval
+    };
+    let lower_end = |rate, verdict| interval(Some(trial(&load_point(), rate, 90, verdict))).from;
+    assert_eq!(interval(None), Interval { from: Some(175.0), to: Some(250.0) });
+    assert_eq!(lower_end(175, Verdict::Passed), Some(175.0));
+    assert_eq!(lower_end(175, Verdict::Invalid), Some(175.0), "the tester's fault is no evidence");
+    assert_eq!(lower_end(175, Verdict::Failed), Some(100.0));
+    let lowest = search(100, 1.0).into_iter();
+    let lowest = lowest.chain([trial(&load_point(), 100, 90, Verdict::Failed)]);
+    let lowest = results(lowest).duts[0].points[0].figures.interval;
+    assert_eq!(lowest, Interval { from: None, to: Some(175.0) }, "nothing passed below");
+    let both = search(200, 1.0).into_iter().chain(search(200, 0.99));
+    let failed = trial(&load_point(), 175, 90, Verdict::Failed);
+    let points = results(both.chain([failed])).duts.remove(0).points;
+    assert!(points.len() == 2 && points.iter().all(|p| p.figures.interval.from == Some(100.0)));
 }
 
 #[test]
