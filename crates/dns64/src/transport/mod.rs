@@ -29,7 +29,7 @@ impl Transport {
     /// The longest reply, octets, to a client that takes UDP payloads of up to `payload`; `None` if
     /// it has no EDNS.
     #[inline]
-    pub(crate) fn limit(self, payload: Option<usize>) -> usize {
+    pub fn limit(self, payload: Option<usize>) -> usize {
         match self {
             Transport::Udp => {
                 payload.map_or(LEAST_PAYLOAD, |payload| payload.clamp(LEAST_PAYLOAD, UDP_PAYLOAD))
