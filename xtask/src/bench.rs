@@ -52,6 +52,13 @@ impl Lab {
         Ok(server)
     }
 
+    /// AuthDNS of a build with one thread; its names all have AAAA records.
+    fn serve_authdns(&self, program: &str, more: &[&str]) -> Result<Server> {
+        let listen = format!("{AUTH}:53");
+        let words = [program, "auth", "--listen", &listen, "--aaaa-share", "1", "--threads", "1"];
+        self.serve(&[&words[..], more].concat())
+    }
+
     /// Runs the Measurer in `tester` against AuthDNS itself, whose names all have AAAA records, and
     /// returns its result, whatever the verdict.
     fn measure(&self, more: &[&str]) -> Result<Value> {
@@ -95,16 +102,7 @@ const TRIED: usize = 6;
 
 fn pacing(lab: &Lab, claims: &mut Claims) -> Result<()> {
     let address = format!("{AUTH}:53");
-    let _auth = lab.serve(&[
-        &lab.program,
-        "auth",
-        "--listen",
-        &address,
-        "--aaaa-share",
-        "1",
-        "--threads",
-        "1",
-    ])?;
+    let _auth = lab.serve_authdns(&lab.program, &[])?;
     println!("Pacing against AuthDNS over veth");
     println!(
         "{:>9} {:>14} {:>14} {:>9} {:>9}",
@@ -203,19 +201,7 @@ fn auth_against_reflector(lab: &Lab, claims: &mut Claims) -> Result<()> {
                 process::run(&lab.program, &lab.exec("tester", &args), LIMIT).map(drop)
             }
         };
-        let auth = lab.serve(&[
-            &lab.program,
-            "auth",
-            "--listen",
-            &address,
-            "--aaaa-share",
-            "1",
-            "--threads",
-            "1",
-            "--cpus",
-            "1",
-            "--json",
-        ])?;
+        let auth = lab.serve_authdns(&lab.program, &["--cpus", "1", "--json"])?;
         load()?;
         let counters: Value = serde_json::from_str(&auth.end()?)?;
         let ours = counters["replies"]["noerror"].as_u64().unwrap_or(0);
@@ -242,16 +228,7 @@ fn self_test_against_classic(lab: &Lab, claims: &mut Claims) -> Result<()> {
         return Ok(());
     }
     let address = format!("{AUTH}:53");
-    let auth = lab.serve(&[
-        &lab.program,
-        "auth",
-        "--listen",
-        &address,
-        "--aaaa-share",
-        "1",
-        "--threads",
-        "1",
-    ])?;
+    let auth = lab.serve_authdns(&lab.program, &[])?;
     let ours = highest(|rate| {
         let rate = rate.to_string();
         let trial = lab.measure(&[

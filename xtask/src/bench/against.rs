@@ -37,19 +37,7 @@ pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
 }
 
 fn auth(lab: &Lab, program: &str) -> Result<Server> {
-    let address = format!("{AUTH}:53");
-    lab.serve(&[
-        program,
-        "auth",
-        "--listen",
-        &address,
-        "--aaaa-share",
-        "1",
-        "--threads",
-        "1",
-        "--cpus",
-        "1",
-    ])
+    lab.serve_authdns(program, &["--cpus", "1"])
 }
 
 /// Replies per second of one client on CPU 0 from one AuthDNS on CPU 1, of single datagrams.
