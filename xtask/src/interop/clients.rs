@@ -16,6 +16,16 @@ use super::{AAAA, Bench, FIRST_NAME, LIMIT, Lab, Test, wait_for};
 use crate::process::{self, Server, find, free_port, output};
 use crate::servers::{authoritative, wait_until_answers, wait_until_listens};
 
+/// Turns before two programs are compared.
+const TURNS: usize = 5;
+
+/// Turns after which programs that do not agree are said to differ.
+const MOST_TURNS: usize = 20;
+
+/// Lets the kernel pass some 20 000 of NSD's replies a second, and keeps few waiting.
+const REPLY_LIMIT: &str =
+    "tc qdisc replace dev to-tester root tbf rate 24mbit burst 8kb limit 16kb";
+
 pub(super) const TESTS: [Test; 7] = [
     (
         "resperf beside Debian's, against NSD and Unbound in the lab",
@@ -58,20 +68,59 @@ fn maximum(printed: &str) -> Result<f64> {
     line.trim().trim_end_matches(" qps").parse().context("no number")
 }
 
-/// Runs both resperfs in turns with the same arguments; the maxima of each.
-fn in_turns(
-    run: &dyn Fn(&str) -> Result<String>,
-    ours: &str,
-    times: usize,
-) -> Result<[Summary; 2]> {
-    let theirs = find("resperf").context("resperf")?;
-    let mut maxima = [Vec::new(), Vec::new()];
-    for _ in 0..times {
-        maxima[0].push(maximum(&run(ours)?)?);
-        maxima[1].push(maximum(&run(&theirs.to_string_lossy())?)?);
+/// The maxima that both resperfs found: ours, then Debian's.
+#[derive(Default)]
+struct Maxima([Vec<f64>; 2]);
+
+impl Maxima {
+    /// Runs both in turns with the same arguments, that often.
+    fn in_turns(
+        run: &dyn Fn(&str) -> Result<String>,
+        ours: &str,
+        times: usize,
+    ) -> Result<[Summary; 2]> {
+        let mut maxima = Maxima::default();
+        maxima.add(run, ours, times)?;
+        maxima.summaries()
     }
-    let [ours, theirs] = maxima.map(|values| Summary::of(&values).context("no run"));
-    Ok([ours?, theirs?])
+
+    /// As many turns as it takes until `holds`, [`MOST_TURNS`] at most, and whether it does then.
+    /// All of them count, so that what does not hold never does by a lucky turn; a busy moment of
+    /// the machine is outweighed by the turns that follow it.
+    fn until(
+        holds: fn(&[Summary; 2]) -> bool,
+        run: &dyn Fn(&str) -> Result<String>,
+        ours: &str,
+    ) -> Result<([Summary; 2], bool)> {
+        let mut maxima = Maxima::default();
+        loop {
+            maxima.add(run, ours, TURNS)?;
+            let found = maxima.summaries()?;
+            let held = holds(&found);
+            if held || maxima.0[0].len() >= MOST_TURNS {
+                return Ok((found, held));
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        run: &dyn Fn(&str) -> Result<String>,
+        ours: &str,
+        times: usize,
+    ) -> Result<()> {
+        let theirs = find("resperf").context("resperf")?;
+        for _ in 0..times {
+            self.0[0].push(maximum(&run(ours)?)?);
+            self.0[1].push(maximum(&run(&theirs.to_string_lossy())?)?);
+        }
+        Ok(())
+    }
+
+    fn summaries(&self) -> Result<[Summary; 2]> {
+        let [ours, theirs] = self.0.each_ref().map(|found| Summary::of(found).context("no run"));
+        Ok([ours?, theirs?])
+    }
 }
 
 /// A command line of resperf.
@@ -134,31 +183,31 @@ fn both_resperfs(bench: &Bench) -> Result<()> {
             [&["lab", "exec", "tester", "--", "taskset", "-c", "0", program], &args[..]].concat();
         output(bench.program(), &words, LIMIT)
     };
-    let nsd_run = |program: &str| run("5353", "250000", program);
     {
         let _nsd = nsd()?;
         // The original ends this by itself, "Fell behind", on any NSD that is quicker than its own
         // sending.
-        let alone = in_turns(&nsd_run, &ours, 5)?;
-        print_maxima("NSD, quicker than the original can ask", &alone);
-        ensure!(
-            alone[0].median >= alone[1].median * 0.97,
-            "NSD: ours asks more slowly than the original"
-        );
-        // With half a CPU, NSD is what gives out first.
-        let _neighbour = Server::start("taskset", &["-c", "1", "sh", "-c", "while :; do :; done"])?;
-        let slowed = in_turns(&nsd_run, &ours, 5)?;
-        print_maxima("NSD, its CPU shared with a busy program", &slowed);
-        ensure!(agree(&slowed), "NSD: the two do not agree");
+        let fast = |program: &str| run("5353", "250000", program);
+        let not_slower = |[ours, theirs]: &[Summary; 2]| ours.median >= theirs.median * 0.97;
+        let (found, held) = Maxima::until(not_slower, &fast, &ours)?;
+        print_maxima("NSD, quicker than the original can ask", &found);
+        ensure!(held, "NSD: ours asks more slowly than the original");
+        // The kernel gives out first: a busy program on NSD's CPU would leave it another share of
+        // it in each turn, and the comparison would be one of moments.
+        bench.shell("dut", REPLY_LIMIT)?;
+        let limited = |program: &str| run("5353", "60000", program);
+        let (found, agreed) = Maxima::until(agree, &limited, &ours)?;
+        print_maxima("NSD, its replies limited by the kernel", &found);
+        ensure!(agreed, "NSD: the two do not agree");
     }
     // A resolver's first answers: its cache is empty whenever a ramp begins.
     let fresh = |program: &str| {
         let _unbound = bench.dut_in_lab(Dut::Unbound, Some("1"))?;
         run("53", "20000", program)
     };
-    let unbound = in_turns(&fresh, &ours, 5)?;
-    print_maxima("Unbound", &unbound);
-    ensure!(agree(&unbound), "Unbound: the two do not agree");
+    let (found, agreed) = Maxima::until(agree, &fresh, &ours)?;
+    print_maxima("Unbound", &found);
+    ensure!(agreed, "Unbound: the two do not agree");
     Ok(())
 }
 
@@ -181,7 +230,7 @@ fn known_capacity(bench: &Bench) -> Result<()> {
     // An interval that does not divide the time.
     let args =
         resperf_arguments(["127.0.0.1", &port], &queries, &plot, "-m 40000 -r 3 -t 1 -i 0.7");
-    let maxima = in_turns(&|program| output(program, &args, LIMIT), &ours, 3)?;
+    let maxima = Maxima::in_turns(&|program| output(program, &args, LIMIT), &ours, 3)?;
     let [off, theirs] = maxima.each_ref().map(|found| (found.median / truth - 1.0) * 100.0);
     print_maxima(&format!("truth {truth}, off by {off:+.2} % and {theirs:+.2} %"), &maxima);
     ensure!(off.abs() <= theirs.abs() + 0.5, "the original is nearer to the truth");

@@ -173,7 +173,7 @@ fn reference_dut(bench: &Bench) -> Result<Server> {
 
 impl Bench {
     /// Runs a line of shell in a host of the lab.
-    fn shell(&self, host: &str, line: &str) -> Result<String> {
+    pub(super) fn shell(&self, host: &str, line: &str) -> Result<String> {
         output(self.program(), &["lab", "exec", host, "--", "sh", "-c", line], LIMIT)
     }
 
