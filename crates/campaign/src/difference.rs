@@ -10,14 +10,14 @@ const NAMED: usize = 8;
 
 /// The keys in which two plans differ, as a user writes them: `trial.duration`, `dut[0].name`.
 /// Defaults count as written out.
-pub fn of_plans(a: &Plan, b: &Plan) -> Vec<String> {
+pub(crate) fn of_plans(a: &Plan, b: &Plan) -> Vec<String> {
     let mut keys = Vec::new();
     compare(&value(a), &value(b), "", &mut keys);
     keys
 }
 
 /// The keys as part of a sentence; of many, the first ones.
-pub fn sentence(keys: &[String]) -> String {
+pub(crate) fn sentence(keys: &[String]) -> String {
     let mut text = keys[..keys.len().min(NAMED)].join(", ");
     if keys.len() > NAMED {
         text.push_str(&format!(" and {} more", keys.len() - NAMED));

@@ -20,7 +20,7 @@ use crate::host::{HostError, Machine};
 
 /// The governor that leaves CPUs at their highest frequency: what CPUs without frequency scaling do
 /// anyway.
-pub const FIXED: &str = "performance";
+pub(crate) const FIXED: &str = "performance";
 
 /// Where Linux has the CPUs.
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -81,7 +81,7 @@ type SavedFile = (String, String);
 
 /// The frequency scaling of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scaling {
+pub(crate) struct Scaling {
     /// The governor of each CPU, by its file.
     set: Vec<SavedFile>,
     /// Governors that there are.
@@ -143,7 +143,7 @@ fn restore(settings: &[SavedFile]) -> Vec<String> {
 }
 
 /// A governor that is set, until this value is dropped.
-pub struct Governed {
+pub(crate) struct Governed {
     machine: Machine,
     before: Vec<SavedFile>,
     note: PathBuf,
@@ -155,7 +155,7 @@ impl Governed {
     ///
     /// # Errors
     /// If the host is gone, or the note cannot be written; inside, why the host cannot.
-    pub fn set(
+    pub(crate) fn set(
         machine: &Machine,
         folder: &Path,
         governor: &str,
@@ -182,7 +182,7 @@ impl Governed {
     ///
     /// # Errors
     /// If the host is gone.
-    pub fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
+    pub(crate) fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
         let note = folder.join(NOTE);
         let before = std::fs::read_to_string(&note)
             .ok()
@@ -213,7 +213,7 @@ impl Drop for Governed {
 
 /// Why a governor could not be looked at.
 #[derive(Debug, thiserror::Error)]
-pub enum GovernorError {
+pub(crate) enum GovernorError {
     /// The host is gone.
     #[error(transparent)]
     Host(#[from] HostError),

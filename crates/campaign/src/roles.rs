@@ -6,7 +6,7 @@ use method::compliance::Fact;
 /// A role's machine (its boot id, empty where it is not known) and its CPUs; an empty list means
 /// any.
 #[derive(Clone, Copy, Debug)]
-pub struct Role<'a> {
+pub(crate) struct Role<'a> {
     /// Tells its machine from others.
     pub machine: &'a str,
     /// Where it may run there.
@@ -33,7 +33,7 @@ impl Role<'_> {
 }
 
 /// Whether any two roles share a host, and whether any two share CPUs.
-pub fn shared(roles: &[Role<'_>]) -> (Fact, Fact) {
+pub(crate) fn shared(roles: &[Role<'_>]) -> (Fact, Fact) {
     let pairs = || {
         roles
             .iter()

@@ -143,7 +143,7 @@ impl Drop for Bulk {
 }
 
 /// AuthDNS, running.
-pub struct RunningAuth {
+pub(crate) struct RunningAuth {
     process: Running,
     /// After the process, which writes them, has ended: fields go in their order.
     _bulk: Bulk,
@@ -158,7 +158,7 @@ impl RunningAuth {
     ///
     /// # Errors
     /// If it does not start.
-    pub fn start(
+    pub(crate) fn start(
         world: &World,
         plan: &Plan,
         archive: &Archive,
@@ -224,28 +224,28 @@ impl RunningAuth {
     ///
     /// # Errors
     /// If its host is gone, or it is.
-    pub fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
+    pub(crate) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
     }
 
     /// The process of the server.
-    pub fn process(&self) -> &Running {
+    pub(crate) fn process(&self) -> &Running {
         &self.process
     }
 
     /// Address and port that it listens on.
-    pub fn listens_on(&self) -> SocketAddr {
+    pub(crate) fn listens_on(&self) -> SocketAddr {
         self.listen
     }
 
     /// What it was told.
-    pub fn configuration(&self) -> &Configuration {
+    pub(crate) fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 }
 
 /// A DUT, running.
-pub struct RunningDut {
+pub(crate) struct RunningDut {
     process: Running,
     /// After the process, which writes them, has ended: fields go in their order.
     _bulk: Bulk,
@@ -266,7 +266,7 @@ impl RunningDut {
     ///
     /// # Errors
     /// If its program is not there or cannot be started.
-    pub fn start(
+    pub(crate) fn start(
         world: &World,
         plan: &Plan,
         archive: &Archive,
@@ -339,7 +339,7 @@ impl RunningDut {
     ///
     /// # Errors
     /// If it ends before, or takes too long.
-    pub fn wait_until<E: From<SiteError>>(
+    pub(crate) fn wait_until<E: From<SiteError>>(
         &self,
         name: &str,
         is_ready: &mut dyn FnMut() -> Result<bool, E>,
@@ -368,7 +368,7 @@ impl RunningDut {
     ///
     /// # Errors
     /// If its host is gone.
-    pub fn ended(&self) -> Result<Option<String>, HostError> {
+    pub(crate) fn ended(&self) -> Result<Option<String>, HostError> {
         let ended = self.process.ended(Duration::ZERO)?;
         // What only starts the server may end when it has.
         Ok(ended.filter(|ended| self.stop.is_empty() || !ended.success).map(|ended| ended.how))
@@ -378,17 +378,17 @@ impl RunningDut {
     ///
     /// # Errors
     /// If its host is gone.
-    pub fn cpu(&self) -> Result<f64, HostError> {
+    pub(crate) fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids)
     }
 
     /// What it was told.
-    pub fn configuration(&self) -> &Configuration {
+    pub(crate) fn configuration(&self) -> &Configuration {
         &self.configuration
     }
 
     /// The CPUs that it is confined to; none: any.
-    pub fn cpus(&self) -> Vec<usize> {
+    pub(crate) fn cpus(&self) -> Vec<usize> {
         self.place.cpus.iter().copied().collect()
     }
 
@@ -396,7 +396,7 @@ impl RunningDut {
     ///
     /// # Errors
     /// If its host is gone.
-    pub fn place(&self) -> Result<Place, HostError> {
+    pub(crate) fn place(&self) -> Result<Place, HostError> {
         let mut allowed = self.process.machine().threads(&self.cpu_ids)?;
         for set in &mut allowed {
             // The kernel also names CPUs that could be plugged in.
@@ -406,7 +406,7 @@ impl RunningDut {
     }
 
     /// The end of its log.
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         self.process.log_tail()
     }
 }
@@ -488,7 +488,7 @@ fn program<T>(
 ///
 /// # Errors
 /// If its program is not there.
-pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
+pub(crate) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError> {
     let driver = dut.driver.driver();
     version(
         machine,
@@ -502,7 +502,7 @@ pub fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, SiteError>
 ///
 /// # Errors
 /// If its program is not there.
-pub fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
+pub(crate) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, SiteError> {
     let driver = auth.driver.driver();
     version(
         machine,

@@ -12,7 +12,7 @@ use crate::cpu_list::{cpu_list, cpu_ranges};
 
 /// The command that prints all that [`Topology::parse`] reads, a line `FILE:CONTENT` each. It runs
 /// wherever there is a shell.
-pub const LOOK: [&str; 3] = [
+pub(crate) const LOOK: [&str; 3] = [
     "sh",
     "-c",
     "grep -sH '' /sys/devices/system/cpu/online /sys/devices/system/node/node*/cpulist \
