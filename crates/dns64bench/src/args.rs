@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use campaign::plan::READY;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use method::pacing::PacingLimits;
 use method::units::{Qps, Share};
@@ -375,7 +376,7 @@ pub(crate) enum CampaignAction {
     /// Carry a plan out
     #[command(after_help = help::below("campaign run"))]
     Run {
-        /// The plan: a TOML file, or one of the ready ones: smoke, compulsory, paper
+        /// The plan: a TOML file, or one of the ready ones: smoke, compulsory, paper, paper-small
         plan: PathBuf,
         /// Run folder, which must not exist [default: the plan's name with -run]
         #[arg(long, value_name = "DIR", help_heading = FILES)]
@@ -417,8 +418,8 @@ pub(crate) enum CampaignAction {
     /// Print a ready plan, to begin one's own with
     #[command(after_help = help::below("campaign show"))]
     Show {
-        /// smoke, compulsory or paper
-        #[arg(value_parser = ["smoke", "compulsory", "paper"])]
+        /// Its name
+        #[arg(value_parser = READY.map(|(name, _)| name))]
         name: String,
     },
 }
