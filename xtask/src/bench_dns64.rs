@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers;
+use campaign::servers::{self, Operator};
 use method::stats::Summary;
 use net::cpu_time::CpuTimes;
 use serde_json::{Value, json};
@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use crate::bench::{LIMIT, Lab, is_spoiled, reasons};
 use crate::claims::{Claims, Keeping, Wanted};
 use crate::process::{Server, find, memory, output};
-use crate::servers::{AUTH, DUT, dut_in_lab, wait_until_answers, wait_until_listens};
+use crate::servers::{
+    AUTH, DUT, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
+};
 
 pub(crate) use against::run as against;
 
@@ -273,7 +275,13 @@ fn program(lab: &Lab, dut: &Dut) -> Option<PathBuf> {
 /// Starts a server with one thread on the DUT's core, and waits until it answers; some need
 /// seconds.
 fn start(lab: &Lab, dut: &Dut, program: &Path) -> Result<Server> {
-    let words = dut_in_lab(dut.kind, &lab.folder.path().join(dut.name()), program, 1)?;
+    start_with(lab, dut, program, &Operator::default())
+}
+
+/// Starts it with what an operator adds to its configuration.
+fn start_with(lab: &Lab, dut: &Dut, program: &Path, operator: &Operator) -> Result<Server> {
+    let folder = lab.folder.path().join(dut.name());
+    let words = dut_of_operator(dut.kind, &folder, program, 1, operator)?;
     let mut command = vec!["taskset", "-c", DUT_CPU];
     command.extend(words.iter().map(String::as_str));
     let server = Server::start(&lab.program, &lab.exec("dut", &command))?;

@@ -112,7 +112,13 @@ enum Comparison {
     /// Pacing, AuthDNS and self-test of dns64bench
     Tester(Against),
     /// dns64d beside other DNS64 servers
-    Dns64(Against),
+    Dns64 {
+        #[command(flatten)]
+        against: Against,
+        /// With --against: ours has a thousand domains and twenty groups of policies beside what both have
+        #[arg(long, requires = "against")]
+        policies: bool,
+    },
     /// The original timing of dns64perf++ beside the corrected one and the Measurer: tables and
     /// figures of the paper on it
     Timing(timing::Timing),
@@ -149,10 +155,13 @@ fn main() -> Result<ExitCode> {
                     bench::against(&other, at_least)
                 }
                 Comparison::Tester(Against { keeping, .. }) => bench::run(&keeping),
-                Comparison::Dns64(Against { against: Some(other), at_least, .. }) => {
-                    bench_dns64::against(&other, at_least)
+                Comparison::Dns64 {
+                    against: Against { against: Some(other), at_least, .. },
+                    policies,
+                } => bench_dns64::against(&other, at_least, policies),
+                Comparison::Dns64 { against: Against { keeping, .. }, .. } => {
+                    bench_dns64::run(&keeping)
                 }
-                Comparison::Dns64(Against { keeping, .. }) => bench_dns64::run(&keeping),
                 Comparison::Timing(timing) => timing.run(),
             }
         }

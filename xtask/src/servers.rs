@@ -40,21 +40,24 @@ pub(crate) fn dut_in_lab(
     program: &Path,
     threads: usize,
 ) -> Result<Vec<String>> {
+    dut_of_operator(dut, folder, program, threads, &Operator::default())
+}
+
+/// As [`dut_in_lab`], with what an operator adds to the configuration.
+pub(crate) fn dut_of_operator(
+    dut: Dut,
+    folder: &Path,
+    program: &Path,
+    threads: usize,
+    operator: &Operator,
+) -> Result<Vec<String>> {
     let task = Translate {
         upstream: AUTH.parse()?,
         prefix: "64:ff9b::/96".parse().map_err(anyhow::Error::msg)?,
     };
-    let operator = Operator::default();
     prepared(
         dut.driver(),
-        &Setting {
-            folder,
-            listen: DUT.parse()?,
-            cores: threads,
-            threads,
-            operator: &operator,
-            task,
-        },
+        &Setting { folder, listen: DUT.parse()?, cores: threads, threads, operator, task },
         program,
     )
 }

@@ -4,18 +4,21 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use campaign::servers::Dut as Kind;
+use campaign::servers::{Dut as Kind, Operator};
 
-use super::{CACHED_NAMES, DUTS, Dut, Names, closed_loop, dnsperf, program, serve_auth, start};
+use super::{
+    CACHED_NAMES, DUTS, Dut, Names, closed_loop, dnsperf, program, serve_auth, start, start_with,
+};
 use crate::bench::Lab;
 use crate::builds::{Build, compare};
-use crate::process::memory;
+use crate::process::{Server, memory};
 
 /// A million names may take this much more memory than with the other build.
 const MEMORY: f64 = 1.03;
 
 /// Measures different and cached names by closed loops, and the memory of a million names once.
-pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
+/// With `policies` ours has those of [`policies`] beside what both have.
+pub(crate) fn run(other: &Path, at_least: f64, with_policies: bool) -> Result<ExitCode> {
     let other = other
         .canonicalize()
         .with_context(|| format!("no dns64d to measure against: {}", other.display()))?;
@@ -25,8 +28,14 @@ pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
     let dut = DUTS.iter().find(|dut| dut.kind == Kind::Dns64d).context("no dns64d")?;
     let ours = program(&lab, dut).context("no dns64d of ours")?;
     let of = |build: Build| if build == Build::Ours { ours.as_path() } else { other.as_path() };
+    let policies = Operator {
+        extra: if with_policies { policies() } else { Vec::new() },
+        ..Operator::default()
+    };
+    let plain = Operator::default();
     let code = compare(["different names", "cached names"], at_least, |build, round| {
-        both(&lab, dut, of(build), round)
+        let operator = if build == Build::Ours { &policies } else { &plain };
+        both(&lab, &start_with(&lab, dut, of(build), operator)?, round)
     })?;
     let [ours, theirs] =
         [Build::Ours, Build::Theirs].map(|build| million(&lab, dut, of(build), &names));
@@ -35,18 +44,30 @@ pub(crate) fn run(other: &Path, at_least: f64) -> Result<ExitCode> {
     Ok(if ratio > MEMORY { ExitCode::FAILURE } else { code })
 }
 
+/// A thousand domains and twenty groups, the last of which is the tester's; its domain's policy is
+/// what is the default without all that.
+fn policies() -> Vec<String> {
+    let domain = |n: usize| format!("[[domain]]\ndomain = 'd{n}.example'\noff = true");
+    let group = |n: usize| {
+        let clients = if n == 20 { "2001:2::/48".into() } else { format!("2001:db8:{n}::/48") };
+        format!(
+            "[[group]]\nclients = ['{clients}']\n[[group.domain]]\ndomain = 'dns64perf.test'\nmode = 'strict'"
+        )
+    };
+    (1..=1_000).map(domain).chain((1..=20).map(group)).collect()
+}
+
 /// Answers per second: different names, then cached ones.
-fn both(lab: &Lab, dut: &Dut, program: &Path, round: usize) -> Result<[f64; 2]> {
-    let server = start(lab, dut, program)?;
+fn both(lab: &Lab, server: &Server, round: usize) -> Result<[f64; 2]> {
     // Other names in each round; the server is a new one, AuthDNS is not.
     let different = format!("{}.0.0.0/8", 16 + round);
     let translated = ["--expect-prefix", "64:ff9b::/96"];
     let new =
-        closed_loop(lab, &server, &[&["--names", &different], &translated[..]].concat(), "true")?;
+        closed_loop(lab, server, &[&["--names", &different], &translated[..]].concat(), "true")?;
     let few = CACHED_NAMES.to_string();
     let cached = [&["--names", "11.0.0.0/8", "--count", &few], &translated[..]].concat();
-    closed_loop(lab, &server, &cached, "true")?;
-    let known = closed_loop(lab, &server, &cached, "true")?;
+    closed_loop(lab, server, &cached, "true")?;
+    let known = closed_loop(lab, server, &cached, "true")?;
     Ok([new.rate, known.rate])
 }
 
