@@ -24,6 +24,7 @@ static SETTINGS: LazyLock<Vec<Settings>> = LazyLock::new(|| {
         "[dns64]\nprefixes = [{ prefix = '2001:db8:64::/96' }, { prefix = '2001:db8:96::/64', ranges = ['8.0.0.0/8'] }]\n\
          [[forward]]\ndomain = 'test'\nmode = 'nodata-only'\n[forwarding]\ntrust-ad = true\n",
         "[dns64]\nexclude = ['::/0']\n[cache]\nmin-ttl = 60\nmax-ttl = 120\n",
+        "[dns64]\nfilter-a = true\nhttps-hints = 'translate'\n[[domain]]\ndomain = 'test'\nignore-aaaa = true\nfallback-native = true\n",
     ];
     let upstream = "[[upstream]]\naddress = '192.0.2.1'\n";
     texts

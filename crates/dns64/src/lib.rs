@@ -23,6 +23,7 @@ mod guard;
 mod ids;
 pub mod metrics;
 mod name;
+mod networks;
 pub mod process;
 mod resolver;
 pub mod server;

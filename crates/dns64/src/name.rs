@@ -1,9 +1,11 @@
-//! Domain names in wire format, and the key under which a question is cached.
+//! Domain names in wire format, what belongs to domains, and the key under which a question is
+//! cached.
 
 use std::borrow::Borrow;
 use std::str::FromStr;
 
 use domain::base::Name;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use wire::view::rtype;
 
@@ -99,6 +101,42 @@ pub(crate) fn labels(wire: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|name| name.split_first())
         .filter(|(len, _)| **len > 0)
         .filter_map(|(len, rest)| rest.get(..usize::from(*len)))
+}
+
+/// What belongs to domains: of those that a name is in, the longest counts.
+#[derive(Clone, Debug)]
+pub(crate) struct DomainTable<T>(FxHashMap<Box<[u8]>, T>);
+
+impl<T> Default for DomainTable<T> {
+    fn default() -> DomainTable<T> {
+        DomainTable(FxHashMap::default())
+    }
+}
+
+impl<T> DomainTable<T> {
+    /// What belongs to the longest domain that `name` (wire format, lower case) is or is below.
+    #[inline]
+    pub(crate) fn get(&self, name: &[u8]) -> Option<&T> {
+        if self.0.is_empty() {
+            return None;
+        }
+        ancestors(name).find_map(|domain| self.0.get(domain))
+    }
+
+    /// Whether something belongs to this very domain.
+    pub(crate) fn has(&self, domain: &LowerName) -> bool {
+        self.0.contains_key(domain.wire())
+    }
+
+    /// Lets `value` belong to `domain`, in place of what did.
+    pub(crate) fn insert(&mut self, domain: &LowerName, value: T) {
+        self.0.insert(domain.wire().into(), value);
+    }
+
+    /// What belongs to each domain, in no order.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.values()
+    }
 }
 
 /// What distinguishes one question to upstreams from another: name (lower case), type, class, DO
@@ -257,6 +295,29 @@ mod tests {
         assert!(name.ends_with(b"\x07example\x03org\0") && name.ends_with(b"\0"));
         assert!(!name.ends_with(b"\x06xample\x03org\0"));
         assert_eq!(text(name.wire()), "www.example.org.");
+    }
+
+    #[test]
+    fn the_longest_domain_counts() {
+        let name = |text: &str| text.parse::<LowerName>().unwrap();
+        let mut table = DomainTable::default();
+        assert_eq!(table.get(name("example.org").wire()), None);
+        for (domain, value) in [("example.org", 1), ("sub.example.org", 2), ("net", 3)] {
+            table.insert(&name(domain), value);
+        }
+        for (asked, value) in [
+            ("example.org", Some(1)),
+            ("a.b.Example.org", Some(1)),
+            ("sub.example.org", Some(2)),
+            ("a.sub.example.org", Some(2)),
+            ("notexample.org", None),
+            ("org", None),
+            ("a.net", Some(3)),
+        ] {
+            assert_eq!(table.get(name(asked).wire()).copied(), value, "{asked}");
+        }
+        table.insert(&name("."), 0);
+        assert_eq!(table.get(name("org").wire()), Some(&0));
     }
 
     #[test]

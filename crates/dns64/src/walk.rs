@@ -56,10 +56,10 @@ impl Walk<'_> {
             }
             Received::Query(query) => query,
         };
-        let policy = self.settings.policy(client);
+        let policy = self.settings.policy(client, &query.name);
         let mut inquiry =
             Inquiry::begin(&query, client, transport, self.cookies.answer(&query, client), policy);
-        let rules = self.settings.rules(policy, inquiry.name());
+        let rules = self.settings.rules(client, inquiry.name());
         loop {
             match inquiry.step(&rules) {
                 Step::Reply(reply) => {

@@ -158,8 +158,8 @@ fn check(reply: &[u8], limit: usize) -> Result<(), TestCaseError> {
 /// Settings of all kinds: whom signatures do not matter to, who excludes everything, whose domain
 /// has a mode of its own.
 fn any_settings() -> impl Strategy<Value = Settings> {
-    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |(break_dnssec, exclude, nodata_only, group)| {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), domain_keys()).prop_map(
+        |(break_dnssec, exclude, nodata_only, group, domain)| {
             let exclude = if exclude { "exclude = ['::/0']" } else { "" };
             let mode = if nodata_only {
                 "[[forward]]\ndomain = 'example'\nmode = 'nodata-only'"
@@ -168,20 +168,84 @@ fn any_settings() -> impl Strategy<Value = Settings> {
             };
             let prefixes =
                 "prefixes = [{ prefix = '2001:db8:64::/96' }, { prefix = '2001:db8:96::/64' }]";
+            let filter_a = group;
             let group = if group {
                 format!("[[group]]\nclients = ['127.0.0.0/8']\ndns64 = {{ {prefixes} }}")
             } else {
                 String::new()
             };
             settings(
-                &format!("break-dnssec = {break_dnssec}\n{exclude}"),
-                &format!("{mode}\n{group}"),
+                &format!("break-dnssec = {break_dnssec}\n{exclude}\nfilter-a = {filter_a}\nhttps-hints = 'translate'"),
+                &format!("{mode}\n{domain}\n{group}"),
             )
         },
     )
 }
 
+/// A domain's own keys, or none.
+fn domain_keys() -> impl Strategy<Value = String> {
+    let keys = prop_oneof![
+        Just("off = true"),
+        Just("prefixes = [{ prefix = '2001:db8:77::/56' }]"),
+        Just("ignore-aaaa = true"),
+        Just("ignore-aaaa = true\nfallback-native = true"),
+        Just("mode = 'timeout'"),
+    ];
+    let table = |keys| format!("[[domain]]\ndomain = 'host.example'\n{keys}\n");
+    prop_oneof![Just(String::new()), keys.prop_map(table)]
+}
+
+/// The records of a type that a reply gives; one of an error gives none.
+fn count(reply: &[u8], qtype: Rtype) -> usize {
+    let message = Message::from_octets(reply).unwrap();
+    if message.header().rcode() != Rcode::NOERROR {
+        return 0;
+    }
+    let section = message.answer().unwrap();
+    section.filter(|record| record.as_ref().is_ok_and(|record| record.rtype() == qtype)).count()
+}
+
 proptest! {
+    /// Item 46: who loses A records has AAAA records, and who loses none has those that he had.
+    #[test]
+    fn filter_a_leaves_nobody_without_an_address(
+        aaaa in said(), a in said(), domain in domain_keys(), dnssec_ok: bool, off: bool,
+        silent in prop::sample::subsequence(vec![1u8, 28], 0..2),
+    ) {
+        let ask = |question: &[u8]| {
+            let qtype = question[question.len() - 3];
+            let said = if qtype == 28 { &aaaa } else { &a };
+            (!silent.contains(&qtype)).then(|| reply_of(said, question))
+        };
+        let prefixes = if off { "prefixes = []" } else { "" };
+        let domain = if off { "" } else { &domain };
+        let of = |filter_a: bool, qtype| {
+            let settings = settings(&format!("{prefixes}\nfilter-a = {filter_a}"), domain);
+            walk(&settings, &query(qtype, Some(1232), dnssec_ok), Transport::Tcp, ask).unwrap()
+        };
+        let had = count(&of(false, Rtype::A), Rtype::A);
+        let has = count(&of(true, Rtype::A), Rtype::A);
+        let aaaa = of(true, Rtype::AAAA);
+        prop_assert_eq!(&aaaa, &of(false, Rtype::AAAA), "AAAA records are as ever");
+        let given = count(&aaaa, Rtype::AAAA);
+        prop_assert!(has == had || (has == 0 && given > 0), "{had} A records before, {has} now, {given} AAAA");
+        prop_assert!(given == 0 || has == 0, "{has} A records beside {given} AAAA records");
+    }
+
+    /// Item 45: a policy of one group changes no answer for clients of others.
+    #[test]
+    fn a_group_changes_nothing_for_others(
+        said in said(), domain in domain_keys(), filter_a: bool, hints in prop_oneof![Just("strip"), Just("translate")],
+    ) {
+        let ask = |question: &[u8]| Some(reply_of(&said, question));
+        let domain = domain.replace("[[domain]]", "[[group.domain]]");
+        let group = format!("[[group]]\nclients = ['192.0.2.0/24']\nfilter-a = {filter_a}\nhttps-hints = '{hints}'\n{domain}");
+        for qtype in [Rtype::AAAA, Rtype::A, Rtype::HTTPS] {
+            let of = |more: &str| walk(&settings("", more), &query(qtype, None, false), Transport::Tcp, ask);
+            prop_assert_eq!(of(&group), of(""));
+        }
+    }
+
     #[test]
     fn any_client_bytes_get_a_small_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         if let Some(reply) = walk(&settings("", ""), &bytes, Transport::Udp, |_| None) {

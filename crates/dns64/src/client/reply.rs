@@ -8,8 +8,8 @@ use domain::base::iana::{Class, Rtype};
 use domain::base::message_builder::{
     AnswerBuilder, AuthorityBuilder, RecordSectionBuilder, StaticCompressor,
 };
-use domain::base::name::Name;
-use domain::base::rdata::UnknownRecordData;
+use domain::base::name::{Name, ToName};
+use domain::base::rdata::{ComposeRecordData, UnknownRecordData};
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, AllRecordData, Cname};
 use smallvec::{SmallVec, smallvec};
@@ -23,9 +23,11 @@ use crate::client::query::{Query, Received};
 use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{ReadRecord, readable};
 use crate::resolver::outcome::{Failure, Kept};
-use crate::translation::decide::{Reply, Way, Withheld, addresses};
-use crate::translation::local::{self, LocalAnswer};
-use crate::translation::policy::{Policy, Rules};
+use crate::translation::decide::{Reply, Strip, Way, Withheld, addresses};
+use crate::translation::hints::Service;
+use crate::translation::local::LocalAnswer;
+use crate::translation::policy::{Hints, Policy, Rules};
+use crate::translation::zones::LocalZones;
 use crate::transport::Transport;
 
 /// Room for a cookie and two extended errors: no reply has more options.
@@ -95,10 +97,10 @@ impl ReplyFrame {
         let start = out.len();
         let errors = self.extended_errors(reply, stale);
         match *reply {
-            Reply::Local(answer) => self.write_local(out, answer),
+            Reply::Local(answer) => self.write_local(out, answer, &rules.policy.zones),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
-            Reply::Pass { aliases, last, strip: false, .. }
-                if aliases.is_empty() && alias.is_none() =>
+            Reply::Pass { aliases, last, strip: Strip::Nothing, .. }
+                if aliases.is_empty() && alias.is_none() && !self.rewrites_hints(last, rules) =>
             {
                 let ad = rules.trust_ad && self.wants_authentic && last.answer.is_authentic();
                 self.write_copy(out, last, ad);
@@ -112,7 +114,7 @@ impl ReplyFrame {
             }
             _ => {
                 // It fails only where something exceeds what a message can hold.
-                if self.compose(out, reply, rules.policy, alias).is_none() {
+                if self.compose(out, reply, rules, alias).is_none() {
                     out.truncate(start);
                     self.write_header(out, Rcode::SERVFAIL, false);
                 }
@@ -141,7 +143,7 @@ impl ReplyFrame {
     }
 
     /// An answer that needed no upstream.
-    fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer) {
+    fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, zones: &LocalZones) {
         let start = out.len();
         self.write_header(out, answer.rcode, false);
         for record in &answer.records {
@@ -150,7 +152,7 @@ impl ReplyFrame {
         }
         if let Some(zone) = &answer.zone {
             count(out, start, NSCOUNT);
-            put_record(out, zone, rtype::SOA, local::SOA_TTL, &local::soa_data());
+            put_record(out, zone, rtype::SOA, zones.ttl, &zones.soa());
         }
     }
 
@@ -219,12 +221,31 @@ impl ReplyFrame {
         }
     }
 
+    /// Whether the address hints of an answer are not the upstream's: never those of who validates
+    /// for himself, nor signed ones for who asks for signatures, as with AAAA records.
+    fn rewrites_hints(&self, last: &Kept, rules: &Rules<'_>) -> bool {
+        let policy = rules.policy;
+        policy.hints != Hints::Keep
+            && matches!(self.qtype(), rtype::HTTPS | rtype::SVCB)
+            && !self.checking_disabled
+            && (self.recursion_desired || !policy.recursive_only)
+            && (policy.break_dnssec || !self.dnssec_ok || !last.answer.is_signed())
+    }
+
+    /// The type that was asked for (QTYPE).
+    fn qtype(&self) -> u16 {
+        match self.question[..] {
+            [.., t0, t1, _, _] => u16::from_be_bytes([t0, t1]),
+            _ => 0,
+        }
+    }
+
     /// The general way: aliases in order, then data or denial, names compressed anew.
     fn compose(
         &self,
         out: &mut Vec<u8>,
         reply: &Reply<'_>,
-        policy: &Policy,
+        rules: &Rules<'_>,
         alias: Option<&LowerName>,
     ) -> Option<()> {
         let mut builder =
@@ -233,9 +254,8 @@ impl ReplyFrame {
         builder.header_mut().set_id(self.id);
         let name_end = self.question.len() - 4;
         let name = Name::from_octets(&self.question[..name_end]).ok()?;
-        let qtype = u16::from_be_bytes([self.question[name_end], self.question[name_end + 1]]);
         let mut question = builder.question();
-        question.push((name.clone(), Rtype::from_int(qtype), Class::IN)).ok()?;
+        question.push((name.clone(), Rtype::from_int(self.qtype()), Class::IN)).ok()?;
         let mut answer = question.answer();
         if let Some(target) = alias {
             let target = Name::from_octets(target.wire()).ok()?;
@@ -243,7 +263,7 @@ impl ReplyFrame {
                 .push(Record::new(
                     name,
                     Class::IN,
-                    Ttl::from_secs(local::ALIAS_TTL),
+                    Ttl::from_secs(rules.policy.zones.alias_ttl),
                     Cname::new(target),
                 ))
                 .ok()?;
@@ -251,23 +271,28 @@ impl ReplyFrame {
         let last = match *reply {
             Reply::Pass { aliases, last, strip, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
-                push_stripped(&mut answer, last, policy, strip)?;
+                if self.rewrites_hints(last, rules) {
+                    push_with_hints(&mut answer, last, rules)?;
+                } else {
+                    push_stripped(&mut answer, last, rules.policy, strip)?;
+                }
                 last
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 push_aliases(&mut answer, a)?;
-                push_synthesized(&mut answer, a, policy, ttl_limit)?;
+                push_synthesized(&mut answer, a, rules.policy, ttl_limit)?;
                 a
             }
-            Reply::Empty { aliases, a, .. } => {
+            Reply::Empty { aliases, last, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
-                if a.answer.negative_ttl().is_none() {
+                push_aliases(&mut answer, last)?;
+                if last.answer.negative_ttl().is_none() {
                     let mut authority = answer.authority();
-                    push_made_up_soa(&mut authority, aliases, a)?;
+                    push_made_up_soa(&mut authority, aliases, last, &rules.policy.zones)?;
                     return self.put_composed(out, authority.additional().finish(), reply.rcode());
                 }
-                a
+                last
             }
             Reply::Error { .. } | Reply::Local(_) => return None,
         };
@@ -479,28 +504,31 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) ->
 fn push_made_up_soa(
     authority: &mut AuthorityBuilder<Compressed>,
     aliases: Way<'_>,
-    a: &Kept,
+    last: &Kept,
+    zones: &LocalZones,
 ) -> Option<()> {
-    let lasting = aliases.answers().chain([a]).map(|kept| kept.left(kept.answer.ttl()));
-    let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(local::SOA_TTL));
-    let owner = Name::from_octets(a.answer.target()).ok()?;
-    let data = UnknownRecordData::from_octets(Rtype::SOA, local::soa_data()).ok()?;
+    let lasting = aliases.answers().chain([last]).map(|kept| kept.left(kept.answer.ttl()));
+    let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(zones.ttl));
+    let owner = Name::from_octets(last.answer.target()).ok()?;
+    let data = UnknownRecordData::from_octets(Rtype::SOA, zones.soa()).ok()?;
     authority.push(Record::new(owner, Class::IN, ttl, data)).ok()
 }
 
-/// The whole answer section, but without excluded AAAA records if `strip`.
+/// The whole answer section, but for the AAAA records that are left out.
 fn push_stripped(
     answer: &mut AnswerBuilder<Compressed>,
     kept: &Kept,
     policy: &Policy,
-    strip: bool,
+    strip: Strip,
 ) -> Option<()> {
     for record in section(kept, Section::Answer)? {
         let hidden = match record.data() {
-            AllRecordData::Aaaa(aaaa) => strip && policy.excludes(aaaa.addr()),
+            AllRecordData::Aaaa(aaaa) => strip.hides(aaaa.addr(), policy),
             // The signatures cover the whole set of records, of which some are left out: they would
             // not fit any more.
-            AllRecordData::Rrsig(rrsig) => strip && rrsig.type_covered() == Rtype::AAAA,
+            AllRecordData::Rrsig(rrsig) => {
+                strip != Strip::Nothing && rrsig.type_covered() == Rtype::AAAA
+            }
             _ => false,
         };
         if !hidden {
@@ -508,6 +536,44 @@ fn push_stripped(
         }
     }
     Some(())
+}
+
+/// The whole answer section, with the address hints that the client gets.
+fn push_with_hints(
+    answer: &mut AnswerBuilder<Compressed>,
+    kept: &Kept,
+    rules: &Rules<'_>,
+) -> Option<()> {
+    for record in section(kept, Section::Answer)? {
+        match record.data() {
+            // They would not fit any more.
+            AllRecordData::Rrsig(rrsig)
+                if matches!(rrsig.type_covered(), Rtype::HTTPS | Rtype::SVCB) => {}
+            AllRecordData::Https(_) | AllRecordData::Svcb(_) => {
+                let data = hinted(&record, rules)?;
+                let data = UnknownRecordData::from_octets(record.rtype(), data).ok()?;
+                let ttl = Ttl::from_secs(kept.left(record.ttl().as_secs()));
+                answer.push(Record::new(record.owner(), record.class(), ttl, data)).ok()?;
+            }
+            _ => answer.push(aged(record, kept)).ok()?,
+        }
+    }
+    Some(())
+}
+
+/// The data of an HTTPS or SVCB record. The hints are addresses of its target: what the client would
+/// be given as AAAA records of that name counts.
+fn hinted(record: &ReadRecord<'_>, rules: &Rules<'_>) -> Option<Vec<u8>> {
+    let mut data = Vec::new();
+    record.data().compose_rdata(&mut data).ok()?;
+    let Some(service) = Service::read(&data) else { return Some(data) };
+    let target = match service.target() {
+        Some(target) => LowerName::of_wire(target),
+        None => LowerName::of_wire(record.owner().to_vec().as_slice()),
+    };
+    let policy = rules.others.policy_by_name(rules.client, target.wire());
+    let rewritten = service.rewritten(policy);
+    Some(rewritten.unwrap_or(data))
 }
 
 /// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).

@@ -1,6 +1,7 @@
 //! What is written in the configuration file, key by key. `dns64d.example.toml` in the repository's
 //! `dist` explains every key to users; this module is its other half.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -8,10 +9,13 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{networks, times};
+use super::networks::{BadList, NamedNetworks, NetworkList};
+use super::times;
+use crate::name::LowerName;
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::policy::{Mapping, Mode, Policy};
+use crate::translation::policy::{Hints, Mapping, Mode, Policy};
 use crate::translation::prefix::Prefix;
+use crate::translation::zones::LocalZones;
 
 /// What is written in the file. `Default` is the configuration of an empty one.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
@@ -26,8 +30,14 @@ pub struct Config {
     /// The user to become after start, when started as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// `[networks]`: lists of networks that other lists may name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Vec<String>>")]
+    pub networks: BTreeMap<String, NetworkList<IpNet>>,
     /// `[dns64]`: prefixes, and which answers are translated.
     pub dns64: TranslationKeys,
+    /// `[local]`: what the zones that are made up here say of themselves.
+    pub local: LocalKeys,
     /// `[access]`: which clients are answered.
     pub access: AccessKeys,
     /// `[cache]`: how much is kept, and for how long.
@@ -46,6 +56,9 @@ pub struct Config {
     /// Domains with upstreams of their own.
     #[serde(rename = "forward")]
     pub forwards: Vec<ForwardKeys>,
+    /// Domains with a translation of their own.
+    #[serde(rename = "domain")]
+    pub domains: Vec<DomainKeys>,
     /// Clients with a translation of their own.
     #[serde(rename = "group")]
     pub groups: Vec<GroupKeys>,
@@ -58,7 +71,9 @@ impl Default for Config {
             threads: 0,
             cpus: Vec::new(),
             user: None,
+            networks: BTreeMap::new(),
             dns64: TranslationKeys::default(),
+            local: LocalKeys::default(),
             access: AccessKeys::default(),
             cache: CacheKeys::default(),
             limits: LimitKeys::default(),
@@ -67,6 +82,7 @@ impl Default for Config {
             log: LogKeys::default(),
             upstreams: Vec::new(),
             forwards: Vec::new(),
+            domains: Vec::new(),
             groups: Vec::new(),
         }
     }
@@ -82,9 +98,8 @@ pub struct TranslationKeys {
     pub prefixes: Option<Vec<PrefixKeys>>,
     /// AAAA records that count as none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(default, deserialize_with = "networks::optional")]
     #[schemars(with = "Option<Vec<String>>")]
-    pub exclude: Option<Vec<Ipv6Net>>,
+    pub exclude: Option<NetworkList<Ipv6Net>>,
     /// When A records are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
@@ -97,6 +112,14 @@ pub struct TranslationKeys {
     /// Ask for A together with AAAA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel: Option<bool>,
+    /// No A records where AAAA records are given: the clients use IPv6 only. Of a group it is a key
+    /// of `[[group]]` itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter_a: Option<bool>,
+    /// What becomes of IPv4 addresses in HTTPS and SVCB records (RFC 9460 §7.3). Of a group it is a
+    /// key of `[[group]]` itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub https_hints: Option<Hints>,
 }
 
 impl TranslationKeys {
@@ -104,11 +127,13 @@ impl TranslationKeys {
     pub(super) fn fill_in(&mut self) {
         let default = Policy::default();
         self.prefixes.get_or_insert_with(|| vec![PrefixKeys::new(Prefix::WELL_KNOWN, false)]);
-        self.exclude.get_or_insert(default.exclude);
+        self.exclude.get_or_insert_with(|| default.exclude.included().into());
         self.mode.get_or_insert(default.mode);
         self.break_dnssec.get_or_insert(default.break_dnssec);
         self.recursive_only.get_or_insert(default.recursive_only);
         self.parallel.get_or_insert(default.parallel);
+        self.filter_a.get_or_insert(default.filter_a);
+        self.https_hints.get_or_insert(default.hints);
     }
 }
 
@@ -123,7 +148,7 @@ pub struct PrefixKeys {
     prefix: Prefix,
     suffix: std::net::Ipv6Addr,
     #[schemars(with = "Vec<String>")]
-    ranges: Vec<Ipv4Net>,
+    ranges: NetworkList<Ipv4Net>,
     allow_non_global: bool,
 }
 
@@ -137,9 +162,9 @@ struct RawPrefixKeys {
     prefix: Prefix,
     #[serde(default = "no_suffix")]
     suffix: std::net::Ipv6Addr,
-    #[serde(default = "all_of_ipv4", deserialize_with = "networks::all")]
+    #[serde(default = "all_of_ipv4")]
     #[schemars(with = "Vec<String>")]
-    ranges: Vec<Ipv4Net>,
+    ranges: NetworkList<Ipv4Net>,
     #[serde(default)]
     allow_non_global: bool,
 }
@@ -148,8 +173,8 @@ fn no_suffix() -> std::net::Ipv6Addr {
     std::net::Ipv6Addr::UNSPECIFIED
 }
 
-fn all_of_ipv4() -> Vec<Ipv4Net> {
-    vec![Ipv4Net::default()]
+fn all_of_ipv4() -> NetworkList<Ipv4Net> {
+    vec![Ipv4Net::default()].into()
 }
 
 impl TryFrom<RawPrefixKeys> for PrefixKeys {
@@ -173,9 +198,39 @@ impl PrefixKeys {
         }
     }
 
-    pub(super) fn mapping(&self) -> Mapping {
-        Mapping::new(self.prefix, self.ranges.clone(), self.allow_non_global)
+    pub(super) fn mapping(&self, named: &NamedNetworks<'_>) -> Result<Mapping, BadList> {
+        Ok(Mapping::new(self.prefix, named.look_up(&self.ranges)?, self.allow_non_global))
     }
+}
+
+/// `[[domain]]`, and `[[group.domain]]` for the clients of a group: names with a translation of
+/// their own. Keys that are not there are those of the group, or of `[dns64]`.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DomainKeys {
+    /// The domain; names at and below it are meant, but for those of a longer `domain`.
+    #[schemars(with = "String")]
+    pub domain: Spanned<String>,
+    /// No translation; `false` in a `[[group.domain]]`: translation, whatever `[[domain]]` and the
+    /// group say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<bool>,
+    /// Synthesize although there are native AAAA records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignore_aaaa: Option<bool>,
+    /// Prefixes; an empty list turns translation off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Vec<PrefixKeys>>,
+    /// AAAA records that count as none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub exclude: Option<NetworkList<Ipv6Net>>,
+    /// When A records are asked for. It counts before that of a `[[forward]]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// What was excluded after all, if there is no usable A record; IPv4-mapped addresses never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_native: Option<bool>,
 }
 
 /// `[[group]]`: clients with a translation of their own.
@@ -183,12 +238,67 @@ impl PrefixKeys {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct GroupKeys {
     /// Addresses of its clients.
-    #[serde(deserialize_with = "networks::all")]
     #[schemars(with = "Vec<String>")]
-    pub clients: Vec<IpNet>,
+    pub clients: NetworkList<IpNet>,
+    /// No A records where AAAA records are given: the clients use IPv6 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_a: Option<bool>,
+    /// What becomes of IPv4 addresses in HTTPS and SVCB records (RFC 9460 §7.3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub https_hints: Option<Hints>,
     /// What differs from `[dns64]`.
     #[serde(default)]
     pub dns64: TranslationKeys,
+    /// Domains with a translation of their own for these clients.
+    #[serde(default, rename = "domain", skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<DomainKeys>,
+}
+
+/// `[local]`: what the zones that are made up here (the reverse trees of the prefixes) say of
+/// themselves.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LocalKeys {
+    /// The name server of their NS and SOA records.
+    pub name_server: String,
+    /// The mailbox of their SOA records, as `hostmaster@example.org` or `hostmaster.example.org`.
+    pub contact: String,
+    /// TTL of their SOA and NS records, and of what does not exist, seconds; 0 to 86 400.
+    pub ttl: u32,
+    /// TTL of the CNAME records of their pointers, seconds; 0 to 86 400.
+    pub reverse_ttl: u32,
+}
+
+impl Default for LocalKeys {
+    fn default() -> LocalKeys {
+        let zones = LocalZones::default();
+        LocalKeys {
+            name_server: "localhost".into(),
+            contact: "nobody.invalid".into(),
+            ttl: zones.ttl,
+            reverse_ttl: zones.alias_ttl,
+        }
+    }
+}
+
+impl LocalKeys {
+    /// What they mean; an error has the key at fault, and what is wrong.
+    pub(super) fn zones(&self) -> Result<LocalZones, (&'static str, String)> {
+        let name = |key, text: &str| {
+            text.parse::<LowerName>().map_err(|e| (key, format!("{key} '{text}': {e}")))
+        };
+        // A dot of the mailbox itself is no end of a label (RFC 1035 §8).
+        let contact = match self.contact.split_once('@') {
+            Some((mailbox, domain)) => format!("{}.{domain}", mailbox.replace('.', "\\.")),
+            None => self.contact.clone(),
+        };
+        Ok(LocalZones {
+            name_server: name("name-server", &self.name_server)?,
+            contact: name("contact", &contact)?,
+            ttl: self.ttl,
+            alias_ttl: self.reverse_ttl,
+        })
+    }
 }
 
 /// `[access]`: which clients are answered.
@@ -196,9 +306,8 @@ pub struct GroupKeys {
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct AccessKeys {
     /// Clients that are answered; others get REFUSED.
-    #[serde(deserialize_with = "networks::all")]
     #[schemars(with = "Vec<String>")]
-    pub allow: Vec<IpNet>,
+    pub allow: NetworkList<IpNet>,
     /// Needed to allow everybody.
     pub open_resolver: bool,
 }
@@ -217,7 +326,7 @@ impl Default for AccessKeys {
             "fe80::/10",
         ];
         AccessKeys {
-            allow: private.map(|net| net.parse().expect("a constant")).into(),
+            allow: Vec::from(private.map(|net| net.parse().expect("a constant"))).into(),
             open_resolver: false,
         }
     }
@@ -243,6 +352,9 @@ pub struct CacheKeys {
     #[serde(serialize_with = "humantime_serde::serialize", deserialize_with = "times::one")]
     #[schemars(with = "String")]
     pub serve_stale: Duration,
+    /// Such answers are served at once and renewed behind that, not only when a client has waited
+    /// for 1750 ms.
+    pub stale_at_once: bool,
 }
 
 impl Default for CacheKeys {
@@ -256,6 +368,7 @@ impl Default for CacheKeys {
             failure_ttl: ttl.failure,
             failure_max_ttl: ttl.failure_max,
             serve_stale: Duration::ZERO,
+            stale_at_once: false,
         }
     }
 }

@@ -1,45 +1,97 @@
-//! Networks as they are written: `192.0.2.0/24`, or `192.0.2.1` for a single address.
+//! Networks as they are written: `192.0.2.0/24`, `192.0.2.1` for a single address, the name of a
+//! list of `[networks]`, and any of these with a `!` before it for "not these".
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+use crate::networks::{Covered, Element, Network, Networks};
 
 /// A kind of network, with the addresses that it is made of.
-pub(super) trait IpNetwork: FromStr + From<Self::Address> {
-    /// The kind of address that a network of this kind has.
-    type Address: FromStr;
+pub(super) trait IpNetwork:
+    Copy + fmt::Display + FromStr + Network<Address: FromStr> + From<Self::Address>
+{
+    /// What networks of this kind are called.
+    const KIND: &str;
+    /// `network`, if it is of this kind.
+    fn of(network: IpNet) -> Option<Self>;
 }
 
 impl IpNetwork for IpNet {
-    type Address = IpAddr;
+    const KIND: &str = "networks";
+    fn of(network: IpNet) -> Option<IpNet> {
+        Some(network)
+    }
 }
 impl IpNetwork for Ipv4Net {
-    type Address = Ipv4Addr;
+    const KIND: &str = "IPv4 networks";
+    fn of(network: IpNet) -> Option<Ipv4Net> {
+        if let IpNet::V4(network) = network { Some(network) } else { None }
+    }
 }
 impl IpNetwork for Ipv6Net {
-    type Address = Ipv6Addr;
+    const KIND: &str = "IPv6 networks";
+    fn of(network: IpNet) -> Option<Ipv6Net> {
+        if let IpNet::V6(network) = network { Some(network) } else { None }
+    }
 }
 
-/// Reads a list of networks.
-pub(super) fn all<'de, N: IpNetwork, D: Deserializer<'de>>(from: D) -> Result<Vec<N>, D::Error> {
-    Ok(Vec::<Written<N>>::deserialize(from)?.into_iter().map(|written| written.0).collect())
+/// A list of networks as it is written. The first one that covers an address counts; an address
+/// that none covers is not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkList<N>(Vec<Written<N>>);
+
+/// One place of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Written<N> {
+    /// With `!`: what it covers is not meant.
+    is_exception: bool,
+    what: What<N>,
 }
 
-/// Reads a list of networks that is there.
-pub(super) fn optional<'de, N: IpNetwork, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Vec<N>>, D::Error> {
-    all(from).map(Some)
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What<N> {
+    Network(N),
+    /// The name of a list of `[networks]`.
+    Name(String),
 }
 
-/// One network; an error is that of its own line.
-struct Written<N>(N);
+impl<N> From<Vec<N>> for NetworkList<N> {
+    fn from(networks: Vec<N>) -> NetworkList<N> {
+        let written = |network| Written { is_exception: false, what: What::Network(network) };
+        NetworkList(networks.into_iter().map(written).collect())
+    }
+}
+
+impl<'de, N: IpNetwork> Deserialize<'de> for NetworkList<N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<NetworkList<N>, D::Error> {
+        Vec::deserialize(from).map(NetworkList)
+    }
+}
+
+impl<N: IpNetwork> Serialize for NetworkList<N> {
+    fn serialize<S: Serializer>(&self, into: S) -> Result<S::Ok, S::Error> {
+        into.collect_seq(self.0.iter().map(ToString::to_string))
+    }
+}
+
+impl<N: IpNetwork> fmt::Display for Written<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_exception { "!" } else { "" })?;
+        match &self.what {
+            What::Network(network) => network.fmt(f),
+            What::Name(name) => f.write_str(name),
+        }
+    }
+}
 
 impl<'de, N: IpNetwork> Deserialize<'de> for Written<N> {
+    // An error is that of its own line.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Written<N>, D::Error> {
         from.deserialize_str(Text(PhantomData))
     }
@@ -51,13 +103,126 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
     type Value = Written<N>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a network as 192.0.2.0/24 or 2001:db8::/32, or a single address")
+        f.write_str(
+            "a network as 192.0.2.0/24 or 2001:db8::/32, a single address, a name of [networks], or one of these after a '!'",
+        )
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Written<N>, E> {
+        let (is_exception, text) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest.trim_start()),
+            None => (false, text),
+        };
         let network = text.parse().ok().or_else(|| text.parse::<N::Address>().ok().map(N::from));
-        network
-            .map(Written)
-            .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+        let what = match network {
+            Some(network) => What::Network(network),
+            None if is_name(text) => What::Name(text.to_owned()),
+            None => return Err(E::invalid_value(Unexpected::Str(text), &self)),
+        };
+        Ok(Written { is_exception, what })
+    }
+}
+
+/// Whether a list of `[networks]` may be called so: like nothing that could be a network with a
+/// slip of the pen.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+/// Why a list of networks cannot be used: the word at fault, as it is written, and what is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BadList {
+    /// What to look for in the file.
+    pub word: String,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+/// The lists of `[networks]`, by name.
+pub(super) struct NamedNetworks<'a>(&'a BTreeMap<String, NetworkList<IpNet>>);
+
+impl<'a> NamedNetworks<'a> {
+    /// The lists as they are written, each of which must make sense.
+    pub(super) fn new(
+        written: &'a BTreeMap<String, NetworkList<IpNet>>,
+    ) -> Result<NamedNetworks<'a>, BadList> {
+        let named = NamedNetworks(written);
+        for name in written.keys() {
+            if !is_name(name) {
+                let reason = format!(
+                    "the name '{name}' of a list of networks must begin with a letter and have letters, digits, '-' and '_' only"
+                );
+                return Err(BadList { word: name.clone(), reason });
+            }
+            named.named::<IpNet>(name, &mut Vec::new())?;
+        }
+        Ok(named)
+    }
+
+    /// What a list means.
+    pub(super) fn look_up<N: IpNetwork>(
+        &self,
+        list: &NetworkList<N>,
+    ) -> Result<Networks<N>, BadList> {
+        self.list(list, Some, &mut Vec::new())
+    }
+
+    /// `open`: the names that are being looked up, the outermost first.
+    fn list<W: IpNetwork, N: IpNetwork>(
+        &self,
+        list: &NetworkList<W>,
+        of: fn(W) -> Option<N>,
+        open: &mut Vec<String>,
+    ) -> Result<Networks<N>, BadList> {
+        let mut elements = Vec::with_capacity(list.0.len());
+        for written in &list.0 {
+            let what = match &written.what {
+                What::Name(name) => Covered::List(self.named(name, open)?),
+                What::Network(network) => match of(*network) {
+                    Some(network) => Covered::Network(network),
+                    None => {
+                        let name = open.last().cloned().unwrap_or_default();
+                        let reason = format!(
+                            "only {} can stand here, and [networks] {name} has {network}",
+                            N::KIND
+                        );
+                        return Err(BadList { word: name, reason });
+                    }
+                },
+            };
+            elements.push(Element { is_in: !written.is_exception, what });
+        }
+        let networks = Networks::new(elements);
+        match list.0.last() {
+            Some(last) if networks.is_void() => {
+                let reason = format!(
+                    "a list of exceptions only means nothing; end it with what they are exceptions of, as in [\"{last}\", \"0.0.0.0/0\", \"::/0\"]"
+                );
+                Err(BadList { word: last.to_string(), reason })
+            }
+            _ => Ok(networks),
+        }
+    }
+
+    /// What the list of this name means.
+    fn named<N: IpNetwork>(
+        &self,
+        name: &str,
+        open: &mut Vec<String>,
+    ) -> Result<Networks<N>, BadList> {
+        let bad = |reason| BadList { word: name.to_owned(), reason };
+        let Some(list) = self.0.get(name) else {
+            let known = self.0.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            return Err(bad(format!("[networks] has no list '{name}' (it has: {known})")));
+        };
+        if open.iter().any(|outer| outer == name) {
+            return Err(bad(format!("the list '{name}' of [networks] contains itself")));
+        }
+        open.push(name.to_owned());
+        let networks = self.list(list, N::of, open)?;
+        open.pop();
+        Ok(networks)
     }
 }

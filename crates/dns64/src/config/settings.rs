@@ -5,17 +5,19 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use toml::Spanned;
 
 use super::error::{ConfigError, RESOLV_CONF};
-use super::keys::{Config, ForwardKeys, PrefixKeys, TranslationKeys, UpstreamKeys};
+use super::keys::{Config, ForwardKeys, UpstreamKeys};
+use super::networks::{BadList, NamedNetworks};
+use super::policies::{BadPolicy, Policies};
 use super::system::{NameServers, is_own};
 use crate::ids::RouteId;
-use crate::name::{LowerName, is_at_or_below};
+use crate::name::{DomainTable, LowerName};
+use crate::networks::Networks;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
@@ -36,7 +38,8 @@ pub(crate) struct Route {
     pub domain: LowerName,
     /// Numbers of the upstreams, at least one.
     pub upstreams: Vec<usize>,
-    /// When A records are asked for; overrides what the client group says.
+    /// When A records are asked for; overrides what the client group says, but for domains with a
+    /// mode of their own.
     pub mode: Option<Mode>,
 }
 
@@ -46,9 +49,9 @@ pub(crate) struct Route {
 pub struct Settings {
     /// What was written, defaults filled in.
     pub config: Config,
-    /// The default policy first, then one per group.
-    policies: Vec<Policy>,
-    groups: Vec<(Vec<IpNet>, usize)>,
+    policies: Policies,
+    /// The clients that are answered.
+    clients: Networks<IpNet>,
     /// All upstreams, at least one; routes name them by their places here.
     pub(crate) upstreams: Vec<Upstream>,
     /// Whether they are those of the system's resolv.conf.
@@ -57,6 +60,8 @@ pub struct Settings {
     pub(crate) left_out: Vec<SocketAddr>,
     /// Routes, the longest domain first; the last one is for the root.
     pub(crate) routes: Vec<Route>,
+    /// The places of the others in `routes`.
+    routes_by_domain: DomainTable<usize>,
     /// For how long answers and failures are kept and served.
     pub(crate) ttl: TtlLimits,
     /// Connections to upstreams over TCP at once.
@@ -140,43 +145,44 @@ impl Settings {
         }
     }
 
-    /// The policy for a client.
+    /// The policy for a query for `name` of a client.
     #[inline]
-    pub(crate) fn policy(&self, client: IpAddr) -> &Policy {
-        let of_group = |(clients, policy): &(Vec<IpNet>, usize)| {
-            clients.iter().any(|net| net.contains(&client)).then_some(&self.policies[*policy])
-        };
-        self.groups.iter().find_map(of_group).unwrap_or(&self.policies[0])
+    pub(crate) fn policy(&self, client: IpAddr, name: &LowerName) -> &Policy {
+        self.policies.of(client, name.wire())
     }
 
     /// Whether a client is answered.
     #[inline]
     pub(crate) fn allows(&self, client: IpAddr) -> bool {
-        self.config.access.allow.iter().any(|net| net.contains(&client))
+        self.clients.contains(&client)
     }
 
     /// The number of the route for a name, which is in wire format, lower case.
     #[inline]
     pub(crate) fn route(&self, name: &[u8]) -> RouteId {
-        let last = self.routes.len() - 1;
-        let covers = |route: &Route| is_at_or_below(name, route.domain.wire());
-        RouteId(self.routes[..last].iter().position(covers).unwrap_or(last))
+        RouteId(self.routes_by_domain.get(name).copied().unwrap_or(self.routes.len() - 1))
     }
 
-    /// What applies to a query for `name` of a client with this policy.
+    /// What applies to a query for `name` of a client.
     #[inline]
-    pub(crate) fn rules<'a>(&'a self, policy: &'a Policy, name: &LowerName) -> Rules<'a> {
-        let mode = self.routes[self.route(name.wire()).0].mode.unwrap_or(policy.mode);
-        Rules { policy, mode, trust_ad: self.config.forwarding.trust_ad }
+    pub(crate) fn rules(&self, client: IpAddr, name: &LowerName) -> Rules<'_> {
+        let policy = self.policy(client, name);
+        let mode = match self.routes[self.route(name.wire()).0].mode {
+            Some(mode) if !policy.mode_of_domain => mode,
+            _ => policy.mode,
+        };
+        let trust_ad = self.config.forwarding.trust_ad;
+        Rules { policy, others: &self.policies, client, mode, trust_ad }
     }
 
     /// The prefixes of all policies, each once, the default policy's first.
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = &Prefix> {
-        let all: Vec<&Prefix> =
-            self.policies.iter().flat_map(|policy| &policy.mappings).map(Mapping::prefix).collect();
-        let is_first = |(i, prefix): &(usize, &Prefix)| !all[..*i].contains(prefix);
-        let once: Vec<&Prefix> =
-            all.iter().copied().enumerate().filter(is_first).map(|(_, prefix)| prefix).collect();
+        let mut once: Vec<&Prefix> = Vec::new();
+        for prefix in self.policies.all().flat_map(|policy| &policy.mappings).map(Mapping::prefix) {
+            if !once.contains(&prefix) {
+                once.push(prefix);
+            }
+        }
         once.into_iter()
     }
 
@@ -188,7 +194,7 @@ impl Settings {
                 "listen names no address: only sockets that systemd passes are served".to_owned(),
             );
         }
-        if let Some(net) = covers_everybody(&self.config.access.allow) {
+        if let Some(net) = covers_everybody(&self.clients) {
             let limits = self.config.limits;
             let mut text = format!(
                 "an open resolver: access.allow covers {net}, and whoever can forge addresses can use it"
@@ -201,6 +207,7 @@ impl Settings {
             }
             warnings.push(text);
         }
+        warnings.extend(self.policies.warnings(&self.config, &self.clients));
         warnings
     }
 
@@ -230,17 +237,16 @@ impl Checker<'_> {
         mut config: Config,
         upstreams: Vec<Upstream>,
     ) -> Result<Settings, ConfigError> {
-        self.check_values(&config, &upstreams)?;
         config.dns64.fill_in();
-        let base = policy(&config.dns64, &Policy::default());
-        let mut policies = vec![base.clone()];
-        let mut groups = Vec::new();
-        for group in &config.groups {
-            groups.push((group.clients.clone(), policies.len()));
-            policies.push(policy(&group.dns64, &base));
-        }
+        let named = NamedNetworks::new(&config.networks).map_err(|bad| self.bad_list(bad))?;
+        let clients = named.look_up(&config.access.allow).map_err(|bad| self.bad_list(bad))?;
+        self.check_values(&config, &clients, &upstreams)?;
+        let policies = Policies::new(&config, &named).map_err(|bad| match bad {
+            BadPolicy::List(bad) => self.bad_list(bad),
+            BadPolicy::At(offset, reason) => self.at(offset, reason),
+            BadPolicy::Key(key, reason) => self.at_key(key, reason),
+        })?;
         let all: Vec<usize> = (0..upstreams.len()).collect();
-        answer_for_all_prefixes(&mut policies);
         let mut routes = Vec::new();
         for forward in &config.forwards {
             let domain: LowerName = forward
@@ -256,6 +262,11 @@ impl Checker<'_> {
             routes.push(Route { domain, upstreams: numbers, mode: forward.mode });
         }
         routes.sort_by_key(|route| std::cmp::Reverse(route.domain.wire().len()));
+        let mut routes_by_domain = DomainTable::default();
+        // Of two for the same domain the first one counts.
+        for (place, route) in routes.iter().enumerate().rev() {
+            routes_by_domain.insert(&route.domain, place);
+        }
         routes.push(Route { domain: LowerName::of_wire(&[0]), upstreams: all, mode: None });
         let cache = config.cache;
         let ttl = TtlLimits {
@@ -265,6 +276,7 @@ impl Checker<'_> {
             failure: cache.failure_ttl,
             failure_max: cache.failure_max_ttl,
             stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
+            stale_at_once: cache.stale_at_once,
         };
         if config.threads == 0 {
             config.threads = net::affinity::allowed_cpus().len().clamp(1, MAX_THREADS);
@@ -276,11 +288,12 @@ impl Checker<'_> {
         Ok(Settings {
             config,
             policies,
-            groups,
+            clients,
             upstreams,
             follows_system,
             left_out: Vec::new(),
             routes,
+            routes_by_domain,
             ttl,
             upstream_connections: UPSTREAM_CONNECTIONS,
         })
@@ -297,10 +310,13 @@ impl Checker<'_> {
         forward.upstreams.iter().map(number).collect()
     }
 
-    fn check_values(&self, config: &Config, upstreams: &[Upstream]) -> Result<(), ConfigError> {
-        if let Some(net) =
-            covers_everybody(&config.access.allow).filter(|_| !config.access.open_resolver)
-        {
+    fn check_values(
+        &self,
+        config: &Config,
+        clients: &Networks<IpNet>,
+        upstreams: &[Upstream],
+    ) -> Result<(), ConfigError> {
+        if let Some(net) = covers_everybody(clients).filter(|_| !config.access.open_resolver) {
             let reason = format!(
                 "access.allow covers {net}, which makes an open resolver; name your clients' addresses, or set access.open-resolver = true"
             );
@@ -319,6 +335,10 @@ impl Checker<'_> {
         }
         if config.threads > MAX_THREADS {
             return Err(self.at_key("threads", format!("at most {MAX_THREADS} threads")));
+        }
+        if config.cache.stale_at_once && config.cache.serve_stale.is_zero() {
+            let reason = "stale-at-once needs serve-stale, which says for how long; for example serve-stale = \"1h\"";
+            return Err(self.at_key("stale-at-once", reason.into()));
         }
         self.check_numbers(config)?;
         for upstream in &config.upstreams {
@@ -369,6 +389,8 @@ impl Checker<'_> {
         // Two questions must fit into the five seconds after which clients ask again.
         between("timeout", config.forwarding.timeout.as_millis(), 100, 1_900, " ms")?;
         between("source-ports", config.forwarding.source_ports.into(), 1, 4_096, "")?;
+        between("ttl", config.local.ttl.into(), 0, 86_400, " seconds")?;
+        between("reverse-ttl", config.local.reverse_ttl.into(), 0, 86_400, " seconds")?;
         between("in-flight", config.limits.in_flight as u128, 1, 1 << 24, "")?;
         between("tcp-connections", config.limits.tcp_connections as u128, 1, 1 << 20, "")?;
         between("tcp-per-client", config.limits.tcp_per_client as u128, 1, 1 << 20, "")?;
@@ -397,6 +419,13 @@ impl Checker<'_> {
         ConfigError::Invalid { file: self.file.into(), line: number.unwrap_or(0) + 1, reason }
     }
 
+    /// A list of networks that cannot be used, where the word at fault is first written.
+    fn bad_list(&self, BadList { word, reason }: BadList) -> ConfigError {
+        let quoted =
+            ['"', '\''].iter().find_map(|quote| self.text.find(&format!("{quote}{word}{quote}")));
+        self.at(quoted.or_else(|| self.text.find(&word)).unwrap_or(0), reason)
+    }
+
     fn at(&self, offset: usize, reason: String) -> ConfigError {
         let line = self.text[..offset.min(self.text.len())].matches('\n').count() + 1;
         ConfigError::Invalid { file: self.file.into(), line, reason }
@@ -409,40 +438,11 @@ const MOST_FAILURE_TTL: u128 = 300;
 /// More than any machine of today needs; a bit of a word each.
 pub(crate) const MAX_THREADS: usize = 64;
 
-/// Gives every policy the prefixes of all, and the well-known one: pointers below them are answered
-/// whoever asks.
-fn answer_for_all_prefixes(policies: &mut [Policy]) {
-    let mut all: Vec<Mapping> =
-        policies.iter().flat_map(|policy| policy.mappings.iter().cloned()).collect();
-    if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
-        all.push(Mapping::well_known());
-    }
-    let all: Arc<[Mapping]> = all.into();
-    for policy in policies {
-        policy.reverse = Arc::clone(&all);
-    }
-}
-
-fn policy(keys: &TranslationKeys, base: &Policy) -> Policy {
-    Policy {
-        reverse: Arc::clone(&base.reverse),
-        mappings: match &keys.prefixes {
-            Some(prefixes) => prefixes.iter().map(PrefixKeys::mapping).collect(),
-            None => base.mappings.clone(),
-        },
-        exclude: keys.exclude.clone().unwrap_or_else(|| base.exclude.clone()),
-        mode: keys.mode.unwrap_or(base.mode),
-        break_dnssec: keys.break_dnssec.unwrap_or(base.break_dnssec),
-        recursive_only: keys.recursive_only.unwrap_or(base.recursive_only),
-        parallel: keys.parallel.unwrap_or(base.parallel),
-    }
-}
-
 /// A network among these that is far more than anybody's own.
-fn covers_everybody(allow: &[IpNet]) -> Option<IpNet> {
+fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
     // Put together, so that two halves of everything are everything.
-    IpNet::aggregate(&allow.to_vec())
+    IpNet::aggregate(&clients.included())
         .into_iter()
         .find(|net| net.prefix_len() < 8 && *net != unique_local)
 }
@@ -478,6 +478,10 @@ mod tests {
 
     fn read(text: &str) -> Result<Settings, ConfigError> {
         Settings::from_text(text, Path::new("test.toml"))
+    }
+
+    fn name(text: &str) -> LowerName {
+        text.parse().unwrap()
     }
 
     fn refused(text: &str) -> String {
@@ -535,7 +539,7 @@ mod tests {
     #[test]
     fn item_13_the_well_known_prefix_is_the_default() {
         let settings = read(UPSTREAM).unwrap();
-        let policy = settings.policy("10.0.0.1".parse().unwrap());
+        let policy = settings.policy("10.0.0.1".parse().unwrap(), &name("a.test"));
         assert_eq!(*policy.mappings[0].prefix(), Prefix::WELL_KNOWN);
         assert!(policy.excludes("::ffff:1.2.3.4".parse().unwrap()), "item 9");
         assert_eq!(settings.config.listen, ["[::1]:5353".parse().unwrap()]);
@@ -604,7 +608,7 @@ mod tests {
              [[group]]\nclients = ['10.0.0.0/8']\n[group.dns64]\nprefixes = [{{ prefix = '2001:db8::/32', suffix = '::1' }}]\n"
         ))
         .unwrap();
-        let policy = |client: &str| settings.policy(client.parse().unwrap());
+        let policy = |client: &str| settings.policy(client.parse().unwrap(), &name("a.test"));
         assert!(!policy("10.1.2.3").translates());
         assert_eq!(policy("10.2.2.3").mappings[0].prefix().len(), 32);
         assert!(policy("10.2.2.3").break_dnssec);
@@ -627,14 +631,14 @@ mod tests {
         ] {
             assert_eq!(settings.allows(client.parse().unwrap()), allowed, "{client}");
         }
-        let policy = settings.policy("10.0.0.2".parse().unwrap());
+        let policy = settings.policy("10.0.0.2".parse().unwrap(), &name("a.test"));
         assert!(
             policy.excludes("2001:db8::7".parse().unwrap())
                 && !policy.excludes("2001:db8::8".parse().unwrap())
         );
         assert_eq!(policy.embed("192.0.2.9".parse().unwrap()).count(), 1);
         assert_eq!(policy.embed("192.0.2.8".parse().unwrap()).count(), 0);
-        assert!(!settings.policy("10.0.0.1".parse().unwrap()).translates());
+        assert!(!settings.policy("10.0.0.1".parse().unwrap(), &name("a.test")).translates());
         let error =
             refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));
         assert!(error.contains("line 6") && error.contains("192.0.2.0/24"), "{error}");
@@ -658,7 +662,6 @@ mod tests {
              [[forward]]\ndomain = 'example.org'\nupstreams = ['b']\n[[forward]]\ndomain = 'sub.example.org'\nmode = 'nodata-only'\n",
         )
         .unwrap();
-        let name = |name: &str| name.parse::<LowerName>().unwrap();
         let route = |text: &str| &settings.routes[settings.route(name(text).wire()).0];
         assert_eq!(route("www.Example.org").upstreams, [1]);
         assert_eq!(route("a.sub.example.org").mode, Some(Mode::NodataOnly));
@@ -681,6 +684,7 @@ mod tests {
             ("# timeout = '5s'\n[forwarding]\n\ntimeout = '5s' # timeout\n", "timeout", 4),
             ("forwarding.timeout = '5s'\n", "timeout", 1),
             ("threads = 1000\n", "threads", 1),
+            ("[cache]\nstale-at-once = true\n", "needs serve-stale", 2),
             ("limits = { in-flight = 0 }\n", "in-flight", 1),
             ("limits = { tcp-idle = '0s' }\n", "tcp-idle", 1),
             ("limits = { tcp-connections = 0 }\n", "tcp-connections", 1),

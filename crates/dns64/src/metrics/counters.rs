@@ -87,6 +87,7 @@ counters! {
         WithheldCd "cd",
     }
     "excluded_stripped", "AAAA answers of which excluded records were left out", "" { Stripped "", }
+    "a_filtered", "A queries answered with no data because the client is given AAAA records", "" { FilteredA "", }
     "local_answers", "Answers without an upstream: ipv4only.arpa and the prefixes' reverse trees", "" { Local "", }
     "denied", "Client queries not served, by reason", "reason" {
         AclRefused "acl",

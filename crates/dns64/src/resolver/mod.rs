@@ -168,15 +168,20 @@ impl<O: Outside> Resolver<O> {
     }
 
     /// What a query gets that has waited for as long as a client should before it gets a stale
-    /// answer, counted from its arrival (RFC 8767 §5), or in vain.
-    fn without_waiting(&self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
-        self.settings.ttl.stale?;
+    /// answer, counted from its arrival (RFC 8767 §5), or in vain; or that need not wait for it: then
+    /// the question is asked behind that.
+    fn without_waiting(&mut self, question: &KeyBuf, demand: Demand) -> Option<Outcome> {
+        let stale = self.settings.ttl.stale?;
+        let at_once = self.settings.ttl.stale_at_once;
         let late = self.now + LEAST_DELAY >= stale_at(demand);
         if question.is_probe() {
             return (late && demand.dispensable).then_some(Outcome::Failed(Failure::Timeout));
         }
-        if !late && !demand.in_vain {
+        if !late && !demand.in_vain && !at_once {
             return None;
+        }
+        if at_once && self.common.cache.is_revivable(question.octets(), self.now, stale) {
+            self.ask_ahead(question, demand.client);
         }
         self.common
             .cache

@@ -861,6 +861,35 @@ fn a_query_that_has_waited_in_vain_gets_stale_answers_at_once() {
     assert!(test.sent().is_empty());
 }
 
+/// RFC 8767 §5 lets a resolver answer first and ask then.
+#[test]
+fn a_stale_answer_may_be_served_at_once_and_is_renewed_behind_that() {
+    let text = "[cache]\nserve-stale = '1h'\nstale-at-once = true\n";
+    let mut test = Test::with(1, text, WorkerId(0), common(1));
+    test.begin_kept("a.test");
+    test.pass(61_000);
+    let demand = Demand {
+        waiter: JOB,
+        client: 1,
+        since: test.now,
+        first: true,
+        in_vain: false,
+        max_age: u32::MAX,
+        dispensable: false,
+    };
+    let is_stale = |test: &mut Test| match test.resolver.ask(&key("a.test"), demand) {
+        Asked::Known(Outcome::Answered(kept)) => kept.stale,
+        other => panic!("{other:?}"),
+    };
+    assert!(is_stale(&mut test));
+    let sent = test.one();
+    assert!(is_stale(&mut test), "until it is renewed");
+    assert!(test.sent().is_empty(), "asked once");
+    test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
+    assert!(!is_stale(&mut test), "renewed");
+    assert!(matches!(test.resolver.ask(&key("new.test"), demand), Asked::Waiting), "nothing old");
+}
+
 /// RFC 8767 §5: counted from the arrival of the client's query, whatever it has been waiting for.
 #[test]
 fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {

@@ -22,6 +22,9 @@ pub(crate) struct TtlLimits {
     /// Answers that have run out are kept this much longer, to serve while all upstreams fail
     /// (RFC 8767).
     pub stale: Option<Duration>,
+    /// Such answers are served at once, and renewed behind that, instead of when a client has waited
+    /// for [`STALE_AFTER`] (RFC 8767 §5 leaves that to the operator).
+    pub stale_at_once: bool,
 }
 
 impl Default for TtlLimits {
@@ -33,6 +36,7 @@ impl Default for TtlLimits {
             failure: 5,
             failure_max: 60,
             stale: None,
+            stale_at_once: false,
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::metrics::{Count, WorkerMetrics};
 use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
-use crate::translation::decide::{Reason, Reply, Withheld};
+use crate::translation::decide::{Reason, Reply, Strip, Withheld};
 use crate::transport::Transport;
 use crate::transport::client::Client;
 
@@ -141,7 +141,7 @@ impl Frontend {
     ) {
         self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
-        let policy = self.settings.policy(ip);
+        let policy = self.settings.policy(ip, &query.name);
         let cookie = self.shared.cookies.answer(query, ip);
         let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local()
@@ -202,7 +202,7 @@ impl Frontend {
             job.inquiry.name().wire(),
         );
         let settings = Arc::clone(&self.settings);
-        let rules = settings.rules(settings.policy(job.inquiry.client()), job.inquiry.name());
+        let rules = settings.rules(job.inquiry.client(), job.inquiry.name());
         loop {
             let key = match job.inquiry.step(&rules) {
                 Step::Ask(key) => key,
@@ -289,7 +289,7 @@ impl Frontend {
     pub(super) fn fail(&mut self, mut job: Job) {
         job.inquiry.give_up(Failure::Overload);
         let settings = Arc::clone(&self.settings);
-        let rules = settings.rules(settings.policy(job.inquiry.client()), job.inquiry.name());
+        let rules = settings.rules(job.inquiry.client(), job.inquiry.name());
         if let Step::Reply(reply) = job.inquiry.step(&rules) {
             self.metrics().count_rcode(reply.rcode());
             let Job { client, inquiry, .. } = &job;
@@ -309,7 +309,9 @@ impl Frontend {
     fn count_reply(&self, inquiry: &Inquiry, reply: &Reply<'_>) {
         let metrics = self.metrics();
         match *reply {
-            Reply::Pass { strip: true, .. } => metrics.count(Count::Stripped),
+            Reply::Pass { strip: Strip::Excluded | Strip::Mapped, .. } => {
+                metrics.count(Count::Stripped);
+            }
             Reply::Synthesize { reason, .. } => metrics.count(match reason {
                 Reason::NoData => Count::SynthesizedNodata,
                 Reason::Rcode => Count::SynthesizedRcode,
@@ -322,6 +324,7 @@ impl Frontend {
         match reply.withheld() {
             Some(Withheld::Unmapped) => metrics.count(Count::WithheldUnmapped),
             Some(Withheld::Signed) => metrics.count(Count::WithheldSigned),
+            Some(Withheld::Filtered) => metrics.count(Count::FilteredA),
             None => {}
         }
         if inquiry.is_stale() {

@@ -12,7 +12,16 @@
 //!                                                             └─► none ─► a reply based on that
 //! ```
 //!
+//! A client that is to use IPv6 only (`filter-a`) gets A records where this leads to no AAAA records:
+//!
+//! ```text
+//! A query ─► as above for AAAA ─► AAAA records, real or synthesized ─► no data
+//!                              └─► none ─► ask A, if that has not been done ─► pass
+//! ```
+//!
 //! [`next`] is called anew with all answers known so far; it holds no state of its own.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use wire::edns::ede;
 use wire::rcode::Rcode;
@@ -69,13 +78,37 @@ pub(crate) enum Reason {
     Excluded,
 }
 
-/// Why a AAAA query without AAAA records got no synthesized ones though it has A records.
+/// Why a client got no A records, or none made from them, though there are some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Withheld {
     /// No prefix carries the IPv4 addresses.
     Unmapped,
     /// The client asked for signatures and the answer has them.
     Signed,
+    /// The client is to use the AAAA records, which it is given (`filter-a`).
+    Filtered,
+}
+
+/// Which AAAA records of an answer are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strip {
+    /// None: the answer is passed on as it is.
+    Nothing,
+    /// Those that the policy excludes.
+    Excluded,
+    /// IPv4-mapped ones.
+    Mapped,
+}
+
+impl Strip {
+    /// Whether a AAAA record is left out.
+    pub(crate) fn hides(self, address: Ipv6Addr, policy: &Policy) -> bool {
+        match self {
+            Strip::Nothing => false,
+            Strip::Excluded => policy.excludes(address),
+            Strip::Mapped => address.to_ipv4_mapped().is_some(),
+        }
+    }
 }
 
 /// Answers on the way to the last one, of which only the aliases are repeated, in order. Failures
@@ -112,8 +145,8 @@ pub(crate) enum Reply<'a> {
         aliases: Way<'a>,
         /// The answer that is passed on.
         last: &'a Kept,
-        /// Whether excluded AAAA records are left out.
-        strip: bool,
+        /// Which AAAA records are left out.
+        strip: Strip,
         /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
@@ -129,13 +162,13 @@ pub(crate) enum Reply<'a> {
         /// Why A records were asked for.
         reason: Reason,
     },
-    /// The aliases and no data.
+    /// The aliases, those of `last`, and no data.
     Empty {
         /// Answers whose aliases are repeated.
         aliases: Way<'a>,
-        /// The answer to the A question: its denial is repeated, or if it has data, a denial is
+        /// The answer to the last question: its denial is repeated, or if it has data, a denial is
         /// made up that lasts as long.
-        a: &'a Kept,
+        last: &'a Kept,
         /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
@@ -175,11 +208,20 @@ impl Reply<'_> {
 impl Question {
     /// Whether DNS64 may change the answer (items 1, 21, 24: only AAAA of class IN, never with CD).
     pub(crate) fn may_translate(&self, policy: &Policy) -> bool {
-        self.qtype == rtype::AAAA
-            && self.qclass == CLASS_IN
+        self.qtype == rtype::AAAA && self.may_have_aaaa_made(policy)
+    }
+
+    /// Whether AAAA records of its name may be made for who asks like this, whatever the type.
+    fn may_have_aaaa_made(&self, policy: &Policy) -> bool {
+        self.qclass == CLASS_IN
             && policy.translates()
             && !self.checking_disabled
             && (self.recursion_desired || !policy.recursive_only)
+    }
+
+    /// Whether its A records may be withheld.
+    fn may_lose_a(&self, policy: &Policy) -> bool {
+        policy.filter_a && self.qtype == rtype::A && self.qclass == CLASS_IN
     }
 }
 
@@ -191,39 +233,128 @@ pub(crate) fn next<'a>(
     mode: Mode,
     known: &'a [Outcome],
 ) -> Next<'a> {
-    if !question.may_translate(policy) {
-        return match known.first() {
-            None => Next::Ask(question.name.wire(), question.qtype),
-            Some(outcome) => Next::Reply(as_it_is(Way::default(), outcome)),
-        };
+    if question.may_lose_a(policy) {
+        return a_unless_aaaa(question, policy, mode, known);
     }
+    if !question.may_translate(policy) {
+        return untranslated(question, question.qtype, known);
+    }
+    match aaaa(question, policy, mode, known) {
+        Aaaa::Open(next) => next,
+        Aaaa::Alone { reply, .. } => Next::Reply(reply),
+        Aaaa::WithA { reason, aaaa, a, .. } => {
+            Next::Reply(conclude(question, policy, reason, &aaaa, &a))
+        }
+    }
+}
+
+/// Asks for the name and passes the answer on.
+fn untranslated<'a>(question: &'a Question, qtype: u16, known: &'a [Outcome]) -> Next<'a> {
+    match known.first() {
+        None => Next::Ask(question.name.wire(), qtype),
+        Some(outcome) => Next::Reply(as_it_is(Way::default(), outcome)),
+    }
+}
+
+/// How far the way to the AAAA records of a name has been gone.
+enum Aaaa<'a> {
+    /// Another answer is needed.
+    Open(Next<'a>),
+    /// It has ended, and A records have not been asked for: with this reply to a AAAA query, after
+    /// so many answers.
+    Alone { reply: Reply<'a>, answers: usize },
+    /// Both questions have been answered, with so many answers.
+    WithA { reason: Reason, aaaa: Chain<'a>, a: Chain<'a>, answers: usize },
+}
+
+/// Goes the way to the AAAA records of the question's name, real or made.
+fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Outcome]) -> Aaaa<'a> {
+    let alone = |reply, answers| Aaaa::Alone { reply, answers };
     let aaaa = match follow(question.name.wire(), known) {
-        Followed::Ask(name) => return Next::Ask(name, rtype::AAAA),
-        Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
+        Followed::Ask(name) => return Aaaa::Open(Next::Ask(name, rtype::AAAA)),
+        Followed::Endless(answers) => return alone(error(Failure::AliasLoop), answers),
         Followed::End(chain) => chain,
     };
-    let mut answered = aaaa.with_last.len();
+    let mut answers = aaaa.with_last.len();
     if may_be_bogus(aaaa.last, mode) {
-        match known.get(answered) {
-            None => return Next::Probe(aaaa.end),
-            Some(found) if is_there(found) => return Next::Reply(bogus()),
-            Some(_) => answered += 1,
+        match known.get(answers) {
+            None => return Aaaa::Open(Next::Probe(aaaa.end)),
+            Some(found) if is_there(found) => return alone(bogus(), answers + 1),
+            Some(_) => answers += 1,
         }
     }
     let reason = match reason(policy, &aaaa) {
         Ok(reason) => reason,
-        Err(reply) => return Next::Reply(reply),
+        Err(reply) => return alone(reply, answers),
     };
-    if mode == Mode::NodataOnly && matches!(reason, Reason::Rcode | Reason::Timeout) {
-        return Next::Reply(as_it_is(aaaa.way, aaaa.last));
+    let is_passed_on = match mode {
+        Mode::Strict => false,
+        Mode::NodataOnly => matches!(reason, Reason::Rcode | Reason::Timeout),
+        Mode::Timeout => reason == Reason::Rcode,
+    };
+    if is_passed_on {
+        return alone(as_it_is(aaaa.way, aaaa.last), answers);
     }
     let way = Way { aaaa: aaaa.with_last, a: &[] };
-    let a = match follow(aaaa.end, known.get(answered..).unwrap_or_default()) {
-        Followed::Ask(name) => return Next::Ask(name, rtype::A),
-        Followed::Endless => return Next::Reply(error(Failure::AliasLoop)),
-        Followed::End(chain) => Chain { way: Way { a: chain.way.aaaa, ..way }, ..chain },
+    match follow(aaaa.end, known.get(answers..).unwrap_or_default()) {
+        Followed::Ask(name) => Aaaa::Open(Next::Ask(name, rtype::A)),
+        Followed::Endless(more) => alone(error(Failure::AliasLoop), answers + more),
+        Followed::End(chain) => {
+            let answers = answers + chain.with_last.len();
+            let a = Chain { way: Way { a: chain.way.aaaa, ..way }, ..chain };
+            Aaaa::WithA { reason, aaaa, a, answers }
+        }
+    }
+}
+
+/// The A records of a name, for who would not be given AAAA records of it by the same answers.
+fn a_unless_aaaa<'a>(
+    question: &'a Question,
+    policy: &Policy,
+    mode: Mode,
+    known: &'a [Outcome],
+) -> Next<'a> {
+    // The reply to a AAAA query, after so many answers, and to the A question, if it was asked for
+    // this very name or has been answered with records: at the end of aliases that only the AAAA
+    // question has, there may be none.
+    let (given, answers, a) = if question.may_have_aaaa_made(policy) {
+        match aaaa(question, policy, mode, known) {
+            Aaaa::Open(next) => return next,
+            Aaaa::Alone { reply, answers } => (reply, answers, None),
+            Aaaa::WithA { reason, aaaa, a, answers } => {
+                let is_data = |kept: &Kept| kept.answer.kind() == AnswerKind::Data;
+                let counts = aaaa.end == question.name.wire() || a.last.kept().is_some_and(is_data);
+                let reply = counts.then(|| as_it_is(a.way, a.last));
+                (conclude(question, policy, reason, &aaaa, &a), answers, reply)
+            }
+        }
+    } else {
+        match untranslated(question, rtype::AAAA, known) {
+            Next::Reply(reply) => (reply, 1, None),
+            open => return open,
+        }
     };
-    Next::Reply(conclude(question, policy, reason, &aaaa, &a))
+    if let Reply::Error { failure: Some(Failure::Overload), .. } = given {
+        // Nobody has been asked, and nobody will be.
+        return Next::Reply(given);
+    }
+    let filtered = match given {
+        Reply::Synthesize { aliases, a, .. } => Some((aliases, a)),
+        Reply::Pass { aliases, last, .. } if last.answer.kind() == AnswerKind::Data => {
+            Some((aliases, last))
+        }
+        _ => None,
+    };
+    // Who validates would take "no data" without a proof for forged.
+    let is_forgery =
+        |last: &Kept| question.dnssec_ok && last.answer.is_signed() && !policy.break_dnssec;
+    match (filtered, a) {
+        (Some((aliases, last)), _) if !is_forgery(last) => {
+            Next::Reply(Reply::Empty { aliases, last, withheld: Some(Withheld::Filtered) })
+        }
+        (_, Some(reply)) => Next::Reply(reply),
+        (_, None) => untranslated(question, rtype::A, known.get(answers..).unwrap_or_default()),
+    }
 }
 
 /// Whether an upstream may have rejected the AAAA records, or their absence, because of their
@@ -258,11 +389,11 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     };
     let pass = |strip| Reply::Pass { aliases: aaaa.way, last: kept, strip, withheld: None };
     match kept.answer.kind() {
-        AnswerKind::NxDomain => Err(pass(false)),
-        AnswerKind::Data => match excluded(policy, &kept.answer) {
-            Excluded::None => Err(pass(false)),
-            Excluded::Some => Err(pass(true)),
-            Excluded::All => Ok(Reason::Excluded),
+        AnswerKind::NxDomain => Err(pass(Strip::Nothing)),
+        AnswerKind::Data => match hidden(&kept.answer, |v6| policy.excludes(v6)) {
+            Hidden::None => Err(pass(Strip::Nothing)),
+            Hidden::Some => Err(pass(Strip::Excluded)),
+            Hidden::All => Ok(Reason::Excluded),
         },
         AnswerKind::NoData | AnswerKind::Unfinished => Ok(Reason::NoData),
         AnswerKind::Failed if kept.answer.is_rejected() => Err(as_it_is(aaaa.way, aaaa.last)),
@@ -283,14 +414,17 @@ fn conclude<'a>(
         Outcome::Failed(failure) => return error(*failure),
         Outcome::Answered(kept) => kept,
     };
+    let native = native(policy, reason, aaaa);
     // What the client would have got without DNS64.
     let denial = |withheld| match (reason, aaaa.last) {
         (Reason::NoData, Outcome::Answered(last)) => {
-            Reply::Pass { aliases: aaaa.way, last, strip: false, withheld }
+            Reply::Pass { aliases: aaaa.way, last, strip: Strip::Nothing, withheld }
         }
-        (Reason::Excluded, _) => {
-            Reply::Empty { aliases: Way { aaaa: aaaa.with_last, a: &[] }, a: found, withheld }
-        }
+        (Reason::Excluded, _) => native.clone().unwrap_or(Reply::Empty {
+            aliases: Way { aaaa: aaaa.with_last, a: &[] },
+            last: found,
+            withheld,
+        }),
         _ => as_it_is(aaaa.way, aaaa.last),
     };
     match found.answer.kind() {
@@ -309,12 +443,25 @@ fn conclude<'a>(
             Reply::Synthesize { aliases: a.way, a: found, ttl_limit, reason }
         }
         AnswerKind::NoData | AnswerKind::Unfinished => denial(None),
-        AnswerKind::NxDomain | AnswerKind::Failed => as_it_is(a.way, a.last),
+        AnswerKind::NxDomain => native.unwrap_or_else(|| as_it_is(a.way, a.last)),
+        AnswerKind::Failed => as_it_is(a.way, a.last),
     }
 }
 
+/// The excluded AAAA records after all, where the policy wants that rather than none; IPv4-mapped
+/// ones never.
+fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply<'a>> {
+    let last = aaaa.last.kept().filter(|_| reason == Reason::Excluded && policy.fallback_native)?;
+    let strip = match hidden(&last.answer, |v6| Strip::Mapped.hides(v6, policy)) {
+        Hidden::None => Strip::Nothing,
+        Hidden::Some => Strip::Mapped,
+        Hidden::All => return None,
+    };
+    Some(Reply::Pass { aliases: aaaa.way, last, strip, withheld: None })
+}
+
 /// The IPv4 addresses that an answer to an A question gives.
-pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = std::net::Ipv4Addr> + '_ {
+pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv4Addr> + '_ {
     answer
         .answers()
         .filter(|record| record.rtype == rtype::A)
@@ -329,7 +476,9 @@ fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
             let extended_error = kept.answer.extended_error();
             Reply::Error { rcode: kept.answer.rcode(), failure: None, extended_error }
         }
-        Outcome::Answered(last) => Reply::Pass { aliases, last, strip: false, withheld: None },
+        Outcome::Answered(last) => {
+            Reply::Pass { aliases, last, strip: Strip::Nothing, withheld: None }
+        }
         Outcome::Failed(failure) => error(*failure),
     }
 }
@@ -338,24 +487,25 @@ fn error(failure: Failure) -> Reply<'static> {
     Reply::Error { rcode: Rcode::SERVFAIL, failure: Some(failure), extended_error: None }
 }
 
-enum Excluded {
+/// How many of an answer's AAAA records are left out.
+enum Hidden {
     None,
     Some,
     All,
 }
 
-fn excluded(policy: &Policy, answer: &Answer) -> Excluded {
+fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
     let (mut good, mut bad) = (false, false);
     for record in answer.answers().filter(|record| record.rtype == rtype::AAAA) {
         match <[u8; 16]>::try_from(record.data) {
-            Ok(octets) if !policy.excludes(octets.into()) => good = true,
+            Ok(octets) if !hides(octets.into()) => good = true,
             _ => bad = true,
         }
     }
     match (good, bad) {
-        (true, false) => Excluded::None,
-        (true, true) => Excluded::Some,
-        (false, _) => Excluded::All,
+        (true, false) => Hidden::None,
+        (true, true) => Hidden::Some,
+        (false, _) => Hidden::All,
     }
 }
 
@@ -373,8 +523,8 @@ struct Chain<'a> {
 enum Followed<'a> {
     /// The next name to ask for.
     Ask(&'a [u8]),
-    /// The aliases do not end.
-    Endless,
+    /// The aliases do not end, of so many answers.
+    Endless(usize),
     End(Chain<'a>),
 }
 
@@ -393,7 +543,7 @@ fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
         }
         asked.push(name);
         if asked.contains(&end) || asked.len() > MAX_ALIASES {
-            return Followed::Endless;
+            return Followed::Endless(i + 1);
         }
         name = end;
     }

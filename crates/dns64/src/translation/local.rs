@@ -8,16 +8,13 @@ use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
 use crate::translation::policy::{IPV4ONLY, Mapping, Policy};
+use crate::translation::zones::LocalZones;
 
 /// The name `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY_ARPA: &[u8] = b"\x08ipv4only\x04arpa\0";
 const IP6_ARPA: &[u8] = b"\x03ip6\x04arpa\0";
 /// All that is answered here is below it.
 const ARPA: &[u8] = b"\x04arpa\0";
-/// The name server of zones that are made up here (RFC 6303 §3).
-const NAME_SERVER: &[u8] = b"\x09localhost\0";
-/// TTL of what is made here, seconds.
-const TTL: u32 = 600;
 /// TTL of `ipv4only.arpa`, as IANA's zone has it, seconds.
 const IPV4ONLY_TTL: u32 = 86_400;
 
@@ -66,7 +63,7 @@ pub(crate) fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
         return Local::Answer(ipv4only_pointer(qtype, name));
     }
     if !policy.reverse.is_empty() && name.ends_with(IP6_ARPA) {
-        return reverse(name, qtype, &policy.reverse);
+        return reverse(name, qtype, &policy.reverse, &policy.zones);
     }
     Local::No
 }
@@ -118,7 +115,7 @@ impl LocalAnswer {
 }
 
 /// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).
-fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping]) -> Local {
+fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZones) -> Local {
     let all: Vec<&[u8]> = labels(name.wire()).collect();
     // Without "ip6" and "arpa", from the top down.
     let below = &all[..all.len() - 2];
@@ -149,7 +146,7 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping]) -> Local {
         return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
     }
     if nibbles == apex {
-        return Local::Answer(LocalAnswer::positive_or_nodata(apex_records(qtype), &zone));
+        return Local::Answer(LocalAnswer::positive_or_nodata(apex_records(qtype, zones), &zone));
     }
     if nibbles < 32 {
         return Local::Answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
@@ -172,10 +169,10 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping]) -> Local {
 
 /// What a zone that is made up here has at its apex (RFC 1034 §4.2.1), so that whoever looks for
 /// zone cuts finds one.
-fn apex_records(qtype: u16) -> Vec<LocalRecord> {
-    let record = |rtype, data| LocalRecord { rtype, ttl: TTL, data };
-    let soa = || record(rtype::SOA, soa_data());
-    let ns = || record(rtype::NS, NAME_SERVER.to_vec());
+fn apex_records(qtype: u16, zones: &LocalZones) -> Vec<LocalRecord> {
+    let record = |rtype, data| LocalRecord { rtype, ttl: zones.ttl, data };
+    let soa = || record(rtype::SOA, zones.soa());
+    let ns = || record(rtype::NS, zones.name_server.wire().to_vec());
     match qtype {
         rtype::SOA => vec![soa()],
         rtype::NS => vec![ns()],
@@ -183,9 +180,6 @@ fn apex_records(qtype: u16) -> Vec<LocalRecord> {
         _ => Vec::new(),
     }
 }
-
-/// TTL of the CNAME in an answer for [`Local::Alias`], seconds.
-pub(crate) const ALIAS_TTL: u32 = TTL;
 
 /// `d.c.b.a.in-addr.arpa`.
 fn in_addr_arpa(v4: Ipv4Addr) -> LowerName {
@@ -211,18 +205,6 @@ fn ip6_arpa(address: Ipv6Addr, nibbles: u32) -> Vec<u8> {
     wire.extend(IP6_ARPA);
     wire
 }
-
-/// Data of the SOA of negative answers made here, uncompressed.
-pub(crate) fn soa_data() -> Vec<u8> {
-    let mut data = [NAME_SERVER, b"\x06nobody\x07invalid\0"].concat();
-    for number in [1, 3_600, 1_200, 604_800, TTL] {
-        data.extend(u32::to_be_bytes(number));
-    }
-    data
-}
-
-/// TTL of that SOA, seconds.
-pub(crate) const SOA_TTL: u32 = TTL;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! What DNS64 makes of answers (RFC 6147, RFC 6052, RFC 8880): pure, without sockets and clock.
 
 pub(crate) mod decide;
+pub(crate) mod hints;
 pub(crate) mod local;
 pub(crate) mod policy;
 pub(crate) mod prefix;
+pub(crate) mod zones;

@@ -1,11 +1,14 @@
-//! What a group of clients gets: which prefixes, for which IPv4 addresses, and how willingly.
+//! What a group of clients gets for the names of a domain: which prefixes, for which IPv4 addresses,
+//! and how willingly.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
+use crate::networks::Networks;
 use crate::translation::prefix::Prefix;
+use crate::translation::zones::LocalZones;
 
 /// The addresses of `ipv4only.arpa` (RFC 7050 §2.2), which every prefix carries.
 pub(crate) const IPV4ONLY: [Ipv4Addr; 2] =
@@ -35,13 +38,40 @@ pub enum Mode {
     Strict,
     /// Only an authentic "no such data" does; errors and timeouts are passed on.
     NodataOnly,
+    /// As `nodata-only`, and silence does: errors are passed on.
+    Timeout,
+}
+
+/// What becomes of the `ipv4hint` of HTTPS and SVCB records (RFC 9460 §7.3).
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hints {
+    /// It is left alone.
+    #[default]
+    Keep,
+    /// It is left out.
+    Strip,
+    /// It becomes an `ipv6hint`, as A records become AAAA records.
+    Translate,
 }
 
 /// A prefix and the IPv4 addresses that it carries.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     prefix: Prefix,
-    ranges: Vec<Ipv4Net>,
+    ranges: Networks<Ipv4Net>,
+    /// Whether `ranges` is all of IPv4, as it is for most.
+    everything: bool,
     /// The well-known prefix, kept to global addresses.
     global_only: bool,
 }
@@ -49,9 +79,15 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// `prefix` for the addresses in `ranges`. The well-known prefix must not carry addresses that
     /// are not global (RFC 6052 §3.1) unless `allow_non_global` says so.
-    pub(crate) fn new(prefix: Prefix, ranges: Vec<Ipv4Net>, allow_non_global: bool) -> Mapping {
+    pub(crate) fn new(
+        prefix: Prefix,
+        ranges: impl Into<Networks<Ipv4Net>>,
+        allow_non_global: bool,
+    ) -> Mapping {
+        let ranges = ranges.into();
+        let everything = ranges == Networks::from(vec![Ipv4Net::default()]);
         let global_only = prefix == Prefix::WELL_KNOWN && !allow_non_global;
-        Mapping { prefix, ranges, global_only }
+        Mapping { prefix, ranges, everything, global_only }
     }
 
     /// The well-known prefix for all global addresses.
@@ -70,13 +106,12 @@ impl Mapping {
         if IPV4ONLY.contains(&address) {
             return true;
         }
-        let everything = matches!(self.ranges[..], [all] if all.prefix_len() == 0);
-        let in_range = everything || self.ranges.iter().any(|range| range.contains(&address));
+        let in_range = self.everything || self.ranges.contains(&address);
         in_range && (is_global(address) || !self.global_only)
     }
 }
 
-/// How AAAA queries of a client group are answered.
+/// How queries of a client group for the names of a domain are answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     /// Prefixes, in the order of their records in answers. None: DNS64 is off.
@@ -84,10 +119,25 @@ pub(crate) struct Policy {
     /// The prefixes of all groups and the well-known one: names below them are answered whoever
     /// asks (RFC 6147 §5.3.1). None if no group has a prefix.
     pub reverse: Arc<[Mapping]>,
+    /// What the zones of these names say of themselves.
+    pub zones: Arc<LocalZones>,
     /// AAAA records in these ranges count as none (RFC 6147 §5.1.4).
-    pub exclude: Vec<Ipv6Net>,
+    pub exclude: Networks<Ipv6Net>,
+    /// All AAAA records count as none: synthesize although there are some (Unbound's
+    /// `dns64-ignore-aaaa`).
+    pub ignore_aaaa: bool,
+    /// Where all AAAA records count as none and no usable A record is there, the AAAA records are
+    /// given after all, but for IPv4-mapped ones (::ffff:0:0/96).
+    pub fallback_native: bool,
     /// When A records are asked for, unless a forward rule says otherwise.
     pub mode: Mode,
+    /// Whether the mode is that of the name's domain, which counts before that of a forward rule.
+    pub mode_of_domain: bool,
+    /// No A records for names of which the clients are given AAAA records, native or made: they use
+    /// IPv6 only. Departs from RFC 6147 §5.3.3.
+    pub filter_a: bool,
+    /// What becomes of IPv4 addresses in HTTPS and SVCB records.
+    pub hints: Hints,
     /// Synthesize even for clients that set DO and got a signed answer.
     pub break_dnssec: bool,
     /// Synthesize only for queries with RD (BIND's `recursive-only`).
@@ -96,11 +146,28 @@ pub(crate) struct Policy {
     pub parallel: bool,
 }
 
+/// The policies of clients, by name.
+pub(crate) trait PolicyByName: std::fmt::Debug {
+    /// The policy for a client and a name (wire format, lower case).
+    fn policy_by_name(&self, client: IpAddr, name: &[u8]) -> &Policy;
+}
+
+impl PolicyByName for Policy {
+    /// The same one for all.
+    fn policy_by_name(&self, _: IpAddr, _: &[u8]) -> &Policy {
+        self
+    }
+}
+
 /// What applies to one query of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'a> {
-    /// What the client's group gets.
+    /// What the client's group gets for the name.
     pub policy: &'a Policy,
+    /// What it gets for other names.
+    pub others: &'a dyn PolicyByName,
+    /// The client's address.
+    pub client: IpAddr,
     /// When A records are asked for: as the name's forward rule says, or else the policy.
     pub mode: Mode,
     /// Whether the upstream's AD is passed on.
@@ -117,7 +184,7 @@ impl Policy {
     /// Whether a AAAA record counts as none.
     #[inline]
     pub(crate) fn excludes(&self, address: Ipv6Addr) -> bool {
-        self.exclude.iter().any(|range| range.contains(&address))
+        self.ignore_aaaa || self.exclude.contains(&address)
     }
 
     /// The IPv6 addresses that stand for `address`, one per prefix that carries it.
@@ -136,9 +203,15 @@ impl Default for Policy {
         let well_known = Mapping::well_known();
         Policy {
             reverse: Arc::new([well_known.clone()]),
+            zones: Arc::default(),
             mappings: vec![well_known],
-            exclude: vec!["::ffff:0:0/96".parse().expect("a constant")],
+            exclude: vec!["::ffff:0:0/96".parse().expect("a constant")].into(),
+            ignore_aaaa: false,
+            fallback_native: false,
             mode: Mode::Strict,
+            mode_of_domain: false,
+            filter_a: false,
+            hints: Hints::Keep,
             break_dnssec: false,
             recursive_only: false,
             parallel: false,

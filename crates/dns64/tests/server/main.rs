@@ -6,6 +6,7 @@
 mod harness;
 mod last_cases;
 mod operations;
+mod policies;
 mod records;
 mod robustness;
 mod safety;

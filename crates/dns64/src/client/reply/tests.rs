@@ -26,7 +26,8 @@ fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
 fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) -> Vec<u8> {
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
     let policy = Policy::default();
-    let rules = Rules { policy: &policy, mode: Mode::Strict, trust_ad };
+    let client = std::net::Ipv4Addr::LOCALHOST.into();
+    let rules = Rules { policy: &policy, others: &policy, client, mode: Mode::Strict, trust_ad };
     let question: Question = query.to_question();
     let Next::Reply(reply) = decide::next(&question, &policy, Mode::Strict, known) else {
         panic!("a question is open")

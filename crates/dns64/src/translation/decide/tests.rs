@@ -70,7 +70,11 @@ impl Case {
             Next::Ask(name, qtype) => format!("ask {} {qtype}", text(name)),
             Next::Probe(name) => format!("probe {}", text(name)),
             Next::Reply(Reply::Pass { aliases, last, strip, withheld: why }) => {
-                let strip = if strip { " stripped" } else { "" };
+                let strip = match strip {
+                    Strip::Nothing => "",
+                    Strip::Excluded => " stripped",
+                    Strip::Mapped => " without mapped ones",
+                };
                 format!("pass {}{strip} after {}{}", number(last), aliases.len(), withheld(why))
             }
             Next::Reply(Reply::Synthesize { aliases, a, ttl_limit, reason }) => {
@@ -80,8 +84,8 @@ impl Case {
                     aliases.len()
                 )
             }
-            Next::Reply(Reply::Empty { aliases, a, withheld: why }) => {
-                format!("empty after {}, like {}{}", aliases.len(), number(a), withheld(why))
+            Next::Reply(Reply::Empty { aliases, last, withheld: why }) => {
+                format!("empty after {}, like {}{}", aliases.len(), number(last), withheld(why))
             }
             Next::Reply(Reply::Error { rcode, failure, extended_error }) => {
                 let extended =
@@ -91,7 +95,7 @@ impl Case {
             Next::Reply(Reply::Local(_)) => "local".into(),
         };
         assert_eq!(shown, expected, "{}", self.name);
-        let said = [Withheld::Unmapped, Withheld::Signed]
+        let said = [Withheld::Unmapped, Withheld::Signed, Withheld::Filtered]
             .into_iter()
             .find(|why| shown.ends_with(&format!("{why:?}")));
         assert_eq!(counted, said, "{}: what metrics count", self.name);
@@ -370,4 +374,113 @@ fn rfc8767_4_stale_records_do_not_stand_for_bogus_ones() {
     let mut lenient = known(&[stale(true)]);
     lenient.mode = Mode::NodataOnly;
     lenient.becomes("probe a.test.");
+}
+
+#[test]
+fn rfc6147_5_1_3_silence_alone_may_lead_to_a_records() {
+    let timeout = |name| case(name).mode(Mode::Timeout);
+    timeout("silence").failed(Failure::Timeout).becomes("ask a.test. 1");
+    timeout("no data").known(&nodata()).becomes("ask a.test. 1");
+    timeout("error").known(&servfail(AAAA)).becomes("error SERVFAIL None, EDE 22");
+    timeout("unexplained").known(&unexplained()).becomes("error SERVFAIL None");
+}
+
+/// RFC 6147 §5.1.4 with all of IPv6 excluded, and what becomes of what was excluded.
+#[test]
+fn ignored_and_excluded_aaaa_records_may_come_back() {
+    let no_a = || said("a.test", A).nodata(60);
+    let ignored = |name| case(name).policy(|p| p.ignore_aaaa = true);
+    ignored("real").known(&real()).becomes("ask a.test. 1");
+    ignored("made")
+        .known(&real())
+        .known(&address())
+        .becomes("synthesize 1 after 1, Excluded, 600 s");
+    ignored("no A").known(&real()).known(&no_a()).becomes("empty after 1, like 1");
+    let back = |name| ignored(name).policy(|p| p.fallback_native = true).known(&real());
+    back("A").known(&address()).becomes("synthesize 1 after 1, Excluded, 600 s");
+    back("no A").known(&no_a()).becomes("pass 0 after 0");
+    back("A does not exist").known(&no_a().rcode(3)).becomes("pass 0 after 0");
+    back("no prefix carries it")
+        .known(&said("a.test", A).a("a.test", 60, "10.0.0.1"))
+        .becomes("pass 0 after 0");
+    back("signed")
+        .asked(|q| q.dnssec_ok = true)
+        .known(&address().rrsig("a.test", A))
+        .becomes("pass 0 after 0");
+    // Nothing is known of its A records then.
+    back("A fails").known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
+    let excluded = |name| {
+        let all = |p: &mut Policy| {
+            p.exclude = vec!["::/0".parse().unwrap()].into();
+            p.fallback_native = true;
+        };
+        case(name).policy(all)
+    };
+    let mixed = mapped().aaaa("a.test", 60, "2001:db8::1");
+    excluded("mixed").known(&mixed).known(&no_a()).becomes("pass 0 without mapped ones after 0");
+    excluded("mapped").known(&mapped()).known(&no_a()).becomes("empty after 1, like 1");
+}
+
+#[test]
+fn filter_a_leaves_no_a_records_beside_aaaa_records() {
+    let who = |name| case(name).policy(|p| p.filter_a = true).asked(|q| q.qtype = A);
+    case("AAAA as ever").policy(|p| p.filter_a = true).known(&real()).becomes("pass 0 after 0");
+    who("nothing known").becomes("ask a.test. 28");
+    who("real").known(&real()).becomes("empty after 0, like 0, Filtered");
+    who("none yet").known(&nodata()).becomes("ask a.test. 1");
+    who("made").known(&nodata()).known(&address()).becomes("empty after 1, like 1, Filtered");
+    who("silence")
+        .failed(Failure::Timeout)
+        .known(&address())
+        .becomes("empty after 1, like 1, Filtered");
+    let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
+    let end = said("b.test", AAAA).aaaa("b.test", 60, "2001:db8::1");
+    who("alias").known(&alias).known(&end).becomes("empty after 1, like 1, Filtered");
+    let mixed = mapped().aaaa("a.test", 60, "2001:db8::1");
+    who("mixed").known(&mixed).becomes("empty after 0, like 0, Filtered");
+}
+
+#[test]
+fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
+    let who = |name| case(name).policy(|p| p.filter_a = true).asked(|q| q.qtype = A);
+    let private = said("a.test", A).a("a.test", 60, "10.0.0.1");
+    who("no prefix carries it").known(&nodata()).known(&private).becomes("pass 1 after 1");
+    let no_a = said("a.test", A).nodata(60);
+    who("no A either").known(&nodata()).known(&no_a).becomes("pass 1 after 1");
+    who("A fails").known(&nodata()).known(&servfail(A)).becomes("error SERVFAIL None, EDE 22");
+    // Where the AAAA question leads to no A question, this one is asked after it.
+    let gone = nodata().rcode(3);
+    who("NXDOMAIN").known(&gone).becomes("ask a.test. 1");
+    who("NXDOMAIN, A").known(&gone).known(&address()).becomes("pass 1 after 0");
+    let strict = who("errors are passed on").mode(Mode::NodataOnly);
+    strict.known(&servfail(AAAA)).known(&address()).becomes("pass 1 after 0");
+    who("bogus").known(&unexplained()).known(&real()).becomes("ask a.test. 1");
+    who("bogus, A")
+        .known(&unexplained())
+        .known(&real())
+        .known(&address())
+        .becomes("pass 2 after 0");
+    let off = |name| who(name).policy(|p| p.mappings.clear());
+    off("no prefix").known(&nodata()).becomes("ask a.test. 1");
+    off("no prefix, A").known(&nodata()).known(&address()).becomes("pass 1 after 0");
+    off("no prefix, real").known(&real()).becomes("empty after 0, like 0, Filtered");
+    // Only the AAAA question has the alias.
+    let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
+    let end = said("b.test", AAAA).nodata(60);
+    let astray = who("other aliases").known(&alias).known(&end);
+    astray.known(&said("b.test", A).nodata(60)).becomes("ask a.test. 1");
+    let found = who("other aliases, A").known(&alias).known(&end).known(&servfail(A));
+    found.known(&address()).becomes("pass 3 after 0");
+    who("shed").failed(Failure::Overload).becomes("error SERVFAIL Some(Overload)");
+    off("shed").failed(Failure::Overload).becomes("error SERVFAIL Some(Overload)");
+    who("CD").asked(|q| q.checking_disabled = true).known(&nodata()).becomes("ask a.test. 1");
+    who("class CH").asked(|q| q.qclass = 3).becomes("ask a.test. 1");
+    // No data without a proof would be forged for those who validate.
+    let signed = real().rrsig("a.test", AAAA);
+    let checks = |name| who(name).asked(|q| q.dnssec_ok = true).known(&signed);
+    checks("signed").becomes("ask a.test. 1");
+    checks("signed, A").known(&address()).becomes("pass 1 after 0");
+    checks("break-dnssec")
+        .policy(|p| p.break_dnssec = true)
+        .becomes("empty after 0, like 0, Filtered");
 }

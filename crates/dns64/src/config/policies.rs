@@ -1,0 +1,626 @@
+//! Which policy counts for which client and which name.
+//!
+//! ```text
+//! of a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      of the others    [[domain]] ─► [dns64]
+//! ```
+//!
+//! A key counts where it is written first on this way, and of the domains of one kind only the
+//! longest that the name is in. A group without prefixes stays so, but for its own domains. All policies that can come of it are put together when the
+//! configuration is read: a query looks into two tables, and where there are no domains into none.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::{IpNet, Ipv6Net};
+use rustc_hash::FxHashMap;
+use toml::Spanned;
+
+use super::keys::{Config, DomainKeys, GroupKeys, PrefixKeys, TranslationKeys};
+use super::networks::{BadList, NamedNetworks};
+use crate::name::{DomainTable, LowerName};
+use crate::networks::Networks;
+use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName};
+use crate::translation::prefix::Prefix;
+
+/// Why the policies cannot be made: where in the file, and what is wrong.
+#[derive(Debug)]
+pub(super) enum BadPolicy {
+    /// A list of networks.
+    List(BadList),
+    /// At this octet of the file: what is wrong, and what would be right.
+    At(usize, String),
+    /// Where this key is written: what is wrong, and what would be right.
+    Key(&'static str, String),
+}
+
+impl From<BadList> for BadPolicy {
+    fn from(list: BadList) -> BadPolicy {
+        BadPolicy::List(list)
+    }
+}
+
+/// The policies of all clients for all names.
+#[derive(Clone, Debug)]
+pub(crate) struct Policies {
+    /// The places of the `[[domain]]` entries, which are the same for all groups.
+    domains: DomainTable<usize>,
+    /// In the order in which they are written.
+    groups: Vec<(Networks<IpNet>, GroupPolicies)>,
+    /// Those of clients of no group.
+    others: GroupPolicies,
+}
+
+/// The policies of the clients of one group.
+#[derive(Clone, Debug)]
+struct GroupPolicies {
+    /// Outside of all domains.
+    policy: Policy,
+    /// By the places of the `[[domain]]` entries.
+    by_domain: Vec<Policy>,
+    /// By the domains of the group's own `[[group.domain]]` entries.
+    own: DomainTable<OwnDomain>,
+}
+
+/// The policies within a `[[group.domain]]`.
+#[derive(Clone, Debug)]
+struct OwnDomain {
+    /// With what the longest `[[domain]]` says that covers all of it, if one does.
+    policy: Policy,
+    /// With what the `[[domain]]` of these places say, which lie below it.
+    below: FxHashMap<usize, Policy>,
+}
+
+impl Policies {
+    /// Puts together what the configuration says; the defaults of `[dns64]` are filled in.
+    pub(super) fn new(config: &Config, named: &NamedNetworks<'_>) -> Result<Policies, BadPolicy> {
+        let base = Layer::of_translation(&config.dns64, named)?;
+        let common = Domains::new(&config.domains, named)?;
+        check_forwards(config, &common)?;
+        let mut groups = Vec::with_capacity(config.groups.len());
+        for group in &config.groups {
+            let clients = named.look_up(&group.clients)?;
+            groups.push((clients, Group::new(group, named)?));
+        }
+        let layers = std::iter::once(&base)
+            .chain(groups.iter().flat_map(|(_, group)| group.layers()))
+            .chain(common.layers());
+        let zones = config.local.zones().map_err(|(key, reason)| BadPolicy::Key(key, reason))?;
+        let same =
+            Policy { reverse: all_prefixes(layers), zones: Arc::new(zones), ..Policy::default() };
+        let together = |group: &Group| group.policies(&base, &common, &same);
+        Ok(Policies {
+            groups: groups
+                .iter()
+                .map(|(clients, group)| (clients.clone(), together(group)))
+                .collect(),
+            others: together(&Group::default()),
+            domains: common.places,
+        })
+    }
+
+    /// The policy for a client and a name (wire format, lower case).
+    #[inline]
+    pub(super) fn of(&self, client: IpAddr, name: &[u8]) -> &Policy {
+        let is_member =
+            |(clients, _): &&(Networks<IpNet>, GroupPolicies)| clients.contains(&client);
+        let group = self.groups.iter().find(is_member).map_or(&self.others, |(_, group)| group);
+        let place = self.domains.get(name);
+        match group.own.get(name) {
+            Some(own) => place.and_then(|place| own.below.get(place)).unwrap_or(&own.policy),
+            None => place.and_then(|&place| group.by_domain.get(place)).unwrap_or(&group.policy),
+        }
+    }
+
+    /// What somebody who wrote these policies should know; `clients` are those that are answered.
+    pub(super) fn warnings(&self, config: &Config, clients: &Networks<IpNet>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (number, (members, group)) in (1..).zip(&self.groups) {
+            let ipv4 = members.included().into_iter().find(|net| matches!(net, IpNet::V4(_)));
+            if let Some(net) = ipv4.filter(|_| group.policy.translates()) {
+                warnings.push(format!(
+                    "[[group]] {number}: clients of {net} have IPv4, and are given translated answers; prefixes = [] keeps them to IPv4"
+                ));
+            }
+        }
+        let is_grouped = |net: &IpNet| {
+            let covers = |(members, _): &(Networks<IpNet>, GroupPolicies)| {
+                members.included().iter().any(|other| other.contains(net))
+            };
+            self.groups.iter().any(covers)
+        };
+        let all_off = self.groups.iter().all(|(_, group)| !group.policy.translates());
+        if all_off && !self.groups.is_empty() && clients.included().iter().all(is_grouped) {
+            let unused =
+                |keys: &&DomainKeys| keys.prefixes.as_ref().is_some_and(|all| !all.is_empty());
+            warnings.extend(config.domains.iter().filter(unused).map(|keys| {
+                format!(
+                    "[[domain]] {}: its prefixes are never used, because all clients are of groups without prefixes; write a [[group.domain]]",
+                    keys.domain.get_ref()
+                )
+            }));
+        }
+        warnings
+    }
+
+    /// All policies: first that of clients of no group outside of all domains.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Policy> {
+        std::iter::once(&self.others).chain(self.groups.iter().map(|(_, group)| group)).flat_map(
+            |group| {
+                let own = group
+                    .own
+                    .values()
+                    .flat_map(|own| std::iter::once(&own.policy).chain(own.below.values()));
+                std::iter::once(&group.policy).chain(&group.by_domain).chain(own)
+            },
+        )
+    }
+}
+
+impl PolicyByName for Policies {
+    fn policy_by_name(&self, client: IpAddr, name: &[u8]) -> &Policy {
+        self.of(client, name)
+    }
+}
+
+/// What one table of the file says about translation. `None`: that of the next one counts.
+#[derive(Clone, Debug, Default)]
+struct Layer {
+    mappings: Option<Vec<Mapping>>,
+    exclude: Option<Networks<Ipv6Net>>,
+    mode: Option<Mode>,
+    /// Of a domain: whether it is not translated, or is so in any case.
+    off: Option<bool>,
+    ignore_aaaa: Option<bool>,
+    fallback_native: Option<bool>,
+    break_dnssec: Option<bool>,
+    recursive_only: Option<bool>,
+    parallel: Option<bool>,
+    filter_a: Option<bool>,
+    hints: Option<Hints>,
+}
+
+impl Layer {
+    fn of_translation(
+        keys: &TranslationKeys,
+        named: &NamedNetworks<'_>,
+    ) -> Result<Layer, BadPolicy> {
+        Ok(Layer {
+            mappings: keys.prefixes.as_deref().map(|all| mappings(all, named)).transpose()?,
+            exclude: keys.exclude.as_ref().map(|list| named.look_up(list)).transpose()?,
+            mode: keys.mode,
+            break_dnssec: keys.break_dnssec,
+            recursive_only: keys.recursive_only,
+            parallel: keys.parallel,
+            filter_a: keys.filter_a,
+            hints: keys.https_hints,
+            ..Layer::default()
+        })
+    }
+
+    fn of_domain(keys: &DomainKeys, named: &NamedNetworks<'_>) -> Result<Layer, BadPolicy> {
+        let domain = keys.domain.get_ref();
+        if keys.off.is_some() && keys.prefixes.is_some() {
+            return Err(at(&keys.domain, format!("{domain}: write either off or prefixes")));
+        }
+        Ok(Layer {
+            mappings: keys.prefixes.as_deref().map(|all| mappings(all, named)).transpose()?,
+            exclude: keys.exclude.as_ref().map(|list| named.look_up(list)).transpose()?,
+            mode: keys.mode,
+            off: keys.off,
+            ignore_aaaa: keys.ignore_aaaa,
+            fallback_native: keys.fallback_native,
+            ..Layer::default()
+        })
+    }
+}
+
+fn mappings(all: &[PrefixKeys], named: &NamedNetworks<'_>) -> Result<Vec<Mapping>, BadPolicy> {
+    all.iter().map(|keys| keys.mapping(named).map_err(BadPolicy::from)).collect()
+}
+
+fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
+    BadPolicy::At(place.span().start, reason)
+}
+
+/// The entries of one list of domains.
+#[derive(Default)]
+struct Domains {
+    all: Vec<(LowerName, Layer)>,
+    /// Their places in `all`.
+    places: DomainTable<usize>,
+}
+
+impl Domains {
+    fn new(written: &[DomainKeys], named: &NamedNetworks<'_>) -> Result<Domains, BadPolicy> {
+        let mut domains = Domains::default();
+        for keys in written {
+            let domain: LowerName = keys
+                .domain
+                .get_ref()
+                .parse()
+                .map_err(|e| at(&keys.domain, format!("domain: {e}")))?;
+            if domains.places.has(&domain) {
+                let reason = format!("the domain {} is there twice", keys.domain.get_ref());
+                return Err(at(&keys.domain, reason));
+            }
+            domains.places.insert(&domain, domains.all.len());
+            domains.all.push((domain, Layer::of_domain(keys, named)?));
+        }
+        Ok(domains)
+    }
+
+    fn layers(&self) -> impl Iterator<Item = &Layer> {
+        self.all.iter().map(|(_, layer)| layer)
+    }
+
+    /// What is said about this very domain.
+    fn exactly(&self, domain: &LowerName) -> Option<&Layer> {
+        self.places.has(domain).then(|| self.covering(domain)).flatten()
+    }
+
+    /// What is said about the longest domain that covers this one.
+    fn covering(&self, domain: &LowerName) -> Option<&Layer> {
+        self.places
+            .get(domain.wire())
+            .and_then(|&place| self.all.get(place))
+            .map(|(_, layer)| layer)
+    }
+}
+
+/// A mode of a domain must be written once.
+fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
+    for forward in config.forwards.iter().filter(|forward| forward.mode.is_some()) {
+        let written = forward.domain.get_ref();
+        // Another check names those that are no domains.
+        let Ok(domain) = written.parse::<LowerName>() else { continue };
+        if domains.exactly(&domain).is_some_and(|layer| layer.mode.is_some()) {
+            let reason = format!(
+                "the [[domain]] for {written} has a mode as well; keep that one, which counts before a [[forward]]"
+            );
+            return Err(at(&forward.domain, reason));
+        }
+    }
+    Ok(())
+}
+
+/// What a `[[group]]` says; that of clients of no group says nothing.
+#[derive(Default)]
+struct Group {
+    layer: Layer,
+    own: Domains,
+}
+
+impl Group {
+    fn new(keys: &GroupKeys, named: &NamedNetworks<'_>) -> Result<Group, BadPolicy> {
+        let misplaced = [
+            ("filter-a", keys.dns64.filter_a.is_some()),
+            ("https-hints", keys.dns64.https_hints.is_some()),
+        ];
+        if let Some((key, _)) = misplaced.into_iter().find(|(_, is_there)| *is_there) {
+            let reason =
+                format!("{key} of a group is a key of [[group]] itself: write it below clients");
+            return Err(BadPolicy::Key(key, reason));
+        }
+        let layer = Layer::of_translation(&keys.dns64, named)?;
+        Ok(Group {
+            layer: Layer { filter_a: keys.filter_a, hints: keys.https_hints, ..layer },
+            own: Domains::new(&keys.domains, named)?,
+        })
+    }
+
+    fn layers(&self) -> impl Iterator<Item = &Layer> {
+        std::iter::once(&self.layer).chain(self.own.layers())
+    }
+
+    /// The policies of its clients; `same` has what is the same in all policies.
+    fn policies(&self, base: &Layer, common: &Domains, same: &Policy) -> GroupPolicies {
+        let policy = |own: Option<&Layer>, common: Option<&Layer>| {
+            Layers { own, common, group: &self.layer, base }.policy(same)
+        };
+        let mut own = DomainTable::default();
+        for (domain, layer) in &self.own.all {
+            let below = common.all.iter().enumerate().filter(|(_, (other, _))| {
+                other.wire().len() > domain.wire().len() && other.ends_with(domain.wire())
+            });
+            own.insert(
+                domain,
+                OwnDomain {
+                    policy: policy(Some(layer), common.covering(domain)),
+                    below: below
+                        .map(|(place, (_, other))| (place, policy(Some(layer), Some(other))))
+                        .collect(),
+                },
+            );
+        }
+        GroupPolicies {
+            policy: policy(None, None),
+            by_domain: common.layers().map(|layer| policy(None, Some(layer))).collect(),
+            own,
+        }
+    }
+}
+
+/// What counts for one policy, the most important first.
+struct Layers<'a> {
+    own: Option<&'a Layer>,
+    common: Option<&'a Layer>,
+    group: &'a Layer,
+    base: &'a Layer,
+}
+
+impl Layers<'_> {
+    /// The policy; what no layer says is as in `default`.
+    fn policy(&self, default: &Policy) -> Policy {
+        let domains = || self.own.into_iter().chain(self.common);
+        let all = || domains().chain([self.group, self.base]);
+        let flag =
+            |of: fn(&Layer) -> Option<bool>, default: bool| all().find_map(of).unwrap_or(default);
+        Policy {
+            mappings: self.mappings().to_vec(),
+            reverse: Arc::clone(&default.reverse),
+            zones: Arc::clone(&default.zones),
+            exclude: all()
+                .find_map(|layer| layer.exclude.as_ref())
+                .unwrap_or(&default.exclude)
+                .clone(),
+            ignore_aaaa: flag(|layer| layer.ignore_aaaa, default.ignore_aaaa),
+            fallback_native: flag(|layer| layer.fallback_native, default.fallback_native),
+            mode: all().find_map(|layer| layer.mode).unwrap_or(default.mode),
+            mode_of_domain: domains().any(|layer| layer.mode.is_some()),
+            break_dnssec: flag(|layer| layer.break_dnssec, default.break_dnssec),
+            recursive_only: flag(|layer| layer.recursive_only, default.recursive_only),
+            parallel: flag(|layer| layer.parallel, default.parallel),
+            filter_a: flag(|layer| layer.filter_a, default.filter_a),
+            hints: all().find_map(|layer| layer.hints).unwrap_or(default.hints),
+        }
+    }
+}
+
+impl<'a> Layers<'a> {
+    /// The prefixes, none where it is off. A group without prefixes stays so, whatever a
+    /// `[[domain]]` says, but for its own domains.
+    fn mappings(&self) -> &'a [Mapping] {
+        let written = |layer: &'a Layer| match layer.off {
+            Some(true) => Some(&[][..]),
+            _ => layer.mappings.as_deref(),
+        };
+        let outside = || written(self.group).or(written(self.base)).unwrap_or_default();
+        let own = self.own.and_then(written);
+        let is_on = self.own.is_some_and(|own| own.off == Some(false));
+        match own {
+            Some(own) => own,
+            None if is_on && outside().is_empty() => written(self.base).unwrap_or_default(),
+            None if is_on || outside_is_off(self.group) => outside(),
+            None => self.common.and_then(written).unwrap_or_else(outside),
+        }
+    }
+}
+
+/// Whether a group has no prefixes because it says so.
+fn outside_is_off(group: &Layer) -> bool {
+    group.mappings.as_ref().is_some_and(Vec::is_empty)
+}
+
+/// The prefixes of all, and the well-known one: pointers below them are answered whoever asks.
+fn all_prefixes<'a>(layers: impl Iterator<Item = &'a Layer>) -> Arc<[Mapping]> {
+    let mut all: Vec<Mapping> =
+        layers.flat_map(|layer| layer.mappings.iter().flatten().cloned()).collect();
+    if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
+        all.push(Mapping::well_known());
+    }
+    all.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::Settings;
+    use crate::name::LowerName;
+    use crate::translation::policy::Mode;
+
+    const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
+
+    fn read(text: &str) -> Settings {
+        let text = format!("{text}{UPSTREAM}");
+        Settings::from_text(&text, Path::new("test.toml")).unwrap_or_else(|e| panic!("{text}\n{e}"))
+    }
+
+    fn refused(text: &str) -> String {
+        let text = format!("{text}{UPSTREAM}");
+        Settings::from_text(&text, Path::new("test.toml")).expect_err(&text).to_string()
+    }
+
+    /// What counts for a client and a name: prefixes, ignore-aaaa, fallback-native, mode, filter-a.
+    fn counts(settings: &Settings, client: &str, name: &str) -> String {
+        let name: LowerName = name.parse().unwrap();
+        let rules = settings.rules(client.parse().unwrap(), &name);
+        let prefixes = rules.policy.mappings.iter().map(|m| m.prefix().network().to_string());
+        let mut words: Vec<String> = prefixes.collect();
+        for (is_set, word) in [
+            (rules.policy.ignore_aaaa, "ignore"),
+            (rules.policy.fallback_native, "fallback"),
+            (rules.mode == Mode::NodataOnly, "nodata-only"),
+            (rules.mode == Mode::Timeout, "timeout"),
+            (rules.policy.filter_a, "filter-a"),
+        ] {
+            words.extend(is_set.then(|| word.to_owned()));
+        }
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_groups_domain_counts_before_the_domain_before_the_group_before_dns64() {
+        let settings = read(
+            "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96' }]\nmode = 'nodata-only'\n\
+             [[domain]]\ndomain = 'corp.example'\nprefixes = [{ prefix = '2001:db8:2::/96' }]\n\
+             [[domain]]\ndomain = 'old.corp.example'\noff = true\n\
+             [[domain]]\ndomain = 'deep.own.example'\nmode = 'strict'\n\
+             [[group]]\nclients = ['10.1.0.0/16']\nfilter-a = true\n\
+             dns64 = { prefixes = [{ prefix = '2001:db8:3::/96' }] }\n\
+             [[group.domain]]\ndomain = 'own.example'\nignore-aaaa = true\nfallback-native = true\nmode = 'timeout'\n\
+             [[group.domain]]\ndomain = 'corp.example'\nmode = 'strict'\n\
+             [[group]]\nclients = ['10.2.0.0/16']\ndns64.prefixes = []\n\
+             [[group.domain]]\ndomain = 'own.example'\nprefixes = [{ prefix = '2001:db8:4::/96' }]\n\
+             [[group.domain]]\ndomain = 'on.example'\noff = false\n",
+        );
+        for (client, name, expected) in [
+            // Of no group.
+            ("10.3.0.1", "example", "2001:db8:1:: nodata-only"),
+            ("10.3.0.1", "www.corp.example", "2001:db8:2:: nodata-only"),
+            ("10.3.0.1", "old.corp.example", "nodata-only"),
+            ("10.3.0.1", "a.old.corp.example", "nodata-only"),
+            ("10.3.0.1", "own.example", "2001:db8:1:: nodata-only"),
+            ("10.3.0.1", "deep.own.example", "2001:db8:1::"),
+            // The first group.
+            ("10.1.0.1", "example", "2001:db8:3:: nodata-only filter-a"),
+            ("10.1.0.1", "corp.example", "2001:db8:2:: filter-a"),
+            ("10.1.0.1", "old.corp.example", "filter-a"),
+            ("10.1.0.1", "own.example", "2001:db8:3:: ignore fallback timeout filter-a"),
+            ("10.1.0.1", "deep.own.example", "2001:db8:3:: ignore fallback timeout filter-a"),
+            // The group without prefixes.
+            ("10.2.0.1", "example", "nodata-only"),
+            ("10.2.0.1", "corp.example", "nodata-only"),
+            ("10.2.0.1", "own.example", "2001:db8:4:: nodata-only"),
+            ("10.2.0.1", "deep.own.example", "2001:db8:4::"),
+            ("10.2.0.1", "on.example", "2001:db8:1:: nodata-only"),
+        ] {
+            assert_eq!(counts(&settings, client, name), expected, "{client} {name}");
+        }
+        let all: Vec<String> = settings.prefixes().map(|p| p.network().to_string()).collect();
+        for network in ["2001:db8:1::", "2001:db8:2::", "2001:db8:3::", "2001:db8:4::"] {
+            assert!(all.iter().any(|prefix| prefix == network), "{network} of {all:?}");
+        }
+    }
+
+    #[test]
+    fn off_false_of_a_groups_domain_translates_whatever_the_domain_says() {
+        let settings = read(
+            "[[domain]]\ndomain = 'corp.example'\noff = true\n\
+             [[group]]\nclients = ['10.1.0.0/16']\n\
+             [[group.domain]]\ndomain = 'www.corp.example'\noff = false\n",
+        );
+        assert_eq!(counts(&settings, "10.1.0.1", "corp.example"), "");
+        assert_eq!(counts(&settings, "10.1.0.1", "www.corp.example"), "64:ff9b::");
+        assert_eq!(counts(&settings, "10.3.0.1", "www.corp.example"), "");
+    }
+
+    #[test]
+    fn the_mode_of_a_domain_counts_before_that_of_a_forward_rule() {
+        let settings = read(
+            "[[domain]]\ndomain = 'corp.example'\nmode = 'timeout'\n\
+             [[domain]]\ndomain = 'off.example'\nignore-aaaa = true\n\
+             [[forward]]\ndomain = 'example'\nmode = 'nodata-only'\n",
+        );
+        assert_eq!(counts(&settings, "10.1.0.1", "www.corp.example"), "64:ff9b:: timeout");
+        assert_eq!(counts(&settings, "10.1.0.1", "off.example"), "64:ff9b:: ignore nodata-only");
+        assert_eq!(counts(&settings, "10.1.0.1", "test"), "64:ff9b::");
+        let error = refused(
+            "[[domain]]\ndomain = 'corp.example'\nmode = 'timeout'\n\
+             [[forward]]\ndomain = 'Corp.Example.'\nmode = 'nodata-only'\n",
+        );
+        assert!(error.starts_with("test.toml:5:") && error.contains("mode as well"), "{error}");
+    }
+
+    #[test]
+    fn lists_have_exceptions_and_names() {
+        let settings = read(
+            "[networks]\noffice = ['10.1.0.0/16', '2001:db8::/32']\nlab = ['10.1.9.0/24']\nold = ['192.0.2.0/24', '!192.0.2.9', '0.0.0.0/0']\n\
+             [access]\nallow = ['!lab', 'office', '127.0.0.1']\n\
+             [dns64]\nprefixes = [{ prefix = '2001:db8:64::/96', ranges = ['!10.0.0.0/8', 'old'] }]\nexclude = ['!2001:db8:7::1', '2001:db8::/32']\n\
+             [[group]]\nclients = ['!10.1.2.0/24', 'office']\nfilter-a = true\n",
+        );
+        for (client, is_allowed, is_member) in [
+            ("10.1.1.1", true, true),
+            ("10.1.2.1", true, false),
+            ("10.1.9.1", false, true),
+            ("2001:db8::1", true, true),
+            ("127.0.0.1", true, false),
+            ("10.2.0.1", false, false),
+        ] {
+            let client = client.parse().unwrap();
+            assert_eq!(settings.allows(client), is_allowed, "{client}");
+            let policy = settings.policy(client, &"test".parse().unwrap());
+            assert_eq!(policy.filter_a, is_member, "{client}");
+            for (address, is_carried) in
+                [("10.0.0.1", false), ("192.0.2.9", true), ("8.8.8.8", true)]
+            {
+                assert_eq!(
+                    policy.embed(address.parse().unwrap()).count() == 1,
+                    is_carried,
+                    "{address}"
+                );
+            }
+            assert!(policy.excludes("2001:db8::1".parse().unwrap()));
+            assert!(!policy.excludes("2001:db8:7::1".parse().unwrap()));
+        }
+        let again = Settings::from_text(&settings.to_toml(), Path::new("again.toml")).unwrap();
+        assert_eq!(again.to_toml(), settings.to_toml());
+    }
+
+    #[test]
+    fn policies_that_nobody_can_want_are_told() {
+        let told = |text: &str| {
+            let found = read(text).warnings();
+            found.into_iter().filter(|warning| warning.starts_with("[[")).collect::<Vec<_>>()
+        };
+        let group = "[[group]]\nclients = ['2001:db8::/32']\n[[group]]\nclients = ['2001:db9::/32', '10.0.0.0/8']\n";
+        let found = told(group);
+        assert!(
+            found.len() == 1 && found[0].contains("[[group]] 2: clients of 10.0.0.0/8"),
+            "{found:?}"
+        );
+        assert!(
+            told(&group.replace(
+                "[[group]]\nclients = ['2001:db9",
+                "[[group]]\ndns64.prefixes = []\nclients = ['2001:db9"
+            ))
+            .is_empty()
+        );
+        let all = "[access]\nallow = ['10.1.0.0/16', '10.2.0.0/16']\n\
+                   [[domain]]\ndomain = 'corp.example'\nprefixes = [{ prefix = '2001:db8:2::/96' }]\n\
+                   [[group]]\nclients = ['10.0.0.0/8']\ndns64.prefixes = []\n";
+        let found = told(all);
+        assert!(
+            found.len() == 1 && found[0].contains("corp.example: its prefixes are never used"),
+            "{found:?}"
+        );
+        assert!(
+            told(&all.replace("'10.2.0.0/16'", "'192.0.2.0/24'")).is_empty(),
+            "others use them"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_line() {
+        for (text, line, words) in [
+            (
+                "[access]\nallow = [\n'10.0.0.0/8',\n'offce',\n]\n",
+                4,
+                "[networks] has no list 'offce' (it has: none)",
+            ),
+            ("[networks]\na = ['b']\nb = ['a']\n", 3, "contains itself"),
+            ("[networks]\n'1a' = ['10.0.0.0/8']\n", 2, "must begin with a letter"),
+            (
+                "[networks]\nsix = ['2001:db8::/32']\n[dns64]\nprefixes = [{ prefix = '2001:db8:64::/96', ranges = ['six'] }]\n",
+                4,
+                "only IPv4 networks can stand here, and [networks] six has 2001:db8::/32",
+            ),
+            ("[access]\nallow = ['!10.0.0.0/8']\n", 2, "a list of exceptions only"),
+            ("[[domain]]\ndomain = 'a'\noff = true\nprefixes = []\n", 2, "either off or prefixes"),
+            ("[[domain]]\ndomain = 'a'\n[[domain]]\ndomain = 'A.'\n", 4, "twice"),
+            ("[[domain]]\ndomain = 'a..b'\n", 2, "domain: "),
+            ("[[group]]\nclients = []\ndns64.filter-a = true\n", 3, "a key of [[group]] itself"),
+            (
+                "[[group]]\nclients = []\n[[group.domain]]\ndomain = 'a'\nofff = true\n",
+                5,
+                "unknown field",
+            ),
+        ] {
+            let error = refused(text);
+            let place = [format!("test.toml:{line}:"), format!("line {line},")];
+            assert!(place.iter().any(|place| error.contains(place)), "{text}\n{error}");
+            assert!(error.contains(words), "{text}\n{error}");
+        }
+    }
+}

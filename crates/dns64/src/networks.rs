@@ -1,0 +1,144 @@
+//! Lists of networks with exceptions: the first network that covers an address decides.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+/// A network, of one address family or of either.
+pub(crate) trait Network {
+    /// What it is made of.
+    type Address;
+    /// Whether an address is in it.
+    fn covers(&self, address: &Self::Address) -> bool;
+}
+
+impl Network for IpNet {
+    type Address = IpAddr;
+    #[inline]
+    fn covers(&self, address: &IpAddr) -> bool {
+        self.contains(address)
+    }
+}
+
+impl Network for Ipv4Net {
+    type Address = Ipv4Addr;
+    #[inline]
+    fn covers(&self, address: &Ipv4Addr) -> bool {
+        self.contains(address)
+    }
+}
+
+impl Network for Ipv6Net {
+    type Address = Ipv6Addr;
+    #[inline]
+    fn covers(&self, address: &Ipv6Addr) -> bool {
+        self.contains(address)
+    }
+}
+
+/// A list of networks, each of which is in it or, as an exception, out of it. The first one that
+/// covers an address counts; an address that none covers is out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Networks<N>(Vec<Element<N>>);
+
+/// One place of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Element<N> {
+    /// Whether what it covers is in the list.
+    pub is_in: bool,
+    /// What it covers.
+    pub what: Covered<N>,
+}
+
+/// What a place of a list covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Covered<N> {
+    /// A network.
+    Network(N),
+    /// All that is in another list; its exceptions are not covered, and what comes later decides
+    /// about them.
+    List(Networks<N>),
+}
+
+impl<N> Networks<N> {
+    /// A list of these places, in this order.
+    pub(crate) fn new(elements: Vec<Element<N>>) -> Networks<N> {
+        Networks(elements)
+    }
+
+    /// Whether an address is in the list.
+    #[inline]
+    pub(crate) fn contains(&self, address: &N::Address) -> bool
+    where
+        N: Network,
+    {
+        let covers = |element: &&Element<N>| match &element.what {
+            Covered::Network(network) => network.covers(address),
+            Covered::List(list) => list.contains(address),
+        };
+        self.0.iter().find(covers).is_some_and(|element| element.is_in)
+    }
+
+    /// Whether no address can be in the list: it is empty, or has exceptions only.
+    pub(crate) fn is_void(&self) -> bool {
+        !self.0.iter().any(|element| element.is_in)
+    }
+
+    /// The networks that are in the list, exceptions aside.
+    pub(crate) fn included(&self) -> Vec<N>
+    where
+        N: Clone,
+    {
+        let of = |element: &Element<N>| match &element.what {
+            Covered::Network(network) => vec![network.clone()],
+            Covered::List(list) => list.included(),
+        };
+        self.0.iter().filter(|element| element.is_in).flat_map(of).collect()
+    }
+}
+
+impl<N> From<Vec<N>> for Networks<N> {
+    /// A list without exceptions.
+    fn from(networks: Vec<N>) -> Networks<N> {
+        let element = |network| Element { is_in: true, what: Covered::Network(network) };
+        Networks(networks.into_iter().map(element).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn net(text: &str) -> Covered<Ipv4Net> {
+        Covered::Network(text.parse().unwrap())
+    }
+
+    fn list<const N: usize>(elements: [(bool, Covered<Ipv4Net>); N]) -> Networks<Ipv4Net> {
+        Networks::new(elements.map(|(is_in, what)| Element { is_in, what }).into())
+    }
+
+    fn has(list: &Networks<Ipv4Net>, address: &str) -> bool {
+        list.contains(&address.parse::<std::net::Ipv4Addr>().unwrap())
+    }
+
+    #[test]
+    fn the_first_network_that_covers_an_address_decides() {
+        let all = list([(false, net("10.0.0.0/8")), (true, net("0.0.0.0/0"))]);
+        assert!(has(&all, "192.0.2.1") && !has(&all, "10.1.2.3"));
+        let later = list([(true, net("0.0.0.0/0")), (false, net("10.0.0.0/8"))]);
+        assert!(has(&later, "10.1.2.3"));
+        assert!(!has(&list([]), "10.1.2.3"));
+    }
+
+    #[test]
+    fn exceptions_of_a_list_in_a_list_are_not_covered_by_it() {
+        let office =
+            || Covered::List(list([(false, net("10.1.0.0/16")), (true, net("10.0.0.0/8"))]));
+        let also = list([(true, office()), (true, net("10.1.1.0/24"))]);
+        assert!(has(&also, "10.2.0.1") && has(&also, "10.1.1.1") && !has(&also, "10.1.2.1"));
+        let without = list([(false, office()), (true, net("0.0.0.0/0"))]);
+        assert!(has(&without, "10.1.2.1") && !has(&without, "10.2.0.1"));
+        assert_eq!(also.included().len(), 2);
+        assert!(list([(false, net("10.0.0.0/8"))]).is_void() && !also.is_void());
+    }
+}

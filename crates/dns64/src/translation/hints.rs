@@ -1,0 +1,241 @@
+//! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
+//!
+//! A client may connect to a hint without asking for addresses at all, so an `ipv4hint` leads a
+//! client without IPv4 nowhere, or to a translator of its own. It can be left out, or become the
+//! `ipv6hint` that the AAAA records of the same name would have led to.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::translation::policy::{Hints, Policy};
+
+/// Keys of service parameters (RFC 9460 §14.3.2).
+const MANDATORY: u16 = 0;
+const IPV4_HINT: u16 = 4;
+const IPV6_HINT: u16 = 6;
+
+/// The data of an HTTPS or SVCB record, its name uncompressed.
+#[derive(Clone, Debug)]
+pub(crate) struct Service<'a> {
+    /// Priority and target as they stand.
+    head: &'a [u8],
+    /// The parameters, by ascending keys.
+    params: Vec<(u16, &'a [u8])>,
+}
+
+impl<'a> Service<'a> {
+    /// Reads a record's data; `None` if it is malformed, or has no parameters because it is an alias
+    /// (RFC 9460 §2.4.2).
+    pub(crate) fn read(data: &'a [u8]) -> Option<Service<'a>> {
+        if data.get(..2)? == [0, 0] {
+            return None;
+        }
+        let mut at = 2;
+        loop {
+            let len = usize::from(*data.get(at)?);
+            at += 1 + len;
+            match len {
+                0 => break,
+                1..=63 => {}
+                _ => return None,
+            }
+        }
+        let (head, mut rest) = data.split_at_checked(at)?;
+        let mut params: Vec<(u16, &[u8])> = Vec::new();
+        while !rest.is_empty() {
+            let (&[k0, k1, l0, l1], after) = rest.split_first_chunk::<4>()?;
+            let (key, len) = (u16::from_be_bytes([k0, k1]), u16::from_be_bytes([l0, l1]));
+            let (value, after) = after.split_at_checked(len.into())?;
+            if params.last().is_some_and(|(before, _)| *before >= key) {
+                return None;
+            }
+            params.push((key, value));
+            rest = after;
+        }
+        Some(Service { head, params })
+    }
+
+    /// The name whose addresses the hints are, in wire format; `None`: that of the record.
+    pub(crate) fn target(&self) -> Option<&'a [u8]> {
+        Some(&self.head[2..]).filter(|name| name.len() > 1)
+    }
+
+    /// The record's data for clients who are given AAAA records of the target by this policy; `None`
+    /// if it stays as it is.
+    pub(crate) fn rewritten(&self, policy: &Policy) -> Option<Vec<u8>> {
+        let ipv4 = addresses::<4, Ipv4Addr>(self.param(IPV4_HINT)?)?;
+        let ipv6 = match policy.hints {
+            Hints::Keep => return None,
+            Hints::Strip => self.param(IPV6_HINT).map(<[u8]>::to_vec),
+            Hints::Translate => Some(self.translated(&ipv4, policy)?),
+        };
+        let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
+        for &(key, value) in &self.params {
+            match key {
+                IPV4_HINT | IPV6_HINT => {}
+                MANDATORY => {
+                    params.extend(mandatory(value, ipv6.is_some()).map(|keys| (key, keys)));
+                }
+                _ => params.push((key, value.to_vec())),
+            }
+        }
+        params.extend(ipv6.map(|hints| (IPV6_HINT, hints)));
+        params.sort_by_key(|(key, _)| *key);
+        let mut data = self.head.to_vec();
+        for (key, value) in params {
+            data.extend(key.to_be_bytes());
+            data.extend(u16::try_from(value.len()).ok()?.to_be_bytes());
+            data.extend(value);
+        }
+        Some(data)
+    }
+
+    /// The `ipv6hint` in place of both: native addresses that the policy does not exclude, or else
+    /// what the prefixes make of the IPv4 addresses, as with AAAA records. `None` if there are none.
+    fn translated(&self, ipv4: &[Ipv4Addr], policy: &Policy) -> Option<Vec<u8>> {
+        if !policy.translates() {
+            return None;
+        }
+        let native = match self.param(IPV6_HINT) {
+            Some(value) => addresses::<16, Ipv6Addr>(value)?,
+            None => Vec::new(),
+        };
+        let mut hints: Vec<Ipv6Addr> =
+            native.into_iter().filter(|&address| !policy.excludes(address)).collect();
+        if hints.is_empty() {
+            hints = ipv4.iter().flat_map(|&address| policy.embed(address)).collect();
+        }
+        let octets: Vec<u8> = hints.iter().flat_map(Ipv6Addr::octets).collect();
+        Some(octets).filter(|octets| !octets.is_empty())
+    }
+
+    fn param(&self, key: u16) -> Option<&'a [u8]> {
+        self.params.iter().find(|(k, _)| *k == key).map(|(_, value)| *value)
+    }
+}
+
+/// The addresses of a hint, at least one.
+fn addresses<const N: usize, A: From<[u8; N]>>(value: &[u8]) -> Option<Vec<A>> {
+    let (all, rest) = value.as_chunks::<N>();
+    (rest.is_empty() && !all.is_empty())
+        .then(|| all.iter().map(|&octets| A::from(octets)).collect())
+}
+
+/// The keys that a client must understand (RFC 9460 §8): what is not there any more cannot be among
+/// them. `None` if none is left.
+fn mandatory(keys: &[u8], has_ipv6: bool) -> Option<Vec<u8>> {
+    let (keys, _) = keys.as_chunks::<2>();
+    let replaced = keys.iter().map(|&key| match u16::from_be_bytes(key) {
+        IPV4_HINT => IPV6_HINT,
+        key => key,
+    });
+    let mut kept: Vec<u16> = replaced.filter(|&key| key != IPV6_HINT || has_ipv6).collect();
+    kept.sort_unstable();
+    kept.dedup();
+    Some(kept.iter().flat_map(|key| key.to_be_bytes()).collect())
+        .filter(|keys: &Vec<u8>| !keys.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::wire;
+
+    /// A record's data: priority, target, parameters.
+    fn data(priority: u16, target: &str, params: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut data = priority.to_be_bytes().to_vec();
+        data.extend(wire(target));
+        for (key, value) in params {
+            data.extend(key.to_be_bytes());
+            data.extend((value.len() as u16).to_be_bytes());
+            data.extend(*value);
+        }
+        data
+    }
+
+    fn policy(hints: Hints) -> Policy {
+        Policy { hints, ..Policy::default() }
+    }
+
+    fn rewritten(data: &[u8], policy: &Policy) -> Option<Vec<u8>> {
+        Service::read(data)?.rewritten(policy)
+    }
+
+    const ALPN: (u16, &[u8]) = (1, b"\x02h2");
+    const NO_DEFAULT: (u16, &[u8]) = (2, b"");
+    const ECH: (u16, &[u8]) = (5, b"ech");
+    const V4: (u16, &[u8]) = (4, &[8, 8, 8, 8]);
+    const PRIVATE: (u16, &[u8]) = (4, &[10, 0, 0, 1]);
+    /// 64:ff9b::808:808.
+    const MADE: (u16, &[u8]) = (6, &[0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8]);
+    const NATIVE: (u16, &[u8]) = (6, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    const MAPPED: (u16, &[u8]) = (6, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 8, 8, 8, 8]);
+
+    #[test]
+    fn rfc9460_7_3_hints_are_kept_stripped_or_translated() {
+        type Params<'a> = &'a [(u16, &'a [u8])];
+        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 14] = [
+            ("kept", Hints::Keep, &[V4], None),
+            (
+                "stripped",
+                Hints::Strip,
+                &[ALPN, NO_DEFAULT, V4, ECH],
+                Some(&[ALPN, NO_DEFAULT, ECH]),
+            ),
+            ("nothing left", Hints::Strip, &[V4], Some(&[])),
+            ("native stays", Hints::Strip, &[V4, NATIVE], Some(&[NATIVE])),
+            ("no hint", Hints::Strip, &[ALPN, NATIVE], None),
+            ("translated", Hints::Translate, &[ALPN, V4, ECH], Some(&[ALPN, ECH, MADE])),
+            ("native counts", Hints::Translate, &[V4, NATIVE], Some(&[NATIVE])),
+            ("mapped is excluded", Hints::Translate, &[V4, MAPPED], Some(&[MADE])),
+            ("no prefix carries it", Hints::Translate, &[ALPN, PRIVATE], None),
+            (
+                "mandatory",
+                Hints::Translate,
+                &[(0, &[0, 1, 0, 4]), ALPN, V4],
+                Some(&[(0, &[0, 1, 0, 6]), ALPN, MADE]),
+            ),
+            (
+                "both mandatory",
+                Hints::Translate,
+                &[(0, &[0, 4, 0, 6]), V4, NATIVE],
+                Some(&[(0, &[0, 6]), NATIVE]),
+            ),
+            (
+                "mandatory, stripped",
+                Hints::Strip,
+                &[(0, &[0, 1, 0, 4]), ALPN, V4],
+                Some(&[(0, &[0, 1]), ALPN]),
+            ),
+            ("nothing mandatory left", Hints::Strip, &[(0, &[0, 4]), ALPN, V4], Some(&[ALPN])),
+            ("half an address", Hints::Strip, &[(4, &[8, 8])], None),
+        ];
+        for (name, hints, params, expected) in cases {
+            let found = rewritten(&data(1, "svc.test", params), &policy(hints));
+            assert_eq!(found, expected.map(|params| data(1, "svc.test", params)), "{name}");
+        }
+        let off = Policy { mappings: Vec::new(), ..policy(Hints::Translate) };
+        assert_eq!(rewritten(&data(1, ".", &[V4]), &off), None, "no prefix");
+        let ignoring = Policy { ignore_aaaa: true, ..policy(Hints::Translate) };
+        let found = rewritten(&data(1, ".", &[V4, NATIVE]), &ignoring);
+        assert_eq!(found, Some(data(1, ".", &[MADE])), "as for AAAA records");
+    }
+
+    #[test]
+    fn rfc9460_2_2_what_is_malformed_or_an_alias_is_not_touched() {
+        let strip = policy(Hints::Strip);
+        let good = data(1, "svc.test", &[ALPN, V4]);
+        for len in 0..good.len() {
+            // Cut between two parameters it is another record, without the hint.
+            assert_eq!(rewritten(&good[..len], &strip), None, "{len} octets");
+        }
+        assert_eq!(rewritten(&data(0, "svc.test", &[V4]), &strip), None, "alias");
+        assert_eq!(rewritten(&data(1, "svc.test", &[V4, ALPN]), &strip), None, "out of order");
+        assert_eq!(
+            rewritten(&[0, 1, 0xc0, 12, 0, 4, 0, 4, 8, 8, 8, 8], &strip),
+            None,
+            "compressed"
+        );
+        assert_eq!(Service::read(&good).unwrap().target(), Some(&wire("svc.test")[..]));
+        assert_eq!(Service::read(&data(1, ".", &[V4])).unwrap().target(), None);
+    }
+}

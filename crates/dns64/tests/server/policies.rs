@@ -1,0 +1,215 @@
+//! Policies by domain and by record type, each over UDP and TCP, through sockets.
+
+use domain::base::iana::{Rcode, Rtype};
+
+use crate::harness::*;
+
+/// `dual…` has AAAA and A records, `four…` A only, `six…` AAAA only, `broken…` fails for AAAA,
+/// `silent…` does not answer for AAAA.
+fn zone() -> Upstream {
+    Upstream::new(|q| {
+        let begins = |kind: &str| q.name.starts_with(kind);
+        match q.qtype {
+            Rtype::AAAA if begins("dual") || begins("six") => {
+                q.answer().aaaa(&q.name, 60, "2001:db8:a::1").send()
+            }
+            Rtype::AAAA if begins("broken") => q.rcode(Rcode::SERVFAIL).ede(22).send(),
+            Rtype::AAAA if begins("silent") => Vec::new(),
+            Rtype::A if !begins("six") => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+            _ => q.nodata(60, 60).send(),
+        }
+    })
+}
+
+/// A client's AAAA and A records of a name, the same over UDP and TCP.
+fn records(server: &Server, client: &str, name: &str) -> Vec<String> {
+    let of = |qtype| {
+        let query = ask(name, qtype).from(client);
+        let [udp, tcp] = [query.of(server), query.over_tcp(server)].map(|got| got.answers());
+        let without_ttl = |line: &String| {
+            let words: Vec<&str> = line.split(' ').collect();
+            words[words.len() - 1].to_owned()
+        };
+        let [udp, tcp] = [udp, tcp].map(|lines| lines.iter().map(without_ttl).collect::<Vec<_>>());
+        assert_eq!(udp, tcp, "{name} {qtype}");
+        udp
+    };
+    [of(Rtype::AAAA), of(Rtype::A)].concat()
+}
+
+#[test]
+fn domains_are_translated_each_in_its_own_way() {
+    let upstream = zone();
+    let server = server(
+        &[upstream.address],
+        &format!(
+            "{PREFIX}[forwarding]\ntimeout = '300ms'\n\
+             [[domain]]\ndomain = 'off.test'\noff = true\n\
+             [[domain]]\ndomain = 'own.test'\nprefixes = [{{ prefix = '2001:db8:77::/96' }}]\n\
+             [[domain]]\ndomain = 'ignore.test'\nignore-aaaa = true\n\
+             [[domain]]\ndomain = 'back.test'\nignore-aaaa = true\nfallback-native = true\n\
+             [[domain]]\ndomain = 'patient.test'\nmode = 'timeout'\n\
+             [[group]]\nclients = ['127.0.0.2']\n\
+             [[group.domain]]\ndomain = 'four.off.test'\noff = false\n\
+             [[group.domain]]\ndomain = 'own.test'\nprefixes = []\n"
+        ),
+    );
+    let made = |prefix: &str| format!("{prefix}c000:201");
+    let (own, four, native) = (made("2001:db8:64::"), "192.0.2.1", "2001:db8:a::1");
+    let cases: [(&str, &str, &[&str]); 14] = [
+        ("127.0.0.1", "four.test", &[&own, four]),
+        ("127.0.0.1", "dual.test", &[native, four]),
+        ("127.0.0.1", "four.off.test", &[four]),
+        ("127.0.0.1", "four.own.test", &[&made("2001:db8:77::"), four]),
+        ("127.0.0.1", "dual.ignore.test", &[&own, four]),
+        ("127.0.0.1", "six.ignore.test", &[]),
+        ("127.0.0.1", "dual.back.test", &[&own, four]),
+        ("127.0.0.1", "six.back.test", &[native]),
+        ("127.0.0.1", "broken.test", &[&own, four]),
+        ("127.0.0.1", "broken.patient.test", &[four]),
+        ("127.0.0.1", "silent.patient.test", &[&own, four]),
+        ("127.0.0.2", "four.off.test", &[&own, four]),
+        ("127.0.0.2", "four.own.test", &[four]),
+        ("127.0.0.2", "dual.ignore.test", &[&own, four]),
+    ];
+    for (client, name, expected) in cases {
+        assert_eq!(records(&server, client, name), expected, "{client} {name}");
+    }
+}
+
+#[test]
+fn clients_that_use_ipv6_only_get_no_a_records_beside_aaaa_records() {
+    let upstream = zone();
+    let server = server(
+        &[upstream.address],
+        "[[group]]\nclients = ['127.0.0.2']\nfilter-a = true\n\
+         [[group]]\nclients = ['127.0.0.3']\nfilter-a = true\ndns64.prefixes = []\n",
+    );
+    let (four, native) = ("192.0.2.1", "2001:db8:a::1");
+    let cases: [(&str, &str, &[&str]); 6] = [
+        // An address for documentation, which the well-known prefix does not carry.
+        ("127.0.0.2", "four.test", &[four]),
+        ("127.0.0.1", "dual.test", &[native, four]),
+        ("127.0.0.2", "dual.test", &[native]),
+        ("127.0.0.2", "six.test", &[native]),
+        ("127.0.0.3", "dual.test", &[native]),
+        ("127.0.0.3", "four.test", &[four]),
+    ];
+    for (client, name, expected) in cases {
+        assert_eq!(records(&server, client, name), expected, "{client} {name}");
+    }
+    let query = ask("dual.test", Rtype::A).from("127.0.0.2").edns(1232);
+    for got in [query.of(&server), query.over_tcp(&server)] {
+        assert_eq!((got.rcode(), got.has_soa(), got.ede()), (Rcode::NOERROR, true, Some(17)));
+    }
+    let found = ask("ipv4only.arpa", Rtype::A).from("127.0.0.2").of(&server);
+    assert_eq!(found.answers().len(), 2, "never filtered (RFC 7050)");
+}
+
+#[test]
+fn filtered_a_records_are_those_of_translated_names() {
+    let upstream = zone();
+    let server = server(
+        &[upstream.address],
+        &format!("{PREFIX}filter-a = true\n[[domain]]\ndomain = 'off.test'\noff = true\n"),
+    );
+    let made = mapped("192.0.2.1").to_string();
+    let cases: [(&str, &[&str]); 5] = [
+        ("four.test", &[&made]),
+        ("broken.test", &[&made]),
+        ("dual.test", &["2001:db8:a::1"]),
+        ("four.off.test", &["192.0.2.1"]),
+        ("six.off.test", &["2001:db8:a::1"]),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(records(&server, "127.0.0.1", name), expected, "{name}");
+    }
+}
+
+/// The data of the HTTPS records of a name, as text, the same over UDP and TCP.
+fn services(server: &Server, query: &Ask) -> Vec<String> {
+    let [udp, tcp] = [query.of(server), query.over_tcp(server)].map(|got| {
+        let lines = got.answers();
+        lines
+            .iter()
+            .filter_map(|line| line.split_once(" https "))
+            .map(|(_, data)| data.to_owned())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(udp, tcp, "{}", query.name);
+    udp
+}
+
+#[test]
+fn hints_name_the_addresses_that_aaaa_records_have() {
+    use domain::base::rdata::UnknownRecordData;
+    use domain::rdata::AllRecordData;
+
+    // One record: priority 1, this target, alpn h2, ipv4hint 8.8.8.8.
+    let service = |target: &[u8]| {
+        [&[0, 1][..], target, &[0, 1, 0, 3, 2, b'h', b'2', 0, 4, 0, 4, 8, 8, 8, 8]].concat()
+    };
+    let upstream = Upstream::new(move |q| {
+        let target: &[u8] = if q.name == "far.test" { b"\x03own\x04test\0" } else { b"\0" };
+        match q.qtype {
+            Rtype::HTTPS => {
+                let data = UnknownRecordData::from_octets(Rtype::HTTPS, service(target)).unwrap();
+                let reply = q.answer().any(&q.name, 60, AllRecordData::Unknown(data));
+                let is_signed = q.name == "signed.test" && q.dnssec_ok();
+                if is_signed { reply.rrsig(&q.name, Rtype::HTTPS) } else { reply }.send()
+            }
+            Rtype::A => q.answer().a(&q.name, 60, "8.8.8.8").send(),
+            _ => q.nodata(60, 60).send(),
+        }
+    });
+    let server = server(
+        &[upstream.address],
+        "[[domain]]\ndomain = 'own.test'\nprefixes = [{ prefix = '2001:db8:77::/96' }]\n\
+         [[domain]]\ndomain = 'off.test'\noff = true\n\
+         [[group]]\nclients = ['127.0.0.2']\nhttps-hints = 'translate'\n\
+         [[group]]\nclients = ['127.0.0.3']\nhttps-hints = 'strip'\n",
+    );
+    let (kept, made) = ("ipv4hint=8.8.8.8", "ipv6hint=64:ff9b::808:808");
+    let own = "ipv6hint=2001:db8:77::808:808";
+    for (client, name, hint) in [
+        ("127.0.0.1", "www.test", Some(kept)),
+        ("127.0.0.2", "www.test", Some(made)),
+        ("127.0.0.2", "own.test", Some(own)),
+        // The target's policy counts, as it does for its AAAA records.
+        ("127.0.0.2", "far.test", Some(own)),
+        ("127.0.0.2", "off.test", Some(kept)),
+        ("127.0.0.2", "signed.test", Some(made)),
+        ("127.0.0.3", "www.test", None),
+    ] {
+        let found = services(&server, &ask(name, Rtype::HTTPS).from(client));
+        assert_eq!(found.len(), 1, "{client} {name}: {found:?}");
+        let hints: Vec<&str> = found[0].split(' ').filter(|word| word.contains("hint")).collect();
+        assert_eq!(hints, Vec::from_iter(hint), "{client} {name}: {found:?}");
+        assert!(found[0].contains("alpn"), "{found:?}");
+    }
+    let validates = ask("signed.test", Rtype::HTTPS).from("127.0.0.2").dnssec_ok();
+    assert!(services(&server, &validates)[0].contains(kept), "signed, for who asks with DO");
+    let cd = ask("www.test", Rtype::HTTPS).from("127.0.0.2").checking_disabled();
+    assert!(services(&server, &cd)[0].contains(kept), "for who validates himself");
+}
+
+#[test]
+fn zones_that_are_made_up_say_what_is_configured() {
+    let upstream = zone();
+    let server = server(
+        &[upstream.address],
+        "[local]\nname-server = 'ns.example'\ncontact = 'dns.admin@example.org'\nttl = 77\nreverse-ttl = 88\n",
+    );
+    let apex = "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.b.9.f.f.4.6.0.0.ip6.arpa";
+    let soa = ask(apex, Rtype::SOA);
+    let pointer = ask(&format!("8.0.8.0.8.0.8.0.{apex}"), Rtype::PTR);
+    for (soa, pointer) in
+        [(soa.of(&server), pointer.of(&server)), (soa.over_tcp(&server), pointer.over_tcp(&server))]
+    {
+        let found = soa.answers().remove(0);
+        assert!(found.contains(" 77 soa ns.example. dns\\.admin.example.org. 1 "), "{found}");
+        assert!(found.ends_with(" 77"), "MINIMUM: {found}");
+        let found = pointer.answers().remove(0);
+        assert!(found.contains(" 88 cname 8.8.8.8.in-addr.arpa"), "{found}");
+    }
+}
