@@ -84,6 +84,15 @@ impl<N> Networks<N> {
         !self.0.iter().any(|element| element.is_in)
     }
 
+    /// Whether it has exceptions, or a list in it has.
+    fn has_exceptions(&self) -> bool {
+        let has = |element: &Element<N>| match &element.what {
+            Covered::Network(_) => !element.is_in,
+            Covered::List(list) => !element.is_in || list.has_exceptions(),
+        };
+        self.0.iter().any(has)
+    }
+
     /// The networks that are in the list, exceptions aside.
     pub(crate) fn included(&self) -> Vec<N>
     where
@@ -95,6 +104,77 @@ impl<N> Networks<N> {
         };
         self.0.iter().filter(|element| element.is_in).flat_map(of).collect()
     }
+}
+
+/// Several lists, of which the first one that an address is in counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Lists {
+    lists: Vec<Networks<IpNet>>,
+    /// Their networks in order, if none of the lists has exceptions: a query looks through them.
+    ranges: Option<Ranges>,
+}
+
+/// Networks from their first to their last address, with the places of their lists.
+#[derive(Clone, Debug, Default)]
+struct Ranges {
+    ipv4: Vec<(u32, u32, usize)>,
+    ipv6: Vec<(u128, u128, usize)>,
+}
+
+impl Lists {
+    /// These lists, in this order.
+    pub(crate) fn new(lists: Vec<Networks<IpNet>>) -> Lists {
+        let has_exceptions = lists.iter().any(Networks::has_exceptions);
+        let ranges = (!has_exceptions).then(|| Ranges::of(&lists));
+        Lists { lists, ranges }
+    }
+
+    /// The place of the first list that an address is in.
+    #[inline]
+    pub(crate) fn place(&self, address: IpAddr) -> Option<usize> {
+        match &self.ranges {
+            Some(ranges) => ranges.place(address),
+            None => self.lists.iter().position(|list| list.contains(&address)),
+        }
+    }
+
+    /// The lists.
+    pub(crate) fn all(&self) -> &[Networks<IpNet>] {
+        &self.lists
+    }
+}
+
+impl Ranges {
+    fn of(lists: &[Networks<IpNet>]) -> Ranges {
+        let mut ranges = Ranges::default();
+        for (place, list) in lists.iter().enumerate() {
+            for network in list.included() {
+                match network {
+                    IpNet::V4(v4) => {
+                        ranges.ipv4.push((v4.network().into(), v4.broadcast().into(), place));
+                    }
+                    IpNet::V6(v6) => {
+                        ranges.ipv6.push((v6.network().into(), v6.broadcast().into(), place));
+                    }
+                }
+            }
+        }
+        ranges
+    }
+
+    #[inline]
+    fn place(&self, address: IpAddr) -> Option<usize> {
+        match address {
+            IpAddr::V4(v4) => first_with(&self.ipv4, u32::from(v4)),
+            IpAddr::V6(v6) => first_with(&self.ipv6, u128::from(v6)),
+        }
+    }
+}
+
+#[inline]
+fn first_with<A: Copy + PartialOrd>(ranges: &[(A, A, usize)], address: A) -> Option<usize> {
+    let has = |(first, last, _): &&(A, A, usize)| *first <= address && address <= *last;
+    ranges.iter().find(has).map(|(_, _, place)| *place)
 }
 
 impl<N> From<Vec<N>> for Networks<N> {
@@ -128,6 +208,39 @@ mod tests {
         let later = list([(true, net("0.0.0.0/0")), (false, net("10.0.0.0/8"))]);
         assert!(has(&later, "10.1.2.3"));
         assert!(!has(&list([]), "10.1.2.3"));
+    }
+
+    #[test]
+    fn the_first_list_counts_with_and_without_exceptions() {
+        let of = |text: &[&str]| {
+            Networks::from(text.iter().map(|net| net.parse::<IpNet>().unwrap()).collect::<Vec<_>>())
+        };
+        let plain = vec![
+            of(&["10.1.0.0/16", "2001:db8:1::/48"]),
+            of(&["10.0.0.0/8"]),
+            of(&["2001:db8::/32"]),
+        ];
+        let exception =
+            Element { is_in: false, what: Covered::Network("192.0.2.0/24".parse().unwrap()) };
+        let mut crooked = plain.clone();
+        crooked[2].0.insert(0, exception);
+        let (plain, crooked) = (Lists::new(plain), Lists::new(crooked));
+        assert!(plain.ranges.is_some() && crooked.ranges.is_none());
+        for (address, place) in [
+            ("10.1.255.255", Some(0)),
+            ("10.2.0.0", Some(1)),
+            ("10.255.255.255", Some(1)),
+            ("11.0.0.0", None),
+            ("192.0.2.1", None),
+            ("2001:db8:1::", Some(0)),
+            ("2001:db8:1:ffff:ffff:ffff:ffff:ffff", Some(0)),
+            ("2001:db8:2::", Some(2)),
+            ("2001:db9::", None),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(plain.place(address), place, "{address}");
+            assert_eq!(crooked.place(address), place, "{address}");
+        }
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Inquiry {
         &self.question.name
     }
 
+    /// Whether the question is for another name than the client's, of which that is an alias.
+    pub(crate) fn is_alias(&self) -> bool {
+        self.alias
+    }
+
     /// Whether it needs no upstream.
     pub(crate) fn is_local(&self) -> bool {
         self.local.is_some()

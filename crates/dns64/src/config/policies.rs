@@ -18,7 +18,7 @@ use toml::Spanned;
 use super::keys::{Config, DomainKeys, GroupKeys, PrefixKeys, TranslationKeys};
 use super::networks::{BadList, NamedNetworks};
 use crate::name::{DomainTable, LowerName};
-use crate::networks::Networks;
+use crate::networks::{Lists, Networks};
 use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName};
 use crate::translation::prefix::Prefix;
 
@@ -44,8 +44,9 @@ impl From<BadList> for BadPolicy {
 pub(crate) struct Policies {
     /// The places of the `[[domain]]` entries, which are the same for all groups.
     domains: DomainTable<usize>,
-    /// In the order in which they are written.
-    groups: Vec<(Networks<IpNet>, GroupPolicies)>,
+    /// The clients of the groups, in the order in which these are written.
+    members: Lists,
+    groups: Vec<GroupPolicies>,
     /// Those of clients of no group.
     others: GroupPolicies,
 }
@@ -89,10 +90,8 @@ impl Policies {
             Policy { reverse: all_prefixes(layers), zones: Arc::new(zones), ..Policy::default() };
         let together = |group: &Group| group.policies(&base, &common, &same);
         Ok(Policies {
-            groups: groups
-                .iter()
-                .map(|(clients, group)| (clients.clone(), together(group)))
-                .collect(),
+            groups: groups.iter().map(|(_, group)| together(group)).collect(),
+            members: Lists::new(groups.iter().map(|(clients, _)| clients.clone()).collect()),
             others: together(&Group::default()),
             domains: common.places,
         })
@@ -101,9 +100,8 @@ impl Policies {
     /// The policy for a client and a name (wire format, lower case).
     #[inline]
     pub(super) fn of(&self, client: IpAddr, name: &[u8]) -> &Policy {
-        let is_member =
-            |(clients, _): &&(Networks<IpNet>, GroupPolicies)| clients.contains(&client);
-        let group = self.groups.iter().find(is_member).map_or(&self.others, |(_, group)| group);
+        let group = self.members.place(client).and_then(|place| self.groups.get(place));
+        let group = group.unwrap_or(&self.others);
         let place = self.domains.get(name);
         match group.own.get(name) {
             Some(own) => place.and_then(|place| own.below.get(place)).unwrap_or(&own.policy),
@@ -114,7 +112,7 @@ impl Policies {
     /// What somebody who wrote these policies should know; `clients` are those that are answered.
     pub(super) fn warnings(&self, config: &Config, clients: &Networks<IpNet>) -> Vec<String> {
         let mut warnings = Vec::new();
-        for (number, (members, group)) in (1..).zip(&self.groups) {
+        for (number, (members, group)) in (1..).zip(self.members.all().iter().zip(&self.groups)) {
             let ipv4 = members.included().into_iter().find(|net| matches!(net, IpNet::V4(_)));
             if let Some(net) = ipv4.filter(|_| group.policy.translates()) {
                 warnings.push(format!(
@@ -123,12 +121,12 @@ impl Policies {
             }
         }
         let is_grouped = |net: &IpNet| {
-            let covers = |(members, _): &(Networks<IpNet>, GroupPolicies)| {
+            let covers = |members: &Networks<IpNet>| {
                 members.included().iter().any(|other| other.contains(net))
             };
-            self.groups.iter().any(covers)
+            self.members.all().iter().any(covers)
         };
-        let all_off = self.groups.iter().all(|(_, group)| !group.policy.translates());
+        let all_off = self.groups.iter().all(|group| !group.policy.translates());
         if all_off && !self.groups.is_empty() && clients.included().iter().all(is_grouped) {
             let unused =
                 |keys: &&DomainKeys| keys.prefixes.as_ref().is_some_and(|all| !all.is_empty());
@@ -144,15 +142,13 @@ impl Policies {
 
     /// All policies: first that of clients of no group outside of all domains.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Policy> {
-        std::iter::once(&self.others).chain(self.groups.iter().map(|(_, group)| group)).flat_map(
-            |group| {
-                let own = group
-                    .own
-                    .values()
-                    .flat_map(|own| std::iter::once(&own.policy).chain(own.below.values()));
-                std::iter::once(&group.policy).chain(&group.by_domain).chain(own)
-            },
-        )
+        std::iter::once(&self.others).chain(&self.groups).flat_map(|group| {
+            let own = group
+                .own
+                .values()
+                .flat_map(|own| std::iter::once(&own.policy).chain(own.below.values()));
+            std::iter::once(&group.policy).chain(&group.by_domain).chain(own)
+        })
     }
 }
 

@@ -30,6 +30,7 @@ use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
 use crate::translation::decide::{Reason, Reply, Strip, Withheld};
+use crate::translation::policy::Rules;
 use crate::transport::Transport;
 use crate::transport::client::Client;
 
@@ -141,7 +142,9 @@ impl Frontend {
     ) {
         self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
-        let policy = self.settings.policy(ip, &query.name);
+        let settings = Arc::clone(&self.settings);
+        let rules = settings.rules(ip, &query.name);
+        let policy = rules.policy;
         let cookie = self.shared.cookies.answer(query, ip);
         let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
         if !inquiry.is_local()
@@ -151,15 +154,15 @@ impl Frontend {
         {
             self.metrics().count(Count::WithheldCd);
         }
-        self.advance(
-            resolver,
-            &mut Some(Job {
-                client: client.clone(),
-                inquiry,
-                arrived: self.now,
-                cookie: query.edns.and_then(|edns| edns.cookie),
-            }),
-        );
+        // What it is an alias of may have other rules.
+        let rules = if inquiry.is_alias() { settings.rules(ip, inquiry.name()) } else { rules };
+        let job = Job {
+            client: client.clone(),
+            inquiry,
+            arrived: self.now,
+            cookie: query.edns.and_then(|edns| edns.cookie),
+        };
+        self.advance(resolver, &mut Some(job), &settings, &rules);
     }
 
     /// A client that must not ask: REFUSED, if it has asked at all.
@@ -194,17 +197,21 @@ impl Frontend {
 
     /// Takes a client query as far as what is known allows: to its reply, or to the next question
     /// that it waits for.
-    fn advance(&mut self, resolver: &mut Resolver<Network>, held: &mut Option<Job>) {
+    fn advance(
+        &mut self,
+        resolver: &mut Resolver<Network>,
+        held: &mut Option<Job>,
+        settings: &Settings,
+        rules: &Rules<'_>,
+    ) {
         let Some(job) = held else { return };
         #[cfg(test)]
         crate::guard::panic_if_named(
             if job.inquiry.is_new() { "defect-query" } else { "defect-reply" },
             job.inquiry.name().wire(),
         );
-        let settings = Arc::clone(&self.settings);
-        let rules = settings.rules(job.inquiry.client(), job.inquiry.name());
         loop {
-            let key = match job.inquiry.step(&rules) {
+            let key = match job.inquiry.step(rules) {
                 Step::Ask(key) => key,
                 Step::Reply(reply) => {
                     self.count_reply(&job.inquiry, &reply);
@@ -212,7 +219,7 @@ impl Frontend {
                     let metrics = shared.metrics().worker(self.worker);
                     return self.replies.send(&job.client, metrics, |out| {
                         let start = out.len();
-                        job.inquiry.write(out, &reply, &rules);
+                        job.inquiry.write(out, &reply, rules);
                         if out.len() - start > LARGE
                             && !may_get_large(shared, job, &settings.config.limits, now)
                         {
@@ -281,7 +288,9 @@ impl Frontend {
     ) {
         if let Some(job) = held {
             job.inquiry.learn(outcome);
-            self.advance(resolver, held);
+            let settings = Arc::clone(&self.settings);
+            let rules = settings.rules(job.inquiry.client(), job.inquiry.name());
+            self.advance(resolver, held, &settings, &rules);
         }
     }
 
