@@ -86,9 +86,8 @@ impl<N> Networks<N> {
 
     /// Whether it has exceptions, or a list in it has.
     fn has_exceptions(&self) -> bool {
-        let has = |element: &Element<N>| match &element.what {
-            Covered::Network(_) => !element.is_in,
-            Covered::List(list) => !element.is_in || list.has_exceptions(),
+        let has = |element: &Element<N>| {
+            !element.is_in || matches!(&element.what, Covered::List(list) if list.has_exceptions())
         };
         self.0.iter().any(has)
     }

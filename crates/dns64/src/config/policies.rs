@@ -5,8 +5,9 @@
 //! ```
 //!
 //! A key counts where it is written first on this way, and of the domains of one kind only the
-//! longest that the name is in. A group without prefixes stays so, but for its own domains. All policies that can come of it are put together when the
-//! configuration is read: a query looks into two tables, and where there are no domains into none.
+//! longest that the name is in. A group without prefixes stays so, but for its own domains. All
+//! policies that can come of it are put together when the configuration is read: a query looks into
+//! two tables, and where there are no domains into none.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 use toml::Spanned;
 
 use super::keys::{Config, DomainKeys, GroupKeys, PrefixKeys, TranslationKeys};
-use super::networks::{BadList, NamedNetworks};
+use super::networks::{BadList, NamedNetworks, NetworkList};
 use crate::name::{DomainTable, LowerName};
 use crate::networks::{Lists, Networks};
 use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName};
@@ -176,20 +177,32 @@ struct Layer {
 }
 
 impl Layer {
+    /// What the tables of all kinds have in common: prefixes and exclusions.
+    fn of_lists(
+        prefixes: Option<&[PrefixKeys]>,
+        exclude: Option<&NetworkList<Ipv6Net>>,
+        named: &NamedNetworks<'_>,
+    ) -> Result<Layer, BadPolicy> {
+        let mappings = |all: &[PrefixKeys]| all.iter().map(|keys| keys.mapping(named)).collect();
+        Ok(Layer {
+            mappings: prefixes.map(mappings).transpose()?,
+            exclude: exclude.map(|list| named.look_up(list)).transpose()?,
+            ..Layer::default()
+        })
+    }
+
     fn of_translation(
         keys: &TranslationKeys,
         named: &NamedNetworks<'_>,
     ) -> Result<Layer, BadPolicy> {
         Ok(Layer {
-            mappings: keys.prefixes.as_deref().map(|all| mappings(all, named)).transpose()?,
-            exclude: keys.exclude.as_ref().map(|list| named.look_up(list)).transpose()?,
             mode: keys.mode,
             break_dnssec: keys.break_dnssec,
             recursive_only: keys.recursive_only,
             parallel: keys.parallel,
             filter_a: keys.filter_a,
             hints: keys.https_hints,
-            ..Layer::default()
+            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), named)?
         })
     }
 
@@ -199,19 +212,13 @@ impl Layer {
             return Err(at(&keys.domain, format!("{domain}: write either off or prefixes")));
         }
         Ok(Layer {
-            mappings: keys.prefixes.as_deref().map(|all| mappings(all, named)).transpose()?,
-            exclude: keys.exclude.as_ref().map(|list| named.look_up(list)).transpose()?,
             mode: keys.mode,
             off: keys.off,
             ignore_aaaa: keys.ignore_aaaa,
             fallback_native: keys.fallback_native,
-            ..Layer::default()
+            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), named)?
         })
     }
-}
-
-fn mappings(all: &[PrefixKeys], named: &NamedNetworks<'_>) -> Result<Vec<Mapping>, BadPolicy> {
-    all.iter().map(|keys| keys.mapping(named).map_err(BadPolicy::from)).collect()
 }
 
 fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
