@@ -23,6 +23,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use net::affinity::{allowed_cpus, pin_to};
 use net::cpu_time::CpuTimes;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -84,7 +86,7 @@ impl Soak {
         let folder = tempfile::tempdir()?;
         let (auth_port, port, metrics_port) = (free_port()?, free_port()?, free_port()?);
         let listen = format!("127.0.0.1:{auth_port}");
-        let _auth = Server::start(&program, &["auth", "--listen", &listen, "--threads", "1"])?;
+        let auth = Server::start(&program, &["auth", "--listen", &listen, "--threads", "1"])?;
         let config = folder.path().join("dns64d.toml");
         // A small cache, so that it is full before the warm-up is over.
         fs::write(
@@ -111,11 +113,7 @@ impl Soak {
         let highest = closed_loop(&program, address, 200)?;
         // Once as many queries wait as it lets wait: what a stall of this machine may need later is
         // no leak then.
-        closed_loop(&program, address, FLOOD)?;
-        ensure!(
-            look(server.pid()?, metrics)?.overload > 0,
-            "{FLOOD} queries in flight were not too many"
-        );
+        flood(&program, address, &auth, || look(server.pid()?, metrics))?;
         let rate = self.rate.unwrap_or(highest / 2);
         println!(
             "dns64d answers {highest} names/s at the most; {rate}/s for {} s, and disturbers",
@@ -189,7 +187,7 @@ impl Soak {
             "inside: {} questions asked, {} of them not answered in time, {busiest} queries waiting at the most, {} turned away",
             last.asked - first.asked,
             last.timeouts - first.timeouts,
-            last.overload - first.overload
+            last.turned_away - first.turned_away
         );
         let stolen = samples
             .windows(2)
@@ -230,6 +228,34 @@ fn closed_loop(program: &Path, address: SocketAddr, outstanding: u32) -> Result<
     result["qps"].as_f64().map(|qps| qps as u64).context("no rate")
 }
 
+/// More queries than dns64d lets wait, with an AuthDNS that is stopped once they have begun: with
+/// one that answers, it is this machine's affair how many wait. Ends when all are answered, or
+/// timed out.
+///
+/// # Errors
+/// If dns64d turned none away.
+fn flood(
+    program: &Path,
+    address: SocketAddr,
+    auth: &Server,
+    look: impl Fn() -> Result<Sample>,
+) -> Result<()> {
+    let auth = Pid::from_raw(i32::try_from(auth.pid()?)?);
+    let until = |never: &str, is_so: fn(&Sample) -> bool| {
+        process::wait_until(never, Duration::from_secs(10), || Ok(is_so(&look()?)))
+    };
+    thread::scope(|scope| {
+        let queries = scope.spawn(|| closed_loop(program, address, FLOOD));
+        let begun = until("no query came", |sample| sample.in_flight > 0);
+        kill(auth, Signal::SIGSTOP).context("cannot stop AuthDNS")?;
+        let too_many = format!("{FLOOD} queries in flight were not too many");
+        let turned_away = begun.and_then(|()| until(&too_many, |sample| sample.turned_away > 0));
+        kill(auth, Signal::SIGCONT).context("cannot let AuthDNS go on")?;
+        queries.join().expect("a closed loop does not panic")?;
+        turned_away
+    })
+}
+
 fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Result<Value> {
     let (address, rate, duration) = (address.to_string(), rate.to_string(), format!("{seconds}s"));
     let args = [
@@ -255,8 +281,8 @@ fn measure(program: &Path, address: SocketAddr, rate: u64, seconds: u64) -> Resu
 
 impl Sample {
     fn raw(&self) -> Value {
-        let Sample { memory, asked, timeouts, overload, in_flight, .. } = self;
-        json!({ "mebibytes": memory, "asked": asked, "timeouts": timeouts, "overload": overload, "in_flight": in_flight })
+        let Sample { memory, asked, timeouts, turned_away, in_flight, .. } = self;
+        json!({ "mebibytes": memory, "asked": asked, "timeouts": timeouts, "turned_away": turned_away, "in_flight": in_flight })
     }
 }
 
@@ -266,7 +292,8 @@ struct Sample {
     cpu: CpuTimes,
     asked: u64,
     timeouts: u64,
-    overload: u64,
+    /// Queries not served because there were too many: in all, of one client, in a dead branch.
+    turned_away: u64,
     in_flight: u64,
 }
 
@@ -291,7 +318,7 @@ fn watch(pid: u32, metrics: SocketAddr, done: &Done) -> Vec<Sample> {
                 (now.asked - before.asked) / between,
                 (now.timeouts - before.timeouts) / between,
                 now.in_flight,
-                (now.overload - before.overload) / between,
+                (now.turned_away - before.turned_away) / between,
                 now.memory,
                 now.cpu.stolen_since(&before.cpu).all_pct
             );
@@ -322,7 +349,10 @@ fn look(pid: u32, metrics: SocketAddr) -> Result<Sample> {
         cpu: CpuTimes::now()?,
         asked: value("dns64d_upstream_queries_total{transport=\"udp\"}")?,
         timeouts: value("dns64d_upstream_results_total{result=\"timeout\"}")?,
-        overload: value("dns64d_denied_total{reason=\"overload\"}")?,
+        turned_away: ["overload", "client-share", "dead-branch"]
+            .iter()
+            .map(|reason| value(&format!("dns64d_denied_total{{reason=\"{reason}\"}}")))
+            .sum::<Result<u64>>()?,
         in_flight: value("dns64d_in_flight")?,
     })
 }
