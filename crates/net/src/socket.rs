@@ -93,6 +93,10 @@ impl Endpoint {
         strays.socket.set_reuse_port(true)?;
         strays.socket.bind(&SockAddr::from(connected.local_address()?))?;
         connected.socket.connect(&SockAddr::from(server))?;
+        // Nobody else may join them: a server on this host that draws its ports at random, as the
+        // same user, would lose its answers to ours.
+        connected.socket.set_reuse_port(false)?;
+        strays.socket.set_reuse_port(false)?;
         Ok((connected, strays))
     }
 
@@ -321,5 +325,24 @@ impl Endpoint {
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_gets_a_port_of_the_tester() {
+        let server: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let (connected, _strays) = Endpoint::client_pair(server).unwrap();
+        let port = connected.local_address().unwrap().port();
+        for address in [SocketAddr::from(([0, 0, 0, 0], port)), ([127, 0, 0, 1], port).into()] {
+            let other = Endpoint::new(address).unwrap();
+            other.socket.set_reuse_address(true).unwrap();
+            other.socket.set_reuse_port(true).unwrap();
+            let error = other.socket.bind(&SockAddr::from(address)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{address}");
+        }
     }
 }
