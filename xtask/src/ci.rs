@@ -48,7 +48,7 @@ const CHECKS: &[Check] = &[
     Check { name: "documents", run: |_| xtask("docs --install") },
     Check { name: "clippy", run: |_| cargo("clippy --workspace --all-targets -- -D warnings") },
     Check { name: "tests", run: |_| workspace_tests().map(|()| Ended::Passed) },
-    Check { name: "fuzz", run: |_| xtask("fuzz --time 30") },
+    Check { name: "fuzz", run: |_| xtask("fuzz --time 60") },
     Check { name: "release-build", run: |_| release_build() },
     Check { name: "certify", run: |_| measured("certify --capacities 2154,12345,50000") },
     Check { name: "soak", run: |_| measured("soak --duration 60") },
