@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use method::records::Counts;
-use method::units::{CpuId, Nanos};
+use method::units::{CpuId, Nanos, Qps};
 use net::clock;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,8 @@ pub struct ClosedLoopPlan {
     pub cpus: Vec<CpuId>,
     /// How long to go round and round; none: once through the questions.
     pub duration: Option<Nanos>,
+    /// Queries per second at the most, over all threads; none: as many as the server answers.
+    pub most: Option<Qps>,
 }
 
 /// Why a closed loop cannot be run.
@@ -179,8 +181,12 @@ pub fn run_until(
             .into_iter()
             .enumerate()
             .map(|(thread, lane)| {
+                let most = plan
+                    .most
+                    .map(|Qps(most)| Qps(share(most as usize, thread, plan.threads).max(1) as u64));
                 let progress = progress.of(thread);
-                scope.spawn(move || lane.run(start, &mut Drive::Closed { end, stop, progress }))
+                let mut drive = Drive::Closed { end, most, stop, progress };
+                scope.spawn(move || lane.run(start, &mut drive))
             })
             .collect();
         running.into_iter().map(|thread| thread.join().expect("a lane does not panic")).collect()
@@ -270,6 +276,7 @@ mod tests {
             source_ports: 3,
             cpus: Vec::new(),
             duration: None,
+            most: None,
         }
     }
 

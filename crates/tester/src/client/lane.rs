@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use method::records::{Outcome, Wrong};
-use method::units::{CpuId, Nanos};
+use method::units::{CpuId, Nanos, Qps};
 use net::affinity::{allowed_cpus, pin_to};
 use net::batch::{BATCH, OFFLOAD_LEN, ReceiveBatch, Wait};
 use net::clock::{self, ClockPair};
@@ -25,6 +25,9 @@ use crate::intervals::note;
 
 /// How long a lane that waits for answers only sleeps at the most.
 const IDLE: Duration = Duration::from_millis(10);
+/// How long a lane that asks no more than so many a second sleeps at the most while more is to be
+/// asked.
+const UNTIL_DUE: Duration = Duration::from_millis(1);
 /// How long a lane on a schedule sleeps at the least, where CPUs are few.
 const NAP: Nanos = Nanos::from_micros(50);
 /// With so many CPUs, a lane on a schedule burns one of them instead.
@@ -37,8 +40,13 @@ const BURST: u64 = 256;
 /// When questions may be asked.
 pub(super) enum Drive<'a> {
     /// As many as there is room for, until a moment or once through the questions, or until
-    /// somebody sets `stop`.
-    Closed { end: Option<Nanos>, stop: &'a AtomicBool, progress: Option<&'a progress::ThreadSums> },
+    /// somebody sets `stop`; no more than `most` of them a second.
+    Closed {
+        end: Option<Nanos>,
+        most: Option<Qps>,
+        stop: &'a AtomicBool,
+        progress: Option<&'a progress::ThreadSums>,
+    },
     /// When they are due.
     Ramp(Box<Due<'a>>),
 }
@@ -181,7 +189,7 @@ impl<'a> Lane<'a> {
         loop {
             let more = match drive {
                 Drive::Closed { stop, .. } if stop.load(Ordering::Relaxed) => false,
-                Drive::Closed { end, .. } => self.ask_all(*end),
+                Drive::Closed { end, most, .. } => self.ask_all(*end, *most),
                 Drive::Ramp(due) => self.ask_due(due, &mut batch)?,
             };
             if !more && self.in_flight() == 0 {
@@ -194,6 +202,7 @@ impl<'a> Lane<'a> {
                     Duration::ZERO
                 }
                 Drive::Closed { .. } if more && !self.is_filled => Duration::ZERO,
+                Drive::Closed { most: Some(_), .. } if more => UNTIL_DUE,
                 _ => IDLE,
             };
             // What arrived before this moment is read first.
@@ -247,12 +256,16 @@ impl<'a> Lane<'a> {
         clock::sleep_until(next.clamp(now + NAP, now + Nanos::from_millis(1)));
     }
 
-    /// Asks as much as there is room for; false when no more is to be asked.
-    fn ask_all(&mut self, end: Option<Nanos>) -> bool {
+    /// Asks as much as there is room for, and no more than `most` a second; false when no more is
+    /// to be asked.
+    fn ask_all(&mut self, end: Option<Nanos>, most: Option<Qps>) -> bool {
         let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {
             return false;
         }
+        let due = most.map_or(u64::MAX, |most| {
+            1 + (now.since(self.start).as_secs_f64() * most.0 as f64) as u64
+        });
         let unix = unix_seconds();
         let mut more = true;
         self.is_filled = true;
@@ -267,6 +280,9 @@ impl<'a> Lane<'a> {
                         self.is_filled = false;
                         break;
                     }
+                }
+                if self.tally.counts.sent >= due {
+                    break;
                 }
                 match self.ask(at, now, unix) {
                     Ask::Asked => {}

@@ -6,7 +6,7 @@ use crate::client::closed_loop::{self, ClosedLoopError, ClosedLoopPlan};
 use crate::client::progress::Progress;
 use crate::client::{Additional, Check, ClientSettings, Names, SocketError, Source, Transport};
 
-use method::units::Nanos;
+use method::units::{Nanos, Qps};
 
 use super::error::TrialError;
 use super::expect::Expectation;
@@ -15,12 +15,21 @@ use super::plan::TrialPlan;
 /// Names asked at once: few enough for any DUT, many enough to be done soon.
 const AT_ONCE: usize = 64;
 /// How many times the names are gone through before giving up; those that are cached by then cost
-/// little.
+/// little. Each pass asks half as fast as the one before.
 const PASSES: u32 = 5;
+/// How fast names are asked at the least: the smallest window is through within two seconds.
+const SLOWEST: Qps = Qps(500);
 /// How long a name may take: this is no trial, and a DUT that has lost a packet on its way to
 /// AuthDNS asks again after most of a second only. As long as failures are remembered at least
 /// (BIND: a second), so that the next pass finds them forgotten.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
+
+/// How fast pass number `pass` asks: no faster than the trial where that asks faster than
+/// [`SLOWEST`], because a DUT that answers the trial's rate may well drop what comes faster; and
+/// slower where the DUT has lost some.
+fn rate_of(pass: u32, trial: Qps) -> Qps {
+    Qps(trial.0 >> pass).max(SLOWEST)
+}
 
 /// Resolves the names that the trial's first cached queries repeat. Returns how many could not be
 /// resolved; ends early when `stop` is set.
@@ -44,16 +53,18 @@ pub(super) fn preload(
         buffer: None,
         interval: None,
     };
-    let all = ClosedLoopPlan {
+    let mut all = ClosedLoopPlan {
         settings,
         outstanding: AT_ONCE,
         threads: 1,
         source_ports: 4,
         cpus: Vec::new(),
         duration: None,
+        most: None,
     };
     let mut missing = count;
-    for _ in 0..PASSES {
+    for number in 0..PASSES {
+        all.most = Some(rate_of(number, plan.rate));
         let pass =
             closed_loop::run_until(&all, stop, &Progress::default()).map_err(
                 |error| match error {
