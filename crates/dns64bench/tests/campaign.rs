@@ -28,6 +28,7 @@ max = 400
 resolution = 100
 repeat = 2
 probe = "100ms"
+invalid-retries = 20
 [self-test]
 min = 200
 max = 1000
@@ -185,7 +186,7 @@ fn with_script(folder: &Path, first_start: &str) -> Value {
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let plan = format!(
         "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '700ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
-         [search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 2\n[[dut]]\ndriver = 'dns64d'\nprogram = '{}'\n",
+         [search]\nmin = 100\nmax = 400\nresolution = 100\nrepeat = 2\ninvalid-retries = 20\n[[dut]]\ndriver = 'dns64d'\nprogram = '{}'\n",
         script.display()
     );
     fs::write(folder.join("plan.toml"), plan).unwrap();
@@ -232,7 +233,7 @@ fn a_custom_server_is_started_asked_metered_and_stopped_by_its_commands() {
     let start = folder.join("start.sh");
     let plan = format!(
         "name = 'test'\ntopology = 'loopback'\n[trial]\nduration = '500ms'\ntimeout = '500ms'\npause = '0s'\nmax-burst = '500us'\n\
-         [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\n[measure.loads]\nshares = [1]\nduration = '2s'\n\
+         [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 20\n[measure.loads]\nshares = [1]\nduration = '2s'\n\
          transient = '1s'\nrepeat = 1\n[[dut]]\ndriver = 'custom'\nname = 'daemon'\n[dut.custom]\n\
          start = ['sh', '{}', '{{folder}}', '{{listen}}', '{{port}}', '{{upstream}}', '{{upstream-port}}', '{{prefix}}']\n\
          ready = ['test', '-s', '{{folder}}/pid']\nstop = ['sh', '-c', 'kill $(cat {{folder}}/pid); echo stopped > {{folder}}/stopped']\n\

@@ -22,14 +22,14 @@ pub(super) const TESTS: [Test; 2] = [
 
 /// The least that has every kind of figure.
 const SMALL: &str = "name = 'small'\ntopology = 'loopback'\n[trial]\nduration = '200ms'\ntimeout = '500ms'\npause = '0s'\n\
-    [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\n[measure]\naaaa-shares = [1]\ncached-shares = [0.5]\n\
+    [search]\nmin = 100\nmax = 200\nresolution = 100\nrepeat = 1\ninvalid-retries = 20\n[measure]\naaaa-shares = [1]\ncached-shares = [0.5]\n\
     table = true\nacceptance = [0.99]\n[measure.loads]\nshares = [0.5, 1]\nduration = '3s'\ntransient = '1s'\nrepeat = 1\n\
     [[dut]]\ndriver = 'dns64d'\n";
 
 /// Short trials of the worst case; every server is asked more than it can answer.
 const PLAN: &str = "name = 'interop'\n[cpus]\ntester = [0]\nauth = [0]\ndut = [1]\n\
     [trial]\nduration = '1s'\ntimeout = '250ms'\npause = '100ms'\nmax-burst = '200us'\n\
-    [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\n\
+    [search]\nmin = 500\nmax = 120500\nresolution = 1500\nrepeat = 1\nprobe = '300ms'\ninvalid-retries = 10\n\
     [[dut]]\ndriver = 'bind'\n[[dut]]\ndriver = 'unbound'\n[[dut]]\ndriver = 'powerdns'\n[[dut]]\ndriver = 'dns64d'\n";
 
 /// Where dnsperf sees one server so many times as fast as another, the campaign must see the same
