@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::process::find;
 
 /// Debian's packages of what is tested against, by the program that shows whether they are there.
-const PACKAGES: [(&str, &str); 26] = [
+const PACKAGES: [(&str, &str); 29] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -19,6 +19,8 @@ const PACKAGES: [(&str, &str); 26] = [
     ("pdns_recursor", "pdns-recursor"),
     ("kdig", "knot-dnsutils"),
     ("dig", "bind9-dnsutils"),
+    ("dnstap-read", "bind9-dnsutils"),
+    ("fstrm_capture", "fstrm-bin"),
     ("ip", "iproute2"),
     ("chromium", "chromium"),
     ("sshd", "openssh-server"),
@@ -36,6 +38,7 @@ const PACKAGES: [(&str, &str); 26] = [
     ("script", "bsdutils"),
     ("mmdebstrap", "mmdebstrap"),
     ("buildah", "buildah"),
+    ("tayga", "tayga"),
 ];
 
 /// CoreDNS is no package of Debian's; Go's proxy has its modules.

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! text ─► keys: Config, types ─► settings: do they make sense together? ─► Settings: policies, routes, upstreams
-//!         networks                                                policies
+//!         networks, observe                                       policies
 //! ```
 
 mod error;
 mod keys;
 mod networks;
+mod observe;
 mod policies;
 mod settings;
 mod system;
@@ -17,9 +18,13 @@ mod times;
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{
-    AccessKeys, CacheKeys, Config, DomainKeys, ForwardKeys, ForwardingKeys, GroupKeys, LimitKeys,
-    LocalKeys, LogFormat, LogKeys, LogLevel, MetricsKeys, Overload, PrefixKeys, TranslationKeys,
-    UpstreamKeys,
+    AccessKeys, CacheKeys, Config, DiscoveryKeys, DomainKeys, ForwardKeys, ForwardingKeys,
+    GroupKeys, LimitKeys, LocalKeys, LogKeys, LogLevel, MetricsKeys, Overload, PrefixKeys,
+    ProbeKeys, TranslationKeys, UpstreamKeys,
 };
 pub use self::networks::NetworkList;
+pub(crate) use self::observe::CONTROL_SOCKET;
+pub use self::observe::{ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys};
 pub use self::settings::Settings;
+pub(crate) use self::settings::{LONGEST_FILE, MAX_THREADS, control_socket, read as read_file};
+pub(crate) use self::system::is_own;

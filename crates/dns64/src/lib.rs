@@ -13,17 +13,21 @@
 //! room uses which is drawn in docs/ARCHITECTURE.md, and tested.
 //!
 //! Other crates see what a server is made with (`config`, `server`), its program (`process`), its
-//! counters (`metrics`), and the way of one query without sockets (`walk`); all else is this
-//! crate's own.
+//! counters (`metrics`), what it says of itself (`control`), and the way of one query without
+//! sockets (`walk`); all else is this crate's own.
 #![forbid(unsafe_code)]
 
 mod client;
 pub mod config;
+pub mod control;
 mod guard;
 mod ids;
+mod import;
 pub mod metrics;
 mod name;
 mod networks;
+mod observe;
+mod prefixes;
 pub mod process;
 mod resolver;
 pub mod server;

@@ -64,7 +64,11 @@ impl FromStr for LowerName {
 
 /// The name in wire format as text, for logs.
 pub(crate) fn text(wire: &[u8]) -> String {
-    Name::from_slice(wire).map_or_else(|_| "?".into(), |name| format!("{name}."))
+    match Name::from_slice(wire) {
+        Ok(name) if name.is_root() => ".".into(),
+        Ok(name) => format!("{name}."),
+        Err(_) => "?".into(),
+    }
 }
 
 /// The name and all names above it, the root last.
@@ -219,6 +223,12 @@ impl KeyBuf {
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
+    }
+
+    /// The type that is asked for (QTYPE).
+    pub(crate) fn qtype(&self) -> u16 {
+        let at = self.0.len() - TAIL;
+        u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
 
     /// Name, type and class as in a question section.

@@ -56,10 +56,10 @@ impl Walk<'_> {
             }
             Received::Query(query) => query,
         };
-        let policy = self.settings.policy(client, &query.name);
-        let mut inquiry =
-            Inquiry::begin(&query, client, transport, self.cookies.answer(&query, client), policy);
-        let rules = self.settings.rules(client, inquiry.name());
+        let rules = self.settings.rules(client, &query.name, self.now);
+        let cookie = self.cookies.answer(&query, client);
+        let mut inquiry = Inquiry::begin(&query, transport, cookie, &rules);
+        let rules = self.settings.rules(client, inquiry.name(), self.now);
         loop {
             match inquiry.step(&rules) {
                 Step::Reply(reply) => {

@@ -9,6 +9,7 @@ use dns64::config::Settings;
 use dns64::walk::Walk;
 use dns64::{Cache, Cookies, KeyBuf, Prefix, Transport};
 use domain::base::iana::{Class, Rcode, Rtype};
+use domain::base::rdata::UnknownRecordData;
 use domain::base::{Message, MessageBuilder, Name, Ttl};
 use domain::rdata::{A, Aaaa, Cname};
 use method::units::Nanos;
@@ -195,6 +196,56 @@ fn domain_keys() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), keys.prop_map(table)]
 }
 
+/// The keys of `ipv4hint` and `ipv6hint` (RFC 9460 §14.3.2).
+const HINTS: [u8; 2] = [4, 6];
+
+/// An answer to a question about a name whose IPv4 addresses are these, in A records and in the hints
+/// of an HTTPS record; it has no AAAA records.
+fn reply_with_hints(addresses: &[Ipv4Addr], question: &[u8]) -> Vec<u8> {
+    let (wire, rest) = question.split_at(question.len() - 4);
+    let asked = Name::from_octets(wire.to_vec()).unwrap();
+    let qtype = Rtype::from_int(u16::from_be_bytes([rest[0], rest[1]]));
+    let mut builder = MessageBuilder::new_vec();
+    builder.header_mut().set_qr(true);
+    let mut question = builder.question();
+    question.push((&asked, qtype, Class::IN)).unwrap();
+    let mut answer = question.answer();
+    let ttl = Ttl::from_secs(60);
+    match qtype {
+        Rtype::A => addresses.iter().for_each(|&a| answer.push((&asked, ttl, A::new(a))).unwrap()),
+        Rtype::HTTPS => {
+            // Priority 1, target ".", one parameter.
+            let mut data = vec![0, 1, 0, 0, HINTS[0], 0, 4 * addresses.len() as u8];
+            addresses.iter().for_each(|address| data.extend(address.octets()));
+            let data = UnknownRecordData::from_octets(qtype, data).unwrap();
+            answer.push((&asked, ttl, data)).unwrap();
+        }
+        _ => {}
+    }
+    answer.finish()
+}
+
+/// The addresses in a reply: of AAAA records, or in the IPv6 hints of an HTTPS record.
+fn ipv6_addresses(reply: &[u8]) -> Vec<Ipv6Addr> {
+    let message = Message::from_octets(reply).unwrap();
+    let records = message.answer().unwrap().limit_to::<UnknownRecordData<_>>();
+    let mut addresses = Vec::new();
+    for record in records {
+        let record = record.unwrap();
+        let data: &[u8] = record.data().data();
+        let octets = match record.rtype() {
+            Rtype::AAAA => data,
+            // Priority, target, and the one parameter's key and length.
+            Rtype::HTTPS if data[4] == HINTS[1] => &data[7..],
+            _ => continue,
+        };
+        addresses.extend(
+            octets.chunks(16).map(|one| Ipv6Addr::from(<[u8; 16]>::try_from(one).unwrap())),
+        );
+    }
+    addresses
+}
+
 /// The records of a type that a reply gives; one of an error gives none.
 fn count(reply: &[u8], qtype: Rtype) -> usize {
     let message = Message::from_octets(reply).unwrap();
@@ -230,6 +281,30 @@ proptest! {
         let given = count(&aaaa, Rtype::AAAA);
         prop_assert!(has == had || (has == 0 && given > 0), "{had} A records before, {has} now, {given} AAAA");
         prop_assert!(given == 0 || has == 0, "{has} A records beside {given} AAAA records");
+    }
+
+    /// Item 45: who goes by hints is led through the same prefixes as who asks for addresses.
+    #[test]
+    fn hints_and_addresses_of_a_name_are_the_same(
+        addresses in prop::collection::btree_set(any::<u32>(), 1..6), domain in domain_keys(), draining: bool,
+        select in prop_oneof![Just("all"), Just("first"), Just("spread")], client: u32,
+    ) {
+        let addresses: Vec<Ipv4Addr> = addresses.into_iter().map(Ipv4Addr::from).collect();
+        let prefixes = format!(
+            "prefixes = [{{ prefix = '2001:db8:1::/96', draining = {draining} }}, {{ prefix = '2001:db8:2::/64' }}, \
+             {{ prefix = '64:ff9b::/96' }}]"
+        );
+        let settings = settings(&format!("{prefixes}\nselect = '{select}'\nhttps-hints = 'translate'"), &domain);
+        let (cache, cookies) = (Cache::new(0), Cookies::new());
+        let walk = Walk { settings: &settings, cache: &cache, cookies: &cookies, now: Nanos(0) };
+        let client = IpAddr::V4(Ipv4Addr::from(client >> 8 | 127 << 24));
+        let of = |qtype| {
+            let ask = |key: &KeyBuf| Some(reply_with_hints(&addresses, key.question()));
+            ipv6_addresses(&walk.reply(&query(qtype, None, false), client, Transport::Tcp, ask).unwrap())
+        };
+        let given = of(Rtype::AAAA);
+        prop_assert_eq!(&of(Rtype::HTTPS), &given);
+        prop_assert_eq!(given.is_empty(), domain.contains("off"));
     }
 
     /// Item 45: a policy of one group changes no answer for clients of others.

@@ -411,6 +411,7 @@ impl ClosedLoop {
             source_ports: self.source_ports.unwrap_or(self.threads),
             cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
             duration: self.duration.map(Nanos::from),
+            most: None,
         })
     }
 
@@ -432,6 +433,7 @@ impl ClosedLoop {
             source_ports: e.threads,
             cpus: self.cpus.clone().map(|list| list.0).unwrap_or_default(),
             duration: None,
+            most: None,
         })
     }
 

@@ -8,6 +8,7 @@
 //!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
 //! drops, queueing: what the host lost on the way        tap: what the interface got for our ports
 //! neighbour: whether the next hop can be reached at all        affinity: which thread runs where
+//! router: what routers announce on a link
 //! ethtool: what an interface says of itself               cpu_time: what the CPUs did, and what a hypervisor took
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -23,5 +24,6 @@ mod netlink;
 pub mod poller;
 pub mod queue;
 pub mod queueing;
+pub mod router;
 pub mod socket;
 pub mod tap;

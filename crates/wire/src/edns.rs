@@ -28,6 +28,8 @@ pub mod ede {
     pub const STALE_ANSWER: u16 = 3;
     /// Validation has shown the answer to be false.
     pub const DNSSEC_BOGUS: u16 = 6;
+    /// The server is not yet able to answer.
+    pub const NOT_READY: u16 = 14;
     /// Something of the answer is kept from the client, at its own wish.
     pub const FILTERED: u16 = 17;
     /// The client may not ask.

@@ -4,12 +4,15 @@
 mod campaign;
 mod clients;
 mod dns64d;
+mod dnstap;
 mod gate;
 mod hosts;
+mod import;
 mod losses;
 mod mlrsearch;
 mod packages;
 mod places;
+mod prefixes;
 mod systemd;
 mod tally;
 mod tester;
@@ -152,8 +155,10 @@ impl Bench {
 }
 
 fn all() -> impl Iterator<Item = &'static Test> {
-    let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&clients::TESTS);
+    let first = tester::TESTS.iter().chain(&dns64d::TESTS).chain(&dnstap::TESTS);
+    let first = first.chain(&import::TESTS).chain(&prefixes::TESTS);
     let servers = first
+        .chain(&clients::TESTS)
         .chain(&systemd::TESTS)
         .chain(&hosts::TESTS)
         .chain(&losses::TESTS)

@@ -12,6 +12,7 @@
 use std::net::IpAddr;
 
 use smallvec::{SmallVec, smallvec};
+use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
 use crate::client::query::Query;
@@ -19,6 +20,7 @@ use crate::client::reply::{COOKIE_LEN, ReplyFrame};
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
 use crate::translation::decide::{self, Next, Question, Reply};
+use crate::translation::decision::Decision;
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
@@ -34,11 +36,18 @@ pub(crate) struct Inquiry {
     /// What is asked; for a name in the reverse tree of a prefix the question for the name that it
     /// is a CNAME of.
     question: Question,
-    /// Whether the question is for another name than the client's.
-    alias: bool,
+    /// Set if the question is for another name than the client's, of which that is an alias.
+    alias: Option<Box<Denials>>,
     local: Option<Box<LocalAnswer>>,
     /// What is known so far, in the order in which it was asked for.
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
+}
+
+/// The replies for an alias whose target has nothing.
+#[derive(Clone, Debug)]
+struct Denials {
+    name_error: LocalAnswer,
+    no_data: LocalAnswer,
 }
 
 /// What comes next for a query.
@@ -51,28 +60,31 @@ pub(crate) enum Step<'a> {
 }
 
 impl Inquiry {
-    /// Begins with a client's query. `cookie` is the cookie option for its reply.
+    /// Begins with a client's query, to which `rules` apply. `cookie` is the cookie option for its
+    /// reply.
     pub(crate) fn begin(
         query: &Query<'_>,
-        client: IpAddr,
         transport: Transport,
         cookie: Option<[u8; COOKIE_LEN]>,
-        policy: &Policy,
+        rules: &Rules<'_>,
     ) -> Inquiry {
         let mut inquiry = Inquiry {
-            client,
+            client: rules.client,
             frame: ReplyFrame::new(query, transport, cookie),
             question: query.to_question(),
-            alias: false,
+            alias: None,
             local: None,
             known: SmallVec::new(),
         };
         if query.qclass == CLASS_IN {
-            match local::look(&query.name, query.qtype, policy) {
+            match local::look(&query.name, query.qtype, rules) {
                 Local::No => {}
-                Local::Alias(target) => {
-                    inquiry.question.name = target;
-                    inquiry.alias = true;
+                Local::Alias(alias) => {
+                    inquiry.alias = Some(Box::new(Denials {
+                        name_error: alias.denial(Rcode::NXDOMAIN),
+                        no_data: alias.denial(Rcode::NOERROR),
+                    }));
+                    inquiry.question.name = alias.target;
                 }
                 Local::Answer(answer) => inquiry.local = Some(Box::new(answer)),
             }
@@ -92,7 +104,7 @@ impl Inquiry {
 
     /// Whether the question is for another name than the client's, of which that is an alias.
     pub(crate) fn is_alias(&self) -> bool {
-        self.alias
+        self.alias.is_some()
     }
 
     /// Whether it needs no upstream.
@@ -120,6 +132,19 @@ impl Inquiry {
         self.known.iter().any(in_vain)
     }
 
+    /// The name and the type that the client asks for.
+    pub(crate) fn asked(&self) -> (LowerName, u16) {
+        self.frame.asked()
+    }
+
+    /// What decided the reply that [`Inquiry::step`] gave.
+    pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
+        match Decision::of(&self.question, policy, reply) {
+            Decision::PassedOn if self.is_alias() => Decision::Pointer,
+            decision => decision,
+        }
+    }
+
     /// What comes next, by all that is known.
     #[inline]
     pub(crate) fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
@@ -131,7 +156,21 @@ impl Inquiry {
             Next::Probe(name) => {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
-            Next::Reply(reply) => Step::Reply(reply),
+            Next::Reply(reply) => Step::Reply(self.denial(&reply).map_or(reply, Reply::Local)),
+        }
+    }
+
+    /// The reply to a question for a pointer whose alias would lead to nothing (RFC 6147 §5.3.1).
+    fn denial(&self, reply: &Reply<'_>) -> Option<&LocalAnswer> {
+        let denials = self.alias.as_deref().filter(|_| self.question.qtype == rtype::PTR)?;
+        match reply {
+            Reply::Pass { last, .. } if last.answer.answer_count() > 0 => None,
+            Reply::Pass { last, .. } => match last.answer.rcode() {
+                Rcode::NXDOMAIN => Some(&denials.name_error),
+                Rcode::NOERROR => Some(&denials.no_data),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -169,7 +208,7 @@ impl Inquiry {
 
     /// Writes the reply that [`Inquiry::step`] gave.
     pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
-        let alias = self.alias.then_some(&self.question.name);
+        let alias = self.is_alias().then_some(&self.question.name);
         self.frame.write(out, reply, rules, alias, self.is_stale());
     }
 

@@ -74,7 +74,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
 pub(crate) enum Received<'a> {
     /// A query that can be answered.
     Query(Query<'a>),
-    /// Something that gets an error: the RCODE, with EDNS if it is above 15.
+    /// Something that gets an error.
     Error {
         /// The RCODE of the reply.
         rcode: Rcode,
@@ -105,9 +105,7 @@ impl<'a> Received<'a> {
         let (qtype, qclass) = (u16::from_be_bytes([f[0], f[1]]), u16::from_be_bytes([f[2], f[3]]));
         let edns = match read_edns(&message, HEADER_LEN + question.len()) {
             Ok(edns) => edns,
-            Err(rcode) => {
-                return Received::Error { rcode, question, edns: rcode == Rcode::BADVERS };
-            }
+            Err(BadEdns { rcode, edns }) => return Received::Error { rcode, question, edns },
         };
         // Zone transfers and other meta types (RFC 6895 §3.1) are nothing to forward, ANY excepted.
         if qtype == rtype::OPT || (128..=254).contains(&qtype) {
@@ -178,25 +176,34 @@ fn read_question<'a>(message: &Message<'_>, bytes: &'a [u8]) -> Option<(usize, &
     Some((at, bytes.get(HEADER_LEN..at + 4)?))
 }
 
-/// The EDNS part (RFC 6891 §6.1), or the RCODE for a wrong one. What else is in a query is skipped,
-/// but must be well formed.
-fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, Rcode> {
+/// What is wrong with a query behind its question.
+struct BadEdns {
+    rcode: Rcode,
+    /// Whether an OPT record had been read, so that who asks is told apart from who knows no EDNS
+    /// by an OPT record in the reply (RFC 6891 §7).
+    edns: bool,
+}
+
+/// The EDNS part (RFC 6891 §6.1), or what is wrong with it. What else is in a query is skipped, but
+/// must be well formed.
+fn read_edns(message: &Message<'_>, at: usize) -> Result<Option<Edns>, BadEdns> {
+    let malformed = |edns| BadEdns { rcode: Rcode::FORMERR, edns };
     let mut others = message.records(at, message.ancount().saturating_add(message.nscount()));
     if others.any(|record| record.is_err()) {
-        return Err(Rcode::FORMERR);
+        return Err(malformed(false));
     }
     let mut edns = None;
     for record in message.records(others.offset(), message.arcount()) {
-        let Ok(record) = record else { return Err(Rcode::FORMERR) };
+        let Ok(record) = record else { return Err(malformed(edns.is_some())) };
         let Some(opt) = Opt::of(&record) else { continue };
         // One OPT, owned by the root.
         if edns.is_some() || record.data_at != record.owner + OPT_LEN {
-            return Err(Rcode::FORMERR);
+            return Err(malformed(true));
         }
         if opt.version != 0 {
-            return Err(Rcode::BADVERS);
+            return Err(BadEdns { rcode: Rcode::BADVERS, edns: true });
         }
-        let cookie = read_cookie(&opt).map_err(|Malformed| Rcode::FORMERR)?;
+        let cookie = read_cookie(&opt).map_err(|Malformed| malformed(true))?;
         let size = usize::from(opt.payload).max(LEAST_PAYLOAD);
         edns = Some(Edns { size, dnssec_ok: opt.dnssec_ok, cookie });
     }
@@ -284,14 +291,19 @@ mod tests {
         let wide = edns(&opt(4096, 0x8000, &[0, 3, 0, 0])).unwrap();
         assert!(wide.size == 4096 && wide.dnssec_ok && wide.cookie.is_none());
         assert_eq!(rcode_of(&query(0, 28, &opt(1232, 1 << 16, &[]))), Some(Rcode::BADVERS));
-        assert_eq!(
-            rcode_of(&query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]))),
-            Some(Rcode::FORMERR),
-            "an option that is cut off"
-        );
         let mut two = query(0, 28, &[opt(1232, 0, &[]), opt(1232, 0, &[])].concat());
         two[11] = 2;
-        assert_eq!(rcode_of(&two), Some(Rcode::FORMERR));
+        let cut_off = query(0, 28, &opt(1232, 0, &[0, 3, 0, 5]));
+        for bad in [two, cut_off] {
+            // RFC 6891 §7: an OPT record says that it is EDNS which is malformed.
+            assert!(
+                matches!(
+                    Received::read(&bad),
+                    Received::Error { rcode: Rcode::FORMERR, edns: true, .. }
+                ),
+                "{bad:?}"
+            );
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::client::query::{Query, Received};
 use crate::name::{LowerName, USUAL_NAME};
 use crate::resolver::answer::{ReadRecord, readable};
 use crate::resolver::outcome::{Failure, Kept};
-use crate::translation::decide::{Reply, Strip, Way, Withheld, addresses};
+use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
 use crate::translation::hints::Service;
 use crate::translation::local::LocalAnswer;
 use crate::translation::policy::{Hints, Policy, Rules};
@@ -110,7 +110,7 @@ impl ReplyFrame {
                     && a.answer.is_bare()
                     && !aliases.answers().any(|kept| kept.answer.has_aliases()) =>
             {
-                self.write_synthesized(out, a, rules.policy, ttl_limit);
+                self.write_synthesized(out, a, rules, ttl_limit);
             }
             _ => {
                 // It fails only where something exceeds what a message can hold.
@@ -126,12 +126,12 @@ impl ReplyFrame {
     /// What extended errors say about a reply (RFC 8914). Those of upstreams are handed on (§3).
     fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
         let own = match *reply {
-            Reply::Error { failure: Some(Failure::Timeout), .. } => {
+            Reply::Error { cause: Cause::Failed(Failure::Timeout), .. } => {
                 return smallvec![ede::NETWORK_ERROR, ede::NO_REACHABLE_AUTHORITY];
             }
-            Reply::Error { failure: Some(Failure::AliasLoop | Failure::Overload), .. }
-            | Reply::Local(_) => None,
-            Reply::Error { failure: None, extended_error, .. } => extended_error,
+            Reply::Error { cause: Cause::Failed(_), .. } => None,
+            Reply::Local(answer) => answer.extended_error,
+            Reply::Error { extended_error, .. } => extended_error,
             _ if stale => Some(ede::STALE_ANSWER),
             Reply::Synthesize { .. } => Some(ede::SYNTHESIZED),
             Reply::Pass { withheld: Some(Withheld::Unmapped), .. } | Reply::Empty { .. } => {
@@ -201,14 +201,14 @@ impl ReplyFrame {
 
     /// AAAA records for the A records of an answer that has nothing else (RFC 6147 §5.1.7), one TTL
     /// for all (item 16).
-    fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, policy: &Policy, ttl_limit: u32) {
+    fn write_synthesized(&self, out: &mut Vec<u8>, a: &Kept, rules: &Rules<'_>, ttl_limit: u32) {
         let start = out.len();
         self.write_header(out, Rcode::NOERROR, false);
-        let ttl = synthetic_ttl(a, ttl_limit);
+        let ttl = synthetic_ttl(a, ttl_limit.min(rules.lifetime()));
         let records_at = out.len();
         let few = a.answer.answer_count() <= FEW;
         let mut seen = HashSet::new();
-        for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
+        for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
             let is_new = if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) };
             if is_new {
                 count(out, start, ANCOUNT);
@@ -238,6 +238,11 @@ impl ReplyFrame {
             [.., t0, t1, _, _] => u16::from_be_bytes([t0, t1]),
             _ => 0,
         }
+    }
+
+    /// The name, in lower case, and the type that were asked for.
+    pub(crate) fn asked(&self) -> (LowerName, u16) {
+        (LowerName::of_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
     /// The general way: aliases in order, then data or denial, names compressed anew.
@@ -281,7 +286,7 @@ impl ReplyFrame {
             Reply::Synthesize { aliases, a, ttl_limit, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 push_aliases(&mut answer, a)?;
-                push_synthesized(&mut answer, a, rules.policy, ttl_limit)?;
+                push_synthesized(&mut answer, a, rules, ttl_limit)?;
                 a
             }
             Reply::Empty { aliases, last, .. } => {
@@ -456,7 +461,7 @@ fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
 }
 
 /// The least TTL of the A records, what is left of it, and not above the limit (RFC 6147 §5.1.7).
-fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
+pub(crate) fn synthetic_ttl(a: &Kept, limit: u32) -> u32 {
     let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
     records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
 }
@@ -550,9 +555,10 @@ fn push_with_hints(
             AllRecordData::Rrsig(rrsig)
                 if matches!(rrsig.type_covered(), Rtype::HTTPS | Rtype::SVCB) => {}
             AllRecordData::Https(_) | AllRecordData::Svcb(_) => {
-                let data = hinted(&record, rules)?;
+                let (data, lifetime) = hinted(&record, rules)?;
                 let data = UnknownRecordData::from_octets(record.rtype(), data).ok()?;
-                let ttl = Ttl::from_secs(kept.left(record.ttl().as_secs()));
+                let ttl = kept.left(record.ttl().as_secs()).min(lifetime);
+                let ttl = Ttl::from_secs(ttl);
                 answer.push(Record::new(record.owner(), record.class(), ttl, data)).ok()?;
             }
             _ => answer.push(aged(record, kept)).ok()?,
@@ -562,31 +568,33 @@ fn push_with_hints(
 }
 
 /// The data of an HTTPS or SVCB record. The hints are addresses of its target: what the client would
-/// be given as AAAA records of that name counts.
-fn hinted(record: &ReadRecord<'_>, rules: &Rules<'_>) -> Option<Vec<u8>> {
+/// be given as AAAA records of that name counts. With it, for how long it is good, seconds.
+fn hinted(record: &ReadRecord<'_>, rules: &Rules<'_>) -> Option<(Vec<u8>, u32)> {
     let mut data = Vec::new();
     record.data().compose_rdata(&mut data).ok()?;
-    let Some(service) = Service::read(&data) else { return Some(data) };
+    let Some(service) = Service::read(&data) else { return Some((data, u32::MAX)) };
     let target = match service.target() {
         Some(target) => LowerName::of_wire(target),
         None => LowerName::of_wire(record.owner().to_vec().as_slice()),
     };
     let policy = rules.others.policy_by_name(rules.client, target.wire());
-    let rewritten = service.rewritten(policy);
-    Some(rewritten.unwrap_or(data))
+    match service.rewritten(policy, rules.client) {
+        Some(rewritten) => Some((rewritten, policy.lifetime(rules.now))),
+        None => Some((data, u32::MAX)),
+    }
 }
 
 /// AAAA records for the A records, owned by the name at the end of the aliases (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressed>,
     a: &Kept,
-    policy: &Policy,
+    rules: &Rules<'_>,
     limit: u32,
 ) -> Option<()> {
-    let ttl = Ttl::from_secs(synthetic_ttl(a, limit));
+    let ttl = Ttl::from_secs(synthetic_ttl(a, limit.min(rules.lifetime())));
     let owner = Name::from_octets(a.answer.target()).ok()?;
     let mut made = HashSet::new();
-    for v6 in addresses(&a.answer).flat_map(|v4| policy.embed(v4)) {
+    for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
         if made.insert(v6) {
             answer.push(Record::new(owner.clone(), Class::IN, ttl, Aaaa::new(v6))).ok()?;
         }

@@ -6,14 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use method::units::Nanos;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::networks::{BadList, NamedNetworks, NetworkList};
+use super::observe::{ControlKeys, DnstapKeys, LogFormat, QueryLogKeys};
 use super::times;
 use crate::name::LowerName;
+use crate::prefixes::Live;
 use crate::resolver::ttl::TtlLimits;
-use crate::translation::policy::{Hints, Mapping, Mode, Policy};
+use crate::translation::policy::{Hints, Mapping, Mode, Policy, Select, Standing};
 use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
@@ -36,6 +39,8 @@ pub struct Config {
     pub networks: BTreeMap<String, NetworkList<IpNet>>,
     /// `[dns64]`: prefixes, and which answers are translated.
     pub dns64: TranslationKeys,
+    /// `[discovery]`: where prefixes that are announced are looked for.
+    pub discovery: DiscoveryKeys,
     /// `[local]`: what the zones that are made up here say of themselves.
     pub local: LocalKeys,
     /// `[access]`: which clients are answered.
@@ -50,6 +55,12 @@ pub struct Config {
     pub metrics: MetricsKeys,
     /// `[log]`: which lines are logged, and in which form.
     pub log: LogKeys,
+    /// `[control]`: the socket that `dns64d status` and `dns64d explain` ask.
+    pub control: ControlKeys,
+    /// `[query-log]`: a line for each query that is answered.
+    pub query_log: QueryLogKeys,
+    /// `[dnstap]`: queries and replies for whoever reads them at a socket.
+    pub dnstap: DnstapKeys,
     /// `[[upstream]]`: the resolvers that are asked; none: those of /etc/resolv.conf.
     #[serde(rename = "upstream")]
     pub upstreams: Vec<UpstreamKeys>,
@@ -73,6 +84,7 @@ impl Default for Config {
             user: None,
             networks: BTreeMap::new(),
             dns64: TranslationKeys::default(),
+            discovery: DiscoveryKeys::default(),
             local: LocalKeys::default(),
             access: AccessKeys::default(),
             cache: CacheKeys::default(),
@@ -80,11 +92,25 @@ impl Default for Config {
             forwarding: ForwardingKeys::default(),
             metrics: MetricsKeys::default(),
             log: LogKeys::default(),
+            control: ControlKeys::default(),
+            query_log: QueryLogKeys::default(),
+            dnstap: DnstapKeys::default(),
             upstreams: Vec::new(),
             forwards: Vec::new(),
             domains: Vec::new(),
             groups: Vec::new(),
         }
+    }
+}
+
+impl Config {
+    /// All prefixes as they are written, in all tables.
+    pub(crate) fn written_prefixes(&self) -> impl Iterator<Item = &PrefixKeys> {
+        let of_groups = self.groups.iter().flat_map(|group| {
+            group.dns64.prefixes.iter().chain(group.domains.iter().flat_map(|keys| &keys.prefixes))
+        });
+        let of_domains = self.domains.iter().flat_map(|keys| &keys.prefixes);
+        self.dns64.prefixes.iter().chain(of_groups).chain(of_domains).flatten()
     }
 }
 
@@ -96,6 +122,9 @@ pub struct TranslationKeys {
     /// Prefixes; an empty list turns translation off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<Vec<PrefixKeys>>,
+    /// Which of several prefixes that carry an address a client is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub select: Option<Select>,
     /// AAAA records that count as none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
@@ -127,6 +156,7 @@ impl TranslationKeys {
     pub(super) fn fill_in(&mut self) {
         let default = Policy::default();
         self.prefixes.get_or_insert_with(|| vec![PrefixKeys::new(Prefix::WELL_KNOWN, false)]);
+        self.select.get_or_insert(default.select);
         self.exclude.get_or_insert_with(|| default.exclude.included().into());
         self.mode.get_or_insert(default.mode);
         self.break_dnssec.get_or_insert(default.break_dnssec);
@@ -142,14 +172,20 @@ impl TranslationKeys {
 #[serde(try_from = "RawPrefixKeys", rename_all = "kebab-case")]
 pub struct PrefixKeys {
     #[serde(rename = "prefix")]
-    written: Prefix,
-    /// With the suffix.
+    written: WrittenPrefix,
+    /// With the suffix; `None`: those that are announced.
     #[serde(skip)]
-    prefix: Prefix,
+    prefix: Option<Prefix>,
     suffix: std::net::Ipv6Addr,
     #[schemars(with = "Vec<String>")]
     ranges: NetworkList<Ipv4Net>,
     allow_non_global: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "is_false")]
+    draining: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probe: Option<ProbeKeys>,
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
@@ -159,7 +195,7 @@ pub struct PrefixKeys {
     expecting = "a table; write for example { prefix = \"64:ff9b::/96\" }"
 )]
 struct RawPrefixKeys {
-    prefix: Prefix,
+    prefix: WrittenPrefix,
     #[serde(default = "no_suffix")]
     suffix: std::net::Ipv6Addr,
     #[serde(default = "all_of_ipv4")]
@@ -167,6 +203,88 @@ struct RawPrefixKeys {
     ranges: NetworkList<Ipv4Net>,
     #[serde(default)]
     allow_non_global: bool,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    draining: bool,
+    #[serde(default)]
+    probe: Option<ProbeKeys>,
+}
+
+/// A prefix, or the word for all that are announced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+enum WrittenPrefix {
+    Fixed(Prefix),
+    Discover,
+}
+
+/// What stands for all prefixes that are announced.
+const DISCOVER: &str = "discover";
+
+impl TryFrom<String> for WrittenPrefix {
+    type Error = crate::translation::prefix::PrefixError;
+    fn try_from(text: String) -> Result<WrittenPrefix, Self::Error> {
+        if text == DISCOVER {
+            return Ok(WrittenPrefix::Discover);
+        }
+        Prefix::try_from(text).map(WrittenPrefix::Fixed)
+    }
+}
+
+impl From<WrittenPrefix> for String {
+    fn from(written: WrittenPrefix) -> String {
+        match written {
+            WrittenPrefix::Fixed(prefix) => prefix.into(),
+            WrittenPrefix::Discover => DISCOVER.to_owned(),
+        }
+    }
+}
+
+/// How it is found out whether a prefix's NAT64 works: by connections over TCP through it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ProbeKeys {
+    /// An address behind the NAT64 that answers.
+    pub address: std::net::Ipv4Addr,
+    /// Its port.
+    pub port: u16,
+    /// Time between two probes; 1 s to a day.
+    #[serde(
+        default = "ten_seconds",
+        serialize_with = "humantime_serde::serialize",
+        deserialize_with = "times::one"
+    )]
+    #[schemars(with = "String")]
+    pub interval: Duration,
+    /// How long an answer may take; 100 ms to the interval.
+    #[serde(
+        default = "two_seconds",
+        serialize_with = "humantime_serde::serialize",
+        deserialize_with = "times::one"
+    )]
+    #[schemars(with = "String")]
+    pub timeout: Duration,
+    /// Probes in a row that change what is known; 1 to 100.
+    #[serde(default = "three")]
+    pub threshold: u32,
+}
+
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
+}
+
+fn two_seconds() -> Duration {
+    Duration::from_secs(2)
+}
+
+fn three() -> u32 {
+    3
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn no_suffix() -> std::net::Ipv6Addr {
@@ -180,9 +298,16 @@ fn all_of_ipv4() -> NetworkList<Ipv4Net> {
 impl TryFrom<RawPrefixKeys> for PrefixKeys {
     type Error = crate::translation::prefix::PrefixError;
     fn try_from(raw: RawPrefixKeys) -> Result<PrefixKeys, Self::Error> {
-        let prefix = raw.prefix.with_suffix(raw.suffix)?;
-        let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global } = raw;
-        Ok(PrefixKeys { written, prefix, suffix, ranges, allow_non_global })
+        let prefix = match raw.prefix {
+            WrittenPrefix::Fixed(prefix) => Some(prefix.with_suffix(raw.suffix)?),
+            WrittenPrefix::Discover if raw.suffix != no_suffix() => {
+                return Err(crate::translation::prefix::PrefixError::DiscoveredSuffix);
+            }
+            WrittenPrefix::Discover => None,
+        };
+        let RawPrefixKeys { prefix: written, suffix, ranges, allow_non_global, .. } = raw;
+        let (name, draining, probe) = (raw.name, raw.draining, raw.probe);
+        Ok(PrefixKeys { written, prefix, suffix, ranges, allow_non_global, name, draining, probe })
     }
 }
 
@@ -190,16 +315,79 @@ impl PrefixKeys {
     /// `prefix` for all IPv4 addresses.
     pub fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
         PrefixKeys {
-            written: prefix,
-            prefix,
+            written: WrittenPrefix::Fixed(prefix),
+            prefix: Some(prefix),
             suffix: no_suffix(),
             ranges: all_of_ipv4(),
             allow_non_global,
+            name: None,
+            draining: false,
+            probe: None,
         }
     }
 
-    pub(super) fn mapping(&self, named: &NamedNetworks<'_>) -> Result<Mapping, BadList> {
-        Ok(Mapping::new(self.prefix, named.look_up(&self.ranges)?, self.allow_non_global))
+    /// Whether both stand for the same prefix.
+    pub(crate) fn is_same_prefix(&self, other: &PrefixKeys) -> bool {
+        self.prefix == other.prefix
+    }
+
+    /// Whether it stands for the prefixes that are announced.
+    pub(crate) fn is_discovered(&self) -> bool {
+        self.prefix.is_none()
+    }
+
+    /// What logs and metrics call it, if it has a name.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Whether it is used for no new answer.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// How it is found out whether it works.
+    pub(crate) fn probe(&self) -> Option<&ProbeKeys> {
+        self.probe.as_ref()
+    }
+
+    /// The prefixes that it stands for as things are.
+    pub(crate) fn prefixes(&self, live: &Live) -> Vec<(Prefix, Option<Nanos>)> {
+        match self.prefix {
+            Some(prefix) => vec![(prefix, None)],
+            None => live.announced.iter().map(|&(prefix, end)| (prefix, Some(end))).collect(),
+        }
+    }
+
+    pub(super) fn mappings(
+        &self,
+        named: &NamedNetworks<'_>,
+        live: &Live,
+    ) -> Result<Vec<Mapping>, BadList> {
+        let ranges = named.look_up(&self.ranges)?;
+        let mapping = |(prefix, until)| {
+            let unhealthy_since = live.unhealthy_since(&prefix);
+            let standing = Standing { draining: self.draining, unhealthy_since, until };
+            Mapping::new(prefix, ranges.clone(), self.allow_non_global).standing(standing)
+        };
+        Ok(self.prefixes(live).into_iter().map(mapping).collect())
+    }
+}
+
+/// `[discovery]`: where prefixes that are announced are looked for, if one is written as
+/// `"discover"`.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct DiscoveryKeys {
+    /// In the upstreams' answers for ipv4only.arpa (RFC 7050).
+    pub upstreams: bool,
+    /// In the advertisements of routers on these interfaces (RFC 8781).
+    pub interfaces: Vec<String>,
+}
+
+impl Default for DiscoveryKeys {
+    fn default() -> DiscoveryKeys {
+        DiscoveryKeys { upstreams: true, interfaces: Vec::new() }
     }
 }
 
@@ -355,6 +543,9 @@ pub struct CacheKeys {
     /// Such answers are served at once and renewed behind that, not only when a client has waited
     /// for 1750 ms.
     pub stale_at_once: bool,
+    /// Answers that are asked for twice in the last tenth of their time are renewed before it is
+    /// over.
+    pub prefetch: bool,
 }
 
 impl Default for CacheKeys {
@@ -369,6 +560,7 @@ impl Default for CacheKeys {
             failure_max_ttl: ttl.failure_max,
             serve_stale: Duration::ZERO,
             stale_at_once: false,
+            prefetch: false,
         }
     }
 }
@@ -468,19 +660,6 @@ pub struct MetricsKeys {
     /// Where Prometheus fetches `/metrics`; none: no listener.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
-}
-
-/// Form of log lines.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum LogFormat {
-    /// One line of text for people.
-    #[default]
-    Text,
-    /// One JSON object per line.
-    Json,
 }
 
 /// Least severity that is logged.

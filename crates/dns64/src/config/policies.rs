@@ -20,7 +20,8 @@ use super::keys::{Config, DomainKeys, GroupKeys, PrefixKeys, TranslationKeys};
 use super::networks::{BadList, NamedNetworks, NetworkList};
 use crate::name::{DomainTable, LowerName};
 use crate::networks::{Lists, Networks};
-use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName};
+use crate::prefixes::Live;
+use crate::translation::policy::{Hints, Mapping, Mode, Policy, PolicyByName, Select};
 use crate::translation::prefix::Prefix;
 
 /// Why the policies cannot be made: where in the file, and what is wrong.
@@ -63,9 +64,22 @@ struct GroupPolicies {
     own: DomainTable<OwnDomain>,
 }
 
+/// Whose policy one is: the places, as they are written, of what counts for a client and a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whose {
+    /// Of the client's `[[group]]`; `None`: it is of none.
+    pub group: Option<usize>,
+    /// Of the group's `[[group.domain]]`.
+    pub group_domain: Option<usize>,
+    /// Of the `[[domain]]`.
+    pub domain: Option<usize>,
+}
+
 /// The policies within a `[[group.domain]]`.
 #[derive(Clone, Debug)]
 struct OwnDomain {
+    /// Its place among those of the group.
+    place: usize,
     /// With what the longest `[[domain]]` says that covers all of it, if one does.
     policy: Policy,
     /// With what the `[[domain]]` of these places say, which lie below it.
@@ -73,15 +87,21 @@ struct OwnDomain {
 }
 
 impl Policies {
-    /// Puts together what the configuration says; the defaults of `[dns64]` are filled in.
-    pub(super) fn new(config: &Config, named: &NamedNetworks<'_>) -> Result<Policies, BadPolicy> {
-        let base = Layer::of_translation(&config.dns64, named)?;
-        let common = Domains::new(&config.domains, named)?;
+    /// Puts together what the configuration says, the defaults of `[dns64]` filled in, with the
+    /// prefixes as they stand.
+    pub(super) fn new(
+        config: &Config,
+        named: &NamedNetworks<'_>,
+        live: &Live,
+    ) -> Result<Policies, BadPolicy> {
+        let known = &Known { named, live };
+        let base = Layer::of_translation(&config.dns64, known)?;
+        let common = Domains::new(&config.domains, known)?;
         check_forwards(config, &common)?;
         let mut groups = Vec::with_capacity(config.groups.len());
         for group in &config.groups {
             let clients = named.look_up(&group.clients)?;
-            groups.push((clients, Group::new(group, named)?));
+            groups.push((clients, Group::new(group, known)?));
         }
         let layers = std::iter::once(&base)
             .chain(groups.iter().flat_map(|(_, group)| group.layers()))
@@ -101,13 +121,25 @@ impl Policies {
     /// The policy for a client and a name (wire format, lower case).
     #[inline]
     pub(super) fn of(&self, client: IpAddr, name: &[u8]) -> &Policy {
-        let group = self.members.place(client).and_then(|place| self.groups.get(place));
-        let group = group.unwrap_or(&self.others);
-        let place = self.domains.get(name);
-        match group.own.get(name) {
-            Some(own) => place.and_then(|place| own.below.get(place)).unwrap_or(&own.policy),
-            None => place.and_then(|&place| group.by_domain.get(place)).unwrap_or(&group.policy),
-        }
+        self.find(client, name).1
+    }
+
+    /// Whose policy that is.
+    pub(super) fn whose(&self, client: IpAddr, name: &[u8]) -> Whose {
+        self.find(client, name).0
+    }
+
+    #[inline]
+    fn find(&self, client: IpAddr, name: &[u8]) -> (Whose, &Policy) {
+        let place = self.members.place(client);
+        let group = place.and_then(|place| self.groups.get(place)).unwrap_or(&self.others);
+        let domain = self.domains.get(name).copied();
+        let own = group.own.get(name);
+        let policy = match own {
+            Some(own) => domain.and_then(|domain| own.below.get(&domain)).unwrap_or(&own.policy),
+            None => domain.and_then(|at| group.by_domain.get(at)).unwrap_or(&group.policy),
+        };
+        (Whose { group: place, group_domain: own.map(|own| own.place), domain }, policy)
     }
 
     /// What somebody who wrote these policies should know; `clients` are those that are answered.
@@ -159,10 +191,43 @@ impl PolicyByName for Policies {
     }
 }
 
+/// What tables are read with: lists of networks by name, and how prefixes stand.
+struct Known<'a> {
+    named: &'a NamedNetworks<'a>,
+    live: &'a Live,
+}
+
+/// What a list of prefixes stands for.
+#[derive(Clone, Debug, Default)]
+struct Prefixes {
+    mappings: Vec<Mapping>,
+    /// Some are to be announced, and none is.
+    awaits: bool,
+}
+
+impl Prefixes {
+    /// There are none, and there will be none.
+    const NONE: &Prefixes = &Prefixes { mappings: Vec::new(), awaits: false };
+
+    fn new(written: &[PrefixKeys], known: &Known<'_>) -> Result<Prefixes, BadList> {
+        let mut mappings = Vec::with_capacity(written.len());
+        for keys in written {
+            mappings.extend(keys.mappings(known.named, known.live)?);
+        }
+        let is_discovered = written.iter().any(PrefixKeys::is_discovered);
+        Ok(Prefixes { mappings, awaits: is_discovered && known.live.announced.is_empty() })
+    }
+
+    fn is_off(&self) -> bool {
+        self.mappings.is_empty() && !self.awaits
+    }
+}
+
 /// What one table of the file says about translation. `None`: that of the next one counts.
 #[derive(Clone, Debug, Default)]
 struct Layer {
-    mappings: Option<Vec<Mapping>>,
+    prefixes: Option<Prefixes>,
+    select: Option<Select>,
     exclude: Option<Networks<Ipv6Net>>,
     mode: Option<Mode>,
     /// Of a domain: whether it is not translated, or is so in any case.
@@ -181,32 +246,29 @@ impl Layer {
     fn of_lists(
         prefixes: Option<&[PrefixKeys]>,
         exclude: Option<&NetworkList<Ipv6Net>>,
-        named: &NamedNetworks<'_>,
+        known: &Known<'_>,
     ) -> Result<Layer, BadPolicy> {
-        let mappings = |all: &[PrefixKeys]| all.iter().map(|keys| keys.mapping(named)).collect();
         Ok(Layer {
-            mappings: prefixes.map(mappings).transpose()?,
-            exclude: exclude.map(|list| named.look_up(list)).transpose()?,
+            prefixes: prefixes.map(|all| Prefixes::new(all, known)).transpose()?,
+            exclude: exclude.map(|list| known.named.look_up(list)).transpose()?,
             ..Layer::default()
         })
     }
 
-    fn of_translation(
-        keys: &TranslationKeys,
-        named: &NamedNetworks<'_>,
-    ) -> Result<Layer, BadPolicy> {
+    fn of_translation(keys: &TranslationKeys, known: &Known<'_>) -> Result<Layer, BadPolicy> {
         Ok(Layer {
+            select: keys.select,
             mode: keys.mode,
             break_dnssec: keys.break_dnssec,
             recursive_only: keys.recursive_only,
             parallel: keys.parallel,
             filter_a: keys.filter_a,
             hints: keys.https_hints,
-            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), named)?
+            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), known)?
         })
     }
 
-    fn of_domain(keys: &DomainKeys, named: &NamedNetworks<'_>) -> Result<Layer, BadPolicy> {
+    fn of_domain(keys: &DomainKeys, known: &Known<'_>) -> Result<Layer, BadPolicy> {
         let domain = keys.domain.get_ref();
         if keys.off.is_some() && keys.prefixes.is_some() {
             return Err(at(&keys.domain, format!("{domain}: write either off or prefixes")));
@@ -216,7 +278,7 @@ impl Layer {
             off: keys.off,
             ignore_aaaa: keys.ignore_aaaa,
             fallback_native: keys.fallback_native,
-            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), named)?
+            ..Layer::of_lists(keys.prefixes.as_deref(), keys.exclude.as_ref(), known)?
         })
     }
 }
@@ -234,7 +296,7 @@ struct Domains {
 }
 
 impl Domains {
-    fn new(written: &[DomainKeys], named: &NamedNetworks<'_>) -> Result<Domains, BadPolicy> {
+    fn new(written: &[DomainKeys], known: &Known<'_>) -> Result<Domains, BadPolicy> {
         let mut domains = Domains::default();
         for keys in written {
             let domain: LowerName = keys
@@ -247,7 +309,7 @@ impl Domains {
                 return Err(at(&keys.domain, reason));
             }
             domains.places.insert(&domain, domains.all.len());
-            domains.all.push((domain, Layer::of_domain(keys, named)?));
+            domains.all.push((domain, Layer::of_domain(keys, known)?));
         }
         Ok(domains)
     }
@@ -294,7 +356,7 @@ struct Group {
 }
 
 impl Group {
-    fn new(keys: &GroupKeys, named: &NamedNetworks<'_>) -> Result<Group, BadPolicy> {
+    fn new(keys: &GroupKeys, known: &Known<'_>) -> Result<Group, BadPolicy> {
         let misplaced = [
             ("filter-a", keys.dns64.filter_a.is_some()),
             ("https-hints", keys.dns64.https_hints.is_some()),
@@ -304,10 +366,10 @@ impl Group {
                 format!("{key} of a group is a key of [[group]] itself: write it below clients");
             return Err(BadPolicy::Key(key, reason));
         }
-        let layer = Layer::of_translation(&keys.dns64, named)?;
+        let layer = Layer::of_translation(&keys.dns64, known)?;
         Ok(Group {
             layer: Layer { filter_a: keys.filter_a, hints: keys.https_hints, ..layer },
-            own: Domains::new(&keys.domains, named)?,
+            own: Domains::new(&keys.domains, known)?,
         })
     }
 
@@ -321,13 +383,14 @@ impl Group {
             Layers { own, common, group: &self.layer, base }.policy(same)
         };
         let mut own = DomainTable::default();
-        for (domain, layer) in &self.own.all {
+        for (at, (domain, layer)) in self.own.all.iter().enumerate() {
             let below = common.all.iter().enumerate().filter(|(_, (other, _))| {
                 other.wire().len() > domain.wire().len() && other.ends_with(domain.wire())
             });
             own.insert(
                 domain,
                 OwnDomain {
+                    place: at,
                     policy: policy(Some(layer), common.covering(domain)),
                     below: below
                         .map(|(place, (_, other))| (place, policy(Some(layer), Some(other))))
@@ -358,8 +421,11 @@ impl Layers<'_> {
         let all = || domains().chain([self.group, self.base]);
         let flag =
             |of: fn(&Layer) -> Option<bool>, default: bool| all().find_map(of).unwrap_or(default);
+        let prefixes = self.prefixes();
         Policy {
-            mappings: self.mappings().to_vec(),
+            mappings: prefixes.mappings.clone(),
+            awaits_prefix: prefixes.awaits,
+            select: all().find_map(|layer| layer.select).unwrap_or(default.select),
             reverse: Arc::clone(&default.reverse),
             zones: Arc::clone(&default.zones),
             exclude: all()
@@ -382,17 +448,18 @@ impl Layers<'_> {
 impl<'a> Layers<'a> {
     /// The prefixes, none where it is off. A group without prefixes stays so, whatever a
     /// `[[domain]]` says, but for its own domains.
-    fn mappings(&self) -> &'a [Mapping] {
+    fn prefixes(&self) -> &'a Prefixes {
         let written = |layer: &'a Layer| match layer.off {
-            Some(true) => Some(&[][..]),
-            _ => layer.mappings.as_deref(),
+            Some(true) => Some(Prefixes::NONE),
+            _ => layer.prefixes.as_ref(),
         };
-        let outside = || written(self.group).or(written(self.base)).unwrap_or_default();
+        let of_base = || written(self.base).unwrap_or(Prefixes::NONE);
+        let outside = || written(self.group).unwrap_or_else(of_base);
         let own = self.own.and_then(written);
         let is_on = self.own.is_some_and(|own| own.off == Some(false));
         match own {
             Some(own) => own,
-            None if is_on && outside().is_empty() => written(self.base).unwrap_or_default(),
+            None if is_on && outside().is_off() => of_base(),
             None if is_on || outside_is_off(self.group) => outside(),
             None => self.common.and_then(written).unwrap_or_else(outside),
         }
@@ -401,13 +468,13 @@ impl<'a> Layers<'a> {
 
 /// Whether a group has no prefixes because it says so.
 fn outside_is_off(group: &Layer) -> bool {
-    group.mappings.as_ref().is_some_and(Vec::is_empty)
+    group.prefixes.as_ref().is_some_and(Prefixes::is_off)
 }
 
 /// The prefixes of all, and the well-known one: pointers below them are answered whoever asks.
 fn all_prefixes<'a>(layers: impl Iterator<Item = &'a Layer>) -> Arc<[Mapping]> {
     let mut all: Vec<Mapping> =
-        layers.flat_map(|layer| layer.mappings.iter().flatten().cloned()).collect();
+        layers.flat_map(|layer| &layer.prefixes).flat_map(|all| all.mappings.clone()).collect();
     if !all.is_empty() && all.iter().all(|mapping| *mapping.prefix() != Prefix::WELL_KNOWN) {
         all.push(Mapping::well_known());
     }
@@ -417,6 +484,8 @@ fn all_prefixes<'a>(layers: impl Iterator<Item = &'a Layer>) -> Arc<[Mapping]> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use method::units::Nanos;
 
     use crate::config::Settings;
     use crate::name::LowerName;
@@ -437,7 +506,7 @@ mod tests {
     /// What counts for a client and a name: prefixes, ignore-aaaa, fallback-native, mode, filter-a.
     fn counts(settings: &Settings, client: &str, name: &str) -> String {
         let name: LowerName = name.parse().unwrap();
-        let rules = settings.rules(client.parse().unwrap(), &name);
+        let rules = settings.rules(client.parse().unwrap(), &name, Nanos(0));
         let prefixes = rules.policy.mappings.iter().map(|m| m.prefix().network().to_string());
         let mut words: Vec<String> = prefixes.collect();
         for (is_set, word) in [
@@ -549,7 +618,7 @@ mod tests {
                 [("10.0.0.1", false), ("192.0.2.9", true), ("8.8.8.8", true)]
             {
                 assert_eq!(
-                    policy.embed(address.parse().unwrap()).count() == 1,
+                    policy.embed(address.parse().unwrap(), client).count() == 1,
                     is_carried,
                     "{address}"
                 );

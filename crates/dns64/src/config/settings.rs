@@ -4,20 +4,23 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use method::units::Nanos;
 use toml::Spanned;
 
 use super::error::{ConfigError, RESOLV_CONF};
-use super::keys::{Config, ForwardKeys, UpstreamKeys};
+use super::keys::{CacheKeys, Config, ForwardKeys, PrefixKeys, UpstreamKeys};
 use super::networks::{BadList, NamedNetworks};
-use super::policies::{BadPolicy, Policies};
+use super::observe;
+use super::policies::{BadPolicy, Policies, Whose};
 use super::system::{NameServers, is_own};
 use crate::ids::RouteId;
 use crate::name::{DomainTable, LowerName};
 use crate::networks::Networks;
+use crate::prefixes::Live;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
 use crate::translation::policy::{Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
@@ -49,6 +52,8 @@ pub(crate) struct Route {
 pub struct Settings {
     /// What was written, defaults filled in.
     pub config: Config,
+    /// Its file, or what stands for it.
+    pub(crate) source: PathBuf,
     policies: Policies,
     /// The clients that are answered.
     clients: Networks<IpNet>,
@@ -151,6 +156,11 @@ impl Settings {
         self.policies.of(client, name.wire())
     }
 
+    /// Whose policy that is.
+    pub(crate) fn whose_policy(&self, client: IpAddr, name: &LowerName) -> Whose {
+        self.policies.whose(client, name.wire())
+    }
+
     /// Whether a client is answered.
     #[inline]
     pub(crate) fn allows(&self, client: IpAddr) -> bool {
@@ -163,16 +173,28 @@ impl Settings {
         RouteId(self.routes_by_domain.get(name).copied().unwrap_or(self.routes.len() - 1))
     }
 
-    /// What applies to a query for `name` of a client.
+    /// What applies to a query for `name` of a client at the moment `now`.
     #[inline]
-    pub(crate) fn rules(&self, client: IpAddr, name: &LowerName) -> Rules<'_> {
+    pub(crate) fn rules(&self, client: IpAddr, name: &LowerName, now: Nanos) -> Rules<'_> {
         let policy = self.policy(client, name);
         let mode = match self.routes[self.route(name.wire()).0].mode {
             Some(mode) if !policy.mode_of_domain => mode,
             _ => policy.mode,
         };
         let trust_ad = self.config.forwarding.trust_ad;
-        Rules { policy, others: &self.policies, client, mode, trust_ad }
+        Rules { policy, others: &self.policies, client, mode, trust_ad, now }
+    }
+
+    /// The same settings with prefixes that stand so.
+    pub(crate) fn with_prefixes(&self, live: &Live) -> Settings {
+        // What can be wrong was looked for when the file was read.
+        let policies = NamedNetworks::new(&self.config.networks)
+            .ok()
+            .and_then(|named| Policies::new(&self.config, &named, live).ok());
+        match policies {
+            Some(policies) => Settings { policies, ..self.clone() },
+            None => self.clone(),
+        }
     }
 
     /// The prefixes of all policies, each once, the default policy's first.
@@ -241,7 +263,8 @@ impl Checker<'_> {
         let named = NamedNetworks::new(&config.networks).map_err(|bad| self.bad_list(bad))?;
         let clients = named.look_up(&config.access.allow).map_err(|bad| self.bad_list(bad))?;
         self.check_values(&config, &clients, &upstreams)?;
-        let policies = Policies::new(&config, &named).map_err(|bad| match bad {
+        let policies = Policies::new(&config, &named, &Live::default());
+        let policies = policies.map_err(|bad| match bad {
             BadPolicy::List(bad) => self.bad_list(bad),
             BadPolicy::At(offset, reason) => self.at(offset, reason),
             BadPolicy::Key(key, reason) => self.at_key(key, reason),
@@ -268,16 +291,7 @@ impl Checker<'_> {
             routes_by_domain.insert(&route.domain, place);
         }
         routes.push(Route { domain: LowerName::of_wire(&[0]), upstreams: all, mode: None });
-        let cache = config.cache;
-        let ttl = TtlLimits {
-            min: cache.min_ttl,
-            max: cache.max_ttl,
-            negative_max: cache.negative_max_ttl,
-            failure: cache.failure_ttl,
-            failure_max: cache.failure_max_ttl,
-            stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
-            stale_at_once: cache.stale_at_once,
-        };
+        let ttl = ttl_limits(&config.cache);
         if config.threads == 0 {
             config.threads = net::affinity::allowed_cpus().len().clamp(1, MAX_THREADS);
         }
@@ -287,6 +301,7 @@ impl Checker<'_> {
         }
         Ok(Settings {
             config,
+            source: self.file.into(),
             policies,
             clients,
             upstreams,
@@ -341,6 +356,10 @@ impl Checker<'_> {
             return Err(self.at_key("stale-at-once", reason.into()));
         }
         self.check_numbers(config)?;
+        let fault = observe::fault(&config.control, &config.query_log, &config.dnstap);
+        if let Some((key, reason)) = fault {
+            return Err(self.at_key(key, reason));
+        }
         for upstream in &config.upstreams {
             let weight = *upstream.weight.get_ref();
             if !(1..=1_000_000).contains(&weight) {
@@ -357,6 +376,7 @@ impl Checker<'_> {
     /// Whether every size, time and number of `[cache]`, `[forwarding]` and `[limits]` is within
     /// its bounds.
     fn check_numbers(&self, config: &Config) -> Result<(), ConfigError> {
+        self.check_probes(config)?;
         let between = |key: &str, value: u128, least: u128, most: u128, unit: &str| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -398,6 +418,39 @@ impl Checker<'_> {
         between("tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
+    /// Whether the probes of prefixes make sense, and something is looked for where something is to
+    /// be announced.
+    fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
+        for prefix in config.written_prefixes() {
+            if let Some(probe) = prefix.probe() {
+                let (interval, timeout) = (probe.interval.as_millis(), probe.timeout.as_millis());
+                let is_right = (1_000..=86_400_000).contains(&interval)
+                    && (100..=interval).contains(&timeout)
+                    && (1..=100).contains(&probe.threshold)
+                    && probe.port > 0;
+                if !is_right {
+                    let reason = "a probe has a port, an interval of 1s to 1day, a timeout of 100ms to the interval, and a threshold of 1 to 100";
+                    return Err(self.at_key("probe", reason.to_owned()));
+                }
+            }
+            let same =
+                |other: &&PrefixKeys| other.name().is_some() && other.name() == prefix.name();
+            let differs = |other: &PrefixKeys| !other.is_same_prefix(prefix);
+            if let Some(name) = prefix.name()
+                && config.written_prefixes().filter(same).any(differs)
+            {
+                let reason = format!("two prefixes have the name '{name}'");
+                return Err(self.at_key("name", reason));
+            }
+            let nowhere = !config.discovery.upstreams && config.discovery.interfaces.is_empty();
+            if prefix.is_discovered() && nowhere {
+                let reason = "prefix = \"discover\", but [discovery] has neither upstreams nor interfaces to find one with";
+                return Err(self.at_key("discovery", reason.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
     fn invalid<T>(&self, place: &Spanned<T>, reason: String) -> ConfigError {
         self.at(place.span().start, reason)
     }
@@ -432,6 +485,32 @@ impl Checker<'_> {
     }
 }
 
+/// For how long answers and failures are kept and served.
+fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
+    TtlLimits {
+        min: cache.min_ttl,
+        max: cache.max_ttl,
+        negative_max: cache.negative_max_ttl,
+        failure: cache.failure_ttl,
+        failure_max: cache.failure_max_ttl,
+        stale: (!cache.serve_stale.is_zero()).then_some(cache.serve_stale),
+        stale_at_once: cache.stale_at_once,
+        prefetch: cache.prefetch,
+    }
+}
+
+/// The control socket that a configuration names, whatever else is in it: it need not fit the
+/// machine on which, or the user for whom, it is read.
+///
+/// # Errors
+/// If the file cannot be read, or is no configuration.
+pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    let text = read(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
+    let config: Config = toml::from_str(&text)
+        .map_err(|e| ConfigError::Parse { file: file.into(), source: Box::new(e) })?;
+    Ok(config.control.socket)
+}
+
 /// The longest time for which failures may be remembered, seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
 
@@ -448,11 +527,11 @@ fn covers_everybody(clients: &Networks<IpNet>) -> Option<IpNet> {
 }
 
 /// The longest configuration file, octets.
-const LONGEST_FILE: u64 = 1 << 20;
+pub(crate) const LONGEST_FILE: u64 = 1 << 20;
 
 /// Reads a regular file of no more than a mebibyte. Something else, a pipe for example, is not
 /// waited for: whoever reads the configuration again has signals to heed.
-fn read(file: &Path) -> io::Result<String> {
+pub(crate) fn read(file: &Path) -> io::Result<String> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -636,8 +715,8 @@ mod tests {
             policy.excludes("2001:db8::7".parse().unwrap())
                 && !policy.excludes("2001:db8::8".parse().unwrap())
         );
-        assert_eq!(policy.embed("192.0.2.9".parse().unwrap()).count(), 1);
-        assert_eq!(policy.embed("192.0.2.8".parse().unwrap()).count(), 0);
+        assert!(policy.carries("192.0.2.9".parse().unwrap()));
+        assert!(!policy.carries("192.0.2.8".parse().unwrap()));
         assert!(!settings.policy("10.0.0.1".parse().unwrap(), &name("a.test")).translates());
         let error =
             refused(&format!("{UPSTREAM}[access]\nallow = [\n  '10.0.0.0/8',\n  '10.0.0'\n]\n"));

@@ -41,7 +41,7 @@ impl NameServers {
 }
 
 /// Whether who asks `server` asks a server that listens on `listen`.
-pub(super) fn is_own(listen: &[SocketAddr], server: SocketAddr) -> bool {
+pub(crate) fn is_own(listen: &[SocketAddr], server: SocketAddr) -> bool {
     let theirs = server.ip();
     listen.iter().filter(|ours| ours.port() == server.port()).any(|ours| {
         let ours = ours.ip();

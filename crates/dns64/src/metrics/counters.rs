@@ -109,10 +109,19 @@ counters! {
     "tcp_accepts_failed", "Times that no TCP connection could be accepted, mostly for want of file descriptors", "" {
         TcpAcceptFailed "",
     }
+    "query_log_lines", "Lines of the query log; dropped: there was no room, or they could not be written", "result" {
+        LogWritten "written",
+        LogDropped "dropped",
+    }
+    "dnstap_messages", "Messages for dnstap's reader; dropped: it was not there, or too slow", "result" {
+        TapSent "sent",
+        TapDropped "dropped",
+    }
     "cache_lookups", "Questions looked up in the cache", "result" {
         CacheHit "hit",
         CacheMiss "miss",
     }
+    "prefetched", "Answers renewed before their time was over", "" { Prefetched "", }
     "stale_answers", "Answers served after their time because upstreams failed", "" { StaleServed "", }
     "collapsed", "Questions that waited for the same question already in flight", "" { Collapsed "", }
     "upstream_queries", "Queries to upstreams by transport", "transport" {
@@ -281,12 +290,12 @@ fn add(counter: &AtomicU64, n: u64) {
 
 /// One upstream, all workers together.
 #[derive(Clone, Copy, Default)]
-pub(super) struct UpstreamSum {
-    pub(super) asked: u64,
-    pub(super) answered: u64,
+pub(crate) struct UpstreamSum {
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
     pub(super) rtt_nanos: u64,
-    pub(super) failures: u64,
-    pub(super) down: u64,
+    pub(crate) failures: u64,
+    pub(crate) down: u64,
 }
 
 impl UpstreamSum {
@@ -299,10 +308,14 @@ impl UpstreamSum {
     }
 }
 
+/// Threads that count beside the workers.
+const OTHER_THREADS: usize = 3;
+
 /// The counters of all workers.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Those of the thread for TCP are the last.
+    /// Behind those of the workers: of the thread that writes the query log, of that for dnstap,
+    /// and of that for TCP.
     pub(super) workers: Arc<[WorkerMetrics]>,
     /// For each worker, in no order, the upstreams that it has been configured with since the
     /// process began.
@@ -310,9 +323,9 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counters for so many workers, and for TCP.
+    /// Counters for so many workers, and for the other threads.
     pub(crate) fn new(workers: usize) -> Metrics {
-        let workers = (0..=workers).map(|_| WorkerMetrics::default()).collect();
+        let workers = (0..workers + OTHER_THREADS).map(|_| WorkerMetrics::default()).collect();
         Metrics { workers, upstreams: Arc::default() }
     }
 
@@ -324,7 +337,7 @@ impl Metrics {
     }
 
     /// Upstreams by address, all workers together.
-    pub(super) fn upstreams(&self) -> BTreeMap<SocketAddr, UpstreamSum> {
+    pub(crate) fn upstreams(&self) -> BTreeMap<SocketAddr, UpstreamSum> {
         let mut sums = BTreeMap::<_, UpstreamSum>::new();
         for of_worker in &*self.upstreams.lock().unwrap_or_else(PoisonError::into_inner) {
             sums.entry(of_worker.address).or_default().add(of_worker);
@@ -341,6 +354,25 @@ impl Metrics {
     /// Those of the thread for TCP.
     pub(crate) fn tcp(&self) -> &WorkerMetrics {
         &self.workers[self.workers.len() - 1]
+    }
+
+    /// Those of the thread that writes for dnstap.
+    pub(crate) fn tap_writer(&self) -> &WorkerMetrics {
+        &self.workers[self.workers.len() - 2]
+    }
+
+    /// Those of the thread that writes the query log.
+    pub(crate) fn log_writer(&self) -> &WorkerMetrics {
+        &self.workers[self.workers.len() - 3]
+    }
+
+    /// All counters, all threads together: family, value of its label, sum.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+        let sum = move |count: &Count| {
+            let row = count.row();
+            (row.family, row.value, self.total(*count))
+        };
+        Count::ALL.iter().map(sum)
     }
 
     /// A counter, all workers together.

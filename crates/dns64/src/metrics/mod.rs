@@ -11,4 +11,4 @@ mod prometheus;
 
 pub use counters::{Count, Metrics};
 pub(crate) use counters::{UpstreamMetrics, WorkerMetrics};
-pub(crate) use prometheus::to_text;
+pub(crate) use prometheus::{PrefixRow, to_text};

@@ -14,12 +14,30 @@ use prometheus_client::registry::Registry;
 use super::counters::{Count, Metrics, RTT_BOUNDS, Row, UpstreamSum, WorkerMetrics};
 use crate::resolver::cache::Cache;
 
-/// All counters, and what the cache holds, in the OpenMetrics text format.
-pub(crate) fn to_text(metrics: &Metrics, cache: &Arc<Cache>) -> String {
+/// What is shown of a prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct PrefixRow {
+    /// The prefix.
+    pub prefix: String,
+    /// Its name, or nothing.
+    pub name: String,
+    /// Who announces it, in words, or "configuration".
+    pub from: String,
+    /// Seconds for which it will still be known; `None`: there is no end.
+    pub seconds_left: Option<f64>,
+    /// It is used for no new answer.
+    pub draining: bool,
+    /// What probes say: "healthy", "unhealthy" or "unknown"; `None`: nobody asks.
+    pub health: Option<&'static str>,
+}
+
+/// All counters, what the cache holds, and how prefixes stand, in the OpenMetrics text format.
+pub(crate) fn to_text(metrics: &Metrics, cache: &Arc<Cache>, prefixes: &[PrefixRow]) -> String {
     let mut registry = Registry::with_prefix("dns64d");
     registry.register_collector(Box::new(Snapshot {
         metrics: metrics.clone(),
         cache: Arc::clone(cache),
+        prefixes: prefixes.to_vec(),
     }));
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -30,6 +48,7 @@ pub(crate) fn to_text(metrics: &Metrics, cache: &Arc<Cache>) -> String {
 struct Snapshot {
     metrics: Metrics,
     cache: Arc<Cache>,
+    prefixes: Vec<PrefixRow>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -63,6 +82,7 @@ impl Collector for Snapshot {
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         self.encode_upstreams(&mut encoder)?;
+        self.encode_prefixes(&mut encoder)?;
         let sum =
             |of: &dyn Fn(&WorkerMetrics) -> u64| self.metrics.workers.iter().map(of).sum::<u64>();
         let buckets: Vec<(f64, u64)> = RTT_BOUNDS
@@ -84,6 +104,37 @@ impl Collector for Snapshot {
 }
 
 impl Snapshot {
+    /// How each prefix stands.
+    fn encode_prefixes(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let help = "Prefixes, and where they are from; 0 for those that no new answer has";
+        let mut described = encoder.encode_descriptor("prefix", help, None, MetricType::Gauge)?;
+        for row in &self.prefixes {
+            let labels = [("prefix", &*row.prefix), ("name", &*row.name), ("from", &*row.from)];
+            let used = ConstGauge::new(i64::from(!row.draining));
+            used.encode(described.encode_family(&labels)?)?;
+        }
+        let help = "Time for which an announced prefix will still be known";
+        let mut described =
+            encoder.encode_descriptor("prefix_left_seconds", help, None, MetricType::Gauge)?;
+        for row in &self.prefixes {
+            let Some(seconds) = row.seconds_left else { continue };
+            let left = ConstGauge::new(seconds);
+            left.encode(described.encode_family(&[("prefix", &*row.prefix)])?)?;
+        }
+        let help = "What probes of a prefix say: 1 for the state that it is in";
+        let mut described =
+            encoder.encode_descriptor("prefix_health", help, None, MetricType::Gauge)?;
+        for row in &self.prefixes {
+            let Some(health) = row.health else { continue };
+            for state in ["healthy", "unhealthy", "unknown"] {
+                let is_so = ConstGauge::new(i64::from(state == health));
+                let labels = [("prefix", &*row.prefix), ("state", state)];
+                is_so.encode(described.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What is known of each upstream.
     fn encode_upstreams(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let upstreams: Vec<(String, UpstreamSum)> = self
@@ -134,6 +185,26 @@ mod tests {
     use super::*;
     use crate::ids::WorkerId;
 
+    fn rows() -> [PrefixRow; 2] {
+        let south = PrefixRow {
+            prefix: "2001:db8::/96".into(),
+            name: "south".into(),
+            from: "upstreams".into(),
+            seconds_left: Some(7.5),
+            draining: false,
+            health: Some("unhealthy"),
+        };
+        let north = PrefixRow {
+            prefix: "64:ff9b::/96".into(),
+            name: String::new(),
+            from: "configuration".into(),
+            seconds_left: None,
+            draining: true,
+            health: None,
+        };
+        [south, north]
+    }
+
     #[test]
     fn prometheus_gets_every_counter() {
         let metrics = Metrics::new(2);
@@ -154,8 +225,13 @@ mod tests {
                 upstream.set_down(true);
             }
         }
-        let text = to_text(&metrics, &Arc::new(Cache::new(1)));
+        let text = to_text(&metrics, &Arc::new(Cache::new(1)), &rows());
         for line in [
+            "dns64d_prefix{prefix=\"2001:db8::/96\",name=\"south\",from=\"upstreams\"} 1",
+            "dns64d_prefix{prefix=\"64:ff9b::/96\",name=\"\",from=\"configuration\"} 0",
+            "dns64d_prefix_left_seconds{prefix=\"2001:db8::/96\"} 7.5",
+            "dns64d_prefix_health{prefix=\"2001:db8::/96\",state=\"unhealthy\"} 1",
+            "dns64d_prefix_health{prefix=\"2001:db8::/96\",state=\"healthy\"} 0",
             "dns64d_queries_total{kind=\"udp_aaaa\"} 4",
             "dns64d_upstream_results_total{result=\"malformed\"} 1",
             "dns64d_replies_truncated_total 0",
@@ -181,7 +257,7 @@ mod tests {
     fn the_dashboard_asks_for_metrics_that_are_exported() {
         let metrics = Metrics::new(1);
         metrics.add_upstream("192.0.2.1:53".parse().unwrap());
-        let text = to_text(&metrics, &Arc::new(Cache::new(1)));
+        let text = to_text(&metrics, &Arc::new(Cache::new(1)), &[]);
         let dashboard = include_str!("../../../../dist/grafana/dns64d.json");
         let name = |(at, _): (usize, &str)| -> String {
             dashboard[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()

@@ -2,8 +2,8 @@
 //! carry it inside.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
-use std::net::SocketAddr;
+use std::io::IsTerminal;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,20 +13,26 @@ use clap_complete::Shell;
 use listenfd::ListenFd;
 use method::units::CpuId;
 use net::affinity::allowed_cpus;
-use nix::unistd::User;
+use nix::unistd::{Group, User};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::harden;
+use super::asking::{self, Asked, BadQuestion};
+use super::harden::{self, Needed};
 use super::limits::Allowed;
-use super::pages::{self, Section, below_help};
+use super::output::print;
+use super::pages::{self, below_help};
+use super::sections::sections;
 use crate::config::{Config, ConfigError, LogFormat, LogKeys, LogLevel, Settings};
+use crate::control::protocol::Subject;
 use crate::guard;
+use crate::import::{ImportError, Note, Source, import};
 use crate::server::{Activated, RunningServer, ServerError, bind};
 
-/// Exit statuses (docs/src/contract.md): the configuration is wrong, or the machine does not let
-/// us.
+/// Exit statuses (docs/src/contract.md): an import loses something, the configuration is wrong, or
+/// the machine does not let us.
+const ANSWERS_MAY_DIFFER: u8 = 1;
 const BAD_CONFIGURATION: u8 = 2;
 const BAD_ENVIRONMENT: u8 = 4;
 /// Exit status after a panic, as Rust programs have it.
@@ -48,6 +54,50 @@ enum Command {
     /// Check the configuration and print what is in effect, defaults filled in
     #[command(after_help = below_help(&sections("check")))]
     Check,
+    /// Say what a running server uses: prefixes, upstreams, settings, counters
+    ///
+    /// It is asked at the socket of [control] in the configuration.
+    #[command(after_help = below_help(&sections("status")))]
+    Status {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Have a running server say why a name is answered as it is
+    ///
+    /// The server answers the query as it would answer the client, and says which rules counted, what upstreams or cache had, and
+    /// what decided.
+    #[command(after_help = below_help(&sections("explain")))]
+    Explain {
+        /// The name that is asked for
+        name: String,
+        /// The type that is asked for
+        #[arg(long = "type", value_name = "TYPE", default_value = "AAAA")]
+        rtype: String,
+        /// The client that asks: its group and its access count
+        #[arg(long, value_name = "ADDR", default_value = "::1")]
+        client: IpAddr,
+        /// The client asks for signatures (DO)
+        #[arg(long)]
+        dnssec: bool,
+        /// The client validates for itself (CD)
+        #[arg(long)]
+        checking_disabled: bool,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Make a configuration out of that of another DNS64 server
+    ///
+    /// It goes to standard output; what is not carried over goes to standard error, each with file and line. What is written always
+    /// passes `check`.
+    #[command(after_help = below_help(&sections("import")))]
+    Import {
+        /// Its configuration file; what that includes is read as well
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Whose it is [default: by its name, or by what is in it]
+        #[arg(long, value_name = "SERVER")]
+        from: Option<Source>,
+    },
     /// Print the completions of a shell
     #[command(after_help = below_help(&sections("completions")))]
     Completions {
@@ -66,62 +116,6 @@ enum Command {
     },
 }
 
-/// What `--help` and the manual pages have beside the options; the program's own page has no words.
-fn sections(subcommand: &str) -> Vec<Section> {
-    const EXAMPLES: &str = "Examples";
-    let examples = |items| vec![Section { title: EXAMPLES, items }];
-    match subcommand {
-        "" => vec![
-            Section {
-                title: EXAMPLES,
-                items: &[
-                    (
-                        "dns64d",
-                        "Serve [::1]:5353 with the upstreams of /etc/resolv.conf, to try it.",
-                    ),
-                    ("dns64d --config /etc/dns64d/dns64d.toml", "Serve what a file says."),
-                    (
-                        "dns64d --config /etc/dns64d/dns64d.toml check",
-                        "See whether it can be used, and what it means.",
-                    ),
-                ],
-            },
-            Section {
-                title: "Signals",
-                items: &[
-                    ("HUP", "reads the configuration again; a bad one changes nothing"),
-                    ("TERM", "ends it; queries in flight are still answered"),
-                ],
-            },
-            Section {
-                title: "Exit status",
-                items: &[
-                    ("0", "ended by SIGTERM or SIGINT"),
-                    ("2", "the configuration cannot be used, or there is no upstream"),
-                    (
-                        "4",
-                        "the machine does not let it serve, for instance because a port is in use",
-                    ),
-                    ("101", "too many defects of its own"),
-                ],
-            },
-        ],
-        "check" => examples(&[(
-            "dns64d --config dns64d.toml check",
-            "What is in effect, or file, line and reason.",
-        )]),
-        "completions" => examples(&[(
-            "dns64d completions bash > ~/.local/share/bash-completion/completions/dns64d",
-            "For bash; packages bring it along.",
-        )]),
-        "manual" => examples(&[(
-            "dns64d manual ~/.local/share/man/man1",
-            "For `man dns64d`; packages bring it along.",
-        )]),
-        _ => Vec::new(),
-    }
-}
-
 /// Runs the program with the given command line; returns its exit status.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(args) {
@@ -137,6 +131,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ended = match arguments.command {
         None => serve(file).map(done),
         Some(Command::Check) => check(file),
+        Some(Command::Status { asked }) => asking::status(file, &asked).map(done),
+        Some(Command::Explain { name, rtype, client, dnssec, checking_disabled, asked }) => {
+            let subject = Subject { name, rtype, client, dnssec_ok: dnssec, checking_disabled };
+            asking::explain(file, &asked, subject).map(done)
+        }
+        Some(Command::Import { file, from }) => import_from(&file, from),
         Some(Command::Completions { shell }) => {
             print(&pages::completions(&Arguments::command(), shell))
                 .map(done)
@@ -150,7 +150,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     ended.unwrap_or_else(|error| {
-        if error.is::<ConfigError>() {
+        let is_wrong = |error: &anyhow::Error| {
+            error.is::<ConfigError>() || error.is::<ImportError>() || error.is::<BadQuestion>()
+        };
+        if is_wrong(&error) {
             eprintln!("dns64d: {}", bounded(&error.to_string()));
             return ExitCode::from(BAD_CONFIGURATION);
         }
@@ -174,12 +177,15 @@ fn check(file: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(if missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BAD_CONFIGURATION) })
 }
 
-/// Writes to standard output. Who has read enough and is gone is no error.
-fn print(text: &[u8]) -> io::Result<()> {
-    match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written,
+/// Prints a configuration made from another server's, and what is not in it.
+fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
+    let imported = import(file, from)?;
+    for note in &imported.notes {
+        eprintln!("{note}");
     }
+    print(imported.toml.as_bytes())?;
+    let is_whole = !imported.notes.iter().any(Note::changes_answers);
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(ANSWERS_MAY_DIFFER) })
 }
 
 /// What a configuration names and this machine does not have: a sentence each.
@@ -193,7 +199,11 @@ fn missing_here(config: &Config) -> Vec<String> {
         .filter(no_cpu)
         .map(|cpu| format!("cpus: there is no CPU {cpu}; there are {}", here()));
     let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
-    cpus.chain(user.map(|name| format!("user: there is no user {name}"))).collect()
+    let user = user.map(|name| format!("user: there is no user {name}"));
+    let group = config.control.group.iter();
+    let group = group.filter(|name| matches!(Group::from_name(name), Ok(None)));
+    let group = group.map(|name| format!("control.group: there is no group {name}"));
+    cpus.chain(user).chain(group).collect()
 }
 
 /// An error with its causes, each told once, and what helps against it.
@@ -239,17 +249,11 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     let addresses = if passed.is_empty() { settings.config.listen.len() } else { passed.len() };
     let (fixed, said) = allowed.fit(&mut settings, addresses);
     warnings.extend(said);
-    let (user, follows_system) = (settings.config.user.clone(), settings.follows_system);
+    let (config, follows_system) = (settings.config.clone(), settings.follows_system);
     warnings.extend(missing_here(&settings.config));
     tell_beginning(&settings, file);
     let bound = bind(settings, activated)?;
-    if harden::drop_root(user.as_deref())? {
-        tracing::warn!(
-            "running as root, without its capabilities; set `user`, or use the systemd unit"
-        );
-    }
-    let confined = harden::confine(file, follows_system)?;
-    tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
+    give_up_privileges(&config, file, follows_system)?;
     let server = bound.start()?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -259,6 +263,9 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     }
     if let Some(address) = server.metrics_address() {
         tracing::info!("metrics at http://{address}/metrics");
+    }
+    if let Some(socket) = &config.control.socket {
+        tracing::info!("control socket {}", socket.display());
     }
     tell_systemd(&[NotifyState::Ready]);
     for signal in signals.forever() {
@@ -271,6 +278,24 @@ fn serve(file: Option<&Path>) -> anyhow::Result<()> {
     tracing::info!("stopping: queries in flight are still answered");
     tell_systemd(&[NotifyState::Stopping]);
     server.stop();
+    Ok(())
+}
+
+/// Becomes the user of the configuration, and locks the process in.
+fn give_up_privileges(
+    config: &Config,
+    file: Option<&Path>,
+    follows_system: bool,
+) -> anyhow::Result<()> {
+    let (socket, log) = (config.control.socket.as_deref(), config.query_log.file());
+    let made: Vec<&Path> = socket.into_iter().chain(log).collect();
+    if harden::drop_root(config.user.as_deref(), &made)? {
+        tracing::warn!(
+            "running as root, without its capabilities; set `user`, or use the systemd unit"
+        );
+    }
+    let confined = harden::confine(Needed { config: file, follows_system, socket, log })?;
+    tracing::info!("confined: files {}, system calls {}", confined.files, confined.calls);
     Ok(())
 }
 
@@ -308,8 +333,10 @@ fn reload(
                 tell_systemd(&[NotifyState::Reloading, since_boot]);
             }
             let upstreams = settings.upstreams_in_words();
-            server.reload(settings);
-            tracing::info!("the configuration has been replaced; {upstreams}");
+            match server.reload(&settings) {
+                Ok(()) => tracing::info!("the configuration has been replaced; {upstreams}"),
+                Err(error) => tracing::error!("the old configuration stays: {error}"),
+            }
             tell_systemd(&[NotifyState::Ready]);
         }
         Err(error) => {

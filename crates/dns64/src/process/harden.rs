@@ -1,6 +1,7 @@
 //! What the server gives up once its sockets are bound: root, files, and system calls that it has
 //! no use for.
 
+use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -28,6 +29,16 @@ pub(super) enum HardenError {
         /// What the system says.
         source: nix::Error,
     },
+    /// A file cannot be given to the user.
+    #[error("cannot give {} to user '{user}': {source}", .file.display())]
+    HandOver {
+        /// The file.
+        file: PathBuf,
+        /// The name of the user, as the configuration has it.
+        user: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// The kernel does not take our capabilities away.
     #[error("cannot give up capabilities: {0}")]
     Capabilities(std::io::Error),
@@ -43,12 +54,12 @@ pub(super) enum HardenError {
 }
 
 /// Becomes `user`, if this is root and one is configured. Root that stays root loses its
-/// capabilities: it is a user then whose files are root's. Returns whether the process is still
-/// root.
+/// capabilities: it is a user then whose files are root's. `made` are files that the process has
+/// made and still needs: they are given to the user. Returns whether the process is still root.
 ///
 /// # Errors
 /// If there is no such user, or the kernel refuses.
-pub(super) fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
+pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, HardenError> {
     let (true, Some(name)) = (Uid::effective().is_root(), user) else {
         drop_capabilities()?;
         return Ok(Uid::effective().is_root());
@@ -57,6 +68,12 @@ pub(super) fn drop_root(user: Option<&str>) -> Result<bool, HardenError> {
     let user =
         User::from_name(name).map_err(failed)?.ok_or_else(|| HardenError::NoUser(name.into()))?;
     let c_name = std::ffi::CString::new(name).map_err(|_| HardenError::NoUser(name.into()))?;
+    for &file in made {
+        let failed =
+            |source| HardenError::HandOver { file: file.into(), user: name.into(), source };
+        // Its folder may be the user's, who could have put a link there that leads elsewhere.
+        lchown(file, Some(user.uid.as_raw()), None).map_err(failed)?;
+    }
     initgroups(&c_name, user.gid).map_err(failed)?;
     setgid(user.gid).map_err(failed)?;
     setuid(user.uid).map_err(failed)?;
@@ -77,30 +94,41 @@ fn drop_capabilities() -> Result<(), HardenError> {
 /// How much of the confinement the kernel could do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confined {
-    /// Files can be read only where the configuration is, and resolv.conf if it is needed; none can
-    /// be written (landlock).
+    /// Files can be read only where the configuration is, and resolv.conf if it is needed; written
+    /// only where the query log is; and removed only where the control socket is (landlock).
     pub files: bool,
     /// System calls that start programs, change the system or look into other processes fail
     /// (seccomp).
     pub calls: bool,
 }
 
+/// The files that a server still needs when it is confined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needed<'a> {
+    /// The configuration, which a reload reads.
+    pub config: Option<&'a Path>,
+    /// A reload reads the system's resolv.conf, which others replace.
+    pub follows_system: bool,
+    /// The control socket, whose file is removed at the end.
+    pub socket: Option<&'a Path>,
+    /// The query log, which a reload opens again.
+    pub log: Option<&'a Path>,
+}
+
 /// Locks the calling thread, and all that it starts from now on, in. What an old kernel lacks is
-/// left out. `follows_system`: a reload reads the system's resolv.conf, which others replace.
+/// left out.
 ///
 /// # Errors
 /// If the kernel has the means and refuses them.
-pub(super) fn confine(
-    config: Option<&Path>,
-    follows_system: bool,
-) -> Result<Confined, HardenError> {
-    let files = confine_files(config, follows_system)?;
+pub(super) fn confine(needed: Needed<'_>) -> Result<Confined, HardenError> {
+    let files = confine_files(needed)?;
     let calls = confine_calls();
     Ok(Confined { files, calls: calls? })
 }
 
-/// Only reading, and only what a reload reads.
-fn confine_files(config: Option<&Path>, follows_system: bool) -> Result<bool, HardenError> {
+/// Only what is needed: reading what a reload reads, appending to the query log, and removing the
+/// control socket.
+fn confine_files(needed: Needed<'_>) -> Result<bool, HardenError> {
     let abi = ABI::V5;
     let folder = |file: &Path| {
         let folder = file.parent().unwrap_or(file);
@@ -108,7 +136,8 @@ fn confine_files(config: Option<&Path>, follows_system: bool) -> Result<bool, Ha
     };
     // An editor, or who manages the network, replaces a file with another one of the same name, so
     // that the folder must stay readable: the one where the name is, and the one to which it leads.
-    let files = config.into_iter().chain(follows_system.then_some(Path::new(RESOLV_CONF)));
+    let resolv_conf = needed.follows_system.then_some(Path::new(RESOLV_CONF));
+    let files = needed.config.into_iter().chain(resolv_conf);
     let readable = files.flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
@@ -116,6 +145,11 @@ fn confine_files(config: Option<&Path>, follows_system: bool) -> Result<bool, Ha
         .handle_access(AccessFs::from_all(abi))?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
+        .add_rules(path_beneath_rules(needed.socket.map(folder), AccessFs::RemoveFile))?
+        .add_rules(path_beneath_rules(
+            needed.log.map(folder),
+            AccessFs::WriteFile | AccessFs::MakeReg,
+        ))?
         .restrict_self()?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
@@ -179,6 +213,8 @@ fn confine_calls() -> Result<bool, HardenError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -187,7 +223,7 @@ mod tests {
         // Capabilities are given up for ever, but only by the thread that asks.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(drop_root(None).unwrap(), Uid::effective().is_root());
+                assert_eq!(drop_root(None, &[]).unwrap(), Uid::effective().is_root());
                 let left = rustix::thread::capabilities(None).unwrap();
                 assert!(left.effective.is_empty() && left.permitted.is_empty(), "{left:?}");
                 assert!(std::os::unix::fs::chown(file.path(), Some(1), Some(1)).is_err());
@@ -203,6 +239,11 @@ mod tests {
         std::fs::write(target.path().join("real.toml"), "").unwrap();
         std::os::unix::fs::symlink(target.path().join("real.toml"), &inside).unwrap();
         let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        let [run, logs, far] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let (socket, log) = (run.path().join("control.sock"), logs.path().join("queries.log"));
+        let reader = far.path().join("dnstap.sock");
+        let listen = |path| std::os::unix::net::UnixListener::bind(path).unwrap();
+        let _listening = [&socket, &reader].map(listen);
         // Confinement is for ever, but only for the thread that asks.
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -211,7 +252,13 @@ mod tests {
                 let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
                 let modules =
                     std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
-                let confined = confine(Some(&inside), false).unwrap();
+                let needed = Needed {
+                    config: Some(&inside),
+                    socket: Some(&socket),
+                    log: Some(&log),
+                    ..Needed::default()
+                };
+                let confined = confine(needed).unwrap();
                 assert_eq!(
                     confined.calls,
                     status.contains("\nSeccomp:"),
@@ -226,7 +273,18 @@ mod tests {
                     assert!(std::fs::read(RESOLV_CONF).is_err());
                     assert!(std::fs::read(elsewhere.path()).is_err());
                     assert!(std::fs::write(&inside, "x").is_err());
+                    assert!(std::fs::remove_file(&inside).is_err());
                 }
+                // What a reload and the end do.
+                let append = |file| std::fs::File::options().append(true).create(true).open(file);
+                let rotated = logs.path().join("new.log");
+                for file in [&log, &rotated] {
+                    append(file).unwrap().write_all(b"a line").unwrap();
+                }
+                assert!(!confined.files || std::fs::read(&log).is_err(), "only written to");
+                assert!(std::fs::remove_file(&socket).is_ok());
+                // A reader of dnstap is asked for again and again.
+                assert!(std::os::unix::net::UnixStream::connect(&reader).is_ok());
                 if confined.calls {
                     assert!(nix::sched::unshare(nix::sched::CloneFlags::empty()).is_err());
                 }

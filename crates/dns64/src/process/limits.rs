@@ -8,8 +8,8 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
 use crate::config::Settings;
 
-/// Descriptors that are none of what is counted below: standard streams, signals, timers,
-/// connections of the metrics.
+/// Descriptors that are none of what is counted below: standard streams, signals, timers, query log,
+/// dnstap, connections of metrics and control socket.
 const OTHERS: u64 = 40;
 /// Descriptors of a worker beside its sockets: its poller and its alarm.
 const PER_WORKER: u64 = 2;

@@ -21,6 +21,13 @@ struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHash(u64);
 
+impl KeyHash {
+    /// A place of `places`, at least one.
+    pub(super) fn place(self, places: usize) -> usize {
+        (self.0 % places as u64) as usize
+    }
+}
+
 /// The questions in flight of a resolver.
 #[derive(Default)]
 pub(super) struct Fetches {

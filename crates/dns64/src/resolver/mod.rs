@@ -24,6 +24,7 @@ mod fetch;
 mod fetches;
 pub(crate) mod outcome;
 pub(crate) mod outside;
+mod renewals;
 pub(crate) mod shared_questions;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ use self::cache::{Cache, Found};
 use self::fetches::{Fetches, KeyHash};
 use self::outcome::{Failure, Outcome};
 use self::outside::Outside;
+use self::renewals::Renewals;
 use self::shared_questions::SharedQuestions;
 use self::timers::{LEAST_DELAY, Timers};
 use self::ttl::STALE_AFTER;
@@ -85,6 +87,7 @@ pub(crate) struct Resolver<O> {
     fetches: Fetches,
     timers: Timers,
     budget: Budget,
+    renewals: Renewals,
     landed: VecDeque<Landed>,
     /// What is being worked on.
     current: Option<FetchId>,
@@ -111,6 +114,7 @@ impl<O: Outside> Resolver<O> {
             fetches: Fetches::default(),
             timers: Timers::default(),
             budget: Budget::new(&mut rand::rng()),
+            renewals: Renewals::default(),
             landed: VecDeque::new(),
             current: None,
             landing: None,
@@ -154,6 +158,9 @@ impl<O: Outside> Resolver<O> {
         match found.outcome(demand.max_age) {
             Some(outcome) => {
                 self.metrics().count(Count::CacheHit);
+                if self.settings.ttl.prefetch {
+                    self.renew_if_wanted(question, &outcome, demand.client);
+                }
                 Asked::Known(outcome)
             }
             None => {
@@ -164,6 +171,22 @@ impl<O: Outside> Resolver<O> {
                 self.metrics().count(Count::CacheMiss);
                 self.ask_upstream(question, demand)
             }
+        }
+    }
+
+    /// Asks anew for what is asked for often and will be over soon.
+    fn renew_if_wanted(&mut self, question: &KeyBuf, outcome: &Outcome, client: u64) {
+        self.renewals.count();
+        let Outcome::Answered(kept) = outcome else { return };
+        if !Renewals::is_near_end(kept) || question.is_probe() {
+            return;
+        }
+        let hash = self.fetches.hash(question.octets());
+        if self.fetches.find(question.octets(), hash).is_none()
+            && self.renewals.wants(hash)
+            && self.begin_ahead(question, hash, client, 0)
+        {
+            self.metrics().count(Count::Prefetched);
         }
     }
 
@@ -327,12 +350,17 @@ impl<O: Outside> Resolver<O> {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
         if matches!(known, Found::Missing) && self.fetches.find(question.octets(), hash).is_none() {
-            // If another worker has just got the answer, it is in the cache by now.
-            let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
-            if self.budget.admit(charge, self.free()).is_ok() {
-                let _ = self.begin(question, hash, charge, u32::MAX);
-            }
+            self.begin_ahead(question, hash, client, u32::MAX);
         }
+    }
+
+    /// Begins a question for which nobody waits, if there is room for it. If another worker has just
+    /// got the answer, no older than `max_age` seconds, it is in the cache by now. Whether the
+    /// question is in flight.
+    fn begin_ahead(&mut self, question: &KeyBuf, hash: KeyHash, client: u64, max_age: u32) -> bool {
+        let charge = self.budget.whose(self.budget.client(client), question.name(), self.now);
+        self.budget.admit(charge, self.free()).is_ok()
+            && self.begin(question, hash, charge, max_age).is_ok()
     }
 
     /// Whether no question is in flight.

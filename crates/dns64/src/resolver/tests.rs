@@ -890,6 +890,44 @@ fn a_stale_answer_may_be_served_at_once_and_is_renewed_behind_that() {
     assert!(matches!(test.resolver.ask(&key("new.test"), demand), Asked::Waiting), "nothing old");
 }
 
+/// The answer has a TTL of 60 s: its last tenth begins after 54 s.
+#[test]
+fn what_is_asked_for_twice_near_its_end_is_renewed_before_it_is_over() {
+    for (prefetch, renewed) in [(true, 1), (false, 0)] {
+        let text = format!("[cache]\nprefetch = {prefetch}\n");
+        let mut test = Test::with(1, &text, WorkerId(0), common(1));
+        test.begin_kept("a.test");
+        let ask = |test: &mut Test| {
+            let demand = Demand {
+                waiter: JOB,
+                client: 1,
+                since: test.now,
+                first: true,
+                in_vain: false,
+                max_age: u32::MAX,
+                dispensable: false,
+            };
+            match test.resolver.ask(&key("a.test"), demand) {
+                Asked::Known(Outcome::Answered(kept)) => kept.age,
+                other => panic!("{other:?}"),
+            }
+        };
+        test.pass(53_000);
+        (0..20).for_each(|_| assert_eq!(ask(&mut test), 53));
+        assert!(test.sent().is_empty(), "there is time enough");
+        test.pass(2_000);
+        assert_eq!(ask(&mut test), 55);
+        assert!(test.sent().is_empty(), "asked once");
+        (0..5).for_each(|_| assert_eq!(ask(&mut test), 55, "nobody waits"));
+        let sent = test.sent();
+        assert_eq!(sent.len(), renewed);
+        for sent in &sent {
+            test.answer(sent, &sent.answer(0, &[[192, 0, 2, 2]]));
+            assert_eq!(ask(&mut test), 0, "renewed");
+        }
+    }
+}
+
 /// RFC 8767 §5: counted from the arrival of the client's query, whatever it has been waiting for.
 #[test]
 fn rfc8767_5_who_has_waited_before_gets_a_stale_answer_sooner() {

@@ -25,6 +25,8 @@ pub(crate) struct TtlLimits {
     /// Such answers are served at once, and renewed behind that, instead of when a client has waited
     /// for [`STALE_AFTER`] (RFC 8767 §5 leaves that to the operator).
     pub stale_at_once: bool,
+    /// Answers that are asked for often are renewed before their time is over.
+    pub prefetch: bool,
 }
 
 impl Default for TtlLimits {
@@ -37,6 +39,7 @@ impl Default for TtlLimits {
             failure_max: 60,
             stale: None,
             stale_at_once: false,
+            prefetch: false,
         }
     }
 }

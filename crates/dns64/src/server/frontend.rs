@@ -7,14 +7,21 @@
 //!                                                     │        ▼
 //!                                                   resume ◄─ Resolver, jobs
 //! ```
+//!
+//! What is answered is told to an [`Observer`], if there is one. A query that is to be explained
+//! ([`super::explain`]) goes the same way, and ends in an explanation instead of a reply.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use method::units::Nanos;
+use net::clock;
+use tokio::sync::mpsc::unbounded_channel;
 use wire::edns::{LEAST_PAYLOAD, ede};
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
+use super::explain::Trace;
 use super::jobs::{Job, Jobs};
 use super::network::Network;
 use super::replies::Replies;
@@ -26,10 +33,13 @@ use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
 use crate::config::{LimitKeys, Overload, Settings};
 use crate::ids::{JobId, WorkerId};
 use crate::metrics::{Count, WorkerMetrics};
+use crate::name::LowerName;
+use crate::observe::{Entry, Observer};
 use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::resolver::waiter::{Asked, Demand, Denial, Waiter};
 use crate::translation::decide::{Reason, Reply, Strip, Withheld};
+use crate::translation::decision::Decision;
 use crate::translation::policy::Rules;
 use crate::transport::Transport;
 use crate::transport::client::Client;
@@ -44,6 +54,8 @@ pub(super) struct Frontend {
     shared: Arc<Shared>,
     settings: Arc<Settings>,
     replies: Replies,
+    /// Who is told of what is answered.
+    observer: Option<Observer>,
     jobs: Jobs,
     now: Nanos,
 }
@@ -55,8 +67,10 @@ impl Frontend {
         shared: Arc<Shared>,
         settings: Arc<Settings>,
         replies: Replies,
+        observer: Option<Observer>,
     ) -> Frontend {
-        Frontend { worker, shared, settings, replies, jobs: Jobs::default(), now: Nanos(0) }
+        let jobs = Jobs::default();
+        Frontend { worker, shared, settings, replies, observer, jobs, now: Nanos(0) }
     }
 
     /// Takes over another configuration, for every query that comes after, and for the rest of
@@ -95,9 +109,53 @@ impl Frontend {
         self.shared.metrics().worker(self.worker)
     }
 
+    /// Sends what `write` writes, to a query that came just now.
     #[inline]
     fn reply(&mut self, client: &Client, write: impl FnOnce(&mut Vec<u8>)) {
-        self.replies.send(client, self.shared.metrics().worker(self.worker), write);
+        let metrics = self.shared.metrics().worker(self.worker);
+        self.replies.send(client, metrics, Nanos(0), write);
+    }
+
+    /// Tells that a query was answered at once, if somebody wants to hear of it.
+    #[inline]
+    fn tell_reply(
+        &mut self,
+        client: &Client,
+        question: Option<(&LowerName, u16)>,
+        rcode: Rcode,
+        decision: Decision,
+    ) {
+        let metrics = self.shared.metrics().worker(self.worker);
+        if let Some(observer) = &mut self.observer {
+            observer.answered(metrics, || Entry {
+                when: clock::wall(),
+                took: Nanos(0),
+                client: client.ip(),
+                question: question.map(|(name, qtype)| (name.clone(), qtype)),
+                transport: client.transport(),
+                rcode,
+                decision,
+                stale: false,
+            });
+        }
+    }
+
+    /// Tells that a query has its reply, if somebody wants to hear of it.
+    #[inline]
+    fn tell_answer(&mut self, job: &Job, reply: &Reply<'_>, rules: &Rules<'_>) {
+        let metrics = self.shared.metrics().worker(self.worker);
+        if let Some(observer) = &mut self.observer {
+            observer.answered(metrics, || Entry {
+                when: clock::wall(),
+                took: self.now.since(job.arrived),
+                client: job.client.ip(),
+                question: Some(job.inquiry.asked()),
+                transport: job.client.transport(),
+                rcode: reply.rcode(),
+                decision: job.inquiry.decision(reply, rules.policy),
+                stale: job.inquiry.is_stale(),
+            });
+        }
     }
 
     /// A datagram, or a message of a connection.
@@ -122,9 +180,14 @@ impl Frontend {
             return self.refuse(client, bytes);
         }
         match Received::read(bytes) {
-            Received::Query(query) => self.on_good_query(resolver, client, &query),
+            Received::Query(query) => {
+                self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
+                self.metrics().count_query(client.transport(), query.qtype);
+                self.begin(resolver, client, &query, None);
+            }
             Received::Error { rcode, question, edns } => {
                 self.metrics().count_rcode(rcode);
+                self.tell_reply(client, None, rcode, Decision::Unreadable);
                 self.reply(client, |out| write_refusal(out, bytes, rcode, question, edns));
             }
             Received::Ignored => {
@@ -134,20 +197,48 @@ impl Frontend {
         }
     }
 
-    fn on_good_query(
+    /// A query of a client `ip` that is not to be answered but to be explained. It counts as no
+    /// client's.
+    pub(super) fn on_explain(
+        &mut self,
+        resolver: &mut Resolver<Network>,
+        ip: IpAddr,
+        bytes: &[u8],
+        trace: Box<Trace>,
+    ) {
+        let query = match Received::read(bytes) {
+            Received::Query(query) => query,
+            Received::Error { rcode, .. } => {
+                return trace.fail(&format!("such a query is answered with {rcode:?}"));
+            }
+            Received::Ignored => return trace.fail("this is no query"),
+        };
+        if !self.settings.allows(ip) {
+            let rules = self.settings.rules(ip, &query.name, self.now);
+            return trace.refuse(&query, &rules, &self.settings, self.now);
+        }
+        // Nothing is sent to it.
+        let (stream, _) = unbounded_channel();
+        let client = Client::Stream(Transport::Tcp, ip, stream);
+        self.begin(resolver, &client, &query, Some(trace));
+    }
+
+    /// A query that can be read, of a client that may ask.
+    fn begin(
         &mut self,
         resolver: &mut Resolver<Network>,
         client: &Client,
         query: &Query<'_>,
+        trace: Option<Box<Trace>>,
     ) {
-        self.metrics().count_query(client.transport(), query.qtype);
         let ip = client.ip();
         let settings = Arc::clone(&self.settings);
-        let rules = settings.rules(ip, &query.name);
+        let rules = settings.rules(ip, &query.name, self.now);
         let policy = rules.policy;
         let cookie = self.shared.cookies.answer(query, ip);
-        let inquiry = Inquiry::begin(query, ip, client.transport(), cookie, policy);
-        if !inquiry.is_local()
+        let inquiry = Inquiry::begin(query, client.transport(), cookie, &rules);
+        if trace.is_none()
+            && !inquiry.is_local()
             && query.checking_disabled
             && query.qtype == rtype::AAAA
             && policy.translates()
@@ -155,12 +246,14 @@ impl Frontend {
             self.metrics().count(Count::WithheldCd);
         }
         // What it is an alias of may have other rules.
-        let rules = if inquiry.is_alias() { settings.rules(ip, inquiry.name()) } else { rules };
+        let rules =
+            if inquiry.is_alias() { settings.rules(ip, inquiry.name(), self.now) } else { rules };
         let job = Job {
             client: client.clone(),
             inquiry,
             arrived: self.now,
             cookie: query.edns.and_then(|edns| edns.cookie),
+            trace,
         };
         self.advance(resolver, &mut Some(job), &settings, &rules);
     }
@@ -170,8 +263,11 @@ impl Frontend {
         self.metrics().count(Count::AclRefused);
         match Received::read(bytes) {
             Received::Query(query) => {
+                self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
                 let frame = ReplyFrame::new(&query, client.transport(), None);
                 self.metrics().count_rcode(Rcode::REFUSED);
+                let question = Some((&query.name, query.qtype));
+                self.tell_reply(client, question, Rcode::REFUSED, Decision::Refused);
                 self.reply(client, |out| {
                     frame.write_error(out, Rcode::REFUSED, Some(ede::PROHIBITED));
                 });
@@ -189,8 +285,11 @@ impl Frontend {
             && self.settings.allows(ip)
             && self.shared.cookies.proves(&query, ip)
         {
+            self.replies.tell_query(client, bytes, self.shared.metrics().worker(self.worker));
             let frame =
                 ReplyFrame::new(&query, client.transport(), self.shared.cookies.answer(&query, ip));
+            let question = Some((&query.name, query.qtype));
+            self.tell_reply(client, question, Rcode::NOERROR, Decision::RateLimited);
             self.reply(client, |out| frame.write_truncated(out));
         }
     }
@@ -214,20 +313,10 @@ impl Frontend {
             let key = match job.inquiry.step(rules) {
                 Step::Ask(key) => key,
                 Step::Reply(reply) => {
-                    self.count_reply(&job.inquiry, &reply);
-                    let (shared, job, now) = (&*self.shared, &*job, self.now);
-                    let metrics = shared.metrics().worker(self.worker);
-                    return self.replies.send(&job.client, metrics, |out| {
-                        let start = out.len();
-                        job.inquiry.write(out, &reply, rules);
-                        if out.len() - start > LARGE
-                            && !may_get_large(shared, job, &settings.config.limits, now)
-                        {
-                            metrics.count(Count::LargeWithheld);
-                            out.truncate(start);
-                            job.inquiry.write_truncated(out);
-                        }
-                    });
+                    if let Some(trace) = job.trace.take() {
+                        return trace.tell(&job.inquiry, &reply, rules, settings, self.now);
+                    }
+                    return self.conclude(job, &reply, settings, rules);
                 }
             };
             let demand = Demand {
@@ -240,8 +329,12 @@ impl Frontend {
                 dispensable: key.is_probe() && job.inquiry.is_stale(),
             };
             match resolver.ask(&key, demand) {
-                Asked::Known(outcome) => job.inquiry.learn(outcome),
+                Asked::Known(outcome) => {
+                    job.note(|trace| trace.known(&key, &outcome));
+                    job.inquiry.learn(outcome);
+                }
                 Asked::Waiting => {
+                    job.note(|trace| trace.waits(&key, self.now));
                     // Beside a probe the companion is asked only where there is no time to ask it
                     // after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
@@ -254,9 +347,32 @@ impl Frontend {
                 Asked::Denied(denial) if self.is_shed(&job.client, denial) => return,
                 // The failure is `Overload` and not `Timeout`: no upstream has been asked, the
                 // records may exist, and nothing may be synthesized in their place.
-                Asked::Denied(_) => job.inquiry.give_up(Failure::Overload),
+                Asked::Denied(_) => {
+                    job.note(|trace| trace.denied(&key));
+                    job.inquiry.give_up(Failure::Overload);
+                }
             }
         }
+    }
+
+    /// Sends a client its reply.
+    #[inline]
+    fn conclude(&mut self, job: &Job, reply: &Reply<'_>, settings: &Settings, rules: &Rules<'_>) {
+        self.count_reply(&job.inquiry, reply);
+        self.tell_answer(job, reply, rules);
+        let (shared, now) = (&*self.shared, self.now);
+        let metrics = shared.metrics().worker(self.worker);
+        self.replies.send(&job.client, metrics, now.since(job.arrived), |out| {
+            let start = out.len();
+            job.inquiry.write(out, reply, rules);
+            if out.len() - start > LARGE
+                && !may_get_large(shared, job, &settings.config.limits, now)
+            {
+                metrics.count(Count::LargeWithheld);
+                out.truncate(start);
+                job.inquiry.write_truncated(out);
+            }
+        });
     }
 
     /// Counts a question that was denied; whether its client gets no reply.
@@ -287,21 +403,28 @@ impl Frontend {
         outcome: Outcome,
     ) {
         if let Some(job) = held {
+            job.note(|trace| trace.landed(&outcome, self.now));
             job.inquiry.learn(outcome);
             let settings = Arc::clone(&self.settings);
-            let rules = settings.rules(job.inquiry.client(), job.inquiry.name());
+            let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
             self.advance(resolver, held, &settings, &rules);
         }
     }
 
-    /// SERVFAIL for a query at whose work there was a panic.
+    /// SERVFAIL for a query at whose work there was a panic. Who wanted it explained is told when it
+    /// goes with its trace.
     pub(super) fn fail(&mut self, mut job: Job) {
+        if job.trace.is_some() {
+            return;
+        }
         job.inquiry.give_up(Failure::Overload);
         let settings = Arc::clone(&self.settings);
-        let rules = settings.rules(job.inquiry.client(), job.inquiry.name());
+        let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
         if let Step::Reply(reply) = job.inquiry.step(&rules) {
             self.metrics().count_rcode(reply.rcode());
             let Job { client, inquiry, .. } = &job;
+            let (name, qtype) = inquiry.asked();
+            self.tell_reply(client, Some((&name, qtype)), reply.rcode(), Decision::Defect);
             self.reply(client, |out| inquiry.write(out, &reply, &rules));
         }
     }
@@ -311,6 +434,7 @@ impl Frontend {
         let mut reply = Vec::new();
         if write_servfail(&mut reply, bytes, client.transport()) {
             self.metrics().count_rcode(Rcode::SERVFAIL);
+            self.tell_reply(client, None, Rcode::SERVFAIL, Decision::Defect);
             self.reply(client, |out| out.extend(reply));
         }
     }

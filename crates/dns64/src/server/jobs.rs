@@ -3,6 +3,7 @@
 use method::units::Nanos;
 use slab::Slab;
 
+use super::explain::Trace;
 use crate::client::inquiry::Inquiry;
 use crate::client::query::Cookie;
 use crate::ids::JobId;
@@ -15,6 +16,18 @@ pub(super) struct Job {
     pub(super) arrived: Nanos,
     /// What may prove the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
+    /// Set if it is no client's, but to be explained.
+    pub(super) trace: Option<Box<Trace>>,
+}
+
+impl Job {
+    /// Notes something, if it is to be explained.
+    #[inline]
+    pub(super) fn note(&mut self, note: impl FnOnce(&mut Trace)) {
+        if let Some(trace) = &mut self.trace {
+            note(trace);
+        }
+    }
 }
 
 /// The client queries that wait.
@@ -56,7 +69,7 @@ impl Jobs {
 mod tests {
     use super::*;
     use crate::client::query::Received;
-    use crate::translation::policy::Policy;
+    use crate::translation::policy::{Policy, Rules};
     use crate::transport::Transport;
 
     fn job() -> Job {
@@ -64,12 +77,14 @@ mod tests {
         let Received::Query(query) = Received::read(query) else { panic!("a query") };
         let (reply, _) = tokio::sync::mpsc::unbounded_channel();
         let ip = [127, 0, 0, 1].into();
-        let inquiry = Inquiry::begin(&query, ip, Transport::Tcp, None, &Policy::default());
+        let policy = Policy::default();
+        let inquiry = Inquiry::begin(&query, Transport::Tcp, None, &Rules::of_all(&policy, ip));
         Job {
             client: Client::Stream(Transport::Tcp, ip, reply),
             inquiry,
             arrived: Nanos(0),
             cookie: None,
+            trace: None,
         }
     }
 

@@ -1,10 +1,12 @@
 //! Messages to workers, from the thread for TCP and from each other.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use net::poller::Alarm;
 
+use super::explain::Trace;
 use crate::ids::FetchId;
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
@@ -15,6 +17,8 @@ use crate::transport::client::Client;
 pub(super) enum Mail {
     /// A query that came over a connection.
     Query { bytes: Vec<u8>, client: Client },
+    /// A query, as if a client with this address had sent it, that is to be explained.
+    Explain { bytes: Vec<u8>, client: IpAddr, trace: Box<Trace> },
     /// What came of a question to an upstream over TCP.
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
     /// What came of a question that another worker asked.

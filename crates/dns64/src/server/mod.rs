@@ -7,11 +7,14 @@
 
 #[cfg(feature = "three-percent-slower")]
 mod brake;
+mod control;
 mod defects;
+mod explain;
 mod frontend;
 mod jobs;
 mod mail;
 mod network;
+mod prefixes;
 mod replies;
 mod shared;
 mod tcp;
@@ -19,6 +22,7 @@ mod worker;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -27,22 +31,29 @@ use std::thread::{self, JoinHandle};
 use arc_swap::ArcSwap;
 use method::units::CpuId;
 use net::affinity::pin_to;
+use net::clock;
 use net::poller::Alarm;
+use net::router::RouterSocket;
 use net::socket::Endpoint;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
+use crate::control::socket::ControlSocket;
 use crate::guard::guard_thread;
 use crate::ids::WorkerId;
-use crate::metrics::{self, Metrics};
+use crate::metrics::Metrics;
+use crate::observe::{Observer, Opened, Writers};
+use crate::prefixes::Live;
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
+use crate::resolver::outside::TcpQuestion;
 use crate::resolver::shared_questions::SharedQuestions;
 use crate::transport::Transport;
 use mail::{Mail, Mailbox};
-use shared::Shared;
+use shared::{Loaded, Shared};
+use tcp::Sockets;
 use worker::Worker;
 
 /// Buffer of the sockets that clients ask, octets (the kernel takes it twice, and some 768 for a
@@ -72,9 +83,38 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
+    /// The advertisements on an interface cannot be had.
+    #[error("cannot get router advertisements on {interface}: {source}")]
+    Advertisements {
+        /// The interface's name.
+        interface: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The control socket cannot be made.
+    #[error("cannot serve the control socket {}: {source}", .path.display())]
+    Control {
+        /// Its file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The query log cannot be written.
+    #[error("cannot write the query log {}: {source}", .file.display())]
+    QueryLog {
+        /// Its file.
+        file: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// There is no address.
     #[error("nothing to serve: `listen` names no address, and systemd has passed no socket")]
     NoAddress,
+    /// Advertisements on an interface are wanted now, and were not when the server started.
+    #[error(
+        "[discovery] names the interface {0}, whose advertisements take privileges that are given up: restart"
+    )]
+    TooLate(String),
     /// A thread, or what it needs, could not be made.
     #[error("cannot start {what}: {source}")]
     Start {
@@ -94,6 +134,11 @@ pub struct BoundServer {
     adopted: bool,
     listeners: Vec<TcpListener>,
     metrics_listener: Option<TcpListener>,
+    control: Option<ControlSocket>,
+    /// What is written to.
+    opened: Opened,
+    /// For each interface whose advertisements count.
+    routers: Vec<RouterSocket>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
 }
@@ -130,11 +175,17 @@ impl Activated {
 /// If an address cannot be served, or there is none.
 pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
     let threads = settings.config.threads;
+    let file = settings.config.query_log.file().unwrap_or(Path::new("")).to_owned();
+    let failed = |source| ServerError::QueryLog { file, source };
+    let opened = Opened::new(&settings.config).map_err(failed)?;
     let mut bound = BoundServer {
         endpoints: (0..threads).map(|_| Vec::new()).collect(),
         adopted: false,
         listeners: Vec::new(),
         metrics_listener: None,
+        control: None,
+        opened,
+        routers: Vec::new(),
         addresses: Vec::new(),
         metrics_address: None,
         settings,
@@ -149,11 +200,22 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
     if bound.addresses.is_empty() && bound.listeners.is_empty() {
         return Err(ServerError::NoAddress);
     }
+    for interface in bound.settings.config.discovery.interfaces.clone() {
+        let failed = |source| ServerError::Advertisements { interface: interface.clone(), source };
+        bound.routers.push(RouterSocket::open(&interface).map_err(failed)?);
+    }
     if let Some(address) = bound.settings.config.metrics.listen {
         let at = |source| ServerError::ListenMetrics { address, source };
         let listener = tcp_listener(address).map_err(at)?;
         bound.metrics_address = listener.local_addr().ok();
         bound.metrics_listener = Some(listener);
+    }
+    // The last one: where something else fails, its file is not left behind.
+    let control = &bound.settings.config.control;
+    if let Some(path) = &control.socket {
+        let failed = |source| ServerError::Control { path: path.clone(), source };
+        let socket = ControlSocket::bind(path, control.group.as_deref()).map_err(failed)?;
+        bound.control = Some(socket);
     }
     Ok(bound)
 }
@@ -211,12 +273,16 @@ impl BoundServer {
         let (mailboxes, inboxes) = mailboxes(workers).map_err(failed("a worker"))?;
         let (tcp_questions, questions) = unbounded_channel();
         let cpus = self.settings.config.cpus.clone();
+        let (metrics, started) = (Metrics::new(workers), clock::wall());
+        let (writers, observer) = Writers::start(&self.settings.config, self.opened, &metrics)
+            .map_err(failed("what writes the query log, or for dnstap"))?;
+        let common = Common {
+            cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
+            shared_questions: Arc::new(SharedQuestions::new(workers)),
+            metrics,
+        };
         let shared = Arc::new(Shared {
-            common: Common {
-                cache: Arc::new(Cache::new(self.settings.config.cache.mebibytes)),
-                shared_questions: Arc::new(SharedQuestions::new(workers)),
-                metrics: Metrics::new(workers),
-            },
+            common,
             limiter: Limiter::new(),
             large_replies: Limiter::new(),
             cookies: Cookies::new(),
@@ -224,43 +290,71 @@ impl BoundServer {
             tcp_questions,
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            live: ArcSwap::from_pointee(Live::default()),
+            prefixes: ArcSwap::default(),
+            interfaces: self.settings.config.discovery.interfaces.clone(),
             settings: ArcSwap::from_pointee(self.settings),
+            started,
+            loaded: Loaded::first(started),
         });
         let mut running = RunningServer {
             shared: Arc::clone(&shared),
-            addresses: self.addresses,
+            addresses: self.addresses.clone(),
             metrics_address: self.metrics_address,
             workers: Vec::new(),
             tcp: None,
+            writers: Writers::default(),
         };
         for (number, (endpoints, inbox)) in self.endpoints.into_iter().zip(inboxes).enumerate() {
             let counts_drops = number == 0 || !self.adopted;
-            let worker =
-                Worker::new(WorkerId(number), Arc::clone(&shared), endpoints, counts_drops, inbox);
+            let (id, shared, observer) = (WorkerId(number), Arc::clone(&shared), observer.clone());
+            let worker = Worker::new(id, shared, endpoints, counts_drops, inbox, observer);
             let worker = worker.map_err(failed("a worker"))?;
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
-            let thread = thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
-                if let Some(cpu) = cpu
-                    && let Err(error) = pin_to(CpuId(cpu))
-                {
-                    tracing::warn!("cannot pin worker {number} to CPU {cpu}: {error}");
-                }
-                guard_thread(|| worker.run());
-            });
+            let thread = begin_worker(worker, number, cpu);
             running.workers.push(thread.map_err(failed("a worker"))?);
         }
-        let tcp = thread::Builder::new().name("tcp".into()).spawn(move || {
-            guard_thread(|| {
-                if let Err(error) =
-                    tcp::run(&shared, self.listeners, self.metrics_listener, questions)
-                {
-                    tracing::error!("TCP is not served: {error}");
-                }
-            });
-        });
+        let sockets = Sockets {
+            listeners: self.listeners,
+            addresses: self.addresses,
+            metrics: self.metrics_listener,
+            control: self.control,
+            routers: self.routers,
+        };
+        let tcp = begin_tcp(shared, sockets, questions, observer);
         running.tcp = Some(tcp.map_err(failed("the TCP side"))?);
+        // Only now: until here they would be waited for while somebody can still tell them something.
+        running.writers = writers;
         Ok(running)
     }
+}
+
+/// Begins the thread for TCP.
+fn begin_tcp(
+    shared: Arc<Shared>,
+    sockets: Sockets,
+    questions: UnboundedReceiver<TcpQuestion>,
+    observer: Option<Observer>,
+) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name("tcp".into()).spawn(move || {
+        guard_thread(|| {
+            if let Err(error) = tcp::run(&shared, sockets, questions, observer.as_ref()) {
+                tracing::error!("TCP is not served: {error}");
+            }
+        });
+    })
+}
+
+/// Begins a worker's thread, on a CPU of its own if one is given.
+fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
+        if let Some(cpu) = cpu
+            && let Err(error) = pin_to(CpuId(cpu))
+        {
+            tracing::warn!("cannot pin worker {number} to CPU {cpu}: {error}");
+        }
+        guard_thread(|| worker.run());
+    })
 }
 
 /// A mailbox for each worker, and what it reads its mail from, in the same order.
@@ -281,6 +375,7 @@ pub struct RunningServer {
     metrics_address: Option<SocketAddr>,
     workers: Vec<JoinHandle<()>>,
     tcp: Option<JoinHandle<()>>,
+    writers: Writers,
 }
 
 impl RunningServer {
@@ -302,16 +397,24 @@ impl RunningServer {
 
     /// Its counters as Prometheus reads them.
     pub fn metrics_text(&self) -> String {
-        metrics::to_text(self.metrics(), &self.shared.common.cache)
+        self.shared.metrics_text()
     }
 
     /// Replaces the configuration: all of it at once, for every query that comes after. Addresses,
-    /// threads, CPUs, user, cache size and metrics listener stay as they are until the next start.
-    pub fn reload(&self, settings: Settings) {
-        self.shared.settings.store(Arc::new(settings));
-        for mailbox in &self.shared.mailboxes {
-            mailbox.alarm.ring();
+    /// threads, CPUs, user, cache size, metrics listener, control socket, query log and dnstap stay
+    /// as they are until the next start; the query log's file is opened again.
+    ///
+    /// # Errors
+    /// If the settings want advertisements on an interface on which they were not wanted at the
+    /// start. Then nothing has changed.
+    pub fn reload(&self, settings: &Settings) -> Result<(), ServerError> {
+        let mut wanted = settings.config.discovery.interfaces.iter();
+        if let Some(other) = wanted.find(|interface| !self.shared.interfaces.contains(interface)) {
+            return Err(ServerError::TooLate(other.clone()));
         }
+        self.shared.replace(settings);
+        self.writers.reopen();
+        Ok(())
     }
 
     /// Whether all threads are at work. One that has panicked too often has ended; the process's
@@ -337,6 +440,8 @@ impl RunningServer {
         if let Some(tcp) = self.tcp.take() {
             let _ = tcp.join();
         }
+        // All who could tell them something have ended.
+        self.writers.end();
     }
 }
 

@@ -14,16 +14,23 @@ use super::mail::Mail;
 use super::shared::Shared;
 use crate::ids::{FetchId, ServerId, WorkerId};
 use crate::name::Key;
+use crate::observe::{End, Ends, Message, MessageKind, Tap};
 use crate::resolver::outcome::Outcome;
 use crate::resolver::outside::{Outside, TcpQuestion};
 use crate::resolver::upstreams::ports::{Expected, FIRST_TOKEN, PortId, Ports};
+use crate::transport::Transport;
 
 /// A worker's sockets towards the upstreams, and its way to others.
 pub(super) struct Network {
     /// What waits for all of the worker's sockets, those of clients as well.
     pub(super) poller: Poller,
     pub(super) ports: Ports,
+    worker: WorkerId,
     shared: Arc<Shared>,
+    /// Who is told of messages to and from upstreams.
+    tap: Option<Tap>,
+    /// The addresses of the upstreams, by their numbers.
+    addresses: Vec<SocketAddr>,
 }
 
 /// Tokens of the poller: client endpoints from 0 on, then this, then upstream ports.
@@ -41,6 +48,7 @@ impl Network {
         worker: WorkerId,
         shared: Arc<Shared>,
         endpoints: &[Endpoint],
+        tap: Option<Tap>,
     ) -> io::Result<Network> {
         let poller = Poller::new(READY)?;
         for (token, endpoint) in endpoints.iter().enumerate() {
@@ -48,13 +56,38 @@ impl Network {
             poller.add(endpoint, token)?;
         }
         poller.add(&*shared.mailboxes[worker.0].alarm, INBOX)?;
-        Ok(Network { poller, ports: Ports::default(), shared })
+        let (ports, addresses) = (Ports::default(), Vec::new());
+        Ok(Network { poller, ports, worker, shared, tap, addresses })
     }
+
+    /// A datagram has come from the upstream of a port.
+    #[inline]
+    pub(super) fn tell_response(&self, port: PortId, octets: &[u8]) {
+        if let Some(tap) = &self.tap {
+            let upstream = self.addresses.get(port.server.place()).copied();
+            let kind = MessageKind::ForwarderResponse;
+            let message = message(kind, Transport::Udp, upstream, octets);
+            tap.put(message, self.shared.metrics().worker(self.worker));
+        }
+    }
+}
+
+/// A message to or from an upstream.
+pub(super) fn message(
+    kind: MessageKind,
+    transport: Transport,
+    upstream: Option<SocketAddr>,
+    octets: &[u8],
+) -> Message {
+    let ends = Ends { initiator: None, responder: upstream.map(End::from) };
+    Message::now(kind, transport, ends, None, octets)
 }
 
 impl Outside for Network {
     fn configure(&mut self, servers: impl Iterator<Item = (SocketAddr, u16)>) {
-        self.ports.configure(servers);
+        self.addresses.clear();
+        let addresses = &mut self.addresses;
+        self.ports.configure(servers.inspect(|(address, _)| addresses.push(*address)));
     }
 
     #[inline]
@@ -66,7 +99,17 @@ impl Outside for Network {
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        self.ports.ask(server, fetch, &self.poller, now, rng, write)
+        let Some(tap) = &self.tap else {
+            return self.ports.ask(server, fetch, &self.poller, now, rng, write);
+        };
+        let upstream = self.addresses.get(server.place()).copied();
+        let metrics = self.shared.metrics().worker(self.worker);
+        self.ports.ask(server, fetch, &self.poller, now, rng, |id, out| {
+            let start = out.len();
+            write(id, out);
+            let kind = MessageKind::ForwarderQuery;
+            tap.put(message(kind, Transport::Udp, upstream, &out[start..]), metrics);
+        })
     }
 
     #[inline]
@@ -84,6 +127,11 @@ impl Outside for Network {
     }
 
     fn ask_over_tcp(&mut self, question: TcpQuestion) {
+        if let Some(tap) = &self.tap {
+            let (kind, upstream) = (MessageKind::ForwarderQuery, Some(question.address));
+            let message = message(kind, Transport::Tcp, upstream, &question.query);
+            tap.put(message, self.shared.metrics().worker(self.worker));
+        }
         // Sending fails only when the thread for TCP has ended, and then the process is about to
         // end.
         let _ = self.shared.tcp_questions.send(question);

@@ -3,27 +3,33 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use net::clock;
-use tokio::net::TcpListener;
+use net::router::RouterSocket;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Mutex, watch};
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use super::control::{self, Context};
 use super::defects::{Defects, TooMany, answer_to};
 use super::mail::Mail;
+use super::network::message;
+use super::prefixes;
 use super::shared::Shared;
 use crate::client::query::describe;
 use crate::client::reply::write_servfail;
+use crate::control::socket::{ControlSocket, SocketFile};
 use crate::guard::{Tasks, catch};
 use crate::ids::WorkerId;
 use crate::metrics::{self, Count};
+use crate::observe::{MessageKind, Observer, Tap};
 use crate::resolver::outside::TcpQuestion;
 use crate::transport::Transport;
 use crate::transport::client::{Client, ToStream};
@@ -36,6 +42,18 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 /// How long a server that stops waits for clients to take their last replies.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// What the thread serves with, bound before it begins.
+pub(super) struct Sockets {
+    /// For clients.
+    pub(super) listeners: Vec<std::net::TcpListener>,
+    /// The addresses of all clients' sockets, those for UDP as well.
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) metrics: Option<std::net::TcpListener>,
+    pub(super) control: Option<ControlSocket>,
+    /// For each interface whose advertisements count.
+    pub(super) routers: Vec<RouterSocket>,
+}
+
 /// Serves until the server stops.
 ///
 /// # Errors
@@ -46,9 +64,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// logged.
 pub(super) fn run(
     shared: &Arc<Shared>,
-    listeners: Vec<std::net::TcpListener>,
-    metrics_listener: Option<std::net::TcpListener>,
+    sockets: Sockets,
     questions: UnboundedReceiver<TcpQuestion>,
+    observer: Option<&Observer>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let too_many = Rc::new(RefCell::new(None));
@@ -57,7 +75,7 @@ pub(super) fn run(
     local.block_on(&runtime, async {
         let (stop, stopping) = watch::channel(false);
         let connections = Rc::new(Connections::default());
-        for listener in listeners {
+        for listener in sockets.listeners {
             let listener = Rc::new(TcpListener::from_std(listener)?);
             let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
             let (connections, stopping) = (Rc::clone(&connections), stopping.clone());
@@ -66,16 +84,19 @@ pub(super) fn run(
                 accept(service, Rc::clone(&listener), Rc::clone(&connections), stopping.clone())
             });
         }
-        if let Some(listener) = metrics_listener {
-            let (metrics, cache) = (shared.metrics().clone(), Arc::clone(&shared.common.cache));
-            let (tasks, listener) = (tasks.clone(), Rc::new(TcpListener::from_std(listener)?));
-            tasks.clone().keep("a request for the metrics", move || {
-                let (metrics, cache) = (metrics.clone(), Arc::clone(&cache));
-                let text = move || metrics::to_text(&metrics, &cache);
-                metrics::http::serve(tasks.clone(), Rc::clone(&listener), text)
-            });
+        let metrics_address = sockets.metrics.as_ref().and_then(|one| one.local_addr().ok());
+        if let Some(listener) = sockets.metrics {
+            serve_metrics(&tasks, shared, TcpListener::from_std(listener)?);
         }
-        ask_upstreams(&tasks, shared, questions);
+        ask_upstreams(&tasks, shared, questions, observer.and_then(Observer::of_upstreams));
+        prefixes::watch(&tasks, shared, sockets.routers)?;
+        let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
+        let context = Context { shared: shared_too, addresses, metrics_address };
+        // Its file is removed when this ends.
+        let _file = match sockets.control {
+            Some(socket) => Some(serve_control(&tasks, socket, context)?),
+            None => None,
+        };
         while !shared.ended.load(Ordering::Relaxed) {
             stop.send_if_modified(|stop| {
                 shared.stopping.load(Ordering::Relaxed) && !std::mem::replace(stop, true)
@@ -111,21 +132,52 @@ fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks
     })
 }
 
+/// Serves the metrics.
+fn serve_metrics(tasks: &Tasks, shared: &Arc<Shared>, listener: TcpListener) {
+    let (shared, tasks, listener) = (Arc::clone(shared), tasks.clone(), Rc::new(listener));
+    tasks.clone().keep("a request for the metrics", move || {
+        let shared = Arc::clone(&shared);
+        let text = move || shared.metrics_text();
+        metrics::http::serve(tasks.clone(), Rc::clone(&listener), text)
+    });
+}
+
+/// Serves the control socket. Returns its file.
+fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::Result<SocketFile> {
+    let (listener, file) = socket.into_parts();
+    let listener = Rc::new(UnixListener::from_std(listener)?);
+    let (tasks, context) = (tasks.clone(), Rc::new(context));
+    tasks.clone().keep("a request at the control socket", move || {
+        control::serve(tasks.clone(), Rc::clone(&listener), Rc::clone(&context))
+    });
+    Ok(file)
+}
+
 /// Asks upstreams what the workers want to have asked over TCP, and tells them what comes of it.
-fn ask_upstreams(tasks: &Tasks, shared: &Arc<Shared>, questions: UnboundedReceiver<TcpQuestion>) {
+fn ask_upstreams(
+    tasks: &Tasks,
+    shared: &Arc<Shared>,
+    questions: UnboundedReceiver<TcpQuestion>,
+    tap: Option<Tap>,
+) {
     let connections = shared.settings.load().upstream_connections;
     let (shared, questions) = (Arc::clone(shared), Rc::new(Mutex::new(questions)));
     let begin = {
         let tasks = tasks.clone();
         move || {
-            let shared = Arc::clone(&shared);
+            let (shared, tap) = (Arc::clone(&shared), tap.clone());
             upstream_tcp::run(
                 tasks.clone(),
                 connections,
                 Rc::clone(&questions),
-                move |question, message| {
+                move |question, answer| {
+                    if let (Some(tap), Ok(octets)) = (&tap, &answer) {
+                        let (kind, upstream) = (MessageKind::ForwarderResponse, question.address);
+                        let message = message(kind, Transport::Tcp, Some(upstream), octets);
+                        tap.put(message, shared.metrics().tcp());
+                    }
                     shared.mailboxes[question.worker.0]
-                        .post(Mail::TcpAnswer { fetch: question.fetch, message });
+                        .post(Mail::TcpAnswer { fetch: question.fetch, message: answer });
                 },
             )
         }

@@ -10,6 +10,7 @@
 
 mod sockets;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
@@ -21,6 +22,7 @@ use net::clock;
 use net::socket::Endpoint;
 
 use super::defects::Defects;
+use super::explain::Trace;
 use super::frontend::Frontend;
 use super::mail::Mail;
 use super::network::{INBOX, Network};
@@ -30,6 +32,7 @@ use crate::client::query;
 use crate::guard::{self, Panic};
 use crate::ids::WorkerId;
 use crate::name::text;
+use crate::observe::Observer;
 use crate::resolver::Resolver;
 use crate::resolver::upstreams::ports::PortId;
 use crate::resolver::waiter::{Waiter, Waiting};
@@ -51,7 +54,7 @@ pub(super) struct Worker {
 impl Worker {
     /// A worker on its own sockets, one per address. `counts_drops`: this worker counts what the
     /// kernel drops on them; of workers that share sockets only the one with the lowest number
-    /// does.
+    /// does. `observer` is told of what the worker does.
     ///
     /// # Errors
     /// If the process has no file descriptor left.
@@ -61,13 +64,17 @@ impl Worker {
         endpoints: Vec<Endpoint>,
         counts_drops: bool,
         inbox: Receiver<Mail>,
+        observer: Option<Observer>,
     ) -> std::io::Result<Worker> {
         let settings = shared.settings.load_full();
-        let network = Network::new(id, Arc::clone(&shared), &endpoints)?;
-        let replies = Replies::new(endpoints, counts_drops);
+        let of_upstreams = observer.as_ref().and_then(Observer::of_upstreams);
+        let of_clients = observer.as_ref().and_then(Observer::of_clients);
+        let network = Network::new(id, Arc::clone(&shared), &endpoints, of_upstreams)?;
+        let replies = Replies::new(endpoints, counts_drops, of_clients);
+        let (common, same) = (Arc::clone(&shared), Arc::clone(&settings));
         Ok(Worker {
             id,
-            frontend: Frontend::new(id, Arc::clone(&shared), Arc::clone(&settings), replies),
+            frontend: Frontend::new(id, common, same, replies, observer),
             resolver: Resolver::new(id, settings, shared.common.clone(), network),
             shared,
             inbox,
@@ -153,6 +160,16 @@ impl Worker {
         resolver.begin_work();
         if let Err(panic) = guard::catch(|| frontend.on_query(resolver, client, bytes)) {
             let _ = guard::catch(|| frontend.fail_query(client, bytes));
+            self.on_panic(&panic, || query::describe(bytes));
+        }
+        self.resume();
+    }
+
+    /// Does the work of a query that is to be explained. If it panics, there is no explanation.
+    fn on_explain(&mut self, client: IpAddr, bytes: &[u8], trace: Box<Trace>) {
+        let Worker { frontend, resolver, .. } = self;
+        resolver.begin_work();
+        if let Err(panic) = guard::catch(|| frontend.on_explain(resolver, client, bytes, trace)) {
             self.on_panic(&panic, || query::describe(bytes));
         }
         self.resume();

@@ -176,13 +176,26 @@ pub(crate) enum Reply<'a> {
     Error {
         /// The RCODE of the reply.
         rcode: Rcode,
-        /// Why, if it is not an upstream's own.
-        failure: Option<Failure>,
+        /// Whose error it is.
+        cause: Cause,
         /// The extended error that the upstream gave, or that we have found out.
         extended_error: Option<u16>,
     },
     /// An answer that needed no upstream.
     Local(&'a LocalAnswer),
+}
+
+/// Whose error a reply has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// An upstream's own: it has answered so.
+    Upstream,
+    /// Validation has rejected what there is, as a probe has found out.
+    Bogus,
+    /// Ours: no prefix is known yet, or any more.
+    NoPrefix,
+    /// Ours: there is no answer to a question.
+    Failed(Failure),
 }
 
 impl Reply<'_> {
@@ -334,7 +347,7 @@ fn a_unless_aaaa<'a>(
             open => return open,
         }
     };
-    if let Reply::Error { failure: Some(Failure::Overload), .. } = given {
+    if let Reply::Error { cause: Cause::Failed(Failure::Overload), .. } = given {
         // Nobody has been asked, and nobody will be.
         return Next::Reply(given);
     }
@@ -376,7 +389,11 @@ fn is_there(probed: &Outcome) -> bool {
 
 /// The reply for what validation has rejected.
 fn bogus() -> Reply<'static> {
-    Reply::Error { rcode: Rcode::SERVFAIL, failure: None, extended_error: Some(ede::DNSSEC_BOGUS) }
+    Reply::Error {
+        rcode: Rcode::SERVFAIL,
+        cause: Cause::Bogus,
+        extended_error: Some(ede::DNSSEC_BOGUS),
+    }
 }
 
 /// Why A records are to be asked for after this end of the AAAA question, or the reply if they are
@@ -435,8 +452,18 @@ fn conclude<'a>(
             if question.dnssec_ok && signed && !policy.break_dnssec {
                 return denial(Some(Withheld::Signed));
             }
-            if !addresses(&found.answer).any(|v4| policy.embed(v4).next().is_some()) {
-                return denial(Some(Withheld::Unmapped));
+            if !addresses(&found.answer).any(|v4| policy.carries(v4)) {
+                // "No data" would be kept, and be wrong once the prefix is known.
+                return if policy.awaits_prefix {
+                    let extended_error = Some(ede::NOT_READY);
+                    let failed = || {
+                        let cause = Cause::NoPrefix;
+                        Reply::Error { rcode: Rcode::SERVFAIL, cause, extended_error }
+                    };
+                    native.unwrap_or_else(failed)
+                } else {
+                    denial(Some(Withheld::Unmapped))
+                };
             }
             let soa = denied.and_then(|kept| kept.answer.negative_ttl().map(|ttl| kept.left(ttl)));
             let ttl_limit = soa.unwrap_or(TTL_WITHOUT_SOA);
@@ -474,7 +501,7 @@ fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
     match last {
         Outcome::Answered(kept) if kept.answer.kind() == AnswerKind::Failed => {
             let extended_error = kept.answer.extended_error();
-            Reply::Error { rcode: kept.answer.rcode(), failure: None, extended_error }
+            Reply::Error { rcode: kept.answer.rcode(), cause: Cause::Upstream, extended_error }
         }
         Outcome::Answered(last) => {
             Reply::Pass { aliases, last, strip: Strip::Nothing, withheld: None }
@@ -484,7 +511,8 @@ fn as_it_is<'a>(aliases: Way<'a>, last: &'a Outcome) -> Reply<'a> {
 }
 
 fn error(failure: Failure) -> Reply<'static> {
-    Reply::Error { rcode: Rcode::SERVFAIL, failure: Some(failure), extended_error: None }
+    let cause = Cause::Failed(failure);
+    Reply::Error { rcode: Rcode::SERVFAIL, cause, extended_error: None }
 }
 
 /// How many of an answer's AAAA records are left out.

@@ -4,7 +4,7 @@
 //! client without IPv4 nowhere, or to a translator of its own. It can be left out, or become the
 //! `ipv6hint` that the AAAA records of the same name would have led to.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::translation::policy::{Hints, Policy};
 
@@ -59,14 +59,14 @@ impl<'a> Service<'a> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// The record's data for clients who are given AAAA records of the target by this policy; `None`
+    /// The record's data for a client who is given AAAA records of the target by this policy; `None`
     /// if it stays as it is.
-    pub(crate) fn rewritten(&self, policy: &Policy) -> Option<Vec<u8>> {
+    pub(crate) fn rewritten(&self, policy: &Policy, client: IpAddr) -> Option<Vec<u8>> {
         let ipv4 = addresses::<4, Ipv4Addr>(self.param(IPV4_HINT)?)?;
         let ipv6 = match policy.hints {
             Hints::Keep => return None,
             Hints::Strip => self.param(IPV6_HINT).map(<[u8]>::to_vec),
-            Hints::Translate => Some(self.translated(&ipv4, policy)?),
+            Hints::Translate => Some(self.translated(&ipv4, policy, client)?),
         };
         let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
         for &(key, value) in &self.params {
@@ -91,7 +91,7 @@ impl<'a> Service<'a> {
 
     /// The `ipv6hint` in place of both: native addresses that the policy does not exclude, or else
     /// what the prefixes make of the IPv4 addresses, as with AAAA records. `None` if there are none.
-    fn translated(&self, ipv4: &[Ipv4Addr], policy: &Policy) -> Option<Vec<u8>> {
+    fn translated(&self, ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> Option<Vec<u8>> {
         if !policy.translates() {
             return None;
         }
@@ -102,7 +102,7 @@ impl<'a> Service<'a> {
         let mut hints: Vec<Ipv6Addr> =
             native.into_iter().filter(|&address| !policy.excludes(address)).collect();
         if hints.is_empty() {
-            hints = ipv4.iter().flat_map(|&address| policy.embed(address)).collect();
+            hints = ipv4.iter().flat_map(|&address| policy.embed(address, client)).collect();
         }
         let octets: Vec<u8> = hints.iter().flat_map(Ipv6Addr::octets).collect();
         Some(octets).filter(|octets| !octets.is_empty())
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn rewritten(data: &[u8], policy: &Policy) -> Option<Vec<u8>> {
-        Service::read(data)?.rewritten(policy)
+        Service::read(data)?.rewritten(policy, Ipv4Addr::LOCALHOST.into())
     }
 
     const ALPN: (u16, &[u8]) = (1, b"\x02h2");

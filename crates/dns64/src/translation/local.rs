@@ -3,11 +3,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
-use crate::translation::policy::{IPV4ONLY, Mapping, Policy};
+use crate::translation::policy::{IPV4ONLY, Mapping, Rules};
 use crate::translation::zones::LocalZones;
 
 /// The name `ipv4only.arpa` (RFC 7050 §8.2).
@@ -32,12 +33,14 @@ pub(crate) struct LocalRecord {
 /// An answer that needs no upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAnswer {
-    /// The RCODE of the reply: NOERROR or NXDOMAIN.
+    /// The RCODE of the reply: NOERROR, NXDOMAIN or SERVFAIL.
     pub rcode: Rcode,
     /// Records of the name that was asked for.
     pub records: Vec<LocalRecord>,
     /// Owner of the SOA of a negative answer, lower case.
     pub zone: Option<Vec<u8>>,
+    /// Why it is a failure, if it is one (RFC 8914).
+    pub extended_error: Option<u16>,
 }
 
 /// What is to be done with a question.
@@ -47,17 +50,35 @@ pub(crate) enum Local {
     No,
     /// It is answered here, with this.
     Answer(LocalAnswer),
-    /// The name is an alias (CNAME) of this one; ask upstream for it.
-    Alias(LowerName),
+    /// The name is an alias (CNAME) of another one; ask upstream for that.
+    Alias(Alias),
+}
+
+/// A name in the reverse tree of a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Alias {
+    /// The name in `in-addr.arpa` that it is an alias of.
+    pub target: LowerName,
+    /// The reverse zone of its prefix, lower case.
+    zone: Vec<u8>,
+}
+
+impl Alias {
+    /// The answer where the target has nothing, with the RCODE that denies it: no alias should lead
+    /// to nothing (RFC 6147 §5.3.1).
+    pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
+        LocalAnswer::negative(rcode, &self.zone)
+    }
 }
 
 /// Decides whether a question of class IN is answered here.
-pub(crate) fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
+    let policy = rules.policy;
     if !name.ends_with(ARPA) {
         return Local::No;
     }
     if name.ends_with(IPV4ONLY_ARPA) {
-        return ipv4only(name, qtype, policy);
+        return ipv4only(name, qtype, rules);
     }
     if IPV4ONLY.iter().any(|&v4| *name == in_addr_arpa(v4)) {
         return Local::Answer(ipv4only_pointer(qtype, name));
@@ -70,16 +91,25 @@ pub(crate) fn look(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
 
 /// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below
 /// it.
-fn ipv4only(name: &LowerName, qtype: u16, policy: &Policy) -> Local {
+fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     if name.wire() != IPV4ONLY_ARPA {
         return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, IPV4ONLY_ARPA));
     }
-    let record = |rtype, data| LocalRecord { rtype, ttl: IPV4ONLY_TTL, data };
-    let a = || IPV4ONLY.iter().map(|v4| record(rtype::A, v4.octets().to_vec()));
+    let record = |rtype, ttl, data| LocalRecord { rtype, ttl, data };
+    let a = || IPV4ONLY.iter().map(|v4| record(rtype::A, IPV4ONLY_TTL, v4.octets().to_vec()));
+    let lifetime = IPV4ONLY_TTL.min(rules.lifetime());
     let aaaa = || {
-        let addresses = IPV4ONLY.iter().flat_map(|&v4| policy.embed(v4));
-        addresses.map(|v6: Ipv6Addr| record(rtype::AAAA, v6.octets().to_vec()))
+        let addresses = IPV4ONLY.iter().flat_map(|&v4| rules.policy.embed(v4, rules.client));
+        addresses.map(|v6: Ipv6Addr| record(rtype::AAAA, lifetime, v6.octets().to_vec()))
     };
+    if qtype == rtype::AAAA && rules.policy.awaits_prefix && aaaa().next().is_none() {
+        return Local::Answer(LocalAnswer {
+            rcode: Rcode::SERVFAIL,
+            records: Vec::new(),
+            zone: None,
+            extended_error: Some(ede::NOT_READY),
+        });
+    }
     let records: Vec<LocalRecord> = match qtype {
         rtype::A => a().collect(),
         rtype::AAAA => aaaa().collect(),
@@ -105,12 +135,13 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
 
 impl LocalAnswer {
     fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
-        LocalAnswer { rcode, records: Vec::new(), zone: Some(zone.to_vec()) }
+        let zone = Some(zone.to_vec());
+        LocalAnswer { rcode, records: Vec::new(), zone, extended_error: None }
     }
 
     fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
         let zone = records.is_empty().then(|| zone.to_vec());
-        LocalAnswer { rcode: Rcode::NOERROR, records, zone }
+        LocalAnswer { rcode: Rcode::NOERROR, records, zone, extended_error: None }
     }
 }
 
@@ -151,10 +182,13 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZone
     if nibbles < 32 {
         return Local::Answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
     }
-    let embedded = mappings
-        .iter()
-        .filter(ours)
-        .find_map(|mapping| mapping.prefix().extract(address).filter(|&v4| mapping.carries(v4)));
+    // Any prefix that matches counts, also for an address that it would not be used for.
+    let all = || mappings.iter().filter(ours);
+    let extract = |mapping: &Mapping| mapping.prefix().extract(address);
+    let embedded = all()
+        .find_map(|mapping| extract(mapping).filter(|&v4| mapping.carries(v4)))
+        .or_else(|| all().find_map(extract))
+        .or_else(|| all().find_map(|mapping| mapping.prefix().extract_ignoring_suffix(address)));
     match embedded {
         None => Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone)),
         // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
@@ -163,7 +197,7 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZone
             answer.zone = answer.zone.map(|_| zone);
             Local::Answer(answer)
         }
-        Some(v4) => Local::Alias(in_addr_arpa(v4)),
+        Some(v4) => Local::Alias(Alias { target: in_addr_arpa(v4), zone }),
     }
 }
 
@@ -211,6 +245,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::translation::policy::Policy;
     use crate::translation::prefix::Prefix;
 
     fn policy(prefix: &str) -> Policy {
@@ -220,7 +255,8 @@ mod tests {
     }
 
     fn ask(name: &str, qtype: u16, policy: &Policy) -> Local {
-        look(&name.parse().unwrap(), qtype, policy)
+        let client = Ipv4Addr::LOCALHOST.into();
+        look(&name.parse().unwrap(), qtype, &Rules::of_all(policy, client))
     }
 
     fn reverse_name(address: &str) -> String {
@@ -237,6 +273,16 @@ mod tests {
         }
     }
 
+    /// The name that it is an alias of; empty if it is none.
+    fn target(found: &Local) -> String {
+        match found {
+            Local::Alias(alias) => {
+                crate::name::text(alias.target.wire()).trim_end_matches('.').into()
+            }
+            _ => String::new(),
+        }
+    }
+
     #[test]
     fn item_22_pointers_under_all_six_lengths() {
         for (prefix, address) in [
@@ -249,7 +295,7 @@ mod tests {
         ] {
             let policy = policy(prefix);
             let found = ask(&reverse_name(address), rtype::PTR, &policy);
-            assert_eq!(found, Local::Alias("8.8.8.8.in-addr.arpa".parse().unwrap()), "{prefix}");
+            assert_eq!(target(&found), "8.8.8.8.in-addr.arpa", "{prefix}");
         }
     }
 
@@ -287,17 +333,19 @@ mod tests {
         assert_eq!(ask("z.ip6.arpa", rtype::PTR, &policy), Local::No);
         let private = reverse_name("64:ff9b::10.0.0.1");
         assert_eq!(
-            negative(&ask(&private, rtype::PTR, &policy)),
-            Some(Rcode::NXDOMAIN),
-            "an address that has no AAAA"
+            target(&ask(&private, rtype::PTR, &policy)),
+            "1.0.0.10.in-addr.arpa",
+            "an address that is never made up lies below the prefix, too"
         );
     }
 
+    /// RFC 6052 §2.2: the suffix is ignored, the octet `u` is zero.
     #[test]
-    fn item_22_a_wrong_suffix_is_no_address() {
+    fn item_22_a_suffix_makes_no_difference() {
         let policy = policy("2001:db8::/32");
-        let address = reverse_name("2001:db8:808:808::1");
-        assert_eq!(negative(&ask(&address, rtype::PTR, &policy)), Some(Rcode::NXDOMAIN));
+        let of = |address| ask(&reverse_name(address), rtype::PTR, &policy);
+        assert_eq!(target(&of("2001:db8:808:808::1")), "8.8.8.8.in-addr.arpa");
+        assert_eq!(negative(&of("2001:db8:808:808:100::")), Some(Rcode::NXDOMAIN), "octet u");
     }
 
     /// RFC 6147 §5.3.1: all prefixes are ours, whoever asks.
@@ -306,9 +354,9 @@ mod tests {
         let mut policy = policy("2001:db8::/32");
         policy.reverse = Arc::new([policy.mappings[0].clone(), Mapping::well_known()]);
         policy.mappings.clear();
-        let alias = Local::Alias("8.8.8.8.in-addr.arpa".parse().unwrap());
         for address in ["2001:db8:808:808::", "64:ff9b::8.8.8.8"] {
-            assert_eq!(ask(&reverse_name(address), rtype::PTR, &policy), alias, "{address}");
+            let found = ask(&reverse_name(address), rtype::PTR, &policy);
+            assert_eq!(target(&found), "8.8.8.8.in-addr.arpa", "{address}");
         }
         policy.reverse = Arc::new([]);
         assert_eq!(

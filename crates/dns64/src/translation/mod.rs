@@ -1,6 +1,7 @@
 //! What DNS64 makes of answers (RFC 6147, RFC 6052, RFC 8880): pure, without sockets and clock.
 
 pub(crate) mod decide;
+pub(crate) mod decision;
 pub(crate) mod hints;
 pub(crate) mod local;
 pub(crate) mod policy;

@@ -1,10 +1,13 @@
 //! What a group of clients gets for the names of a domain: which prefixes, for which IPv4 addresses,
 //! and how willingly.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use method::units::Nanos;
+use smallvec::SmallVec;
 
 use crate::networks::Networks;
 use crate::translation::prefix::Prefix;
@@ -65,6 +68,41 @@ pub enum Hints {
     Translate,
 }
 
+/// Which of several prefixes that carry an IPv4 address a client is given.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Select {
+    /// All, in the order in which they are written.
+    #[default]
+    All,
+    /// The first one.
+    First,
+    /// One, and each client always the same one, as long as that works.
+    Spread,
+}
+
+/// How a prefix stands at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// It is used for no new answer: its NAT64 is to be rid of its clients.
+    pub draining: bool,
+    /// Since when its NAT64 does not answer; such a prefix is used only where all are like that,
+    /// and then the one that answered last.
+    pub unhealthy_since: Option<Nanos>,
+    /// When it will be known no longer; `None`: it is configured.
+    pub until: Option<Nanos>,
+}
+
 /// A prefix and the IPv4 addresses that it carries.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
@@ -74,6 +112,7 @@ pub(crate) struct Mapping {
     everything: bool,
     /// The well-known prefix, kept to global addresses.
     global_only: bool,
+    standing: Standing,
 }
 
 impl Mapping {
@@ -87,12 +126,28 @@ impl Mapping {
         let ranges = ranges.into();
         let everything = ranges == Networks::from(vec![Ipv4Net::default()]);
         let global_only = prefix == Prefix::WELL_KNOWN && !allow_non_global;
-        Mapping { prefix, ranges, everything, global_only }
+        Mapping { prefix, ranges, everything, global_only, standing: Standing::default() }
+    }
+
+    /// The same, standing so.
+    pub(crate) fn standing(self, standing: Standing) -> Mapping {
+        Mapping { standing, ..self }
     }
 
     /// The well-known prefix for all global addresses.
     pub(crate) fn well_known() -> Mapping {
         Mapping::new(Prefix::WELL_KNOWN, vec![Ipv4Net::default()], false)
+    }
+
+    /// Whether it is used for new answers.
+    #[inline]
+    fn is_used(&self) -> bool {
+        !self.standing.draining
+    }
+
+    /// How it stands.
+    pub(crate) fn stands(&self) -> &Standing {
+        &self.standing
     }
 
     /// The prefix into which the addresses are embedded.
@@ -114,8 +169,14 @@ impl Mapping {
 /// How queries of a client group for the names of a domain are answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Prefixes, in the order of their records in answers. None: DNS64 is off.
+    /// Prefixes, in the order of their records in answers. None: DNS64 is off, or
+    /// [`Policy::awaits_prefix`].
     pub mappings: Vec<Mapping>,
+    /// There are to be prefixes that others announce, and none of them is known: what has no other
+    /// prefix can be answered neither with an address nor with "no data".
+    pub awaits_prefix: bool,
+    /// Which of several prefixes a client is given.
+    pub select: Select,
     /// The prefixes of all groups and the well-known one: names below them are answered whoever
     /// asks (RFC 6147 §5.3.1). None if no group has a prefix.
     pub reverse: Arc<[Mapping]>,
@@ -172,13 +233,33 @@ pub(crate) struct Rules<'a> {
     pub mode: Mode,
     /// Whether the upstream's AD is passed on.
     pub trust_ad: bool,
+    /// The moment at which it is answered.
+    pub now: Nanos,
+}
+
+impl Rules<'_> {
+    /// For so long the policy's prefixes are known, seconds; records that are made with them last no
+    /// longer.
+    #[inline]
+    pub(crate) fn lifetime(&self) -> u32 {
+        self.policy.lifetime(self.now)
+    }
+}
+
+#[cfg(test)]
+impl<'a> Rules<'a> {
+    /// Those of one policy for all names.
+    pub(crate) fn of_all(policy: &'a Policy, client: IpAddr) -> Rules<'a> {
+        let mode = policy.mode;
+        Rules { policy, others: policy, client, mode, trust_ad: false, now: Nanos(0) }
+    }
 }
 
 impl Policy {
     /// Whether this group gets synthesized records at all.
     #[inline]
     pub(crate) fn translates(&self) -> bool {
-        !self.mappings.is_empty()
+        !self.mappings.is_empty() || self.awaits_prefix
     }
 
     /// Whether a AAAA record counts as none.
@@ -187,14 +268,72 @@ impl Policy {
         self.ignore_aaaa || self.exclude.contains(&address)
     }
 
-    /// The IPv6 addresses that stand for `address`, one per prefix that carries it.
+    /// Whether there is an IPv6 address for `address`.
     #[inline]
-    pub(crate) fn embed(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv6Addr> + '_ {
-        self.mappings
-            .iter()
-            .filter(move |m| m.carries(address))
-            .map(move |m| m.prefix.embed(address))
+    pub(crate) fn carries(&self, address: Ipv4Addr) -> bool {
+        self.mappings.iter().any(|mapping| mapping.is_used() && mapping.carries(address))
     }
+
+    /// The IPv6 addresses that stand for `address` for a client: one for each prefix that carries
+    /// it and is to be used.
+    #[inline]
+    pub(crate) fn embed(
+        &self,
+        address: Ipv4Addr,
+        client: IpAddr,
+    ) -> impl Iterator<Item = Ipv6Addr> + use<'_> {
+        let carrying = |mapping: &&Mapping| mapping.is_used() && mapping.carries(address);
+        let mut used: SmallVec<[&Mapping; 2]> = self.mappings.iter().filter(carrying).collect();
+        if used.len() > 1 {
+            self.choose(&mut used, client);
+        }
+        used.into_iter().map(move |mapping| mapping.prefix.embed(address))
+    }
+
+    /// Leaves those of several prefixes that a client is given.
+    fn choose(&self, used: &mut SmallVec<[&Mapping; 2]>, client: IpAddr) {
+        let since = |mapping: &&Mapping| mapping.standing.unhealthy_since;
+        if used.iter().any(|mapping| since(mapping).is_none()) {
+            used.retain(|mapping| since(mapping).is_none());
+        } else if let Some(&last) = used.iter().max_by_key(|mapping| since(mapping)) {
+            *used = SmallVec::from_slice(&[last]);
+        }
+        match self.select {
+            Select::All => (),
+            Select::First => used.truncate(1),
+            // Of each client the prefix with the highest draw: one that goes, or comes, moves its
+            // own clients only (rendezvous hashing: Thaler and Ravishankar, "Using name-based
+            // mappings to increase hit rates", 1998, DOI 10.1109/90.663936).
+            Select::Spread => {
+                let drawn = used.iter().max_by_key(|mapping| draw(client, &mapping.prefix));
+                if let Some(&drawn) = drawn {
+                    *used = SmallVec::from_slice(&[drawn]);
+                }
+            }
+        }
+    }
+
+    /// For how long all prefixes that are used are known from `now` on, seconds; `u32::MAX` where
+    /// none of them has an end.
+    #[inline]
+    pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
+        let used = self.mappings.iter().filter(|mapping| mapping.is_used());
+        let ends = used.filter_map(|mapping| mapping.standing.until);
+        ends.min().map_or(u32::MAX, |end| {
+            u32::try_from(end.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+/// A number that a client, an IPv4 address or an IPv6 /64, draws for a prefix: always the same one.
+fn draw(client: IpAddr, prefix: &Prefix) -> u64 {
+    let client = match client {
+        IpAddr::V4(address) => u64::from(u32::from(address)),
+        IpAddr::V6(address) => (u128::from(address) >> 64) as u64,
+    };
+    let mut hasher = DefaultHasher::new();
+    (client, prefix).hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Default for Policy {
@@ -205,6 +344,8 @@ impl Default for Policy {
             reverse: Arc::new([well_known.clone()]),
             zones: Arc::default(),
             mappings: vec![well_known],
+            awaits_prefix: false,
+            select: Select::All,
             exclude: vec!["::ffff:0:0/96".parse().expect("a constant")].into(),
             ignore_aaaa: false,
             fallback_native: false,
@@ -239,8 +380,78 @@ pub(crate) fn is_global(address: Ipv4Addr) -> bool {
 mod tests {
     use super::*;
 
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
     fn v4(s: &str) -> Ipv4Addr {
         s.parse().unwrap()
+    }
+
+    /// The numbers of the prefixes 2001:db8:N::/96, which stand so, that a client is given.
+    fn given(standings: &[Standing], select: Select, client: IpAddr) -> Vec<u128> {
+        let mapping = |(n, &standing): (u128, &Standing)| {
+            let network = Ipv6Addr::from((0x2001_0db8 << 96) | n << 80);
+            let prefix = Prefix::new(network, 96).unwrap();
+            Mapping::new(prefix, vec![Ipv4Net::default()], false).standing(standing)
+        };
+        let mappings = (1..).zip(standings).map(mapping).collect();
+        let policy = Policy { mappings, select, ..Policy::default() };
+        let number = |address: Ipv6Addr| u128::from(address) >> 80 & 0xffff;
+        policy.embed(v4("8.8.8.8"), client).map(number).collect()
+    }
+
+    #[test]
+    fn a_prefix_that_drains_or_does_not_work_is_left_out_but_for_the_last_one() {
+        let good = Standing::default();
+        let bad = |since| Standing { unhealthy_since: Some(Nanos(since)), ..good };
+        let draining = Standing { draining: true, ..good };
+        let given = |standings: &[Standing]| given(standings, Select::All, CLIENT);
+        assert_eq!(given(&[good, good]), [1, 2]);
+        assert_eq!(given(&[good, bad(1), good]), [1, 3]);
+        assert_eq!(given(&[draining, good]), [2]);
+        assert_eq!(given(&[bad(5), bad(7), bad(6)]), [2], "which answered last");
+        assert_eq!(given(&[draining, bad(5)]), [2]);
+        assert_eq!(given(&[bad(5)]), [1]);
+        assert_eq!(given(&[draining]), [0; 0]);
+    }
+
+    #[test]
+    fn one_of_several_prefixes_is_the_first_or_the_clients_own() {
+        let (good, bad) = (Standing::default(), Some(Nanos(1)));
+        let bad = Standing { unhealthy_since: bad, ..good };
+        assert_eq!(given(&[good, good], Select::First, CLIENT), [1]);
+        assert_eq!(given(&[bad, good, good], Select::First, CLIENT), [2]);
+        let client = |n: u32| IpAddr::V4(n.into());
+        let mut of_each = [0; 5];
+        for n in 0..1_000 {
+            let one = given(&[good; 4], Select::Spread, client(n));
+            assert_eq!(one.len(), 1);
+            assert_eq!(given(&[good; 4], Select::Spread, client(n)), one, "always the same one");
+            of_each[one[0] as usize] += 1;
+            // One that fails moves its own clients only.
+            let without = given(&[good, bad, good, good], Select::Spread, client(n));
+            assert!(without == one || one == [2] && without != [2], "{one:?} {without:?}");
+        }
+        assert!(of_each[1..].iter().all(|&clients| clients > 150), "{of_each:?}");
+        // All addresses of an IPv6 /64 are one client.
+        let host = |n: u128| IpAddr::V6((0x2001_0db8_u128 << 96 | n).into());
+        let spread = |client| given(&[good; 4], Select::Spread, client);
+        assert!((0..50).all(|n| spread(host(n)) == spread(host(0))));
+    }
+
+    #[test]
+    fn the_lifetime_is_that_of_the_prefix_that_ends_first() {
+        let until = |seconds: u64| Standing {
+            until: Some(Nanos(seconds * Nanos::SECOND.0)),
+            ..Standing::default()
+        };
+        let mapping = |standing| Mapping::well_known().standing(standing);
+        let lifetime = |mappings| Policy { mappings, ..Policy::default() }.lifetime(Nanos::SECOND);
+        assert_eq!(lifetime(vec![mapping(Standing::default())]), u32::MAX);
+        assert_eq!(
+            lifetime(vec![mapping(until(61)), mapping(until(31)), Mapping::well_known()]),
+            30
+        );
+        assert_eq!(lifetime(vec![mapping(until(0))]), 0, "over");
     }
 
     #[test]
@@ -254,11 +465,14 @@ mod tests {
             ..Policy::default()
         };
         assert_eq!(
-            policy.embed(v4("8.8.8.8")).collect::<Vec<_>>(),
+            policy.embed(v4("8.8.8.8"), CLIENT).collect::<Vec<_>>(),
             ["64:ff9b::808:808".parse::<Ipv6Addr>().unwrap()]
         );
-        assert_eq!(policy.embed(v4("10.0.0.1")).collect::<Vec<_>>(), [own.embed(v4("10.0.0.1"))]);
-        assert_eq!(policy.embed(v4("192.168.0.1")).count(), 0);
+        assert_eq!(
+            policy.embed(v4("10.0.0.1"), CLIENT).collect::<Vec<_>>(),
+            [own.embed(v4("10.0.0.1"))]
+        );
+        assert_eq!(policy.embed(v4("192.168.0.1"), CLIENT).count(), 0);
     }
 
     #[test]

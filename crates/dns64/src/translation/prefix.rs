@@ -100,6 +100,13 @@ impl Prefix {
         (self.embed(v4) == address).then_some(v4)
     }
 
+    /// The same whatever the suffix of `address` is: who receives an address should ignore it
+    /// (RFC 6052 §2.2).
+    pub(crate) fn extract_ignoring_suffix(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let bits = u128::from(address) & !self.suffix_mask() | self.suffix;
+        self.extract(bits.into())
+    }
+
     /// Where the bits of an IPv4 address go.
     #[inline]
     fn place(&self, v4: u32) -> u128 {
@@ -181,6 +188,9 @@ pub enum PrefixError {
     /// Octet 8 is not zero.
     #[error("bits 64 to 71 must be zero (RFC 6052 §2.2)")]
     ReservedOctet,
+    /// A suffix for prefixes that others announce.
+    #[error("prefix = \"discover\" takes no suffix: who announces a prefix does not announce one")]
+    DiscoveredSuffix,
     /// The suffix reaches into what is before it.
     #[error(
         "the suffix {suffix} overlaps the prefix, the IPv4 address or bits 64 to 71 of a /{len} prefix"

@@ -17,7 +17,7 @@ use domain::base::message_builder::{AnswerBuilder, TreeCompressor};
 use domain::base::name::{Name, ToName};
 use domain::base::record::ComposeRecord;
 use domain::base::{Message, MessageBuilder, Record, Serial, Ttl};
-use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Rrsig, Soa};
+use domain::rdata::{A, Aaaa, AllRecordData, Cname, Dname, Ns, Ptr, Rrsig, Soa};
 
 /// How long a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(6);
@@ -108,6 +108,10 @@ impl Reply {
 
     pub(crate) fn a(self, owner: &str, ttl: u32, address: &str) -> Reply {
         self.push(record(owner, ttl, A::new(v4(address))))
+    }
+
+    pub(crate) fn ptr(self, owner: &str, ttl: u32, target: &str) -> Reply {
+        self.push(record(owner, ttl, Ptr::new(name(target))))
     }
 
     pub(crate) fn aaaa(self, owner: &str, ttl: u32, address: &str) -> Reply {

@@ -189,7 +189,7 @@ fn a_stale_records_do_not_stand_for_bogus_ones() {
 
 #[test]
 fn b_pointers_below_any_prefix_are_answered_whoever_asks() {
-    let upstream = Upstream::new(|q| q.nodata(60, 60).send());
+    let upstream = Upstream::new(|q| q.answer().ptr(&q.name, 60, "www.test").send());
     let group = "[[group]]\nclients = ['127.0.0.2']\ndns64.prefixes = [{ prefix = '2001:db8:96::/96' }]\n\
                  [[group]]\nclients = ['127.0.0.3']\ndns64.prefixes = []\n";
     let server = server(&[upstream.address], &format!("{PREFIX}{group}"));
@@ -197,11 +197,8 @@ fn b_pointers_below_any_prefix_are_answered_whoever_asks() {
         for prefix in ["2001:db8:64::", "2001:db8:96::", "64:ff9b::"] {
             let name = reverse(&format!("{prefix}808:808"));
             for got in both(&server, &ask(&name, Rtype::PTR).from(client)) {
-                assert_eq!(
-                    got.answers(),
-                    [format!("{name} 600 cname 8.8.8.8.in-addr.arpa")],
-                    "{client}"
-                );
+                let alias = format!("{name} 600 cname 8.8.8.8.in-addr.arpa");
+                assert_eq!(got.answers().first(), Some(&alias), "{client}");
             }
         }
     }

@@ -3,10 +3,13 @@
 
 #![allow(missing_docs)]
 
+mod control;
 mod harness;
 mod last_cases;
+mod observe;
 mod operations;
 mod policies;
+mod prefixes;
 mod records;
 mod robustness;
 mod safety;

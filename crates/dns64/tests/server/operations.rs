@@ -84,7 +84,7 @@ fn a_reload_replaces_everything_at_once_and_keeps_the_cache() {
     let server = server(&[first.address], PREFIX);
     ask("old.test", Rtype::AAAA).of(&server);
     let other = "[dns64]\nprefixes = [{ prefix = '2001:db8:99::/96' }]\n";
-    server.running.reload(settings(&[second.address], other));
+    server.running.reload(&settings(&[second.address], other)).unwrap();
     eventually("the new prefix", || {
         ask("old.test", Rtype::AAAA).of(&server).addresses() == [v6("2001:db8:99::c000:201")]
     });
@@ -94,16 +94,16 @@ fn a_reload_replaces_everything_at_once_and_keeps_the_cache() {
 }
 
 /// The real program.
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     lines: Receiver<String>,
     /// All lines so far.
     said: RefCell<Vec<String>>,
 }
 
 impl Daemon {
-    fn start(config: &Path) -> Daemon {
+    pub(crate) fn start(config: &Path) -> Daemon {
         Daemon::run(
             Command::new(env!("CARGO_BIN_EXE_dns64d"))
                 .args(["--config".as_ref(), config.as_os_str()]),
@@ -125,7 +125,7 @@ impl Daemon {
         daemon
     }
 
-    fn line_with(&self, text: &str) -> String {
+    pub(crate) fn line_with(&self, text: &str) -> String {
         let give_up = Instant::now() + SOON;
         while let Ok(line) =
             self.lines.recv_timeout(give_up.saturating_duration_since(Instant::now()))
@@ -138,7 +138,12 @@ impl Daemon {
         panic!("no line with '{text}' among {:#?}", self.said);
     }
 
-    fn signal(&self, signal: &str) {
+    /// Waits for its end; whether that was a good one.
+    pub(crate) fn wait(&mut self) -> bool {
+        self.child.wait().unwrap().success()
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
@@ -193,6 +198,11 @@ fn check_finds_what_is_not_on_this_machine_and_an_error_is_told_once() {
     };
     for (text, status, words) in [
         ("user = 'no-such-user'", 2, "there is no user no-such-user"),
+        (
+            "[control]\nsocket = '/run/c.sock'\ngroup = 'no-such-group'",
+            2,
+            "there is no group no-such-group",
+        ),
         ("cpus = [0, 4000]", 2, "there is no CPU 4000; there are "),
         ("listen = ['127.0.0.1:5399', '127.0.0.1:5399']", 2, ":1: 127.0.0.1:5399 is there twice"),
         ("listen = []", 0, "only sockets that systemd passes are served"),

@@ -16,6 +16,7 @@ fn zone() -> Upstream {
             Rtype::AAAA if begins("broken") => q.rcode(Rcode::SERVFAIL).ede(22).send(),
             Rtype::AAAA if begins("silent") => Vec::new(),
             Rtype::A if !begins("six") => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+            Rtype::PTR => q.answer().ptr(&q.name, 60, "www.test").send(),
             _ => q.nodata(60, 60).send(),
         }
     })

@@ -2,7 +2,7 @@
 
 use domain::base::iana::{Rcode, Rtype};
 use domain::base::rdata::UnknownRecordData;
-use domain::rdata::{AllRecordData, Mx, Ptr};
+use domain::rdata::{AllRecordData, Mx};
 
 use crate::harness::*;
 
@@ -103,15 +103,12 @@ fn reverse(address: &str) -> String {
 #[test]
 fn item_22_pointers_under_a_prefix() {
     let upstream = Upstream::new(|q| match q.name.as_str() {
-        "1.2.0.192.in-addr.arpa" => {
-            q.answer().any(&q.name, 60, AllRecordData::Ptr(Ptr::new(name("www.test")))).send()
-        }
+        "1.2.0.192.in-addr.arpa" => q.answer().ptr(&q.name, 60, "www.test").send(),
         "2.2.0.192.in-addr.arpa" => {
             q.rcode(Rcode::NXDOMAIN).soa("2.0.192.in-addr.arpa", 60, 60).send()
         }
-        other => {
-            q.answer().any(other, 60, AllRecordData::Ptr(Ptr::new(name("elsewhere.test")))).send()
-        }
+        "3.2.0.192.in-addr.arpa" => q.answer().soa("2.0.192.in-addr.arpa", 60, 60).send(),
+        other => q.answer().ptr(other, 60, "elsewhere.test").send(),
     });
     let server = server(&[upstream.address], PREFIX);
     let made = reverse("2001:db8:64::192.0.2.1");
@@ -120,11 +117,17 @@ fn item_22_pointers_under_a_prefix() {
         let cname = format!("{made} 600 cname 1.2.0.192.in-addr.arpa");
         assert_eq!(got, [cname, "1.2.0.192.in-addr.arpa 60 ptr www.test".into()]);
     }
-    let missing = ask(&reverse("2001:db8:64::192.0.2.2"), Rtype::PTR).of(&server);
-    assert_eq!(
-        (missing.rcode(), missing.answers().len(), missing.has_soa()),
-        (Rcode::NXDOMAIN, 1, true)
-    );
+    // RFC 6147 §5.3.1: no alias leads to nothing.
+    for (address, rcode) in [("192.0.2.2", Rcode::NXDOMAIN), ("192.0.2.3", Rcode::NOERROR)] {
+        let name = reverse(&format!("2001:db8:64::{address}"));
+        let query = ask(&name, Rtype::PTR);
+        for missing in [query.of(&server), query.over_tcp(&server)] {
+            assert_eq!(
+                (missing.rcode(), missing.answers().len(), missing.has_soa()),
+                (rcode, 0, true)
+            );
+        }
+    }
     let tail = &made[2..];
     assert_eq!(ask(&format!("z.{tail}"), Rtype::PTR).of(&server).rcode(), Rcode::NXDOMAIN);
     assert_eq!(
@@ -134,7 +137,10 @@ fn item_22_pointers_under_a_prefix() {
     );
     let inside = ask(tail, Rtype::PTR).of(&server);
     assert!(inside.rcode() == Rcode::NOERROR && inside.answers().is_empty() && inside.has_soa());
-    assert_eq!(upstream.asked(), ["1.2.0.192.in-addr.arpa PTR", "2.2.0.192.in-addr.arpa PTR"]);
+    assert_eq!(
+        upstream.asked(),
+        ["1.2.0.192.in-addr.arpa PTR", "2.2.0.192.in-addr.arpa PTR", "3.2.0.192.in-addr.arpa PTR"]
+    );
     assert_eq!(
         ask(&reverse("2001:db8::1"), Rtype::PTR).of(&server).answers().len(),
         1,

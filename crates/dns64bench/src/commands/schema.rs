@@ -31,7 +31,7 @@ type Printed<T> = Versioned<WithEnvironment<T>>;
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. A journal's is that of each of its lines.
-const ALL: [Entry; 17] = [
+const ALL: [Entry; 19] = [
     ("trial", SCHEMA_VERSION, written::<Printed<TrialResult>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
     ("self-test", SCHEMA_VERSION, written::<Printed<SelfTestResult>>),
@@ -49,6 +49,8 @@ const ALL: [Entry; 17] = [
     ("trial-plan", SCHEMA_VERSION, read::<TrialPlan>),
     ("plan", SCHEMA_VERSION, read::<Plan>),
     ("dns64d", SCHEMA_VERSION, read::<dns64::config::Config>),
+    ("dns64d-status", dns64::control::STATUS_VERSION, written::<dns64::control::Status>),
+    ("dns64d-explain", dns64::control::EXPLANATION_VERSION, written::<dns64::control::Explanation>),
 ];
 
 pub(crate) fn run(args: &Schema) -> Outcome {

@@ -27,7 +27,7 @@ fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) 
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
     let policy = Policy::default();
     let client = std::net::Ipv4Addr::LOCALHOST.into();
-    let rules = Rules { policy: &policy, others: &policy, client, mode: Mode::Strict, trust_ad };
+    let rules = Rules { trust_ad, ..Rules::of_all(&policy, client) };
     let question: Question = query.to_question();
     let Next::Reply(reply) = decide::next(&question, &policy, Mode::Strict, known) else {
         panic!("a question is open")

@@ -197,7 +197,7 @@ mod tests {
         let metrics = Metrics::new(1);
         let mut upstreams = upstreams(&[1], &metrics);
         let shown = |down: u8| {
-            let text = to_text(&metrics, &Arc::new(Cache::new(1)));
+            let text = to_text(&metrics, &Arc::new(Cache::new(1)), &[]);
             let line = format!("dns64d_upstream_server_down{{upstream=\"127.0.0.1:1\"}} {down}");
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         };

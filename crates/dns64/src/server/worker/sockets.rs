@@ -45,6 +45,7 @@ impl Worker {
                     self.look_at_the_clock();
                     for i in 0..received {
                         for datagram in batch.get(i).segments() {
+                            self.resolver.outside().tell_response(port, datagram);
                             self.resolve(|resolver| resolver.on_datagram(port, datagram));
                         }
                     }
@@ -64,6 +65,7 @@ impl Worker {
         while let Ok(mail) = self.inbox.try_recv() {
             match mail {
                 Mail::Query { bytes, client } => self.on_query(&client, &bytes),
+                Mail::Explain { bytes, client, trace } => self.on_explain(client, &bytes, trace),
                 Mail::TcpAnswer { fetch, message } => {
                     self.resolve(|resolver| resolver.on_tcp(fetch, message));
                 }

@@ -87,7 +87,8 @@ impl Case {
             Next::Reply(Reply::Empty { aliases, last, withheld: why }) => {
                 format!("empty after {}, like {}{}", aliases.len(), number(last), withheld(why))
             }
-            Next::Reply(Reply::Error { rcode, failure, extended_error }) => {
+            Next::Reply(Reply::Error { rcode, cause, extended_error }) => {
+                let failure = if let Cause::Failed(failure) = cause { Some(failure) } else { None };
                 let extended =
                     extended_error.map(|code| format!(", EDE {code}")).unwrap_or_default();
                 format!("error {rcode:?} {failure:?}{extended}")
@@ -483,4 +484,34 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
     checks("break-dnssec")
         .policy(|p| p.break_dnssec = true)
         .becomes("empty after 0, like 0, Filtered");
+}
+
+/// Item 47: "no data" would be kept, and be wrong once the prefix is known.
+#[test]
+fn what_needs_a_prefix_that_is_not_known_yet_fails() {
+    let awaiting = |name| {
+        case(name).policy(|policy| {
+            policy.mappings.clear();
+            policy.awaits_prefix = true;
+        })
+    };
+    const NOT_READY: &str = "error SERVFAIL None, EDE 14";
+    awaiting("made").known(&nodata()).known(&address()).becomes(NOT_READY);
+    awaiting("excluded").known(&mapped()).known(&address()).becomes(NOT_READY);
+    awaiting("native").known(&real()).becomes("pass 0 after 0");
+    let none = said("a.test", A).nodata(120);
+    awaiting("no A records").known(&nodata()).known(&none).becomes("pass 0 after 0");
+    let gone = said("a.test", AAAA).rcode(3);
+    awaiting("no such name").known(&gone).becomes("pass 0 after 0");
+    awaiting("for who validates")
+        .asked(|question| question.dnssec_ok = true)
+        .known(&said("a.test", AAAA).nodata(120))
+        .known(&address().rrsig("a.test", A))
+        .becomes("pass 0 after 0, Signed");
+    // Another prefix carries the address.
+    case("two prefixes")
+        .policy(|policy| policy.awaits_prefix = true)
+        .known(&nodata())
+        .known(&address())
+        .becomes("synthesize 1 after 1, NoData, 120 s");
 }

@@ -1,0 +1,199 @@
+//! What the server shows of itself beside its log and metrics: the control socket, the query log
+//! and dnstap.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The control socket where nothing else is said.
+pub(crate) const CONTROL_SOCKET: &str = "/run/dns64d/control.sock";
+
+/// `[control]`: the socket that `dns64d status` and `dns64d explain` ask.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ControlKeys {
+    /// Where it is, from the root on, at most 107 octets; none: there is no socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// The group whose members may use it, beside its owner (mode 0660); none: only the owner may
+    /// (0600).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// Form of log lines.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// One line of text for people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// `[query-log]`: a line for each query that is answered.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct QueryLogKeys {
+    /// A file, from the root on, to which lines are appended, or `"stderr"`; none: there is no log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<LogTarget>,
+    /// The form of each line.
+    pub format: LogFormat,
+    /// One of so many queries has its line; 1 to 1 000 000.
+    pub sample: u32,
+}
+
+impl Default for QueryLogKeys {
+    fn default() -> QueryLogKeys {
+        QueryLogKeys { to: None, format: LogFormat::default(), sample: 1 }
+    }
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(from = "PathBuf", into = "PathBuf")]
+pub enum LogTarget {
+    /// To standard error.
+    Stderr,
+    /// To a file.
+    File(PathBuf),
+}
+
+/// What stands for standard error.
+const STDERR: &str = "stderr";
+
+impl From<PathBuf> for LogTarget {
+    fn from(path: PathBuf) -> LogTarget {
+        if path == Path::new(STDERR) { LogTarget::Stderr } else { LogTarget::File(path) }
+    }
+}
+
+impl From<LogTarget> for PathBuf {
+    fn from(target: LogTarget) -> PathBuf {
+        match target {
+            LogTarget::Stderr => STDERR.into(),
+            LogTarget::File(path) => path,
+        }
+    }
+}
+
+impl QueryLogKeys {
+    /// The file that lines are appended to, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.to {
+            Some(LogTarget::File(file)) => Some(file),
+            Some(LogTarget::Stderr) | None => None,
+        }
+    }
+}
+
+/// `[dnstap]`: queries and replies for whoever reads them at a socket (<https://dnstap.info>).
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct DnstapKeys {
+    /// The socket of the reader, from the root on, at most 107 octets; none: nothing is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// What the server calls itself; the host's name if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// Queries of clients, and the replies to them.
+    pub clients: bool,
+    /// Questions to upstreams, and what comes from them.
+    pub upstreams: bool,
+}
+
+impl Default for DnstapKeys {
+    fn default() -> DnstapKeys {
+        DnstapKeys { socket: None, identity: None, clients: true, upstreams: false }
+    }
+}
+
+/// The longest path of a socket, octets (unix(7)).
+const LONGEST_SOCKET: usize = 107;
+/// The longest identity, octets: a host's name has no more.
+const LONGEST_IDENTITY: usize = 255;
+
+/// What is wrong with these tables: the key at fault, and what would be right.
+pub(super) fn fault(
+    control: &ControlKeys,
+    log: &QueryLogKeys,
+    dnstap: &DnstapKeys,
+) -> Option<(&'static str, String)> {
+    let absolute = |key, path: &Path| {
+        let text = format!("{key} must be a path from the root on, not '{}'", path.display());
+        (!path.is_absolute() || path.file_name().is_none()).then_some((key, text))
+    };
+    let socket = |path: &PathBuf| {
+        let len = path.as_os_str().len();
+        let text = format!("socket must be at most {LONGEST_SOCKET} octets long, not {len}");
+        absolute("socket", path).or((len > LONGEST_SOCKET).then_some(("socket", text)))
+    };
+    let sockets = control.socket.iter().chain(&dnstap.socket);
+    let without_socket = control.group.is_some() && control.socket.is_none();
+    let without_socket =
+        without_socket.then(|| ("group", "group of [control] needs a socket".to_owned()));
+    let bad_sample = !(1..=1_000_000).contains(&log.sample);
+    let bad_sample =
+        bad_sample.then(|| ("sample", format!("sample must be 1 to 1000000, not {}", log.sample)));
+    let long_identity =
+        dnstap.identity.as_ref().is_some_and(|identity| identity.len() > LONGEST_IDENTITY);
+    let long_identity = long_identity
+        .then(|| ("identity", format!("identity must be at most {LONGEST_IDENTITY} octets long")));
+    let found = sockets.map(socket).chain(log.file().map(|file| absolute("to", file))).flatten();
+    found.chain(without_socket).chain(bad_sample).chain(long_identity).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::{LogTarget, Settings};
+
+    const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
+
+    fn read(text: &str) -> Result<Settings, String> {
+        Settings::from_text(&format!("{text}{UPSTREAM}"), Path::new("test.toml"))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_of_it_is_off_unless_it_is_written() {
+        let config = read("").unwrap().config;
+        assert!(config.control.socket.is_none() && config.dnstap.socket.is_none());
+        assert!(config.query_log.to.is_none() && config.query_log.file().is_none());
+        let config = read("[query-log]\nto = 'stderr'\n").unwrap().config;
+        assert_eq!(config.query_log.to, Some(LogTarget::Stderr));
+        let settings = read(
+            "[control]\nsocket = '/run/c.sock'\ngroup = 'adm'\n[query-log]\nto = '/var/log/q'\nformat = 'json'\nsample = 10\n\
+             [dnstap]\nsocket = '/run/t.sock'\nidentity = 'ns1'\nupstreams = true\n",
+        )
+        .unwrap();
+        assert_eq!(settings.config.query_log.file(), Some(Path::new("/var/log/q")));
+        let again = Settings::from_text(&settings.to_toml(), Path::new("again.toml")).unwrap();
+        assert_eq!(again.to_toml(), settings.to_toml());
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_line() {
+        for (text, line, words) in [
+            ("[control]\nsocket = 'control.sock'\n", 2, "a path from the root on"),
+            ("[control]\ngroup = 'adm'\n", 2, "needs a socket"),
+            ("[query-log]\nto = 'queries.log'\n", 2, "to must be a path from the root on"),
+            ("[query-log]\nto = 'stderr'\nsample = 0\n", 3, "1 to 1000000"),
+            ("[dnstap]\nsocket = '/'\n", 2, "a path from the root on"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.starts_with(&format!("test.toml:{line}:")), "{text}: {error}");
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let long = format!("[dnstap]\nsocket = '/{}'\n", "x".repeat(107));
+        assert!(read(&long).expect_err("too long").contains("at most 107 octets"));
+        let long = format!("[dnstap]\nidentity = '{}'\n", "x".repeat(256));
+        assert!(read(&long).expect_err("too long").contains("at most 255 octets"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Who asks at the control socket.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::protocol::{Answer, PATIENCE, Request};
+
+/// The longest answer that is read, octets.
+const LONGEST_ANSWER: u64 = 16 << 20;
+
+/// Why a server did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    /// Nobody is there, or may be asked.
+    #[error("no dns64d serves its [control] socket at {}: {source}", .socket.display())]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It broke off, or took too long.
+    #[error("no answer at {}: {source}", .socket.display())]
+    NoAnswer {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It answered something that this program does not understand.
+    #[error("cannot read the answer at {}: {source}", .socket.display())]
+    Unreadable {
+        /// The socket.
+        socket: PathBuf,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+/// What the server at a socket answers.
+///
+/// # Errors
+/// If it does not.
+pub(crate) fn ask(socket: &Path, request: &Request) -> Result<Answer, ControlError> {
+    let unreachable = |source| ControlError::Unreachable { socket: socket.into(), source };
+    let no_answer = |source| ControlError::NoAnswer { socket: socket.into(), source };
+    let stream = UnixStream::connect(socket).map_err(unreachable)?;
+    let answer = exchange(stream, request).map_err(no_answer)?;
+    serde_json::from_slice(&answer)
+        .map_err(|source| ControlError::Unreadable { socket: socket.into(), source })
+}
+
+/// What comes back for a request.
+fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<Vec<u8>> {
+    let patience = Some(PATIENCE + Duration::from_secs(1));
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
+    serde_json::to_writer(&mut stream, request)?;
+    stream.write_all(b"\n")?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut answer = Vec::new();
+    stream.take(LONGEST_ANSWER).read_to_end(&mut answer)?;
+    if answer.is_empty() { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(answer) }
+}

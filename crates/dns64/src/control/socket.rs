@@ -1,0 +1,155 @@
+//! The control socket's file: made before privileges are given up, and removed at the end.
+
+use std::fs::{self, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+};
+use nix::unistd::Group;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 8;
+/// Who may use it: its owner, or the members of its group as well.
+const OWNER: u32 = 0o600;
+const OWNER_AND_GROUP: u32 = 0o660;
+
+/// A socket that listens, and is not blocking. Its file is removed when it is dropped.
+pub(crate) struct ControlSocket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a socket, which is removed when this is dropped, unless it is another one by then.
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl ControlSocket {
+    /// Makes the socket, in place of one that is left over from a server that was killed. Its
+    /// owner may use it, and the members of `group`, if one is named.
+    ///
+    /// # Errors
+    /// If somebody listens there, something else has that name, there is no such group, or the
+    /// system refuses.
+    pub(crate) fn bind(path: &Path, group: Option<&str>) -> io::Result<ControlSocket> {
+        let group = group.map(group_id).transpose()?;
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        let address = UnixAddr::new(path)?;
+        let bound = bind(socket.as_raw_fd(), &address).map_err(io::Error::from);
+        match bound {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                remove_left_over(path)?;
+                bind(socket.as_raw_fd(), &address)?;
+            }
+            bound => bound?,
+        }
+        let metadata = fs::symlink_metadata(path)?;
+        let identity = (metadata.dev(), metadata.ino());
+        let file = SocketFile { path: path.into(), identity };
+        // Nobody can connect before it listens.
+        if group.is_some() {
+            lchown(path, None, group)?;
+        }
+        let mode = if group.is_some() { OWNER_AND_GROUP } else { OWNER };
+        fs::set_permissions(path, Permissions::from_mode(mode))?;
+        listen(&socket, Backlog::new(BACKLOG)?)?;
+        Ok(ControlSocket { listener: UnixListener::from(socket), file })
+    }
+
+    /// The socket by itself, and its file, to be dropped when the socket is no longer served.
+    pub(crate) fn into_parts(self) -> (UnixListener, SocketFile) {
+        (self.listener, self.file)
+    }
+}
+
+fn group_id(name: &str) -> io::Result<u32> {
+    let unknown = || io::Error::new(ErrorKind::NotFound, format!("there is no group '{name}'"));
+    Ok(Group::from_name(name)?.ok_or_else(unknown)?.gid.as_raw())
+}
+
+/// Removes a socket on which nobody listens.
+fn remove_left_over(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "there is something else"));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another server listens there")),
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
+        if is_ours && let Err(error) = fs::remove_file(&self.path) {
+            // The next server replaces it.
+            tracing::debug!("{} stays: {error}", self.path.display());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &Path, group: Option<&str>) -> ErrorKind {
+        ControlSocket::bind(path, group).err().expect("an error").kind()
+    }
+
+    #[test]
+    fn only_its_owner_may_use_it_and_it_goes_with_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        let (listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, OWNER);
+        assert!(UnixStream::connect(&path).is_ok());
+        assert_eq!(refused(&path, None), ErrorKind::AddrInUse, "somebody listens");
+        drop(file);
+        assert!(!path.exists());
+        drop(listener);
+    }
+
+    #[test]
+    fn one_that_is_left_over_is_replaced_and_something_else_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let (_listener, file) = ControlSocket::bind(&path, None).unwrap().into_parts();
+        assert!(UnixStream::connect(&path).is_ok());
+        // Another server's file of that name stays.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "something else").unwrap();
+        drop(file);
+        assert!(path.exists());
+        assert_eq!(refused(&path, None), ErrorKind::AlreadyExists);
+        assert_eq!(refused(&folder.path().join("none/control.sock"), None), ErrorKind::NotFound);
+        let group = Some("no-such-group-of-ours");
+        assert_eq!(refused(&folder.path().join("other.sock"), group), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn members_of_its_group_may_use_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
+        // The process's own group can always be given.
+        let Ok(Some(group)) = Group::from_gid(nix::unistd::getegid()) else {
+            assert!(refused(&path, Some("no-such-group-of-ours")) == ErrorKind::NotFound);
+            return;
+        };
+        let _socket = ControlSocket::bind(&path, Some(&group.name)).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, OWNER_AND_GROUP);
+        assert_eq!(metadata.gid(), group.gid.as_raw());
+    }
+}

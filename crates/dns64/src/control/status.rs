@@ -1,0 +1,97 @@
+//! What is in use in a running server.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The version of [`Status`]: raised when a key goes or changes its meaning.
+pub const STATUS_VERSION: u32 = 1;
+
+/// What is in use.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// The version of this object.
+    pub schema_version: u32,
+    /// The program's version.
+    pub version: String,
+    /// The process.
+    pub pid: u32,
+    /// When it was started, seconds since 1970.
+    pub started_unix_s: u64,
+    /// For how long it has been running, seconds.
+    pub uptime_s: u64,
+    /// The configuration that counts.
+    pub configuration: ConfigurationStatus,
+    /// The addresses that it serves.
+    pub addresses: Vec<SocketAddr>,
+    /// Where Prometheus fetches its metrics.
+    pub metrics_address: Option<SocketAddr>,
+    /// The prefixes, as they are written and announced.
+    pub prefixes: Vec<PrefixStatus>,
+    /// Whether prefixes are looked for and none is announced: what needs one gets SERVFAIL.
+    pub awaits_prefix: bool,
+    /// The servers that are asked.
+    pub upstreams: Vec<UpstreamStatus>,
+    /// What is cached.
+    pub cache: CacheStatus,
+    /// Client queries that wait for upstreams.
+    pub in_flight: u64,
+    /// The counters since the start, by family and label, as the metrics have them.
+    pub counters: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// The configuration that counts.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ConfigurationStatus {
+    /// Its file.
+    pub file: String,
+    /// When it was read, seconds since 1970.
+    pub loaded_unix_s: u64,
+    /// How often it has been replaced since the start.
+    pub reloads: u64,
+}
+
+/// A prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PrefixStatus {
+    /// The prefix.
+    pub prefix: String,
+    /// What the configuration calls it.
+    pub name: Option<String>,
+    /// Who announces it: `upstreams`, or routers as `fe80::1%eth0`. None: it is configured.
+    pub announced_by: Vec<String>,
+    /// For how long it is known, seconds; `null`: it is configured.
+    pub expires_in_s: Option<u64>,
+    /// Whether new answers do without it.
+    pub draining: bool,
+    /// What probes say: `healthy`, `unhealthy` or `unknown`; `null`: there are none.
+    pub health: Option<String>,
+    /// For how long they have said so, seconds.
+    pub health_for_s: Option<u64>,
+}
+
+/// A server that is asked, all workers together.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamStatus {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Queries to it over UDP.
+    pub queries: u64,
+    /// What it answered of them, errors included.
+    pub answers: u64,
+    /// Times that it did not answer in time or could not be reached.
+    pub failures: u64,
+    /// Workers that take it for dead.
+    pub down: u64,
+}
+
+/// What is cached.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CacheStatus {
+    /// Answers and failures.
+    pub entries: u64,
+    /// The memory that they take, estimated, octets.
+    pub bytes: u64,
+}

@@ -1,0 +1,521 @@
+//! BIND 9's named.conf.
+//!
+//! A client gets the prefixes of every `dns64` statement whose `clients` it is among, in their
+//! order; an AAAA record counts if one of these statements does not exclude it. Clients with the
+//! same statements become a group. A records are asked for after an answer without AAAA records
+//! only, never after an error.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::addresses::{Addresses, FirstMatch, network};
+use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
+use super::error::ImportError;
+use super::files::{DEEPEST, called};
+use super::notes::Place;
+use super::statements::{Statement, Style, parse};
+use super::values::{mebibytes, seconds, socket};
+use crate::name::LowerName;
+use ipnet::{IpNet, Ipv6Net};
+
+/// AAAA records that do not count where a `dns64` says nothing of that (RFC 6147 §5.1.4).
+const EXCLUDED: &str = "::ffff:0.0.0.0/96";
+
+/// How long BIND keeps expired answers where nothing is said, seconds.
+const DAY: u64 = 86_400;
+/// Statements on which no answer depends.
+const IDLE: &[&str] = &[
+    "acl",
+    "controls",
+    "http",
+    "key",
+    "logging",
+    "masters",
+    "parental-agents",
+    "primaries",
+    "statistics-channels",
+    "tls",
+];
+/// Options on which none depends, or the beginnings of their names.
+const IDLE_OPTIONS: &[&str] = &[
+    "allow-new-zones",
+    "allow-notify",
+    "allow-transfer",
+    "allow-update",
+    "also-notify",
+    "auth-nxdomain",
+    "bindkeys-file",
+    "cookie",
+    "directory",
+    "dump-file",
+    "edns-udp-size",
+    "empty-zones-enable",
+    "geoip-directory",
+    "hostname",
+    "interface-interval",
+    "key-directory",
+    "lock-file",
+    "managed-keys-directory",
+    "max-udp-size",
+    "memstatistics",
+    "minimal-",
+    "notify",
+    "pid-file",
+    "port",
+    "prefetch",
+    "qname-minimization",
+    "query-source",
+    "querylog",
+    "recursive-clients",
+    "resolver-",
+    "secroots-file",
+    "server-id",
+    "session-key",
+    "statistics-file",
+    "transfer",
+    "trust-anchor-telemetry",
+    "version",
+];
+
+/// Reads `file` into `draft`.
+pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
+    let statements = parse(file, Style::Semicolons)?;
+    let named = statements.iter().filter(|statement| statement.name() == "acl");
+    let acl = |acl: &'_ Statement| Some((acl.argument()?.to_owned(), acl.body().to_vec()));
+    let acls = named.filter_map(acl).collect();
+    let options: Vec<&Statement> =
+        statements.iter().filter(|statement| statement.name() == "options").collect();
+    let all = || options.iter().flat_map(|options| options.body());
+    let port = all().find(|option| option.name() == "port").and_then(Statement::argument);
+    let port = port.and_then(|port| port.parse().ok()).unwrap_or(53);
+    let mut reader = Reader {
+        draft,
+        acls,
+        meant: HashMap::new(),
+        port,
+        rules: Vec::new(),
+        access: Access::default(),
+        stale_for: None,
+    };
+    for statement in &statements {
+        reader.statement(statement);
+    }
+    let forwarders =
+        all().find(|option| option.name() == "forwarders" && !option.body().is_empty());
+    if let Some(forwarders) = forwarders.filter(|_| all().all(|option| option.name() != "forward"))
+    {
+        reader.lost(
+            forwarders,
+            "BIND asks the root servers when they fail (forward first); dns64d does not",
+        );
+    }
+    if all().all(|option| option.name() != "dnssec-validation") {
+        let why =
+            "BIND validates unless told otherwise; dns64d does not: have the upstream validate";
+        reader.draft.notes.nothing(&Place::new(&called(file), 1), "dnssec-validation", why);
+    }
+    let nowhere = Place::new(&called(file), 1);
+    let place = options.first().map_or(nowhere, |options| options.place.clone());
+    reader.listen(&options, &place);
+    reader.clients(&place);
+    reader.translation();
+    Ok(())
+}
+
+/// A `dns64` statement.
+struct Rule {
+    prefix: PrefixDraft,
+    clients: Addresses,
+    exclude: Addresses,
+    recursive_only: bool,
+    break_dnssec: bool,
+}
+
+/// Who may ask, as far as options say so.
+#[derive(Default)]
+struct Access {
+    query: Option<Told<Addresses>>,
+    recursion: Option<Told<Addresses>>,
+    cache: Option<Told<Addresses>>,
+    blackhole: Option<Addresses>,
+}
+
+struct Reader<'a> {
+    draft: &'a mut Draft,
+    /// What `acl`s have, by name, and what they mean: nothing yet, while that is looked for.
+    acls: HashMap<String, Vec<Statement>>,
+    meant: HashMap<String, Option<Addresses>>,
+    port: u16,
+    rules: Vec<Rule>,
+    access: Access,
+    /// How long expired answers are kept, seconds, if that is said.
+    stale_for: Option<u64>,
+}
+
+impl Reader<'_> {
+    fn statement(&mut self, statement: &Statement) {
+        let notes = &mut self.draft.notes;
+        match statement.name() {
+            "options" => statement.body().iter().for_each(|option| self.option(option)),
+            "zone" => self.zone(statement),
+            "view" => notes.answers(
+                &statement.place,
+                &statement.written(),
+                "dns64d has no views: write a [[group]] for its clients",
+            ),
+            "trust-anchors" | "trusted-keys" | "managed-keys" | "server" => {
+                notes.nothing(
+                    &statement.place,
+                    &statement.written(),
+                    "dns64d asks its upstreams only",
+                );
+            }
+            name if IDLE.contains(&name) => (),
+            _ => notes.answers(
+                &statement.place,
+                &statement.written(),
+                "nothing of dns64d is like it",
+            ),
+        }
+    }
+
+    fn option(&mut self, option: &Statement) {
+        let origin = || Origin::new(&option.place, option.written());
+        let word = option.argument().unwrap_or_default();
+        match option.name() {
+            "dns64" => self.dns64(option),
+            "dns64-server" => self.name("name-server", option),
+            "dns64-contact" => self.name("contact", option),
+            "allow-query" => self.access.query = Some(self.told(option)),
+            "allow-recursion" => self.access.recursion = Some(self.told(option)),
+            "allow-query-cache" => self.access.cache = Some(self.told(option)),
+            "blackhole" => self.access.blackhole = Some(self.told(option).value),
+            // They need each other, and are read when all are there.
+            "listen-on" | "listen-on-v6" | "port" | "forward" => self.way_of_asking(option),
+            "forwarders" => self.forwarders(".", option),
+            "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
+            "min-cache-ttl" => self.limit("min-ttl", option, seconds(word)),
+            "max-ncache-ttl" => self.limit("negative-max-ttl", option, seconds(word)),
+            // Without a bound, or a share of memory.
+            "max-cache-size" if matches!(word, "0" | "unlimited" | "default") => self.idle(option),
+            "max-cache-size" => self.limit("mebibytes", option, mebibytes(word)),
+            "stale-answer-enable" | "stale-cache-enable" if is_no(word) => (),
+            "stale-answer-enable" => {
+                self.draft.serve_stale(self.stale_for.unwrap_or(DAY), origin());
+            }
+            "max-stale-ttl" => {
+                self.stale_for = seconds(word);
+                if let (Some(time), true) = (self.stale_for, self.draft.has("cache", "serve-stale"))
+                {
+                    self.draft.serve_stale(time, origin());
+                }
+            }
+            "tcp-clients" => {
+                self.draft.set_number("limits", "tcp-connections", word.parse().ok(), origin());
+            }
+            "recursion" if is_no(word) => self.lost(option, "dns64d always forwards"),
+            "recursion" => (),
+            "dnssec-validation" if is_no(word) => (),
+            "dnssec-validation" => self.lost(
+                option,
+                "dns64d does not validate: have the upstream validate, and see trust-ad",
+            ),
+            name if IDLE_OPTIONS.iter().any(|idle| name.starts_with(idle)) => self.idle(option),
+            _ => self.lost(option, "nothing of dns64d is like it"),
+        }
+    }
+
+    fn idle(&mut self, option: &Statement) {
+        self.draft.notes.nothing(&option.place, &option.written(), "dns64d has no use for it");
+    }
+
+    fn lost(&mut self, option: &Statement, why: &str) {
+        self.draft.notes.answers(&option.place, &option.written(), why);
+    }
+
+    fn way_of_asking(&mut self, option: &Statement) {
+        if option.name() == "forward" && option.argument() != Some("only") {
+            self.lost(option, "dns64d never asks anybody but its upstreams");
+        }
+    }
+
+    /// A number of `[cache]`.
+    fn limit(&mut self, key: &'static str, option: &Statement, value: Option<u64>) {
+        self.draft.set_number("cache", key, value, Origin::new(&option.place, option.written()));
+    }
+
+    /// A name of `[local]`.
+    fn name(&mut self, key: &'static str, option: &Statement) {
+        let is_name = |name: &&str| !name.contains('@') && name.parse::<LowerName>().is_ok();
+        match option.argument().filter(is_name) {
+            Some(name) => {
+                self.draft.set("local", key, name, Origin::new(&option.place, option.written()));
+            }
+            None => self.lost(option, "not a name"),
+        }
+    }
+
+    /// The address list of an option.
+    fn told(&mut self, option: &Statement) -> Told<Addresses> {
+        let value = self.addresses(option.body());
+        Told { value, origin: Origin::new(&option.place, option.written()) }
+    }
+
+    /// Whom an address list means: the first element that covers an address counts; what a list in
+    /// it excludes is not covered by that one.
+    fn addresses(&mut self, elements: &[Statement]) -> Addresses {
+        self.nested(elements, 0)
+    }
+
+    fn nested(&mut self, elements: &[Statement], depth: usize) -> Addresses {
+        let mut list = FirstMatch::default();
+        for element in elements {
+            let (is_allowed, words) = match element.words.split_first() {
+                Some((first, rest)) if first == "!" => (false, rest),
+                _ => (true, &element.words[..]),
+            };
+            let covered = match (words, &element.block) {
+                ([], Some(block)) => Some(self.nested(block, depth + 1)),
+                ([word], None) => self.named(word, element, depth),
+                _ => None,
+            };
+            match covered {
+                Some(covered) => list.then(&covered, is_allowed),
+                None => self.lost(element, "nobody can say which addresses these are"),
+            }
+        }
+        list.allowed()
+    }
+
+    /// What one word of an address list covers.
+    fn named(&mut self, word: &str, element: &Statement, depth: usize) -> Option<Addresses> {
+        if let Some(network) = network(word) {
+            return Some(network.into());
+        }
+        match word {
+            "any" => return Some(Addresses::all()),
+            "none" => return Some(Addresses::default()),
+            "localhost" | "localnets" => {
+                self.lost(
+                    element,
+                    "it means the addresses or networks of the host's interfaces; only loopback is written: add them",
+                );
+                return Some(Addresses::loopback());
+            }
+            _ => (),
+        }
+        // An acl that names itself ends here.
+        if let Some(meant) = self.meant.get(word) {
+            return meant.clone();
+        }
+        let list = self.acls.get(word).filter(|_| depth < DEEPEST)?.clone();
+        self.meant.insert(word.to_owned(), None);
+        let meant = self.nested(&list, depth + 1);
+        self.meant.insert(word.to_owned(), Some(meant.clone()));
+        Some(meant)
+    }
+
+    fn dns64(&mut self, option: &Statement) {
+        let origin = Origin::new(&option.place, option.written());
+        let Some(prefix) = option.argument().and_then(|text| text.parse().ok()) else {
+            return self.lost(option, "not a prefix of RFC 6052 that dns64d takes");
+        };
+        let mut rule = Rule {
+            prefix: PrefixDraft { prefix, suffix: None, ranges: None, origin },
+            clients: Addresses::all(),
+            exclude: excluded(),
+            recursive_only: false,
+            break_dnssec: false,
+        };
+        for key in option.body() {
+            let word = key.argument().unwrap_or_default();
+            match key.name() {
+                "clients" => rule.clients = self.addresses(key.body()),
+                "exclude" => rule.exclude = self.addresses(key.body()),
+                "mapped" => {
+                    let mapped = self.addresses(key.body()).and(&Addresses::all_ipv4());
+                    rule.prefix.ranges = (mapped != Addresses::all_ipv4()).then_some(mapped);
+                }
+                "suffix" => match word.parse::<Ipv6Addr>() {
+                    Ok(suffix) if prefix.with_suffix(suffix).is_ok() => {
+                        rule.prefix.suffix = (!suffix.is_unspecified()).then_some(suffix);
+                    }
+                    _ => self.lost(key, "the suffix does not fit the prefix"),
+                },
+                "recursive-only" => rule.recursive_only = !is_no(word),
+                "break-dnssec" => rule.break_dnssec = !is_no(word),
+                _ => self.lost(key, "nothing of dns64d is like it"),
+            }
+        }
+        self.rules.push(rule);
+    }
+
+    fn forwarders(&mut self, domain: &str, option: &Statement) {
+        let port = option.after("port").and_then(|port| port.parse().ok()).unwrap_or(self.port);
+        let mut upstreams = Vec::new();
+        for element in option.body() {
+            let own = element.after("port").and_then(|port| port.parse().ok()).unwrap_or(port);
+            match socket(element.name(), own) {
+                Some(_) if element.after("tls").is_some() => {
+                    self.lost(element, "dns64d asks over UDP and TCP only");
+                }
+                Some(address) => upstreams.push(address),
+                None => self.lost(element, "not an address"),
+            }
+        }
+        if upstreams.is_empty() {
+            return self
+                .lost(option, "without forwarders BIND asks the servers of the zone itself");
+        }
+        self.draft.forward(domain, &upstreams, &Origin::new(&option.place, option.written()));
+    }
+
+    fn zone(&mut self, zone: &Statement) {
+        let name = zone.argument().unwrap_or_default().to_owned();
+        let key = |key: &str| zone.body().iter().find(|statement| statement.name() == key);
+        match key("type").and_then(Statement::argument) {
+            Some("hint") => (),
+            Some("forward") => {
+                if key("forward").is_none_or(|forward| forward.argument() != Some("only")) {
+                    self.lost(zone, "dns64d never asks anybody but its upstreams (forward first)");
+                }
+                if let Some(forwarders) = key("forwarders") {
+                    self.forwarders(&name, forwarders);
+                }
+            }
+            _ => self.lost(zone, "dns64d has no zones: its upstreams answer for this one"),
+        }
+    }
+
+    /// Where it serves; port 53 of every address if nothing is said.
+    fn listen(&mut self, options: &[&Statement], place: &Place) {
+        let all: Vec<&Statement> = options.iter().flat_map(|options| options.body()).collect();
+        let families: [(&str, std::net::IpAddr); 2] = [
+            ("listen-on", Ipv4Addr::UNSPECIFIED.into()),
+            ("listen-on-v6", Ipv6Addr::UNSPECIFIED.into()),
+        ];
+        for (key, any) in families {
+            let mut lists = all.iter().filter(|option| option.name() == key).peekable();
+            if lists.peek().is_none() {
+                let address = SocketAddr::new(any, self.port);
+                self.draft.listen_at(address, Origin::new(place, format!("no {key}: any")));
+            }
+            for option in lists {
+                if option.after("tls").is_some() || option.after("http").is_some() {
+                    self.lost(option, "dns64d serves UDP and TCP only");
+                    continue;
+                }
+                let own = option.after("port").and_then(|port| port.parse().ok());
+                let port = own.unwrap_or(self.port);
+                for element in option.body() {
+                    self.listen_at(element, any, port);
+                }
+            }
+        }
+    }
+
+    fn listen_at(&mut self, element: &Statement, any: std::net::IpAddr, port: u16) {
+        let origin = Origin::new(&element.place, element.written());
+        let address = match (element.name(), &element.block) {
+            ("none", _) => return,
+            ("any", _) => Some(any),
+            (word, None) => word.parse().ok(),
+            _ => None,
+        };
+        match address {
+            Some(ip) => self.draft.listen_at(SocketAddr::new(ip, port), origin),
+            None => self.lost(element, "name each address that is to be served"),
+        }
+    }
+
+    /// Who is answered: whom the lists for recursion and for the cache have both, where there are
+    /// both, or else that for queries.
+    fn clients(&mut self, place: &Place) {
+        let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
+        let told = match (recursion, cache) {
+            (Some(recursion), Some(cache)) => {
+                Some(Told { value: recursion.value.and(&cache.value), ..recursion })
+            }
+            (recursion, cache) => recursion.or(cache),
+        };
+        let Some(mut told) = told.or_else(|| query.clone()) else {
+            let why = "without allow-recursion BIND answers the networks of its host; dns64d answers loopback and private addresses: write yours into [access]";
+            return self.draft.notes.answers(place, "options", why);
+        };
+        if let Some(query) = query {
+            told.value = told.value.and(&query.value);
+        }
+        if let Some(blackhole) = blackhole {
+            told.value = told.value.without(&blackhole);
+        }
+        self.draft.access = Some(told);
+    }
+
+    /// The groups of clients that the same rules are for.
+    fn translation(&mut self) {
+        let mut parts: Vec<(Addresses, Vec<usize>)> = vec![(Addresses::all(), Vec::new())];
+        for (place, rule) in self.rules.iter().enumerate() {
+            let mut cut = Vec::with_capacity(parts.len() + 1);
+            for (clients, rules) in parts {
+                let both = [&rules[..], &[place]].concat();
+                cut.push((clients.and(&rule.clients), both));
+                cut.push((clients.without(&rule.clients), rules));
+            }
+            cut.retain(|(clients, _)| !clients.is_empty());
+            parts = cut;
+        }
+        // What is for everybody stands in [dns64].
+        let of_all: Vec<usize> = (0..self.rules.len())
+            .filter(|&place| self.rules[place].clients == Addresses::all())
+            .collect();
+        self.draft.translation = self.translation_of(&of_all);
+        for (clients, rules) in parts {
+            if rules == of_all {
+                continue;
+            }
+            let allowed = self.draft.access.as_ref().map(|access| &access.value);
+            let clients = allowed.map_or(clients.clone(), |allowed| clients.and(allowed));
+            if clients.is_empty() {
+                continue;
+            }
+            let translation = self.translation_of(&rules);
+            let origin = rules.last().map(|&place| self.rules[place].prefix.origin.clone());
+            self.draft.groups.push(Group { clients, translation, origin });
+        }
+    }
+
+    fn translation_of(&mut self, places: &[usize]) -> Translation {
+        let rules: Vec<&Rule> = places.iter().map(|&place| &self.rules[place]).collect();
+        let Some(first) = rules.first() else { return Translation::default() };
+        let alike = rules.iter().all(|rule| {
+            (rule.recursive_only, rule.break_dnssec) == (first.recursive_only, first.break_dnssec)
+        });
+        let exclude =
+            rules.iter().skip(1).fold(first.exclude.clone(), |all, rule| all.and(&rule.exclude));
+        let flags =
+            [("recursive-only", first.recursive_only), ("break-dnssec", first.break_dnssec)];
+        let origin = first.prefix.origin.clone();
+        let translation = Translation {
+            prefixes: rules.iter().map(|rule| rule.prefix.clone()).collect(),
+            exclude: Some(exclude),
+            mode: Some("nodata-only"),
+            // Those of a group would be those of [dns64] otherwise.
+            flags: flags.to_vec(),
+        };
+        if !alike {
+            let why = "of several dns64 for the same clients, recursive-only and break-dnssec are those of the first one";
+            self.draft.notes.answers(&origin.place, &origin.words, why);
+        }
+        translation
+    }
+}
+
+fn excluded() -> Addresses {
+    let network: Ipv6Net = EXCLUDED.parse().expect("a constant");
+    IpNet::from(network).into()
+}
+
+fn is_no(word: &str) -> bool {
+    matches!(word, "no" | "false" | "0" | "none" | "off")
+}

@@ -1,0 +1,351 @@
+//! CoreDNS's Corefile: server blocks with a plugin on each line.
+//!
+//! Its dns64 plugin counts every AAAA record, asks for A records after every error but NXDOMAIN, does
+//! not look at DO, and, unless told otherwise, translates for clients that ask over IPv6 only.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::addresses::{Addresses, FirstMatch, network};
+use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
+use super::error::ImportError;
+use super::files::{called, read};
+use super::notes::Place;
+use super::statements::{Statement, Style, parse};
+use super::values::{seconds, socket};
+use crate::translation::prefix::Prefix;
+
+/// Plugins on which no answer depends.
+const IDLE: &[&str] = &[
+    "bufsize",
+    "cancel",
+    "chaos",
+    "debug",
+    "dnstap",
+    "errors",
+    "health",
+    "log",
+    "loop",
+    "metadata",
+    "minimal",
+    "nsid",
+    "pprof",
+    "prometheus",
+    "ready",
+    "reload",
+    "root",
+    "timeouts",
+    "trace",
+];
+
+/// What may stand in a `forward` without a word of it mattering.
+const IDLE_FORWARD: &[&str] = &[
+    "expire",
+    "failfast_all_unhealthy_upstreams",
+    "force_tcp",
+    "health_check",
+    "max_concurrent",
+    "max_connect_attempts",
+    "max_fails",
+    "max_idle_conns",
+    "policy",
+    "prefer_udp",
+];
+
+/// Reads `file` into `draft`.
+pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
+    let blocks = parse(file, Style::Lines)?;
+    // A block in parentheses is a piece to be imported by its name.
+    let (snippets, servers): (Vec<&Statement>, Vec<&Statement>) =
+        blocks.iter().partition(|block| block.name().starts_with('('));
+    let has = |server: &Statement, name: &str| {
+        plugins(server, &snippets).iter().any(|plugin| plugin.name() == name)
+    };
+    let mut translating = servers.iter().filter(|server| has(server, "dns64")).peekable();
+    let translates = translating.peek().is_some();
+    if let [first, .., last] = &translating.collect::<Vec<_>>()[..] {
+        let why = format!("the dns64 of {} is for all names", last.place);
+        draft.notes.answers(&first.place, &first.words.join(" "), why);
+    }
+    for server in &servers {
+        block(server, &snippets, draft)?;
+        if translates && !has(server, "dns64") {
+            untranslated(server, draft);
+        }
+        if servers.len() > 1 && has(server, "acl") {
+            let why = "dns64d has one list of clients: that of the last acl";
+            draft.notes.answers(&server.place, &server.words.join(" "), why);
+        }
+    }
+    let place = Place::new(&called(file), 1);
+    let everybody = || Told {
+        value: Addresses::all(),
+        origin: Origin::new(&place, "no acl: everybody is answered"),
+    };
+    draft.access.get_or_insert_with(everybody);
+    Ok(())
+}
+
+/// The zones of a server without dns64 beside one with it.
+fn untranslated(server: &Statement, draft: &mut Draft) {
+    let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
+    for (zone, _) in zones(server) {
+        if zone == "." {
+            let why = "dns64d translates all names alike on all its addresses";
+            draft.notes.answers(&origin.place, &origin.words, why);
+        } else {
+            draft.off_for(zone, origin.clone());
+        }
+    }
+}
+
+/// The zones of a server that is asked over plain DNS, with their ports.
+fn zones(server: &Statement) -> Vec<(&str, u16)> {
+    let mut zones = Vec::new();
+    for word in &server.words {
+        let word = word.trim_end_matches(',');
+        let word = match word.split_once("://") {
+            Some(("dns", word)) => word,
+            Some(_) => continue,
+            None => word,
+        };
+        let (zone, port) = match word.rsplit_once(':') {
+            Some((zone, port)) => (zone, port.parse().unwrap_or(53)),
+            None => (word, 53),
+        };
+        zones.push((if zone.is_empty() { "." } else { zone }, port));
+    }
+    zones
+}
+
+/// The plugins of a server, with those of the snippets that it imports.
+fn plugins<'a>(server: &'a Statement, snippets: &[&'a Statement]) -> Vec<&'a Statement> {
+    let mut all = Vec::new();
+    for plugin in server.body() {
+        let snippet = plugin
+            .argument()
+            .filter(|_| plugin.name() == "import")
+            .and_then(|name| snippets.iter().find(|snippet| snippet.name() == format!("({name})")));
+        match snippet {
+            Some(snippet) => all.extend(snippet.body()),
+            None => all.push(plugin),
+        }
+    }
+    all
+}
+
+/// One server: its zones and ports, and its plugins.
+fn block(
+    server: &Statement,
+    snippets: &[&Statement],
+    draft: &mut Draft,
+) -> Result<(), ImportError> {
+    let plugins = plugins(server, snippets);
+    let zones = zones(server);
+    if zones.len() < server.words.len() {
+        let why = "dns64d serves UDP and TCP only";
+        draft.notes.answers(&server.place, &server.words.join(" "), why);
+    }
+    for (_, port) in &zones {
+        listen(server, &plugins, *port, draft);
+    }
+    let names: Vec<&str> = zones.iter().map(|(zone, _)| *zone).collect();
+    plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, draft))
+}
+
+/// Where a server listens: at the addresses of `bind`, or at all.
+fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Draft) {
+    let bind = plugins.iter().find(|plugin| plugin.name() == "bind");
+    let Some(bind) = bind else {
+        for ip in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+            let origin = Origin::new(&server.place, server.words.join(" "));
+            draft.listen_at(SocketAddr::new(ip, port), origin);
+        }
+        return;
+    };
+    for address in &bind.words[1..] {
+        match address.parse::<IpAddr>() {
+            Ok(ip) => {
+                let origin = Origin::new(&bind.place, bind.written());
+                draft.listen_at(SocketAddr::new(ip, port), origin);
+            }
+            Err(_) => {
+                let why = "name the addresses of the interface";
+                draft.notes.answers(&bind.place, &bind.written(), why);
+            }
+        }
+    }
+}
+
+fn plugin(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), ImportError> {
+    let written = plugin.written();
+    match plugin.name() {
+        "bind" => (),
+        "dns64" => translate(plugin, draft),
+        "forward" | "proxy" => forward(plugin, zones, draft)?,
+        "cache" => cache(plugin, draft),
+        "acl" => acl(plugin, draft),
+        name if IDLE.contains(&name) => {
+            draft.notes.nothing(&plugin.place, &written, "dns64d has no use for it");
+        }
+        _ => draft.notes.answers(&plugin.place, &written, "nothing of dns64d is like it"),
+    }
+    Ok(())
+}
+
+fn translate(plugin: &Statement, draft: &mut Draft) {
+    let origin = Origin::new(&plugin.place, plugin.written());
+    let mut prefix = plugin.argument();
+    let mut allows_ipv4 = false;
+    draft.ignore_aaaa.clear();
+    for key in plugin.body() {
+        match key.name() {
+            "prefix" => prefix = key.argument(),
+            "allow_ipv4" => allows_ipv4 = true,
+            "translate_all" => {
+                let origin = Origin::new(&key.place, key.written());
+                draft.ignore_aaaa_of(".", origin);
+            }
+            _ => draft.notes.answers(&key.place, &key.written(), "nothing of dns64d is like it"),
+        }
+    }
+    let prefix = match prefix {
+        None => Ok(Prefix::WELL_KNOWN),
+        Some(prefix) => prefix.parse(),
+    };
+    let Ok(prefix) = prefix else {
+        let why = "not a prefix of RFC 6052 that dns64d takes";
+        return draft.notes.answers(&plugin.place, &plugin.written(), why);
+    };
+    draft.translation = Translation {
+        prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin: origin.clone() }],
+        exclude: Some(Addresses::default()),
+        mode: Some("strict"),
+        flags: vec![("break-dnssec", true)],
+    };
+    draft.groups.clear();
+    if !allows_ipv4 {
+        let origin = Origin::new(&plugin.place, format!("{} without allow_ipv4", origin.words));
+        draft.groups.push(Group {
+            clients: Addresses::all_ipv4(),
+            translation: Translation::default(),
+            origin: Some(origin),
+        });
+    }
+}
+
+/// `forward FROM TO...`, where TO may be a file like /etc/resolv.conf.
+fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), ImportError> {
+    let from = plugin.argument().unwrap_or(".").trim_end_matches('.');
+    let mut upstreams = Vec::new();
+    for to in plugin.words.iter().skip(2) {
+        if to.starts_with("tls://") {
+            let why = "dns64d asks over UDP and TCP only";
+            draft.notes.answers(&plugin.place, to, why);
+        } else if let Some(address) = socket(to.trim_start_matches("dns://"), 53) {
+            upstreams.push(address);
+        } else {
+            let text = read(Path::new(to))?;
+            let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+            upstreams.extend(servers.filter_map(|server| socket(server.trim(), 53)));
+        }
+    }
+    for key in plugin.body() {
+        if !IDLE_FORWARD.contains(&key.name()) {
+            let why = "dns64d asks these upstreams for all names of the zone, over UDP and TCP";
+            draft.notes.answers(&key.place, &key.written(), why);
+        }
+    }
+    let origin = Origin::new(&plugin.place, plugin.written());
+    if upstreams.is_empty() {
+        let why = "no address that could be asked";
+        draft.notes.answers(&plugin.place, &origin.words, why);
+        return Ok(());
+    }
+    let domains = if from.is_empty() { zones.to_vec() } else { vec![from] };
+    for domain in domains {
+        if domain.contains('/') {
+            let why = format!("write the reverse zone of {domain} as a name");
+            draft.notes.answers(&origin.place, &origin.words, why);
+        } else {
+            draft.forward(domain, &upstreams, &origin);
+        }
+    }
+    Ok(())
+}
+
+/// `cache [TTL] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale [TIME] … }`.
+fn cache(plugin: &Statement, draft: &mut Draft) {
+    let mut set = |key: &'static str, of: &Statement, text: Option<&str>| {
+        if let Some(seconds) = text.and_then(seconds) {
+            let origin = Origin::new(&of.place, of.written());
+            draft.set_number("cache", key, Some(seconds), origin);
+        }
+    };
+    set("max-ttl", plugin, plugin.argument().or(Some("3600")));
+    set("negative-max-ttl", plugin, plugin.argument().or(Some("1800")));
+    for key in plugin.body() {
+        let ttl = key.words.get(2).map(String::as_str);
+        match key.name() {
+            "success" => set("max-ttl", key, ttl),
+            "denial" => set("negative-max-ttl", key, ttl),
+            _ => (),
+        }
+    }
+    for key in plugin.body() {
+        let has_least = matches!(key.name(), "success" | "denial") && key.words.len() > 3;
+        let is_known = matches!(key.name(), "success" | "denial" | "prefetch" | "serve_stale");
+        if has_least || !is_known {
+            let why = "nothing of dns64d is like it";
+            draft.notes.answers(&key.place, &key.written(), why);
+        }
+    }
+    if let Some(stale) = plugin.body().iter().find(|key| key.name() == "serve_stale") {
+        let time = stale.argument().and_then(seconds).unwrap_or(3_600);
+        let verifies = stale.words.iter().any(|word| word.eq_ignore_ascii_case("verify"));
+        let origin = || Origin::new(&stale.place, stale.written());
+        if time > 0 {
+            draft.serve_stale(time, origin());
+            draft.set("cache", "stale-at-once", !verifies, origin());
+        }
+    }
+}
+
+/// `allow net NETWORK…` and `block net NETWORK…`; the first line that fits counts, and whom none
+/// fits is allowed.
+fn acl(plugin: &Statement, draft: &mut Draft) {
+    let mut list = FirstMatch::default();
+    let mut lost = |of: &Statement, why: &str| draft.notes.answers(&of.place, &of.written(), why);
+    if plugin.words.len() > 1 {
+        lost(plugin, "dns64d has one list of clients for all zones");
+    }
+    for rule in plugin.body() {
+        let action = rule.name();
+        let at = rule.words.iter().position(|word| word == "net");
+        let types = rule.words.iter().skip_while(|word| *word != "type").skip(1);
+        let of_type = types.take_while(|word| *word != "net").any(|word| word != "*");
+        if of_type || !matches!(action, "allow" | "block" | "filter" | "drop") {
+            lost(rule, "dns64d has no access lists by type");
+            continue;
+        }
+        if matches!(action, "filter" | "drop") {
+            lost(rule, "dns64d refuses them");
+        }
+        let words = at.map(|at| &rule.words[at + 1..]).unwrap_or_default();
+        let mut covered = Addresses::default();
+        if words.is_empty() {
+            covered = Addresses::all();
+        }
+        for word in words {
+            match (word.as_str(), network(word)) {
+                ("*", _) => covered = Addresses::all(),
+                (_, Some(network)) => covered = covered.or(&network.into()),
+                _ => lost(rule, "not a network"),
+            }
+        }
+        list.then(&covered, action == "allow");
+    }
+    list.then(&Addresses::all(), true);
+    let origin = Origin::new(&plugin.place, plugin.written());
+    draft.access = Some(Told { value: list.allowed(), origin });
+}

@@ -1,0 +1,482 @@
+//! A configuration of ours in the making: what an import has found so far, each piece with the place
+//! that it comes from, and how it is written.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use toml::Value;
+
+use super::addresses::Addresses;
+use super::notes::{Notes, Place, shortened};
+use crate::config::{MAX_THREADS, is_own};
+use crate::name::LowerName;
+use crate::translation::prefix::Prefix;
+
+/// Something with its origin.
+#[derive(Clone, Debug)]
+pub(super) struct Told<T> {
+    pub value: T,
+    pub origin: Origin,
+}
+
+/// Where something comes from, and the words that stand there.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub place: Place,
+    pub words: String,
+}
+
+impl Origin {
+    pub(super) fn new(place: &Place, words: impl Into<String>) -> Origin {
+        Origin { place: place.clone(), words: words.into() }
+    }
+
+    /// The comment above what came of it.
+    fn comment(&self) -> String {
+        format!("# {}: {}\n", self.place, shortened(&self.words))
+    }
+}
+
+/// A prefix with what it carries.
+#[derive(Clone, Debug)]
+pub(super) struct PrefixDraft {
+    pub prefix: Prefix,
+    /// Bits after the IPv4 address.
+    pub suffix: Option<std::net::Ipv6Addr>,
+    /// The IPv4 addresses that it carries; none: all.
+    pub ranges: Option<Addresses>,
+    pub origin: Origin,
+}
+
+/// What a table of translation says; what is not there stays at our default.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Translation {
+    pub prefixes: Vec<PrefixDraft>,
+    /// AAAA records that count as none; none: our default.
+    pub exclude: Option<Addresses>,
+    /// When A records are asked for, as in the file.
+    pub mode: Option<&'static str>,
+    /// Other keys and their values.
+    pub flags: Vec<(&'static str, bool)>,
+}
+
+/// `[[group]]`.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub clients: Addresses,
+    pub translation: Translation,
+    pub origin: Option<Origin>,
+}
+
+/// A `[[forward]]`: a domain with the resolvers that are asked for it.
+#[derive(Clone, Debug)]
+pub(super) struct Forward {
+    pub domain: String,
+    pub upstreams: Vec<SocketAddr>,
+    pub origin: Origin,
+}
+
+/// A key of a table that needs no more than its value.
+#[derive(Clone, Debug)]
+struct Setting {
+    table: &'static str,
+    key: &'static str,
+    value: Value,
+    origin: Origin,
+}
+
+/// The largest TTL where nothing is said, seconds.
+const LONGEST_TTL: i64 = 86_400;
+/// What dns64d takes for some keys; for others it is any number of 32 bits.
+const BOUNDS: [(&str, &str, u64, u64); 4] = [
+    ("cache", "mebibytes", 0, 1 << 20),
+    ("limits", "tcp-connections", 1, 1 << 20),
+    ("limits", "tcp-per-client", 1, 1 << 20),
+    ("local", "reverse-ttl", 0, 86_400),
+];
+
+/// The configuration in the making, and what is not in it.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub listen: Vec<Told<SocketAddr>>,
+    pub threads: Option<Told<usize>>,
+    pub translation: Translation,
+    pub groups: Vec<Group>,
+    /// `[[domain]]`s with `ignore-aaaa`.
+    pub ignore_aaaa: Vec<Told<String>>,
+    /// `[[domain]]`s with `off`.
+    off: Vec<Told<String>>,
+    /// Whom it answers; none: our default.
+    pub access: Option<Told<Addresses>>,
+    /// Of the root, which are asked for all that no [`Forward`] covers.
+    pub upstreams: Vec<Told<SocketAddr>>,
+    pub forwards: Vec<Forward>,
+    settings: Vec<Setting>,
+    pub notes: Notes,
+}
+
+impl Draft {
+    /// `[table] key = value`, as near to it as dns64d takes; `None` is no number.
+    pub(super) fn set_number(
+        &mut self,
+        table: &'static str,
+        key: &'static str,
+        value: Option<u64>,
+        origin: Origin,
+    ) {
+        let Some(value) = value else {
+            return self.notes.nothing(&origin.place, &origin.words, "not a number");
+        };
+        let (.., least, most) = BOUNDS
+            .into_iter()
+            .find(|bounds| (bounds.0, bounds.1) == (table, key))
+            .unwrap_or((table, key, 0, u32::MAX.into()));
+        let taken = value.clamp(least, most);
+        if taken != value {
+            let why = format!("{key} of dns64d is {least} to {most}: {taken} is written");
+            self.notes.answers(&origin.place, &origin.words, why);
+        }
+        // The bounds are far below.
+        self.set(table, key, i64::try_from(taken).unwrap_or(i64::MAX), origin);
+    }
+
+    /// `[cache] serve-stale`, a year at the most.
+    pub(super) fn serve_stale(&mut self, seconds: u64, origin: Origin) {
+        const YEAR: u64 = 365 * 86_400;
+        self.set("cache", "serve-stale", format!("{}s", seconds.min(YEAR)), origin);
+    }
+
+    /// As many threads as the other server has, as far as dns64d takes them.
+    pub(super) fn set_threads(&mut self, value: &str, origin: Origin) {
+        match value.parse::<usize>() {
+            Ok(value) => self.threads = Some(Told { value: value.min(MAX_THREADS), origin }),
+            Err(_) => self.notes.nothing(&origin.place, &origin.words, "not a number"),
+        }
+    }
+
+    /// A `[[domain]]` with `ignore-aaaa`.
+    pub(super) fn ignore_aaaa_of(&mut self, domain: &str, origin: Origin) {
+        if let Some(domain) = self.domain(domain, &origin)
+            && self.ignore_aaaa.iter().all(|known| known.value != domain)
+        {
+            self.ignore_aaaa.push(Told { value: domain, origin });
+        }
+    }
+
+    /// A `[[domain]]` that is not translated.
+    pub(super) fn off_for(&mut self, domain: &str, origin: Origin) {
+        let known = |all: &[Told<String>], domain: &str| all.iter().any(|one| one.value == domain);
+        if let Some(domain) = self.domain(domain, &origin)
+            && !known(&self.off, &domain)
+            && !known(&self.ignore_aaaa, &domain)
+        {
+            self.off.push(Told { value: domain, origin });
+        }
+    }
+
+    /// A domain in the one form that it is compared in, `.` for the root; a note if it is none.
+    fn domain(&mut self, text: &str, origin: &Origin) -> Option<String> {
+        match text.parse::<LowerName>() {
+            // A dot that is part of a label cannot be told from one that is not any more.
+            _ if text.contains('\\') => {
+                let why = format!("'{text}' is no domain that could be read");
+                self.notes.answers(&origin.place, &origin.words, why);
+                None
+            }
+            Ok(_) => {
+                let name = text.trim_end_matches('.').to_ascii_lowercase();
+                Some(if name.is_empty() { ".".to_owned() } else { name })
+            }
+            Err(error) => {
+                let why = format!("'{text}' is no domain: {error}");
+                self.notes.answers(&origin.place, &origin.words, why);
+                None
+            }
+        }
+    }
+
+    /// `[table] key = value`; the last one counts.
+    pub(super) fn set(
+        &mut self,
+        table: &'static str,
+        key: &'static str,
+        value: impl Into<Value>,
+        origin: Origin,
+    ) {
+        self.settings.retain(|known| (known.table, known.key) != (table, key));
+        self.settings.push(Setting { table, key, value: value.into(), origin });
+    }
+
+    /// Whether `[table] key` has been set.
+    pub(super) fn has(&self, table: &str, key: &str) -> bool {
+        self.settings.iter().any(|known| (known.table, known.key) == (table, key))
+    }
+
+    /// One more address to serve.
+    pub(super) fn listen_at(&mut self, address: SocketAddr, origin: Origin) {
+        if !self.listen.iter().any(|known| known.value == address) {
+            self.listen.push(Told { value: address, origin });
+        }
+    }
+
+    /// Resolvers for a domain, `.` for the root. Of several for one domain the first ones count.
+    pub(super) fn forward(&mut self, domain: &str, upstreams: &[SocketAddr], origin: &Origin) {
+        let Some(domain) = self.domain(domain, origin) else { return };
+        if domain == "." {
+            let told = |&value: &SocketAddr| Told { value, origin: origin.clone() };
+            self.upstreams.extend(upstreams.iter().map(told));
+        } else if self.forwards.iter().all(|known| known.domain != domain) {
+            let (upstreams, origin) = (upstreams.to_vec(), origin.clone());
+            self.forwards.push(Forward { domain, upstreams, origin });
+        } else {
+            let why = "there are upstreams for this domain before";
+            self.notes.answers(&origin.place, &origin.words, why);
+        }
+    }
+
+    /// Takes out upstreams that cannot be asked: a port that is none, or the server itself.
+    fn settle_upstreams(&mut self) {
+        let listen: Vec<SocketAddr> = self.listen.iter().map(|told| told.value).collect();
+        let is_good = |address: &SocketAddr| address.port() > 0 && !is_own(&listen, *address);
+        let why = "dns64d would ask itself, or a port that is none";
+        let notes = &mut self.notes;
+        self.upstreams.retain(|told| {
+            if !is_good(&told.value) {
+                notes.answers(&told.origin.place, &told.origin.words, why);
+            }
+            is_good(&told.value)
+        });
+        for forward in &mut self.forwards {
+            let before = forward.upstreams.len();
+            forward.upstreams.retain(is_good);
+            if forward.upstreams.len() < before {
+                notes.answers(&forward.origin.place, &forward.origin.words, why);
+            }
+        }
+        self.forwards.retain(|forward| !forward.upstreams.is_empty());
+        if self.upstreams.is_empty() {
+            for Forward { origin, .. } in &self.forwards {
+                let why = "it is written as a comment, as nobody is there to be asked for all else";
+                notes.answers(&origin.place, &origin.words, why);
+            }
+        }
+    }
+
+    /// Sees to what makes sense by itself and not together.
+    fn settle(&mut self) {
+        self.settle_upstreams();
+        let number = |settings: &[Setting], key| {
+            let setting = settings.iter().find(|known| (known.table, known.key) == ("cache", key));
+            setting.and_then(|known| known.value.as_integer())
+        };
+        let most = number(&self.settings, "max-ttl").unwrap_or(LONGEST_TTL);
+        if number(&self.settings, "min-ttl").is_some_and(|least| least > most) {
+            let place = self.settings.iter().position(|known| known.key == "min-ttl");
+            if let Some(least) = place.map(|place| self.settings.remove(place)) {
+                let why = "it is above the largest TTL";
+                self.notes.answers(&least.origin.place, &least.origin.words, why);
+            }
+        }
+    }
+
+    /// The file. `origin`: what it is made from.
+    pub(super) fn finish(&mut self, origin: &str) -> String {
+        self.settle();
+        let mut text = format!(
+            "# Made by `dns64d import` from {origin}. The comments say from which line each piece comes.\n\n"
+        );
+        self.write_head(&mut text);
+        self.write_table(&mut text, "dns64", |text| write_translation(text, &self.translation));
+        self.write_access(&mut text);
+        for table in ["local", "cache", "limits", "forwarding"] {
+            self.write_table(&mut text, table, |_| ());
+        }
+        self.write_upstreams(&mut text);
+        for (key, domains) in [("ignore-aaaa", &self.ignore_aaaa), ("off", &self.off)] {
+            for domain in domains {
+                let (comment, name) = (domain.origin.comment(), quoted(&domain.value));
+                let _ = writeln!(text, "{comment}[[domain]]\ndomain = {name}\n{key} = true\n");
+            }
+        }
+        for group in &self.groups {
+            text += &group.origin.as_ref().map(Origin::comment).unwrap_or_default();
+            let clients = networks(&group.clients);
+            let _ = writeln!(text, "[[group]]\nclients = {clients}\n[group.dns64]");
+            write_translation(&mut text, &group.translation);
+            text.push('\n');
+        }
+        text.truncate(text.trim_end().len());
+        text + "\n"
+    }
+
+    /// Whether an address is one of all that are served on its port anyway: it cannot be bound
+    /// beside them.
+    fn serves_all_of(&self, address: SocketAddr) -> bool {
+        let covers = |all: &SocketAddr| {
+            all.ip().is_unspecified()
+                && all.is_ipv4() == address.is_ipv4()
+                && all.port() == address.port()
+        };
+        !address.ip().is_unspecified() && self.listen.iter().any(|told| covers(&told.value))
+    }
+
+    fn write_head(&self, text: &mut String) {
+        if self.listen.is_empty() {
+            text.push_str("# Nowhere.\nlisten = []\n");
+        } else {
+            text.push_str("listen = [\n");
+            for told in self.listen.iter().filter(|told| !self.serves_all_of(told.value)) {
+                let _ = writeln!(text, "    {}    \"{}\",", told.origin.comment(), told.value);
+            }
+            text.push_str("]\n");
+        }
+        if let Some(threads) = &self.threads {
+            let _ = writeln!(text, "{}threads = {}", threads.origin.comment(), threads.value);
+        }
+        text.push('\n');
+    }
+
+    /// A table with its settings and what `more` writes, if there is any of it.
+    fn write_table(&self, text: &mut String, table: &str, more: impl Fn(&mut String)) {
+        let mut body = String::new();
+        more(&mut body);
+        for setting in self.settings.iter().filter(|setting| setting.table == table) {
+            body += &setting.origin.comment();
+            let _ = writeln!(body, "{} = {}", setting.key, setting.value);
+        }
+        if !body.is_empty() {
+            let _ = writeln!(text, "[{table}]\n{body}");
+        }
+    }
+
+    fn write_access(&self, text: &mut String) {
+        let Some(access) = &self.access else { return };
+        let _ = writeln!(
+            text,
+            "[access]\n{}allow = {}",
+            access.origin.comment(),
+            networks(&access.value)
+        );
+        if is_open(&access.value) {
+            text.push_str("open-resolver = true\n");
+        }
+        text.push('\n');
+    }
+
+    /// `[[upstream]]`s, and `[[forward]]`s that say who is asked for what. As an upstream without a
+    /// domain would be asked for everything, the root has a `[[forward]]` where others have one.
+    fn write_upstreams(&self, text: &mut String) {
+        let root: Vec<SocketAddr> = self.upstreams.iter().map(|told| told.value).collect();
+        let mut body = String::new();
+        let mut written: Vec<SocketAddr> = Vec::new();
+        let of_root = self.upstreams.iter().map(|told| (told.value, &told.origin));
+        let of_domains = self.forwards.iter().flat_map(|forward| {
+            forward.upstreams.iter().map(|&address| (address, &forward.origin))
+        });
+        for (address, origin) in of_root.chain(of_domains) {
+            if written.contains(&address) {
+                continue;
+            }
+            written.push(address);
+            let (ip, port) = (address.ip(), address.port());
+            let _ = writeln!(
+                body,
+                "{}[[upstream]]\naddress = \"{ip}\"\nport = {port}\nname = \"{address}\"\n",
+                origin.comment()
+            );
+        }
+        if !self.forwards.is_empty() && !root.is_empty() {
+            write_forward(&mut body, ".", &root);
+        }
+        for forward in &self.forwards {
+            body += &forward.origin.comment();
+            write_forward(&mut body, &forward.domain, &forward.upstreams);
+        }
+        if root.is_empty() {
+            // With an upstream of a domain only, that one would be asked for everything.
+            text.push_str(OPEN);
+            body = body
+                .lines()
+                .map(|line| format!("#| {line}").trim_end().to_owned() + "\n")
+                .collect();
+        }
+        text.push_str(&body);
+    }
+}
+
+/// What stands where the resolver should be.
+const OPEN: &str = "\
+# No resolver is left to be asked; dns64d does not resolve from the root servers itself. Until you name one here, those of
+# /etc/resolv.conf are asked.
+#| [[upstream]]
+#| address = \"192.0.2.53\"
+#| name = \"resolver\"
+#| [[forward]]
+#| domain = \".\"
+#| upstreams = [\"resolver\"]
+
+";
+
+fn write_forward(text: &mut String, domain: &str, upstreams: &[SocketAddr]) {
+    let names = upstreams.iter().map(|address| Value::String(address.to_string()));
+    let names = Value::Array(names.collect());
+    let _ = writeln!(text, "[[forward]]\ndomain = {}\nupstreams = {names}\n", quoted(domain));
+}
+
+fn write_translation(text: &mut String, translation: &Translation) {
+    let Translation { prefixes, exclude, mode, flags } = translation;
+    if prefixes.is_empty() {
+        text.push_str("# It translates nothing.\nprefixes = []\n");
+    } else {
+        text.push_str("prefixes = [\n");
+        for prefix in prefixes {
+            let _ = writeln!(text, "    {}    {},", prefix.origin.comment(), written(prefix));
+        }
+        text.push_str("]\n");
+    }
+    if let Some(exclude) = exclude {
+        // Of IPv4 there is nothing to exclude.
+        let exclude = exclude.without(&Addresses::all_ipv4());
+        let _ = writeln!(text, "exclude = {}", networks(&exclude));
+    }
+    if let Some(mode) = mode {
+        let _ = writeln!(text, "mode = \"{mode}\"");
+    }
+    for (key, value) in flags {
+        let _ = writeln!(text, "{key} = {value}");
+    }
+}
+
+/// A prefix as a table in one line. The well-known one carries private addresses, as it does in
+/// all servers that can be imported; RFC 6052 §3.1 forbids it.
+fn written(draft: &PrefixDraft) -> String {
+    let mut text = format!("{{ prefix = \"{}\"", draft.prefix);
+    if let Some(suffix) = draft.suffix {
+        let _ = write!(text, ", suffix = \"{suffix}\"");
+    }
+    if let Some(ranges) = &draft.ranges {
+        let _ = write!(text, ", ranges = {}", networks(ranges));
+    }
+    if draft.prefix == Prefix::WELL_KNOWN {
+        text.push_str(", allow-non-global = true");
+    }
+    text + " }"
+}
+
+fn networks(addresses: &Addresses) -> Value {
+    Value::Array(addresses.written().into_iter().map(Value::String).collect())
+}
+
+/// Whether dns64d takes whom these are for everybody: a network of more than a 256th of all
+/// addresses, but for those that are nobody's in public.
+fn is_open(clients: &Addresses) -> bool {
+    let of_more = |text: String| {
+        let len = text.rsplit_once('/').and_then(|(_, len)| len.parse::<u8>().ok());
+        !text.starts_with('!') && text != "fc00::/7" && len.is_some_and(|len| len < 8)
+    };
+    clients.written().into_iter().any(of_more)
+}
+
+fn quoted(text: &str) -> Value {
+    Value::String(text.to_owned())
+}

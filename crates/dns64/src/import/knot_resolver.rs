@@ -1,0 +1,457 @@
+//! Knot Resolver: kresd.conf of version 5 (Lua), and config.yaml of version 6.
+//!
+//! Its dns64 module does not look at DO, leaves `::ffff/96` out of AAAA records, which is `::/96` and not the IPv4-mapped
+//! addresses that it was meant for, and asks for A records after an answer without AAAA records only. Of an RRset with one record that is left out it uses none.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::addresses::{Addresses, most_specific, network};
+use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
+use super::error::ImportError;
+use super::files::called;
+use super::lua::{self, Statement};
+use super::notes::Place;
+use super::tree::{self, Node, Value};
+use super::values::{mebibytes, seconds, socket};
+use crate::translation::prefix::Prefix;
+
+/// What is said where it validates, as it does unless told otherwise.
+const NO_VALIDATION: &str =
+    "dns64d does not validate: have the upstream validate, and see trust-ad";
+/// What it leaves out unless told otherwise.
+const DEFAULT_EXCLUDE: &str = "::ffff/96";
+/// Modules that answers do not depend on.
+const IDLE_MODULES: &[&str] = &[
+    "bogus_log",
+    "detect_time_jump",
+    "detect_time_skew",
+    "edns_keepalive",
+    "graphite",
+    "http",
+    "nsid",
+    "predict",
+    "prefetch",
+    "stats",
+    "watchdog",
+    "extended_error",
+];
+/// Functions that they do not depend on, or the beginnings of their names.
+const IDLE_CALLS: &[&str] =
+    &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
+
+/// Reads `file` into `draft`: as YAML if it is called so, else as Lua.
+pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
+    let place = Place::new(&called(file), 1);
+    if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
+        yaml(&tree::yaml(file)?, draft);
+    } else {
+        let statements = lua::parse(file)?;
+        let is_removal = |statement: &Statement| matches!(statement, Statement::Call(node) if parts(node).0 == "trust_anchors.remove");
+        if !statements.iter().any(is_removal) {
+            draft.notes.answers(&place, "DNSSEC", NO_VALIDATION);
+        }
+        for statement in &statements {
+            match statement {
+                Statement::Call(node) => call(node, draft),
+                Statement::Set(path, node) => assignment(path, node, draft),
+                Statement::Other(place, text) => {
+                    let why = "only calls and assignments with literal arguments can be read";
+                    draft.notes.answers(place, text, why);
+                }
+            }
+        }
+    }
+    if draft.listen.is_empty() {
+        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+            draft.listen_at((ip, 53).into(), Origin::new(&place, "nothing to listen at: loopback"));
+        }
+    }
+    if draft.access.is_none() {
+        let origin = Origin::new(&place, "no view: everybody is answered");
+        draft.access = Some(Told { value: Addresses::all(), origin });
+    }
+    Ok(())
+}
+
+fn lost(draft: &mut Draft, node: &Node, what: &str, why: &str) {
+    draft.notes.answers(&node.place, what, why);
+}
+
+/// The name of a call and its arguments.
+fn parts(node: &Node) -> (&str, &[Node]) {
+    match &node.value {
+        Value::Call(name, arguments) => (name, arguments),
+        _ => ("", &[]),
+    }
+}
+
+fn call(node: &Node, draft: &mut Draft) {
+    let written = node.written();
+    let origin = Origin::new(&node.place, written.clone());
+    let (name, arguments) = parts(node);
+    match name {
+        "net.listen" => listen(node, arguments, draft),
+        "modules.load" => {
+            arguments.iter().flat_map(Node::elements).for_each(|module| load(module, draft));
+        }
+        "dns64.config" => {
+            let argument = arguments.first().unwrap_or(node);
+            match argument.text() {
+                Some(prefix) => translate(Some(prefix), None, origin, draft),
+                None => translate_table(argument, origin, draft),
+            }
+        }
+        "cache.min_ttl" | "cache.max_ttl" => {
+            let key = if name.ends_with("min_ttl") { "min-ttl" } else { "max-ttl" };
+            let value = arguments.first().and_then(Node::text).and_then(seconds);
+            draft.set_number("cache", key, value, origin);
+        }
+        "policy.add" => policy(node, arguments, draft),
+        "trust_anchors.remove" => (),
+        "view:addr" | "view.addr" => {
+            lost(draft, node, &written, "write the clients into [access], or a [[group]] for them");
+        }
+        name if IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) => {
+            draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+        }
+        "net.ipv4" | "net.ipv6" | "net.bufsize" | "net.tls" | "net.outgoing_v4"
+        | "net.outgoing_v6" => {
+            draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+        }
+        _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+    }
+}
+
+fn assignment(path: &str, node: &Node, draft: &mut Draft) {
+    let written = format!("{path} = {}", node.written());
+    match path {
+        "modules" => {
+            if let Value::List(modules) = &node.value {
+                modules.iter().for_each(|module| load(module, draft));
+            }
+            for (name, settings) in node.entries() {
+                if name.is_empty() {
+                    load(settings, draft);
+                } else if name == "dns64" {
+                    let origin = Origin::new(&settings.place, settings.written());
+                    match settings.text() {
+                        Some("true") => translate(None, None, origin, draft),
+                        Some(prefix) => translate(Some(prefix), None, origin, draft),
+                        None => translate_table(settings, origin, draft),
+                    }
+                } else if !IDLE_MODULES.contains(&name.as_str()) {
+                    lost(draft, settings, name, "nothing of dns64d is like it");
+                }
+            }
+        }
+        "cache.size" => cache(node, &written, draft),
+        _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+    }
+}
+
+/// `100 * MB`, or octets.
+fn cache(node: &Node, written: &str, draft: &mut Draft) {
+    let size = node.text().map(|text| text.replace([' ', '*'], ""));
+    let size = size.as_deref().and_then(mebibytes);
+    draft.set_number("cache", "mebibytes", size, Origin::new(&node.place, written));
+}
+
+fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
+    let kind = arguments.get(2).and_then(|options| options.get("kind")).and_then(Node::text);
+    let port = arguments.get(1).and_then(Node::text).and_then(|port| port.parse().ok());
+    let port = port.unwrap_or(53);
+    if kind.is_some_and(|kind| kind != "dns") || (kind.is_none() && matches!(port, 443 | 853)) {
+        let why = "dns64d serves UDP and TCP only";
+        return draft.notes.answers(&node.place, &node.written(), why);
+    }
+    let origin = || Origin::new(&node.place, node.written());
+    for address in arguments.first().map(Node::elements).unwrap_or_default() {
+        match address.text().and_then(|text| text.parse::<IpAddr>().ok()) {
+            Some(ip) => draft.listen_at(SocketAddr::new(ip, port), origin()),
+            None => lost(draft, node, &node.written(), "name the addresses of the interface"),
+        }
+    }
+}
+
+/// A module, with what it comes before or after: `hints > iterate`.
+fn load(module: &Node, draft: &mut Draft) {
+    let text = module.text().unwrap_or_default();
+    let name = text.split([' ', '<', '>']).next().unwrap_or_default();
+    let origin = Origin::new(&module.place, text);
+    match name {
+        // What is configured already stays.
+        "dns64" if draft.translation.prefixes.is_empty() => translate(None, None, origin, draft),
+        "dns64" | "hints" | "view" | "policy" => (),
+        name if IDLE_MODULES.contains(&name) => (),
+        _ => lost(draft, module, text, "nothing of dns64d is like it"),
+    }
+}
+
+/// The prefix, without its length or with `/96`, and AAAA records that do not count.
+fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, draft: &mut Draft) {
+    let address = prefix.map(|text| text.strip_suffix("/96").unwrap_or(text).parse::<Ipv6Addr>());
+    let prefix = match address {
+        None => Ok(Prefix::WELL_KNOWN),
+        Some(Ok(address)) => Prefix::new(address, 96).map_err(|_| ()),
+        Some(Err(_)) => Err(()),
+    };
+    let Ok(prefix) = prefix else {
+        let why = "not a prefix of 96 bits that dns64d takes";
+        return draft.notes.answers(&origin.place, &origin.words, why);
+    };
+    let default = || network(DEFAULT_EXCLUDE).map(Addresses::from);
+    draft.translation = Translation {
+        prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }],
+        exclude: exclude.or_else(default),
+        mode: Some("nodata-only"),
+        flags: vec![("break-dnssec", true)],
+    };
+}
+
+/// The same from a table, as Lua and YAML have it.
+fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
+    let mut exclude = None;
+    for (key, node) in table.entries() {
+        match key.as_str() {
+            "prefix" | "enable" | "enabled" => (),
+            "exclude_subnets" | "exclude-subnets" | "exclude" => {
+                let mut subnets = Addresses::default();
+                for subnet in node.elements() {
+                    match subnet.text().and_then(network) {
+                        Some(network) => subnets = subnets.or(&network.into()),
+                        None => lost(draft, subnet, &subnet.written(), "not a network"),
+                    }
+                }
+                exclude = Some(subnets);
+            }
+            "rev_ttl" | "rev-ttl" | "reverse-ttl" => {
+                let origin = Origin::new(&node.place, format!("{key} {}", node.written()));
+                draft.set_number("local", "reverse-ttl", node.text().and_then(seconds), origin);
+            }
+            _ => lost(draft, node, key, "nothing of dns64d is like it"),
+        }
+    }
+    let prefix = table.get("prefix").and_then(Node::text);
+    translate(prefix, exclude, origin, draft);
+}
+
+/// `policy.add(policy.all(policy.FORWARD(…)))`, or for some domains
+/// `policy.suffix(policy.STUB(…), policy.todnames({…}))`.
+fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
+    let (rule, of_rule) = arguments.first().map(parts).unwrap_or_default();
+    let (action, of_action) = of_rule.first().map(parts).unwrap_or_default();
+    let domains: Option<Vec<&str>> = match (rule, of_rule.get(1)) {
+        ("policy.all", None) => Some(vec!["."]),
+        ("policy.suffix", Some(names)) => domains(names),
+        _ => None,
+    };
+    let forwards = matches!(action, "policy.FORWARD" | "policy.STUB" | "policy.TLS_FORWARD");
+    let (Some(domains), true) = (domains, forwards) else {
+        return lost(draft, node, &node.written(), "of policies only FORWARD and STUB are read");
+    };
+    if action == "policy.TLS_FORWARD" {
+        return lost(draft, node, &node.written(), "dns64d asks over UDP and TCP only");
+    }
+    let mut upstreams: Vec<SocketAddr> = Vec::new();
+    for server in of_action.iter().flat_map(Node::elements) {
+        match server.text().and_then(|text| socket(text, 53)) {
+            Some(address) => upstreams.push(address),
+            None => lost(draft, server, &server.written(), "no address that could be asked"),
+        }
+    }
+    if domains != ["."] && !draft.upstreams.is_empty() {
+        lost(draft, node, &node.written(), "a policy for all names comes before it");
+        return;
+    }
+    let origin = Origin::new(&node.place, node.written());
+    domains.iter().for_each(|domain| draft.forward(domain, &upstreams, &origin));
+}
+
+/// The names in `policy.todnames({ … })` or `{ todname('…') }`.
+fn domains(names: &Node) -> Option<Vec<&str>> {
+    match &names.value {
+        Value::Text(text) => Some(vec![text]),
+        Value::List(elements) => {
+            elements.iter().map(domains).collect::<Option<Vec<_>>>().map(|lists| lists.concat())
+        }
+        Value::Call(name, arguments) if name.contains("todname") => domains(arguments.first()?),
+        _ => None,
+    }
+}
+
+/// config.yaml of version 6.
+fn yaml(root: &Node, draft: &mut Draft) {
+    let validates = root.get("dnssec").and_then(Node::text) != Some("false");
+    if validates {
+        draft.notes.answers(&root.place, "dnssec", NO_VALIDATION);
+    }
+    for (key, node) in root.entries() {
+        let written = format!("{key}: {}", node.written());
+        match key.as_str() {
+            "dnssec" => (),
+            "network" => network_yaml(node, draft),
+            "dns64" => dns64_yaml(node, draft),
+            "forward" => node.elements().iter().for_each(|rule| forward_yaml(rule, draft)),
+            "views" => views_yaml(node.elements(), draft),
+            "cache" => cache_yaml(node, draft),
+            // "auto" is as many as there are CPUs, as here.
+            "workers" if node.text() == Some("auto") => (),
+            "workers" => {
+                let value = node.text().unwrap_or_default();
+                draft.set_threads(value, Origin::new(&node.place, written));
+            }
+            "rundir" | "hostname" | "nsid" | "monitoring" | "management" | "logging" => {
+                draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+            }
+            _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+        }
+    }
+}
+
+fn network_yaml(node: &Node, draft: &mut Draft) {
+    for (key, node) in node.entries() {
+        match key.as_str() {
+            "listen" => node.elements().iter().for_each(|socket| listen_yaml(socket, draft)),
+            "do-ipv4" | "do-ipv6" | "out-interface-v4" | "out-interface-v6" | "tcp-pipeline"
+            | "edns-tcp-keepalive" | "edns-buffer-size" => {
+                draft.notes.nothing(&node.place, key, "dns64d has no use for it");
+            }
+            _ => lost(draft, node, key, "nothing of dns64d is like it"),
+        }
+    }
+}
+
+fn cache_yaml(node: &Node, draft: &mut Draft) {
+    for (key, node) in node.entries() {
+        let written = format!("{key}: {}", node.written());
+        let origin = Origin::new(&node.place, written.clone());
+        let time = node.text().and_then(seconds);
+        match key.as_str() {
+            "size-max" => cache(node, &written, draft),
+            "ttl-min" => draft.set_number("cache", "min-ttl", time, origin),
+            "ttl-max" => draft.set_number("cache", "max-ttl", time, origin),
+            "storage" | "garbage-collector" | "prefetch" => {
+                draft.notes.nothing(&node.place, &written, "dns64d has no use for it");
+            }
+            _ => lost(draft, node, &written, "nothing of dns64d is like it"),
+        }
+    }
+}
+
+fn listen_yaml(listening: &Node, draft: &mut Draft) {
+    let kind = listening.get("kind").and_then(Node::text).unwrap_or("dns");
+    let port = listening.get("port").and_then(Node::text).and_then(|port| port.parse().ok());
+    let interfaces = listening.get("interface").map(Node::elements).unwrap_or_default();
+    if kind != "dns" || interfaces.is_empty() {
+        let why = "dns64d serves UDP and TCP at addresses only";
+        return lost(draft, listening, &listening.written(), why);
+    }
+    for interface in interfaces {
+        match interface.text().and_then(|text| socket(text, port.unwrap_or(53))) {
+            Some(address) => {
+                draft.listen_at(address, Origin::new(&interface.place, listening.written()));
+            }
+            None => {
+                lost(draft, listening, &listening.written(), "name the addresses of the interface");
+            }
+        }
+    }
+}
+
+fn dns64_yaml(node: &Node, draft: &mut Draft) {
+    let origin = Origin::new(&node.place, format!("dns64: {}", node.written()));
+    match node.text() {
+        Some("true") => translate(None, None, origin, draft),
+        Some(_) => (),
+        None if ["enable", "enabled"].iter().any(|key| is_off(node, key)) => (),
+        None => translate_table(node, origin, draft),
+    }
+}
+
+/// Whether a key says no.
+fn is_off(table: &Node, key: &str) -> bool {
+    table.get(key).and_then(Node::text) == Some("false")
+}
+
+fn forward_yaml(rule: &Node, draft: &mut Draft) {
+    let subtrees = rule.get("subtree").map(Node::elements).unwrap_or_default();
+    let option = |key: &str| {
+        rule.get("options").and_then(|options| options.get(key)).and_then(Node::text)
+            == Some("true")
+    };
+    if option("authoritative") {
+        let why = "dns64d asks resolvers only";
+        return lost(draft, rule, &rule.written(), why);
+    }
+    let mut upstreams = Vec::new();
+    for server in rule.get("servers").map(Node::elements).unwrap_or_default() {
+        let addresses = server.get("address").unwrap_or(server).elements();
+        let over_tls = server.get("transport").and_then(Node::text) == Some("tls");
+        for address in addresses {
+            match address.text().and_then(|text| socket(text, 53)) {
+                Some(address) if !over_tls => upstreams.push(address),
+                _ => lost(
+                    draft,
+                    server,
+                    &server.written(),
+                    "dns64d asks addresses over UDP and TCP only",
+                ),
+            }
+        }
+    }
+    let origin = Origin::new(&rule.place, rule.written());
+    for subtree in subtrees.iter().filter_map(Node::text) {
+        if !upstreams.is_empty() {
+            draft.forward(subtree, &upstreams, &origin);
+        }
+    }
+}
+
+/// Clients that are refused or not translated: of several views that an address is in, that of the
+/// smallest network counts. What else a view says is lost.
+fn views_yaml(views: &[Node], draft: &mut Draft) {
+    let (mut allowed, mut untranslated) = (everything(true), everything(false));
+    for view in views {
+        let is_refused = view.get("answer").and_then(Node::text) == Some("refused");
+        let is_off = view.get("options").is_some_and(|options| is_off(options, "dns64"));
+        for subnet in view.get("subnets").map(Node::elements).unwrap_or_default() {
+            match subnet.text().and_then(network) {
+                Some(network) => {
+                    allowed.push((network, !is_refused));
+                    untranslated.push((network, is_off));
+                }
+                None => lost(draft, subnet, &subnet.written(), "not a network"),
+            }
+        }
+        let of_options = view.get("options").map(Node::entries).unwrap_or_default();
+        let is_known = |key: &str| matches!(key, "subnets" | "answer" | "options");
+        let others = view.entries().iter().filter(|(key, _)| !is_known(key));
+        for (key, node) in others.chain(of_options.iter().filter(|(key, _)| key != "dns64")) {
+            lost(draft, node, key, "of views only refused and untranslated clients are read");
+        }
+        let answer = view.get("answer").and_then(Node::text);
+        if answer.is_some_and(|answer| !matches!(answer, "refused" | "allow")) {
+            lost(
+                draft,
+                view,
+                &view.written(),
+                "of views only refused and untranslated clients are read",
+            );
+        }
+    }
+    let Some(first) = views.first() else { return };
+    let origin = Origin::new(&first.place, "views");
+    let clients = most_specific(allowed);
+    let without = most_specific(untranslated).and(&clients);
+    if !without.is_empty() {
+        let (translation, origin) = (Translation::default(), Some(origin.clone()));
+        draft.groups.push(Group { clients: without, translation, origin });
+    }
+    draft.access = Some(Told { value: clients, origin });
+}
+
+/// What holds where nothing is said.
+fn everything(is_so: bool) -> Vec<(ipnet::IpNet, bool)> {
+    Addresses::all().networks().into_iter().map(|network| (network, is_so)).collect()
+}

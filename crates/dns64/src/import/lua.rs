@@ -1,0 +1,274 @@
+//! The Lua of a kresd.conf, as far as it can be read without running it: calls and assignments of
+//! which all arguments are literal.
+//!
+//! ```text
+//! net.listen('::1', 53, { kind = 'dns' })    cache.size = 100 * MB    modules = { 'dns64' }
+//! ```
+//!
+//! Everything else, from the first word that is neither to the end of its line, is left to a note.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::ImportError;
+use super::files::{called, read};
+use super::notes::Place;
+use super::tree::{Node, Value};
+
+/// One statement.
+#[derive(Clone, Debug)]
+pub(super) enum Statement {
+    /// A call.
+    Call(Node),
+    /// An assignment: what to, and the value.
+    Set(String, Node),
+    /// A line that cannot be read.
+    Other(Place, String),
+}
+
+/// Tables and calls in each other.
+const DEEPEST: usize = 16;
+
+/// The statements of a file, in their order.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(super) fn parse(file: &Path) -> Result<Vec<Statement>, ImportError> {
+    let text = read(file)?;
+    let mut cursor = Cursor { rest: &text, line: 1, name: called(file) };
+    let mut statements = Vec::new();
+    loop {
+        cursor.skip();
+        if cursor.rest.is_empty() {
+            return Ok(statements);
+        }
+        let (rest, line) = (cursor.rest, cursor.line);
+        statements.push(cursor.statement().unwrap_or_else(|| {
+            (cursor.rest, cursor.line) = (rest, line);
+            let end = rest.find('\n').unwrap_or(rest.len());
+            cursor.rest = &rest[end..];
+            Statement::Other(cursor.place(), rest[..end].trim().to_owned())
+        }));
+    }
+}
+
+struct Cursor<'a> {
+    rest: &'a str,
+    line: usize,
+    name: Arc<str>,
+}
+
+impl<'a> Cursor<'a> {
+    fn place(&self) -> Place {
+        Place::new(&self.name, self.line)
+    }
+
+    /// Takes so many octets.
+    fn take(&mut self, len: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at(len);
+        self.line += taken.matches('\n').count();
+        self.rest = rest;
+        taken
+    }
+
+    /// Passes white space, `;` and comments.
+    fn skip(&mut self) {
+        loop {
+            let blank = self.rest.len()
+                - self.rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';').len();
+            self.take(blank);
+            let Some(comment) = self.rest.strip_prefix("--") else { return };
+            let end = match comment.strip_prefix("[[") {
+                Some(inside) => inside.find("]]").map_or(self.rest.len(), |end| end + 6),
+                None => self.rest.find('\n').unwrap_or(self.rest.len()),
+            };
+            self.take(end);
+        }
+    }
+
+    /// Takes `text` and what may be passed before it, if it comes next; else nothing, as a
+    /// statement ends with its line.
+    fn eat(&mut self, text: &str) -> bool {
+        let before = (self.rest, self.line);
+        self.skip();
+        let is_next = self.rest.starts_with(text);
+        if is_next {
+            self.take(text.len());
+        } else {
+            (self.rest, self.line) = before;
+        }
+        is_next
+    }
+
+    /// Whether another element comes, or the list of them ends with `close`, which is left.
+    fn goes_on(&mut self, close: char) -> bool {
+        if self.eat(",") {
+            return true;
+        }
+        self.skip();
+        self.rest.starts_with(close)
+    }
+
+    /// A name such as `net.listen` or `view:addr`.
+    fn path(&mut self) -> Option<&'a str> {
+        self.skip();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':');
+        let len = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
+        let is_name = self.rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        is_name.then(|| self.take(len))
+    }
+
+    fn statement(&mut self) -> Option<Statement> {
+        self.skip();
+        let place = self.place();
+        let path = self.path()?;
+        if !self.eat("=") {
+            let arguments = self.arguments(0)?;
+            let value = Value::Call(path.to_owned(), arguments);
+            return self.ends().then_some(Statement::Call(Node { place, value }));
+        }
+        let value = self.expression(0)?;
+        self.ends().then_some(Statement::Set(path.to_owned(), value))
+    }
+
+    /// Whether the statement ends here: with its line, a `;` or a comment.
+    fn ends(&self) -> bool {
+        let rest = self.rest.trim_start_matches([' ', '\t', '\r']);
+        rest.is_empty() || rest.starts_with(['\n', ';']) || rest.starts_with("--")
+    }
+
+    /// `( … )`, or the one table or string that Lua lets stand without them.
+    fn arguments(&mut self, depth: usize) -> Option<Vec<Node>> {
+        if !self.eat("(") {
+            self.skip();
+            return match self.rest.chars().next() {
+                Some('{' | '\'' | '"') => Some(vec![self.expression(depth)?]),
+                _ => None,
+            };
+        }
+        let mut arguments = Vec::new();
+        while !self.eat(")") {
+            arguments.push(self.expression(depth)?);
+            if !self.goes_on(')') {
+                return None;
+            }
+        }
+        Some(arguments)
+    }
+
+    /// A literal, a table, a call, or a product of literals.
+    fn expression(&mut self, depth: usize) -> Option<Node> {
+        if depth >= DEEPEST {
+            return None;
+        }
+        let first = self.operand(depth)?;
+        if !self.eat("*") {
+            return Some(first);
+        }
+        let second = self.operand(depth)?;
+        let text = format!("{} * {}", first.text()?, second.text()?);
+        Some(Node { place: first.place, value: Value::Text(text) })
+    }
+
+    fn operand(&mut self, depth: usize) -> Option<Node> {
+        self.skip();
+        let place = self.place();
+        let next = self.rest.chars().next()?;
+        let value = match next {
+            '\'' | '"' => {
+                let end = self.rest[1..].find(next)?;
+                let text = self.take(end + 2);
+                // Nothing that is configured has a character that needs one.
+                let inside = &text[1..=end];
+                (!inside.contains('\\')).then(|| Value::Text(inside.to_owned()))?
+            }
+            '{' => self.table(depth)?,
+            '0'..='9' | '-' => {
+                let ends = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+                let len = self.rest.find(ends).unwrap_or(self.rest.len());
+                Value::Text(self.take(len).to_owned())
+            }
+            _ => {
+                let path = self.path()?.to_owned();
+                if self.rest.starts_with(['(', '{', '\'', '"']) {
+                    Value::Call(path, self.arguments(depth + 1)?)
+                } else {
+                    Value::Text(path)
+                }
+            }
+        };
+        Some(Node { place, value })
+    }
+
+    /// A table: a list, or keys with values.
+    fn table(&mut self, depth: usize) -> Option<Value> {
+        self.eat("{");
+        let (mut list, mut entries) = (Vec::new(), Vec::new());
+        while !self.eat("}") {
+            let before = (self.rest, self.line);
+            let key = self.path().map(str::to_owned);
+            match key {
+                Some(key) if self.eat("=") => entries.push((key, self.expression(depth + 1)?)),
+                _ => {
+                    (self.rest, self.line) = before;
+                    list.push(self.expression(depth + 1)?);
+                }
+            }
+            if !self.goes_on('}') {
+                return None;
+            }
+        }
+        if entries.is_empty() && !list.is_empty() {
+            return Some(Value::List(list));
+        }
+        // Elements beside keys have none.
+        entries.extend(list.into_iter().map(|element| (String::new(), element)));
+        Some(Value::Table(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statements(text: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kresd.conf");
+        std::fs::write(&file, text).unwrap();
+        let written = |statement: &Statement| match statement {
+            Statement::Call(node) => node.written(),
+            Statement::Set(path, node) => format!("{path} = {}", node.written()),
+            Statement::Other(_, text) => format!("? {text}"),
+        };
+        parse(&file).unwrap().iter().map(written).collect()
+    }
+
+    #[test]
+    fn calls_and_assignments_of_literals_are_read_and_the_rest_is_left() {
+        let text = "-- comment\n--[[ more\nof it ]]\nnet.listen('::1', 53, { kind = 'dns', freebind = true })\n\
+            modules = {\n\t'hints > iterate', -- one\n\t'dns64',\n}\ncache.size = 100 * MB\n\
+            policy.add(policy.all(policy.FORWARD({'192.0.2.1', \"192.0.2.2@5353\"})))\n\
+            modules.load 'stats'\nlocal x = 1\nif x then\nprint('x' .. y)\nlog_level('info') log_level('debug')\n";
+        assert_eq!(
+            statements(text),
+            [
+                "net.listen(::1, 53, { kind: dns, freebind: true })",
+                "modules = [hints > iterate, dns64]",
+                "cache.size = 100 * MB",
+                "policy.add(policy.all(policy.FORWARD([192.0.2.1, 192.0.2.2@5353])))",
+                "modules.load(stats)",
+                "? local x = 1",
+                "? if x then",
+                "? print('x' .. y)",
+                "? log_level('info') log_level('debug')",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_no_end_is_left() {
+        assert_eq!(statements("net.listen('::1"), ["? net.listen('::1"]);
+        assert_eq!(statements("a = {{{{{{{{{{{{{{{{{{{1}}}}}}}}}}}}}}}}}}}").len(), 1);
+        assert_eq!(statements("x(1"), ["? x(1"]);
+    }
+}

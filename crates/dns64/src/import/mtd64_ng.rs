@@ -1,0 +1,82 @@
+//! mtd64-ng.conf: a key and its value on each line; comments begin with `//`, or a line with `#`.
+//!
+//! It translates every AAAA query that is not answered with AAAA records, for everybody.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
+
+use super::addresses::{Addresses, network};
+use super::draft::{Draft, Origin, PrefixDraft, Told, Translation};
+use super::error::ImportError;
+use super::files::{called, read};
+use super::notes::Place;
+use super::values::socket;
+use crate::translation::prefix::Prefix;
+
+/// Keys on which no answer depends.
+const IDLE: &[&str] =
+    &["debugging", "resend-attempts", "response-maxlength", "selection-mode", "timeout-time"];
+
+/// Reads `file` into `draft`.
+pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
+    let name = called(file);
+    let mut port = 53;
+    for (number, line) in read(file)?.lines().enumerate() {
+        let place = Place::new(&name, number + 1);
+        let line = line.split("//").next().unwrap_or_default().trim();
+        if line.starts_with('#') {
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let (Some(key), value) = (words.next(), words.next().unwrap_or_default()) else { continue };
+        let origin = Origin::new(&place, line);
+        let mut lost = |why: &str| draft.notes.answers(&place, line, why);
+        match key {
+            "nameserver" if value == "defaults" => {
+                draft.notes.nothing(
+                    &place,
+                    line,
+                    "without [[upstream]] those of /etc/resolv.conf are asked",
+                );
+            }
+            "nameserver" => match socket(value, 53) {
+                Some(address) => draft.upstreams.push(Told { value: address, origin }),
+                None => lost("not an address"),
+            },
+            "dns64-prefix" => match prefix(value) {
+                Some(prefix) => {
+                    draft.translation = Translation {
+                        prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }],
+                        exclude: Some(Addresses::default()),
+                        mode: Some("strict"),
+                        flags: vec![("break-dnssec", true)],
+                    };
+                }
+                None => lost("not a prefix of RFC 6052 that dns64d takes"),
+            },
+            "port" => port = value.parse().unwrap_or(port),
+            "num-threads" => draft.set_threads(value, origin),
+            key if IDLE.contains(&key) => {
+                draft.notes.nothing(&place, line, "dns64d has no use for it");
+            }
+            _ => lost("nothing of dns64d is like it"),
+        }
+    }
+    // `[::]` of it is both families.
+    let place = Place::new(&name, 1);
+    for ip in
+        [std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED), std::net::Ipv4Addr::UNSPECIFIED.into()]
+    {
+        draft.listen_at(SocketAddr::new(ip, port), Origin::new(&place, "it serves all addresses"));
+    }
+    let origin = Origin::new(&place, "it answers everybody");
+    draft.access = Some(Told { value: Addresses::all(), origin });
+    Ok(())
+}
+
+/// A prefix whose bits beyond its length do not count.
+fn prefix(text: &str) -> Option<Prefix> {
+    let network = network(text)?;
+    let std::net::IpAddr::V6(address) = network.addr() else { return None };
+    Prefix::new(address, network.prefix_len()).ok()
+}

@@ -1,0 +1,86 @@
+//! Where something stands in another server's configuration, and what is said of what is not carried
+//! over.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    file: Arc<str>,
+    line: usize,
+}
+
+impl Place {
+    /// `line` of `file`, from 1.
+    pub(super) fn new(file: &Arc<str>, line: usize) -> Place {
+        Place { file: file.clone(), line }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What is not carried over, or not as it was.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    place: Place,
+    /// As it is written there.
+    what: String,
+    /// Why not, and what to do about it.
+    why: String,
+    changes_answers: bool,
+}
+
+impl Note {
+    /// Some client may get another answer than before.
+    pub(crate) fn changes_answers(&self) -> bool {
+        self.changes_answers
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let weight =
+            if self.changes_answers { "answers may differ" } else { "no answer depends on it" };
+        write!(f, "{}: {}: not carried over ({weight}): {}", self.place, self.what, self.why)
+    }
+}
+
+/// All notes of an import.
+#[derive(Debug, Default)]
+pub(super) struct Notes(Vec<Note>);
+
+impl Notes {
+    /// Something is lost that answers depend on.
+    pub(super) fn answers(&mut self, place: &Place, what: &str, why: impl Into<String>) {
+        self.push(place, what, why.into(), true);
+    }
+
+    /// Something is left out that no answer depends on.
+    pub(super) fn nothing(&mut self, place: &Place, what: &str, why: impl Into<String>) {
+        self.push(place, what, why.into(), false);
+    }
+
+    fn push(&mut self, place: &Place, what: &str, why: String, changes_answers: bool) {
+        let note = Note { place: place.clone(), what: shortened(what), why, changes_answers };
+        self.0.push(note);
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Note> {
+        self.0
+    }
+}
+
+/// At most sixty characters of what may be anything, in one line.
+pub(super) fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.chars().count() <= MOST {
+        return line;
+    }
+    line.chars().take(MOST - 1).chain(['…']).collect()
+}

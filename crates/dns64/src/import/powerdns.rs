@@ -1,0 +1,380 @@
+//! PowerDNS Recursor: recursor.conf (`key=value`) and, since version 5, recursor.yml, whose keys are
+//! led back to those of the first.
+//!
+//! Of `allow-from` the most specific network decides. Every AAAA record counts, and DO does not.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+
+use super::addresses::{Addresses, most_specific, network};
+use super::draft::{Draft, Origin, PrefixDraft, Told};
+use super::error::ImportError;
+use super::files::{called, included, read};
+use super::notes::Place;
+use super::tree::{self, Node, Value};
+use super::values::socket;
+
+/// Settings on which no answer depends, or the beginnings of their names.
+const IDLE: &[&str] = &[
+    "aggressive-",
+    "allow-notify",
+    "allow-trust-anchor-query",
+    "any-to-tcp",
+    "api-",
+    "carbon-",
+    "chroot",
+    "client-tcp-timeout",
+    "config-",
+    "cpu-map",
+    "daemon",
+    "disable-packetcache",
+    "disable-syslog",
+    "distribution-",
+    "distributor-threads",
+    "dnssec-log-bogus",
+    "dont-query",
+    "dont-throttle",
+    "dot-to-",
+    "ecs-",
+    "edns-",
+    "entropy-source",
+    "event-trace",
+    "extended-resolution-errors",
+    "gettag",
+    "hint-file",
+    "ignore-unknown-settings",
+    "latency-statistic-size",
+    "log",
+    "lowercase-outgoing",
+    "max-busy",
+    "max-cache-bogus-ttl",
+    "max-cache-entries",
+    "max-concurrent-requests",
+    "max-dnskeys",
+    "max-ds-per-zone",
+    "max-generate",
+    "max-include-depth",
+    "max-mthreads",
+    "max-ns",
+    "max-packetcache-entries",
+    "max-qperq",
+    "max-recursion-depth",
+    "max-rrs",
+    "max-signature",
+    "max-tcp-queries",
+    "max-total-msec",
+    "max-udp-queries",
+    "network-timeout",
+    "no-shuffle",
+    "non-",
+    "nothing-below-nxdomain",
+    "nsec3-",
+    "packetcache-",
+    "pdns-distributes-queries",
+    "processes",
+    "protobuf",
+    "proxy-protocol",
+    "public-suffix-list-file",
+    "qname-",
+    "query-local-address",
+    "quiet",
+    "record-cache",
+    "refresh-on-ttl-perc",
+    "reuseport",
+    "rng",
+    "save-parent-ns-set",
+    "security-poll-suffix",
+    "server-",
+    "setgid",
+    "setuid",
+    "signature-",
+    "single-socket",
+    "snmp-",
+    "socket-",
+    "spoof-nearmiss-max",
+    "stack-size",
+    "statistics-interval",
+    "stats-",
+    "structured-logging",
+    "tcp-",
+    "trace",
+    "udp-",
+    "version-string",
+    "webserver",
+    "write-pid",
+];
+
+/// A setting with its values.
+struct Setting {
+    place: Place,
+    key: String,
+    values: Vec<String>,
+}
+
+impl Setting {
+    fn value(&self) -> &str {
+        self.values.first().map_or("", String::as_str)
+    }
+
+    fn written(&self) -> String {
+        format!("{}={}", self.key, self.values.join(", "))
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::new(&self.place, self.written())
+    }
+}
+
+/// Reads `file` into `draft`.
+pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
+    let mut settings = Vec::new();
+    if is_yaml(file) {
+        of_yaml(file, &mut settings, 0)?;
+    } else {
+        lines(file, &mut settings, 0)?;
+    }
+    let place = Place::new(&called(file), 1);
+    if settings.iter().all(|setting| setting.key != "dns64-prefix") {
+        draft.notes.nothing(&place, "dns64-prefix", "there is none: nothing is translated");
+    }
+    let port = settings.iter().rev().find(|setting| setting.key == "local-port");
+    let port = port.and_then(|setting| setting.value().parse().ok()).unwrap_or(53);
+    settings.iter().for_each(|setting| carry(setting, port, draft));
+    if draft.listen.is_empty() {
+        let origin = Origin::new(&place, "no local-address: loopback");
+        draft.listen_at((Ipv4Addr::LOCALHOST, port).into(), origin);
+    }
+    Ok(())
+}
+
+/// Whether a file is YAML: by its name, or, as recursor.conf may be since version 5.1, because it has
+/// sections with keys.
+fn is_yaml(file: &Path) -> bool {
+    let is_table = |(_, section): &(String, Node)| matches!(section.value, Value::Table(_));
+    let has_sections =
+        |root: Node| !root.entries().is_empty() && root.entries().iter().all(is_table);
+    file.extension().is_some_and(|extension| extension == "yml" || extension == "yaml")
+        || tree::yaml(file).is_ok_and(has_sections)
+}
+
+/// The lines of a file, and of those in its `include-dir`.
+fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
+    let name = called(file);
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for (number, line) in read(file)?.lines().enumerate() {
+        let line = without_comment(line);
+        let Some((key, value)) = line.split_once('=') else {
+            if line.is_empty() {
+                continue;
+            }
+            let place = Place::new(&name, number + 1);
+            settings.push(Setting { place, key: line.to_owned(), values: vec!["yes".into()] });
+            continue;
+        };
+        let key = key.trim_end();
+        let (key, adds) = match key.strip_suffix('+') {
+            Some(key) => (key.trim_end(), true),
+            None => (key, false),
+        };
+        let place = Place::new(&name, number + 1);
+        if key == "include-dir" {
+            // In an included file it is not heeded.
+            let wanted = (depth == 0).then(|| format!("{}/*.conf", value.trim()));
+            folders.extend(wanted.iter().flat_map(|pattern| included(file, pattern)));
+            continue;
+        }
+        let values = value.split(',').map(|value| value.trim().to_owned()).collect();
+        add(settings, Setting { place, key: key.to_owned(), values }, adds);
+    }
+    folders.iter().try_for_each(|file| lines(file, settings, depth + 1))
+}
+
+/// A line without what stands behind a `#` that begins it or follows a blank.
+fn without_comment(line: &str) -> &str {
+    let begins = |(at, _): &(usize, &str)| *at == 0 || line[..*at].ends_with([' ', '\t']);
+    let comment = line.match_indices('#').find(begins);
+    line[..comment.map_or(line.len(), |(at, _)| at)].trim()
+}
+
+/// One more setting: in place of an earlier one, or, with `+=`, more values of it.
+fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
+    let known = settings.iter_mut().find(|known| known.key == setting.key);
+    match known {
+        Some(known) if adds => known.values.extend(setting.values),
+        Some(known) => *known = setting,
+        None => settings.push(setting),
+    }
+}
+
+/// The keys of a YAML file under their old names; lists of tables as the old lists.
+fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), ImportError> {
+    let mut folders = Vec::new();
+    for (section, entries) in tree::yaml(file)?.entries() {
+        for (key, node) in entries.entries() {
+            if key == "include_dir" {
+                let folder = node.text().filter(|_| depth == 0);
+                let pattern = folder.map(|folder| format!("{folder}/*.yml"));
+                folders.extend(pattern.iter().flat_map(|pattern| included(file, pattern)));
+                continue;
+            }
+            let key = old_name(section, key);
+            let values = node.elements().iter().map(old_value).collect();
+            // Lists of included files are added to those before them.
+            let adds = depth > 0 && matches!(node.value, Value::List(_));
+            add(settings, Setting { place: node.place.clone(), key, values }, adds);
+        }
+    }
+    folders.iter().try_for_each(|file| of_yaml(file, settings, depth + 1))
+}
+
+/// What a key of recursor.yml is called in recursor.conf.
+fn old_name(section: &str, key: &str) -> String {
+    match (section, key) {
+        ("incoming", "listen") => "local-address".into(),
+        ("incoming", "port") => "local-port".into(),
+        ("recordcache", "max_ttl") => "max-cache-ttl".into(),
+        ("recordcache", "max_negative_ttl") => "max-negative-ttl".into(),
+        ("recordcache", "max_entries") => "max-cache-entries".into(),
+        ("packetcache", _) => format!("packetcache-{}", key.replace('_', "-")),
+        ("dnssec", "validation") => "dnssec".into(),
+        ("logging", _) => format!("log-{}", key.replace('_', "-")),
+        ("webservice", _) => format!("webserver-{}", key.replace('_', "-")),
+        ("ecs" | "snmp" | "carbon" | "nod", _) => format!("{section}-{}", key.replace('_', "-")),
+        _ => key.replace('_', "-"),
+    }
+}
+
+/// `{ zone: Z, forwarders: [A, B] }` as `Z=A;B`; all else as it is.
+fn old_value(node: &Node) -> String {
+    let Some(zone) = node.get("zone").and_then(Node::text) else { return node.written() };
+    let recurse = node.get("recurse").and_then(Node::text) == Some("true");
+    let forwarders = node.get("forwarders").map(Node::elements).unwrap_or_default();
+    let forwarders: Vec<&str> = forwarders.iter().filter_map(Node::text).collect();
+    format!("{}{zone}={}", if recurse { "+" } else { "" }, forwarders.join(";"))
+}
+
+fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
+    let value = setting.value();
+    let mut set = |table: &'static str, key: &'static str| {
+        draft.set_number(table, key, value.parse().ok(), setting.origin());
+    };
+    match setting.key.as_str() {
+        "local-port" => (),
+        "local-address" => listen(setting, port, draft),
+        "allow-from" => access(setting, draft),
+        "forward-zones" | "forward-zones-recurse" => forward(setting, draft),
+        "dns64-prefix" => translate(setting, draft),
+        "threads" => draft.set_threads(value, setting.origin()),
+        "max-cache-ttl" => set("cache", "max-ttl"),
+        "minimum-ttl-override" => set("cache", "min-ttl"),
+        "max-negative-ttl" => set("cache", "negative-max-ttl"),
+        "max-tcp-clients" => set("limits", "tcp-connections"),
+        "max-tcp-per-client" if value == "0" => (),
+        "max-tcp-per-client" => set("limits", "tcp-per-client"),
+        // Each extension is half a minute.
+        "serve-stale-extensions" => {
+            let times = value.parse::<u64>().unwrap_or(0);
+            draft.serve_stale(times.saturating_mul(30), setting.origin());
+        }
+        "dnssec" if matches!(value, "off" | "process-no-validate") => (),
+        "dnssec" => lost(
+            setting,
+            "dns64d does not validate: have the upstream validate, and see trust-ad",
+            draft,
+        ),
+        "lua-config-file"
+        | "lua-dns-script"
+        | "auth-zones"
+        | "forward-zones-file"
+        | "etc-hosts-file"
+        | "export-etc-hosts-search-suffix"
+        | "hint-file"
+            if value.is_empty() => {}
+        key if IDLE.iter().any(|idle| key.starts_with(idle)) => {
+            draft.notes.nothing(&setting.place, &setting.written(), "dns64d has no use for it");
+        }
+        "export-etc-hosts" | "serve-rfc1918" if matches!(value, "no" | "off" | "false") => (),
+        _ => lost(setting, "nothing of dns64d is like it", draft),
+    }
+}
+
+fn lost(setting: &Setting, why: &str, draft: &mut Draft) {
+    draft.notes.answers(&setting.place, &setting.written(), why);
+}
+
+fn listen(setting: &Setting, port: u16, draft: &mut Draft) {
+    for address in words(setting) {
+        match socket(address, port) {
+            Some(address) => draft.listen_at(address, setting.origin()),
+            None => lost(setting, "not an address", draft),
+        }
+    }
+}
+
+/// The words of a list, which commas, semicolons or blanks part.
+fn words(setting: &Setting) -> impl Iterator<Item = &str> {
+    let parts = setting.values.iter().flat_map(|value| value.split([',', ';', ' ']));
+    parts.filter(|word| !word.is_empty())
+}
+
+/// Whom it answers: of several networks that an address is in, the smallest one decides.
+fn access(setting: &Setting, draft: &mut Draft) {
+    let mut networks: Vec<(IpNet, bool)> = Vec::new();
+    let mut is_empty = true;
+    for word in words(setting) {
+        is_empty = false;
+        let (word, is_allowed) = match word.strip_prefix('!') {
+            Some(word) => (word, false),
+            None => (word, true),
+        };
+        match network(word) {
+            Some(network) => networks.push((network, is_allowed)),
+            None => lost(setting, &format!("'{word}' is not a network"), draft),
+        }
+    }
+    // An empty list allows everybody.
+    let value = if is_empty { Addresses::all() } else { most_specific(networks) };
+    draft.access = Some(Told { value, origin: setting.origin() });
+}
+
+/// `zone=address;address`, several of them.
+fn forward(setting: &Setting, draft: &mut Draft) {
+    for zone in setting.values.iter().filter(|value| !value.is_empty()) {
+        let (name, servers) = zone.split_once('=').unwrap_or((zone, ""));
+        let is_recursive = name.trim_start().starts_with('+') || setting.key.ends_with("recurse");
+        let name = name.trim().trim_start_matches(['+', '^']);
+        let mut upstreams: Vec<SocketAddr> = Vec::new();
+        for server in servers.split([';', ' ']).filter(|server| !server.is_empty()) {
+            match socket(server, 53) {
+                Some(address) => upstreams.push(address),
+                None => lost(setting, &format!("'{server}' is not an address"), draft),
+            }
+        }
+        if upstreams.is_empty() {
+            lost(setting, "no address that could be asked", draft);
+        } else {
+            let origin = Origin::new(&setting.place, zone.as_str());
+            if !is_recursive {
+                let why = "they are asked with RD, as resolvers: right where they answer for all of the zone";
+                draft.notes.answers(&origin.place, &origin.words, why);
+            }
+            draft.forward(name, &upstreams, &origin);
+        }
+    }
+}
+
+fn translate(setting: &Setting, draft: &mut Draft) {
+    if setting.value().is_empty() {
+        return;
+    }
+    let Ok(prefix) = setting.value().parse() else {
+        return lost(setting, "not a prefix of RFC 6052 that dns64d takes", draft);
+    };
+    let origin = setting.origin();
+    draft.translation.prefixes = vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }];
+    draft.translation.exclude = Some(Addresses::default());
+    draft.translation.mode = Some("strict");
+    draft.translation.flags = vec![("break-dnssec", true)];
+}

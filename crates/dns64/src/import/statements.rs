@@ -1,0 +1,252 @@
+//! Words, blocks in braces and `;`: how named.conf is written, and, with line ends in place of `;`,
+//! a Corefile.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::ImportError;
+use super::files::{DEEPEST, MOST, called, included, read};
+use super::notes::Place;
+
+/// Words up to the end of the statement, with the block in it if it has one.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    pub place: Place,
+    pub words: Vec<String>,
+    pub block: Option<Vec<Statement>>,
+}
+
+impl Statement {
+    /// Its first word.
+    pub(super) fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+
+    /// The word after the first one.
+    pub(super) fn argument(&self) -> Option<&str> {
+        self.words.get(1).map(String::as_str)
+    }
+
+    /// The word after `key`.
+    pub(super) fn after(&self, key: &str) -> Option<&str> {
+        let at = self.words.iter().position(|word| word == key)?;
+        self.words.get(at + 1).map(String::as_str)
+    }
+
+    /// What is in its block.
+    pub(super) fn body(&self) -> &[Statement] {
+        self.block.as_deref().unwrap_or_default()
+    }
+
+    /// As it is written, in one line.
+    pub(super) fn written(&self) -> String {
+        let mut text = self.words.join(" ");
+        if let Some(block) = &self.block {
+            let inside: Vec<String> = block.iter().map(Statement::written).collect();
+            text += &format!(" {{ {} }}", inside.join("; "));
+        }
+        text.trim_start().to_owned()
+    }
+}
+
+/// How statements are told from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Each ends with `;`; comments begin with `#` or `//`, or stand in `/* */`.
+    Semicolons,
+    /// Each is a line; comments begin with `#`.
+    Lines,
+}
+
+impl Style {
+    /// Whether a brace before `after` begins or ends a block.
+    fn is_brace(self, after: &str) -> bool {
+        self == Style::Semicolons || after.is_empty() || after.starts_with(char::is_whitespace)
+    }
+
+    /// What includes another file.
+    fn include(self) -> &'static str {
+        match self {
+            Style::Semicolons => "include",
+            Style::Lines => "import",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Open,
+    Close,
+    End,
+}
+
+/// The statements of a file; those of an included one stand in the place of their `include`.
+///
+/// # Errors
+/// If a file cannot be read, or braces or quotes do not match.
+pub(super) fn parse(file: &Path, style: Style) -> Result<Vec<Statement>, ImportError> {
+    Parser { style, files: 0 }.file(file, 0)
+}
+
+struct Parser {
+    style: Style,
+    /// How many have been read.
+    files: usize,
+}
+
+impl Parser {
+    fn file(&mut self, file: &Path, depth: usize) -> Result<Vec<Statement>, ImportError> {
+        let (style, name) = (self.style, called(file));
+        let mut tokens = Tokens { all: tokens(&read(file)?, &name, style)?, at: 0, name };
+        let statements = block(&mut tokens, 0)?;
+        if let Some((_, line)) = tokens.peek() {
+            return Err(bad(&tokens.name, *line, "a '}' without its '{'"));
+        }
+        self.spliced(statements, file, depth)
+    }
+
+    /// Puts included files in their places.
+    fn spliced(
+        &mut self,
+        statements: Vec<Statement>,
+        file: &Path,
+        depth: usize,
+    ) -> Result<Vec<Statement>, ImportError> {
+        let style = self.style;
+        let mut all = Vec::with_capacity(statements.len());
+        for mut statement in statements {
+            let named = statement.argument().filter(|_| statement.name() == style.include());
+            // In a Corefile it may be a piece of the same file that is named.
+            let named = named.filter(|named| {
+                style == Style::Semicolons
+                    || included(file, named).iter().any(|path| path.is_file())
+            });
+            if let (Some(named), None) = (named, &statement.block) {
+                self.files += 1;
+                if depth >= DEEPEST || self.files > MOST {
+                    let reason = "files include each other, or are too many".to_owned();
+                    return Err(ImportError::Syntax { place: statement.place, reason });
+                }
+                for path in included(file, named) {
+                    all.extend(self.file(&path, depth + 1)?);
+                }
+                continue;
+            }
+            if let Some(block) = statement.block.take() {
+                statement.block = Some(self.spliced(block, file, depth)?);
+            }
+            all.push(statement);
+        }
+        Ok(all)
+    }
+}
+
+struct Tokens {
+    /// Each with its line.
+    all: Vec<(Token, usize)>,
+    at: usize,
+    name: Arc<str>,
+}
+
+impl Tokens {
+    fn peek(&self) -> Option<&(Token, usize)> {
+        self.all.get(self.at)
+    }
+
+    fn next(&mut self) -> Option<(Token, usize)> {
+        self.at += 1;
+        self.all.get(self.at - 1).cloned()
+    }
+}
+
+/// Statements up to the end of the block, whose `}` is left.
+fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportError> {
+    let mut statements = Vec::new();
+    let mut open: Option<Statement> = None;
+    while let Some((token, line)) = tokens.peek().cloned() {
+        let place = Place::new(&tokens.name, line);
+        let fresh = || Statement { place, words: Vec::new(), block: None };
+        match token {
+            Token::Close => break,
+            Token::End => statements.extend(open.take()),
+            Token::Word(word) => open.get_or_insert_with(fresh).words.push(word),
+            Token::Open => {
+                if depth >= DEEPEST {
+                    return Err(bad(&tokens.name, line, "blocks in blocks, too deep"));
+                }
+                tokens.next();
+                let inside = block(tokens, depth + 1)?;
+                let statement = open.get_or_insert_with(fresh);
+                // Of several blocks the first one counts: only control channels have more.
+                statement.block.get_or_insert(inside);
+                if !matches!(tokens.peek(), Some((Token::Close, _))) {
+                    return Err(bad(&tokens.name, line, "a '{' without its '}'"));
+                }
+            }
+        }
+        tokens.next();
+    }
+    statements.extend(open);
+    Ok(statements)
+}
+
+fn bad(name: &Arc<str>, line: usize, reason: &str) -> ImportError {
+    ImportError::Syntax { place: Place::new(name, line), reason: reason.to_owned() }
+}
+
+/// The words of a text, without comments. A `!` is a word of its own.
+fn tokens(text: &str, name: &Arc<str>, style: Style) -> Result<Vec<(Token, usize)>, ImportError> {
+    let mut tokens = Vec::new();
+    let mut line = 1;
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let after = &rest[c.len_utf8()..];
+        let comment = comment(rest, style);
+        if let Some(comment) = comment {
+            line += comment.matches('\n').count();
+            rest = &rest[comment.len()..];
+            continue;
+        }
+        let (token, taken) = match c {
+            '\n' if style == Style::Lines => (Some(Token::End), 1),
+            _ if c.is_whitespace() => (None, c.len_utf8()),
+            '{' if style.is_brace(after) => (Some(Token::Open), 1),
+            '}' if style.is_brace(after) => (Some(Token::Close), 1),
+            ';' if style == Style::Semicolons => (Some(Token::End), 1),
+            '!' if style == Style::Semicolons => (Some(Token::Word("!".into())), 1),
+            '"' => {
+                let Some(len) = after.find('"') else {
+                    return Err(bad(name, line, "a '\"' without its other one"));
+                };
+                (Some(Token::Word(after[..len].to_owned())), len + 2)
+            }
+            _ => {
+                // Of a Corefile `{$NAME}` is a piece of a word.
+                let ends = |c: char| {
+                    c.is_whitespace()
+                        || c == '"'
+                        || (style == Style::Semicolons && matches!(c, '{' | '}' | ';'))
+                };
+                let len = rest.find(ends).unwrap_or(rest.len());
+                (Some(Token::Word(rest[..len].to_owned())), len)
+            }
+        };
+        tokens.extend(token.map(|token| (token, line)));
+        line += rest[..taken].matches('\n').count();
+        rest = &rest[taken..];
+    }
+    Ok(tokens)
+}
+
+/// The comment that a text begins with; that of a line without the line's end.
+fn comment(text: &str, style: Style) -> Option<&str> {
+    let of_line = || &text[..text.find('\n').unwrap_or(text.len())];
+    if text.starts_with('#') || (style == Style::Semicolons && text.starts_with("//")) {
+        return Some(of_line());
+    }
+    if style == Style::Semicolons && text.starts_with("/*") {
+        return Some(&text[..text.find("*/").map_or(text.len(), |end| end + 2)]);
+    }
+    None
+}

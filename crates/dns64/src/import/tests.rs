@@ -1,0 +1,128 @@
+//! Whole configurations, each in a folder of `tests/import` with what is to come of it: the file
+//! `dns64d.toml` and the notes in `notes.txt`. BLESS=1 writes both.
+
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The file that is read in each folder.
+const FILES: [(&str, &str); 8] = [
+    ("bind", "named.conf"),
+    ("coredns", "Corefile"),
+    ("knot-resolver", "kresd.conf"),
+    ("knot-resolver-yaml", "config.yaml"),
+    ("mtd64-ng", "mtd64-ng.conf"),
+    ("powerdns", "recursor.conf"),
+    ("powerdns-yaml", "recursor.yml"),
+    ("unbound", "unbound.conf"),
+];
+
+#[test]
+fn whole_configurations_are_carried_over() {
+    for (folder, file) in FILES {
+        let folder = Path::new("tests/import").join(folder);
+        let source = (file == "config.yaml").then_some(Source::KnotResolver);
+        let imported = import(&folder.join(file), source).unwrap_or_else(|error| panic!("{error}"));
+        let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
+        for (name, found) in [("dns64d.toml", imported.toml), ("notes.txt", notes)] {
+            let wanted = folder.join(name);
+            if std::env::var_os("BLESS").is_some() {
+                fs::write(&wanted, &found).unwrap();
+            }
+            let text = fs::read_to_string(&wanted).unwrap_or_default();
+            assert!(
+                text == found,
+                "{}: BLESS=1 writes what is found now:\n{found}",
+                wanted.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn whose_it_is_is_told_by_its_name_or_by_what_is_in_it() {
+    let of = |name: &str, text: &str| Source::of(Path::new(name), text);
+    assert_eq!(of("/etc/bind/named.conf", ""), Some(Source::Bind));
+    assert_eq!(of("Corefile", ""), Some(Source::Coredns));
+    assert_eq!(of("mtd64-ng.conf", ""), Some(Source::Mtd64Ng));
+    assert_eq!(of("old", "# x\nserver:\n"), Some(Source::Unbound));
+    assert_eq!(of("config.yaml", "network:\n  listen: []\n"), Some(Source::KnotResolver));
+    assert_eq!(of("old", "hello"), None);
+    let (_folder, path) = file("old", "hello");
+    let error = import(&path, None).unwrap_err().to_string();
+    assert!(error.contains("--from"), "{error}");
+}
+
+#[test]
+fn an_error_has_file_and_line() {
+    let cases = [
+        ("named.conf", "options {\n  directory \"x;\n", "2: a '\"' without"),
+        ("named.conf", "options {\n", "1: a '{' without"),
+        ("named.conf", "options { };\n};\n", "2: a '}' without"),
+        ("named.conf", "include \"named.conf\";\n", "1: files include each other"),
+        ("unbound.conf", "verbosity: 1\n", "1: 'verbosity:' stands in no clause"),
+        ("unbound.conf", "server:\n  verbosity 1\n", "2: 'verbosity' is no key"),
+        ("unbound.conf", "server:\ninclude: unbound.conf\n", "2: files include each other"),
+        ("recursor.yml", "a: [\n", "recursor.yml: "),
+    ];
+    for (name, text, wanted) in cases {
+        let (_folder, path) = file(name, text);
+        let error = import(&path, None).map(|imported| imported.toml).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{name}: {error}, not {wanted}");
+    }
+}
+
+#[test]
+fn what_changes_answers_is_told_from_what_does_not() {
+    let (_folder, path) =
+        file("unbound.conf", "server:\n  verbosity: 2\n  local-zone: \"a.\" static\n");
+    let notes: Vec<String> =
+        import(&path, None).unwrap().notes.iter().map(ToString::to_string).collect();
+    let of = |word: &str| notes.iter().find(|note| note.contains(word)).unwrap();
+    assert!(of("verbosity").contains(":2: ") && of("verbosity").contains("no answer depends"));
+    assert!(of("local-zone").contains(":3: ") && of("local-zone").contains("answers may differ"));
+}
+
+/// A file in a folder of its own.
+fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Whatever a file has, it is read or refused; what is written is a configuration.
+    #[test]
+    fn no_file_ends_it(
+        place in 0..FILES.len(),
+        words in proptest::collection::vec(
+            prop_oneof![
+                "[a-z:=.{}();!#'\"\\[\\]/ \n,*-]{0,12}",
+                proptest::sample::select(vec![
+                    "options {", "dns64 64:ff9b::/96 {", "};", "clients { 10/8; !any; };", "server:\n",
+                    "dns64-prefix: 64:ff9b::/96\n", "access-control: 10.0.0.0/8 allow\n", "forward-zone:\n",
+                    "net.listen('::1', 53)\n", "dns64.config({ prefix = '64:ff9b::' })\n", ". {\n", "dns64\n", "}\n",
+                    "exclude { any; };", "forwarders { 192.0.2.1 port 0; };", "mapped { none; };", "max-cache-ttl 99999999999;",
+                    "forward . 127.0.0.1\n", "serve_stale 0s\n", "cache {\n", "acl {\n", "block type ANY\n", "threads=999\n",
+                    "views:\n", "  - subnets: [10.0.0.0/8]\n    answer: refused\n", "dns64: true\n", "network:\n",
+                    "recursor:\n  dns64_prefix: 64:ff9b::/96\n", "min-ttl", "cache-min-ttl: 999999\n", "name: \"a\\.\"\n",
+                    "forward . 192.0.2.1\n", "dns64-prefix=64:ff9b::/96\n", "allow-from=!10.0.0.0/8, ::/0\n",
+                ]).prop_map(str::to_owned),
+            ],
+            0..20,
+        ),
+    ) {
+        let (folder, name) = FILES[place];
+        let source = (folder == "knot-resolver-yaml").then_some(Source::KnotResolver);
+        let (_folder, path) = file(name, &words.concat());
+        if let Err(ImportError::Fault { reason, .. }) = import(&path, source) {
+            prop_assert!(false, "{reason}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! dnstap (<https://dnstap.info>): messages to and from clients and upstreams, as they were on the
+//! wire, for a reader at a unix socket.
+//!
+//! ```text
+//! Tap ─► queue ─► Writer ─► protobuf: a message with its times and addresses
+//!                   │   └─► frames: Frame Streams, with the handshake of both sides ─► socket
+//!                   └ no reader, or one that does not read: lost, and counted; asked for again later
+//! ```
+
+mod frames;
+mod message;
+mod protobuf;
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::unistd::gethostname;
+
+use self::frames::FrameWriter;
+pub(crate) use self::message::{End, Ends, Message, MessageKind};
+use super::queue::{Inlet, Next, Outlet, queue};
+use crate::config::DnstapKeys;
+use crate::metrics::{Count, WorkerMetrics};
+
+/// Messages that may wait, and what they may take together, octets.
+const PLACES: usize = 16_384;
+const OCTETS: usize = 16 << 20;
+/// As much is written at once, octets.
+const BUFFER: usize = 64 << 10;
+/// How long the reader may take for what is written, and for its part of the handshakes.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the reader is there.
+const TICK: Duration = Duration::from_millis(200);
+/// How long it is left alone after it was not there, or went: twice as long each time.
+const LEAST_PAUSE: Duration = Duration::from_millis(500);
+const MOST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Takes the messages of one thread.
+#[derive(Clone)]
+pub(crate) struct Tap {
+    inlet: Inlet<Message>,
+    clients: bool,
+    upstreams: bool,
+}
+
+impl Tap {
+    /// Whether messages to and from clients are wanted.
+    #[inline]
+    pub(super) fn takes_clients(&self) -> bool {
+        self.clients
+    }
+
+    /// Whether messages to and from upstreams are wanted.
+    pub(super) fn takes_upstreams(&self) -> bool {
+        self.upstreams
+    }
+
+    /// Hands a message on; what finds no room is lost, and counted.
+    pub(crate) fn put(&self, message: Message, metrics: &WorkerMetrics) {
+        if !self.inlet.put(message) {
+            metrics.count(Count::TapDropped);
+        }
+    }
+}
+
+/// The thread that writes.
+pub(super) struct Writer {
+    outlet: Outlet<Message>,
+    socket: PathBuf,
+    identity: Vec<u8>,
+    reader: Reader,
+}
+
+/// How it stands with the reader.
+enum Reader {
+    /// It is connected; so many messages are in the buffer.
+    There(FrameWriter<UnixStream>, u64),
+    /// It is asked for again at this moment, and after that, if in vain, so much later.
+    Gone(Instant, Duration),
+}
+
+/// What the server calls itself: as is configured, or as the host is called; nothing if neither says.
+pub(super) fn identity(keys: &DnstapKeys) -> String {
+    let host = || gethostname().unwrap_or_default().to_string_lossy().into_owned();
+    keys.identity.clone().unwrap_or_else(host)
+}
+
+/// What takes messages for the reader at `socket`, and the thread's work.
+pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Writer) {
+    let (inlet, outlet) = queue(PLACES, OCTETS);
+    let writer = Writer {
+        outlet,
+        socket: socket.into(),
+        identity: identity.into(),
+        reader: Reader::Gone(Instant::now(), LEAST_PAUSE),
+    };
+    (Tap { inlet, clients: keys.clients, upstreams: keys.upstreams }, writer)
+}
+
+impl Writer {
+    /// Writes until nobody is left who could say something.
+    pub(super) fn run(mut self, metrics: &WorkerMetrics) {
+        loop {
+            self.connect_when_due();
+            let next = match self.outlet.next(Duration::ZERO) {
+                Next::Nothing => {
+                    self.flush(metrics);
+                    self.outlet.next(TICK)
+                }
+                next => next,
+            };
+            match next {
+                Next::One(message) => self.write(&message, metrics),
+                Next::Nothing => {}
+                Next::Over => break,
+            }
+        }
+        self.flush(metrics);
+        if let Reader::There(frames, _) = self.reader {
+            // Whether it says goodbye or not, everything is written.
+            let _ = frames.finish();
+        }
+    }
+
+    fn connect_when_due(&mut self) {
+        let Reader::Gone(at, pause) = self.reader else { return };
+        if Instant::now() < at {
+            return;
+        }
+        match connect_to(&self.socket).and_then(FrameWriter::start) {
+            Ok(frames) => {
+                tracing::info!("dnstap: {} takes messages", self.socket.display());
+                self.reader = Reader::There(frames, 0);
+            }
+            Err(error) => {
+                if pause == LEAST_PAUSE {
+                    tracing::warn!("dnstap: nobody reads at {}: {error}", self.socket.display());
+                }
+                self.reader = Reader::Gone(Instant::now() + pause, (pause * 2).min(MOST_PAUSE));
+            }
+        }
+    }
+
+    fn write(&mut self, message: &Message, metrics: &WorkerMetrics) {
+        let Reader::There(frames, buffered) = &mut self.reader else {
+            return metrics.count(Count::TapDropped);
+        };
+        frames.put(&protobuf::encode(message, &self.identity));
+        *buffered += 1;
+        if frames.waiting() >= BUFFER {
+            self.flush(metrics);
+        }
+    }
+
+    /// Writes what has come together. If the reader does not take it, that is lost, and the reader
+    /// is left: what it has got of the last message would make the next one unreadable.
+    fn flush(&mut self, metrics: &WorkerMetrics) {
+        let Reader::There(frames, buffered) = &mut self.reader else { return };
+        let messages = std::mem::take(buffered);
+        match frames.flush() {
+            Ok(()) => metrics.add(Count::TapSent, messages),
+            Err(error) => {
+                metrics.add(Count::TapDropped, messages);
+                tracing::warn!("dnstap: {} takes no more: {error}", self.socket.display());
+                self.reader = Reader::Gone(Instant::now() + LEAST_PAUSE, LEAST_PAUSE * 2);
+            }
+        }
+    }
+}
+
+/// A connection to a unix socket. A server that accepts nobody is not waited for.
+///
+/// # Errors
+/// If nobody serves there, or not at once.
+fn connect_to(path: &Path) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::transport::Transport;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn message(octets: &[u8]) -> Message {
+        let kind = MessageKind::ClientQuery;
+        Message::now(kind, Transport::Udp, Ends::default(), None, octets)
+    }
+
+    fn eventually(what: &str, condition: impl Fn() -> bool) {
+        let give_up = Instant::now() + SOON;
+        while !condition() {
+            assert!(Instant::now() < give_up, "{what}: never");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_or_is_not_there_costs_messages_and_no_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap.sock");
+        let (tap, writer) = tap(&DnstapKeys::default(), &path, "ns1");
+        let (metrics, sender) = (WorkerMetrics::default(), WorkerMetrics::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| writer.run(&metrics));
+            // Nobody is there.
+            tap.put(message(b"one"), &sender);
+            eventually("it is lost", || metrics.get(Count::TapDropped) == 1);
+            // Somebody is there, and reads nothing after the handshake.
+            let listener = UnixListener::bind(&path).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut ready = vec![0; 42];
+            stream.read_exact(&mut ready).unwrap();
+            assert!(ready.ends_with(b"protobuf:dnstap.Dnstap"));
+            // ACCEPT is READY with another number.
+            ready[11] = 1;
+            stream.write_all(&ready).unwrap();
+            let mut put = 0;
+            while metrics.get(Count::TapDropped) + sender.get(Count::TapDropped) == 1 {
+                tap.put(message(&[7; 60_000]), &sender);
+                put += 1;
+                assert!(put < 1_000_000, "everything finds room");
+            }
+            drop((tap, stream, listener));
+        });
+    }
+
+    #[test]
+    fn a_reader_that_returns_gets_messages_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap.sock");
+        let (tap, writer) = tap(&DnstapKeys::default(), &path, "ns1");
+        let (metrics, sender) = (WorkerMetrics::default(), WorkerMetrics::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| writer.run(&metrics));
+            for _ in 0..2 {
+                let _ = std::fs::remove_file(&path);
+                let listener = UnixListener::bind(&path).unwrap();
+                let (stream, _) = listener.accept().unwrap();
+                let mut reader = frames::tests::FrameReader::accept(stream);
+                let sent = metrics.get(Count::TapSent);
+                eventually("a message is taken", || {
+                    tap.put(message(b"two"), &sender);
+                    metrics.get(Count::TapSent) > sent
+                });
+                let is_it = |frame: Vec<u8>| {
+                    let read = protobuf::tests::decode(&frame).message.unwrap();
+                    read.query_message.as_deref() == Some(&b"two"[..])
+                };
+                assert!(std::iter::from_fn(|| reader.next()).any(is_it));
+                drop((reader, listener));
+                // It is noticed when the next one is written.
+                let dropped = metrics.get(Count::TapDropped);
+                eventually("it is gone", || {
+                    tap.put(message(b"three"), &sender);
+                    metrics.get(Count::TapDropped) > dropped
+                });
+            }
+            drop(tap);
+        });
+    }
+}

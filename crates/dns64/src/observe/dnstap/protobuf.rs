@@ -1,0 +1,196 @@
+//! Messages as dnstap's schema has them (`dnstap.proto`): names and numbers of the fields are its
+//! own.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the derived code has a public method for each optional field, and nobody calls it"
+)]
+
+use std::net::IpAddr;
+
+use method::units::Nanos;
+use prost::Message as _;
+
+use super::message::{End, Message};
+use crate::transport::Transport;
+
+/// The outermost message.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Dnstap {
+    /// What the server calls itself.
+    #[prost(bytes = "vec", optional, tag = "1")]
+    pub(super) identity: Option<Vec<u8>>,
+    /// Its program and version.
+    #[prost(bytes = "vec", optional, tag = "2")]
+    pub(super) version: Option<Vec<u8>>,
+    #[prost(message, optional, tag = "14")]
+    pub(super) message: Option<DnsMessage>,
+    /// What it is about; there is nothing else but messages.
+    #[prost(int32, required, tag = "15")]
+    pub(super) r#type: i32,
+}
+
+/// "A DNS message", in the schema simply `Message`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct DnsMessage {
+    /// The number of a [`MessageKind`](super::message::MessageKind).
+    #[prost(int32, required, tag = "1")]
+    pub(super) r#type: i32,
+    #[prost(int32, optional, tag = "2")]
+    pub(super) socket_family: Option<i32>,
+    #[prost(int32, optional, tag = "3")]
+    pub(super) socket_protocol: Option<i32>,
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub(super) query_address: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "5")]
+    pub(super) response_address: Option<Vec<u8>>,
+    #[prost(uint32, optional, tag = "6")]
+    pub(super) query_port: Option<u32>,
+    #[prost(uint32, optional, tag = "7")]
+    pub(super) response_port: Option<u32>,
+    #[prost(uint64, optional, tag = "8")]
+    pub(super) query_time_sec: Option<u64>,
+    #[prost(fixed32, optional, tag = "9")]
+    pub(super) query_time_nsec: Option<u32>,
+    #[prost(bytes = "vec", optional, tag = "10")]
+    pub(super) query_message: Option<Vec<u8>>,
+    #[prost(uint64, optional, tag = "12")]
+    pub(super) response_time_sec: Option<u64>,
+    #[prost(fixed32, optional, tag = "13")]
+    pub(super) response_time_nsec: Option<u32>,
+    #[prost(bytes = "vec", optional, tag = "14")]
+    pub(super) response_message: Option<Vec<u8>>,
+}
+
+/// `Dnstap.Type.MESSAGE`.
+const MESSAGE: i32 = 1;
+/// `SocketFamily.INET` and `INET6`.
+const INET: i32 = 1;
+const INET6: i32 = 2;
+/// `SocketProtocol.UDP` and `TCP`.
+const UDP: i32 = 1;
+const TCP: i32 = 2;
+
+/// The octets of a message.
+pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
+    let address = |end: Option<End>| {
+        end.map(|end| match end.ip {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        })
+    };
+    let port = |end: Option<End>| end.and_then(|end| end.port).map(u32::from);
+    let family = message.ends.initiator.or(message.ends.responder).map(|end| match end.ip {
+        IpAddr::V4(_) => INET,
+        IpAddr::V6(_) => INET6,
+    });
+    let is_query = message.kind.is_query();
+    let queried = if is_query { Some(message.at) } else { message.asked };
+    let answered = (!is_query).then_some(message.at);
+    let dns = DnsMessage {
+        r#type: message.kind as i32,
+        socket_family: family,
+        socket_protocol: Some(match message.transport {
+            Transport::Udp => UDP,
+            Transport::Tcp => TCP,
+        }),
+        query_address: address(message.ends.initiator),
+        response_address: address(message.ends.responder),
+        query_port: port(message.ends.initiator),
+        response_port: port(message.ends.responder),
+        query_time_sec: queried.map(seconds),
+        query_time_nsec: queried.map(nanoseconds),
+        query_message: is_query.then(|| message.octets.to_vec()),
+        response_time_sec: answered.map(seconds),
+        response_time_nsec: answered.map(nanoseconds),
+        response_message: (!is_query).then(|| message.octets.to_vec()),
+    };
+    let dnstap = Dnstap {
+        identity: (!identity.is_empty()).then(|| identity.to_vec()),
+        version: Some(concat!("dns64d ", env!("CARGO_PKG_VERSION")).into()),
+        message: Some(dns),
+        r#type: MESSAGE,
+    };
+    dnstap.encode_to_vec()
+}
+
+fn seconds(at: Nanos) -> u64 {
+    at.0 / Nanos::SECOND.0
+}
+
+fn nanoseconds(at: Nanos) -> u32 {
+    (at.0 % Nanos::SECOND.0) as u32
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::observe::dnstap::{Ends, MessageKind};
+
+    pub(in super::super) fn decode(octets: &[u8]) -> Dnstap {
+        Dnstap::decode(octets).unwrap()
+    }
+
+    #[test]
+    fn a_query_and_its_response_have_their_fields() {
+        let message = Message {
+            kind: MessageKind::ClientQuery,
+            transport: Transport::Udp,
+            ends: Ends {
+                initiator: Some(End { ip: [192, 0, 2, 7].into(), port: Some(1_234) }),
+                responder: Some(End { ip: [192, 0, 2, 1].into(), port: Some(53) }),
+            },
+            at: Nanos(1_767_322_923_000_000_007),
+            asked: None,
+            octets: b"query".as_slice().into(),
+        };
+        let query = decode(&encode(&message, b"ns1"));
+        assert_eq!((query.identity.as_deref(), query.r#type), (Some(&b"ns1"[..]), 1));
+        assert!(query.version.unwrap().starts_with(b"dns64d "));
+        let dns = query.message.unwrap();
+        assert_eq!((dns.r#type, dns.socket_family, dns.socket_protocol), (5, Some(1), Some(1)));
+        assert_eq!(dns.query_address.as_deref(), Some(&[192, 0, 2, 7][..]));
+        assert_eq!((dns.query_port, dns.response_port), (Some(1_234), Some(53)));
+        let time = (dns.query_time_sec, dns.query_time_nsec);
+        assert_eq!(time, (Some(1_767_322_923), Some(7)));
+        assert_eq!(dns.query_message.as_deref(), Some(&b"query"[..]));
+        assert_eq!((dns.response_time_sec, dns.response_message), (None, None));
+
+        let response = Message {
+            kind: MessageKind::ForwarderResponse,
+            transport: Transport::Tcp,
+            ends: Ends {
+                initiator: None,
+                responder: Some(End { ip: "2001:db8::53".parse().unwrap(), port: None }),
+            },
+            asked: Some(Nanos(Nanos::SECOND.0)),
+            ..message
+        };
+        let dns = decode(&encode(&response, b"")).message.unwrap();
+        assert_eq!((dns.r#type, dns.socket_family, dns.socket_protocol), (8, Some(2), Some(2)));
+        assert_eq!(dns.response_address.map(|octets| octets.len()), Some(16));
+        assert_eq!((dns.query_address, dns.response_port), (None, None));
+        assert_eq!((dns.query_time_sec, dns.query_message), (Some(1), None));
+        assert_eq!(dns.response_time_sec, Some(1_767_322_923));
+        assert_eq!(dns.response_message.as_deref(), Some(&b"query"[..]));
+    }
+
+    #[test]
+    fn the_octets_are_those_of_the_schema() {
+        // Field 15, a varint: 0x78; field 14, octets: 0x72. Within it field 1: 0x08; field 9, four
+        // octets: 0x4d.
+        let message = Message {
+            kind: MessageKind::ClientQuery,
+            transport: Transport::Udp,
+            ends: Ends::default(),
+            at: Nanos(Nanos::SECOND.0 + 2),
+            asked: None,
+            octets: b"q".as_slice().into(),
+        };
+        let octets = encode(&message, b"");
+        let inner = b"\x08\x05\x18\x01\x40\x01\x4d\x02\0\0\0\x52\x01q";
+        let (version, rest) = octets.split_at(octets.len() - inner.len() - 4);
+        assert!(version.starts_with(b"\x12"));
+        assert_eq!(rest, [&[0x72, inner.len() as u8][..], inner, &[0x78, 1]].concat());
+    }
+}

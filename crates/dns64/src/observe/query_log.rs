@@ -1,0 +1,400 @@
+//! The query log: a line for each query that was answered, or for one of many.
+
+use std::fs::File;
+use std::io::{self, Stderr, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use domain::base::iana::Rtype;
+use method::units::Nanos;
+use nix::unistd::Uid;
+use serde::Serialize;
+use wire::rcode::Rcode;
+
+use super::queue::{Inlet, Load, Next, Outlet, queue};
+use crate::config::{LogFormat, QueryLogKeys};
+use crate::metrics::{Count, WorkerMetrics};
+use crate::name::{LowerName, text};
+use crate::translation::decision::Decision;
+use crate::transport::Transport;
+
+/// Lines that may wait, and what long names among them may take beside that, octets.
+const PLACES: usize = 16_384;
+const OCTETS: usize = 4 << 20;
+/// As much is written at once, octets.
+const BUFFER: usize = 64 << 10;
+/// How often it is looked whether the file is to be opened again.
+const TICK: Duration = Duration::from_millis(500);
+
+/// A query that was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// When it was answered, since 1970.
+    pub(crate) when: Nanos,
+    /// How long that took.
+    pub(crate) took: Nanos,
+    /// The client's address.
+    pub(crate) client: IpAddr,
+    /// Name and type that were asked for; `None` if they could not be read.
+    pub(crate) question: Option<(LowerName, u16)>,
+    /// The way on which it was asked.
+    pub(crate) transport: Transport,
+    /// What the client was told.
+    pub(crate) rcode: Rcode,
+    /// Why.
+    pub(crate) decision: Decision,
+    /// Whether an answer that it leans on was served though its time was over.
+    pub(crate) stale: bool,
+}
+
+impl Load for Entry {
+    fn octets(&self) -> usize {
+        self.question.as_ref().map_or(0, |(name, _)| name.wire().len())
+    }
+}
+
+/// A line in JSON. Names and order of its keys are a promise to those who read it.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: &'a str,
+    client: IpAddr,
+    name: Option<&'a str>,
+    #[serde(rename = "type")]
+    rtype: Option<&'a str>,
+    transport: &'static str,
+    rcode: &'a str,
+    decision: Decision,
+    stale: bool,
+    took_us: u64,
+}
+
+impl Entry {
+    /// Appends its line.
+    fn write(&self, format: LogFormat, out: &mut Vec<u8>) {
+        let when = UNIX_EPOCH + Duration::from(self.when);
+        let time = humantime::format_rfc3339_millis(when).to_string();
+        let question = self.question.as_ref();
+        let question =
+            question.map(|(name, rtype)| (text(name.wire()), Rtype::from_int(*rtype).to_string()));
+        let (name, rtype) = match &question {
+            Some((name, rtype)) => (Some(name.as_str()), Some(rtype.as_str())),
+            None => (None, None),
+        };
+        let (transport, rcode) = (self.transport.label(), format!("{:?}", self.rcode));
+        let took_us = self.took.0 / 1_000;
+        match format {
+            LogFormat::Text => {
+                // The columns stay what they are, whatever is in a name.
+                let name = name.map_or("-".to_owned(), |name| name.replace("\\ ", "\\032"));
+                let rtype = rtype.unwrap_or("-");
+                let (client, decision) = (self.client, self.decision.word());
+                let stale = if self.stale { " stale" } else { "" };
+                // Writing to a vector does not fail.
+                let _ = writeln!(
+                    out,
+                    "{time} {client} {name} {rtype} {transport} {rcode} {decision} {took_us}us{stale}"
+                );
+            }
+            LogFormat::Json => {
+                let line = Line {
+                    time: &time,
+                    client: self.client,
+                    name,
+                    rtype,
+                    transport,
+                    rcode: &rcode,
+                    decision: self.decision,
+                    stale: self.stale,
+                    took_us,
+                };
+                // All of it can be written as JSON.
+                let _ = serde_json::to_writer(&mut *out, &line);
+                out.push(b'\n');
+            }
+        }
+    }
+}
+
+/// Takes the entries of one thread.
+#[derive(Clone)]
+pub(super) struct Lines {
+    inlet: Inlet<Entry>,
+    /// One of so many is written.
+    sample: u32,
+    /// How many there were since the last one.
+    since: u32,
+}
+
+impl Lines {
+    /// One more query has been answered: whether it is written.
+    #[inline]
+    pub(super) fn is_due(&mut self) -> bool {
+        self.since += 1;
+        let is_due = self.since >= self.sample;
+        if is_due {
+            self.since = 0;
+        }
+        is_due
+    }
+
+    /// Writes it down, if there is room.
+    pub(super) fn put(&self, entry: Entry) -> bool {
+        self.inlet.put(entry)
+    }
+}
+
+/// A file, made if it is missing, to whose end everything is written. Only its owner and its group
+/// read one that is made.
+///
+/// # Errors
+/// If the system refuses, nobody reads a pipe, or it is a symbolic link and this is root: its folder
+/// may be that of the user that root becomes, who must not lead root elsewhere.
+pub(super) fn append_to(path: &Path) -> io::Result<File> {
+    let links = if Uid::effective().is_root() { libc::O_NOFOLLOW } else { 0 };
+    let flags = libc::O_NONBLOCK | links;
+    File::options().append(true).create(true).mode(0o640).custom_flags(flags).open(path)
+}
+
+/// Where lines go.
+pub(super) trait Target: Write + Send {
+    /// The same, made anew if it has a name.
+    fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
+}
+
+impl Target for Stderr {
+    fn reopened(&self, _: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
+        Ok(None)
+    }
+}
+
+impl Target for File {
+    fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
+        let Some(path) = path else { return Ok(None) };
+        Ok(Some(Box::new(append_to(path)?)))
+    }
+}
+
+/// The thread that writes.
+pub(super) struct Writer {
+    outlet: Outlet<Entry>,
+    target: Box<dyn Target>,
+    path: Option<PathBuf>,
+    format: LogFormat,
+    reopen: Arc<AtomicBool>,
+    /// Lines that are not written yet, and how many.
+    buffer: Vec<u8>,
+    lines: u64,
+    /// The last attempt to write failed.
+    fails: bool,
+}
+
+/// A query log that is written to `target`: what takes entries, and the thread's work.
+pub(super) fn lines(
+    keys: &QueryLogKeys,
+    target: Box<dyn Target>,
+    reopen: Arc<AtomicBool>,
+) -> (Lines, Writer) {
+    let (inlet, outlet) = queue(PLACES, OCTETS);
+    let path = keys.file().map(Into::into);
+    let writer = Writer {
+        outlet,
+        target,
+        path,
+        format: keys.format,
+        reopen,
+        buffer: Vec::with_capacity(2 * BUFFER),
+        lines: 0,
+        fails: false,
+    };
+    (Lines { inlet, sample: keys.sample, since: 0 }, writer)
+}
+
+impl Writer {
+    /// Writes until nobody is left who could say something.
+    pub(super) fn run(mut self, metrics: &WorkerMetrics) {
+        loop {
+            let next = match self.outlet.next(Duration::ZERO) {
+                Next::Nothing => {
+                    self.flush(metrics);
+                    self.outlet.next(TICK)
+                }
+                next => next,
+            };
+            if self.reopen.swap(false, Ordering::Relaxed) {
+                self.flush(metrics);
+                self.reopen();
+            }
+            match next {
+                Next::One(entry) => {
+                    entry.write(self.format, &mut self.buffer);
+                    self.lines += 1;
+                    if self.buffer.len() >= BUFFER {
+                        self.flush(metrics);
+                    }
+                }
+                Next::Nothing => {}
+                Next::Over => return self.flush(metrics),
+            }
+        }
+    }
+
+    /// Writes what has come together. What cannot be written is lost.
+    fn flush(&mut self, metrics: &WorkerMetrics) {
+        if self.lines == 0 {
+            return;
+        }
+        let written = self.target.write_all(&self.buffer).and_then(|()| self.target.flush());
+        self.buffer.clear();
+        let lines = std::mem::take(&mut self.lines);
+        metrics.add(if written.is_ok() { Count::LogWritten } else { Count::LogDropped }, lines);
+        let failed = std::mem::replace(&mut self.fails, written.is_err());
+        match written {
+            Err(error) if !failed => tracing::warn!("the query log cannot be written: {error}"),
+            Ok(()) if failed => tracing::info!("the query log can be written again"),
+            _ => {}
+        }
+    }
+
+    fn reopen(&mut self) {
+        match self.target.reopened(self.path.as_deref()) {
+            Ok(Some(target)) => self.target = target,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(
+                    "the query log cannot be opened again, and goes on as it is: {error}"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn entry(name: Option<&str>) -> Entry {
+        Entry {
+            when: Nanos(1_767_322_923_004_000_000),
+            took: Nanos(12_345_678),
+            client: "192.0.2.7".parse().unwrap(),
+            question: name.map(|name| (name.parse().unwrap(), 28)),
+            transport: Transport::Udp,
+            rcode: Rcode::NOERROR,
+            decision: Decision::TranslatedNoData,
+            stale: false,
+        }
+    }
+
+    fn line(entry: &Entry, format: LogFormat) -> String {
+        let mut out = Vec::new();
+        entry.write(format, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_line_says_who_asked_what_and_why_it_was_answered_so() {
+        assert_eq!(
+            line(&entry(Some("WWW.example")), LogFormat::Text),
+            "2026-01-02T03:02:03.004Z 192.0.2.7 www.example. AAAA UDP NOERROR translated-no-data 12345us\n"
+        );
+        let stale = Entry { stale: true, question: None, ..entry(None) };
+        assert_eq!(
+            line(&stale, LogFormat::Text),
+            "2026-01-02T03:02:03.004Z 192.0.2.7 - - UDP NOERROR translated-no-data 12345us stale\n"
+        );
+        assert_eq!(
+            line(&entry(Some("www.example")), LogFormat::Json),
+            "{\"time\":\"2026-01-02T03:02:03.004Z\",\"client\":\"192.0.2.7\",\"name\":\"www.example.\",\"type\":\"AAAA\",\
+             \"transport\":\"UDP\",\"rcode\":\"NOERROR\",\"decision\":\"translated-no-data\",\"stale\":false,\"took_us\":12345}\n"
+        );
+        // A name with an end of line in it makes no second line, and one with a space no column.
+        let mut odd = entry(Some("www.example"));
+        odd.question = Some((LowerName::of_wire(b"\x05a\nb c\0"), 65_280));
+        let odd = line(&odd, LogFormat::Text);
+        assert!(odd.lines().count() == 1 && odd.contains(" a\\010b\\032c. TYPE65280 "), "{odd}");
+        let root = line(&entry(Some(".")), LogFormat::Text);
+        assert!(root.contains(" 192.0.2.7 . AAAA "), "{root}");
+    }
+
+    /// What was written; fails as long as it is told to.
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<(Vec<u8>, bool)>>);
+
+    impl Write for Sink {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            let mut sink = self.0.lock().unwrap();
+            if sink.1 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            sink.0.extend(octets);
+            Ok(octets.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Target for Sink {
+        fn reopened(&self, _: Option<&Path>) -> io::Result<Option<Box<dyn Target>>> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn one_of_so_many_is_written_and_what_cannot_be_is_counted() {
+        let keys = QueryLogKeys { sample: 3, ..QueryLogKeys::default() };
+        for fails in [false, true] {
+            let sink = Sink::default();
+            sink.0.lock().unwrap().1 = fails;
+            let (mut lines, writer) = lines(&keys, Box::new(sink.clone()), Arc::default());
+            let put = (0..10).filter(|_| lines.is_due() && lines.put(entry(Some("a.test"))));
+            assert_eq!(put.count(), 3);
+            drop(lines);
+            let metrics = WorkerMetrics::default();
+            writer.run(&metrics);
+            let written = sink.0.lock().unwrap().0.iter().filter(|octet| **octet == b'\n').count();
+            let counted = (metrics.get(Count::LogWritten), metrics.get(Count::LogDropped));
+            assert_eq!((written, counted), if fails { (0, (0, 3)) } else { (3, (3, 0)) });
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_left_when_it_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queries.log");
+        let to = Some(crate::config::LogTarget::File(path.clone()));
+        let keys = QueryLogKeys { to, ..QueryLogKeys::default() };
+        let reopen = Arc::<AtomicBool>::default();
+        let target = Box::new(append_to(&path).unwrap());
+        let (mut lines, writer) = lines(&keys, target, Arc::clone(&reopen));
+        let metrics = WorkerMetrics::default();
+        std::thread::scope(|scope| {
+            scope.spawn(|| writer.run(&metrics));
+            let count = |path: &PathBuf| {
+                std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+            };
+            let wait = |path: &PathBuf| {
+                let give_up = std::time::Instant::now() + Duration::from_secs(10);
+                while count(path) != 1 {
+                    assert!(std::time::Instant::now() < give_up, "never in {}", path.display());
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            };
+            assert!(lines.is_due() && lines.put(entry(Some("a.test"))));
+            wait(&path);
+            let old = folder.path().join("queries.log.1");
+            std::fs::rename(&path, &old).unwrap();
+            reopen.store(true, Ordering::Relaxed);
+            assert!(lines.put(entry(Some("b.test"))));
+            wait(&path);
+            assert_eq!(count(&old), 1);
+            drop(lines);
+        });
+    }
+}

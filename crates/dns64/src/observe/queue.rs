@@ -1,0 +1,113 @@
+//! What waits to be written: so much and no more. Who has something to say never waits; what finds
+//! no room is lost, and counted by who said it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// What takes memory of its own while it waits.
+pub(super) trait Load {
+    /// Octets on the heap.
+    fn octets(&self) -> usize;
+}
+
+/// Where things are put in; one for each thread that does.
+pub(super) struct Inlet<T> {
+    sender: SyncSender<T>,
+    /// Octets of what waits.
+    waiting: Arc<AtomicUsize>,
+    most: usize,
+}
+
+impl<T> Clone for Inlet<T> {
+    fn clone(&self) -> Inlet<T> {
+        let (sender, waiting) = (self.sender.clone(), Arc::clone(&self.waiting));
+        Inlet { sender, waiting, most: self.most }
+    }
+}
+
+/// Where the one thread that writes takes them out.
+pub(super) struct Outlet<T> {
+    receiver: Receiver<T>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What comes out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<T> {
+    /// The one that has waited for the longest time.
+    One(T),
+    /// None has come in time.
+    Nothing,
+    /// None will come: there is no inlet any more.
+    Over,
+}
+
+/// A queue in which at most so many things wait, and together take at most so many octets beside
+/// their places.
+pub(super) fn queue<T>(places: usize, octets: usize) -> (Inlet<T>, Outlet<T>) {
+    let (sender, receiver) = sync_channel(places);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let inlet = Inlet { sender, waiting: Arc::clone(&waiting), most: octets };
+    (inlet, Outlet { receiver, waiting })
+}
+
+impl<T: Load> Inlet<T> {
+    /// Puts one in; whether there was room for it.
+    pub(super) fn put(&self, one: T) -> bool {
+        let octets = one.octets();
+        let before = self.waiting.fetch_add(octets, Ordering::Relaxed);
+        let is_in = before + octets <= self.most && self.sender.try_send(one).is_ok();
+        if !is_in {
+            self.waiting.fetch_sub(octets, Ordering::Relaxed);
+        }
+        is_in
+    }
+}
+
+impl<T: Load> Outlet<T> {
+    /// The next one, if it comes in time.
+    pub(super) fn next(&self, patience: Duration) -> Next<T> {
+        match self.receiver.recv_timeout(patience) {
+            Ok(one) => {
+                self.waiting.fetch_sub(one.octets(), Ordering::Relaxed);
+                Next::One(one)
+            }
+            Err(RecvTimeoutError::Timeout) => Next::Nothing,
+            Err(RecvTimeoutError::Disconnected) => Next::Over,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Load for Vec<u8> {
+        fn octets(&self) -> usize {
+            self.len()
+        }
+    }
+
+    const SOON: Duration = Duration::from_secs(5);
+    const NOW: Duration = Duration::ZERO;
+
+    #[test]
+    fn no_more_waits_than_there_is_room_for() {
+        let (inlet, outlet) = queue(3, 10);
+        assert!(inlet.put(vec![1; 4]) && inlet.put(vec![2; 6]));
+        assert!(!inlet.put(vec![3; 1]), "ten octets");
+        assert!(inlet.put(vec![]) && !inlet.put(vec![]), "three places");
+        assert_eq!(outlet.next(SOON), Next::One(vec![1; 4]));
+        assert!(!inlet.clone().put(vec![4; 5]) && inlet.clone().put(vec![4; 4]));
+        for expected in [vec![2; 6], vec![], vec![4; 4]] {
+            assert_eq!(outlet.next(SOON), Next::One(expected));
+        }
+        assert_eq!(outlet.next(NOW), Next::Nothing);
+        assert!(inlet.put(vec![5; 10]));
+        drop(inlet);
+        assert_eq!(outlet.next(SOON), Next::One(vec![5; 10]));
+        assert_eq!(outlet.next(SOON), Next::Over);
+    }
+}

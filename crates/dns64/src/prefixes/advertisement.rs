@@ -1,0 +1,165 @@
+//! Prefixes in router advertisements (RFC 8781), from the octets of an ICMPv6 message.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use crate::translation::prefix::Prefix;
+
+/// ICMPv6 type of a router advertisement (RFC 4861 §4.2), and the octets before its options.
+const ADVERTISEMENT: u8 = 134;
+const HEADER: usize = 16;
+/// Type of the option (RFC 8781 §4), its length in units of eight octets, and in octets.
+const PREF64: u8 = 38;
+const PREF64_UNITS: u8 = 2;
+const PREF64_OCTETS: usize = 16;
+/// The hop limit of what no router has passed on (RFC 4861 §6.1.2).
+const HOP_LIMIT: u8 = 255;
+/// Prefix lengths by their code (RFC 8781 §4); others are reserved.
+const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
+/// Unit of the lifetime, seconds.
+const UNIT: u64 = 8;
+
+/// A prefix that a router announces, and for how long; zero withdraws it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    pub prefix: Prefix,
+    /// 0 to 65 528 s.
+    pub lifetime: Duration,
+}
+
+/// Why a message is no advertisement that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It may come from beyond the link: its hop limit is not 255, or its source not link-local.
+    NotFromLink,
+    /// It is another message, or not well-formed.
+    Malformed,
+}
+
+/// The prefixes in an ICMPv6 message that came from `source` with `hop_limit`. Options that are not
+/// well-formed as such make the message count for nothing (RFC 4861 §6.1.2); a prefix that RFC 6052
+/// does not allow, and one of a reserved length, is left out.
+pub(crate) fn read(
+    message: &[u8],
+    source: Ipv6Addr,
+    hop_limit: u8,
+) -> Result<Vec<Announced>, Refusal> {
+    if hop_limit != HOP_LIMIT || !source.is_unicast_link_local() {
+        return Err(Refusal::NotFromLink);
+    }
+    let [ADVERTISEMENT, 0, ..] = message else { return Err(Refusal::Malformed) };
+    let mut options = message.get(HEADER..).ok_or(Refusal::Malformed)?;
+    let mut announced = Vec::new();
+    while !options.is_empty() {
+        let [kind, units, ..] = *options else { return Err(Refusal::Malformed) };
+        let len = usize::from(units) * 8;
+        if len == 0 || len > options.len() {
+            return Err(Refusal::Malformed);
+        }
+        let (option, rest) = options.split_at(len);
+        if kind == PREF64 && units == PREF64_UNITS {
+            announced.extend(pref64(option));
+        }
+        options = rest;
+    }
+    Ok(announced)
+}
+
+/// The prefix of an option.
+fn pref64(option: &[u8]) -> Option<Announced> {
+    let option: &[u8; PREF64_OCTETS] = option.try_into().ok()?;
+    let scaled = u16::from_be_bytes([option[2], option[3]]);
+    // The lower three bits are the code of the length.
+    let len = *LENGTHS.get(usize::from(scaled & 7))?;
+    let mut address = [0; 16];
+    address[..12].copy_from_slice(&option[4..]);
+    let network = u128::from_be_bytes(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
+    let prefix = Prefix::new(network.into(), len).ok().filter(super::is_usable)?;
+    Some(Announced { prefix, lifetime: Duration::from_secs(u64::from(scaled >> 3) * UNIT) })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+    /// An advertisement with these options.
+    fn message(options: &[&[u8]]) -> Vec<u8> {
+        let mut message = vec![ADVERTISEMENT, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+        options.iter().for_each(|option| message.extend_from_slice(option));
+        message
+    }
+
+    fn option(seconds: u16, code: u16, prefix: &str) -> Vec<u8> {
+        let address = prefix.parse::<Ipv6Addr>().unwrap().octets();
+        let scaled = ((seconds / 8) << 3) | code;
+        [&[PREF64, 2][..], &scaled.to_be_bytes(), &address[..12]].concat()
+    }
+
+    fn found(message: &[u8]) -> Vec<(String, u64)> {
+        let announced = read(message, ROUTER, 255).unwrap();
+        announced.iter().map(|one| (one.prefix.to_string(), one.lifetime.as_secs())).collect()
+    }
+
+    #[test]
+    fn prefixes_of_all_lengths_are_read_with_their_lifetimes() {
+        let mtu = [5, 1, 0, 0, 0, 0, 5, 220];
+        let several = message(&[
+            &mtu,
+            &option(1_800, 0, "64:ff9b::"),
+            &option(65_528, 1, "2001:db8:64::"),
+            &option(0, 5, "2001:db8::"),
+        ]);
+        let wanted = [("64:ff9b::/96", 1_800), ("2001:db8:64::/64", 65_528), ("2001:db8::/32", 0)];
+        assert_eq!(found(&several), wanted.map(|(prefix, time)| (prefix.to_owned(), time)));
+        assert_eq!(found(&message(&[])), []);
+        // Bits beyond the length do not count.
+        assert_eq!(found(&message(&[&option(8, 4, "2001:db8:1ff::")]))[0].0, "2001:db8:100::/40");
+    }
+
+    #[test]
+    fn what_is_reserved_or_not_allowed_is_left_out() {
+        for code in [6, 7] {
+            assert_eq!(found(&message(&[&option(600, code, "2001:db8::")])), []);
+        }
+        // Octet 8 must be zero (RFC 6052 §2.2).
+        assert_eq!(found(&message(&[&option(600, 0, "2001:db8:0:0:ff00::")])), []);
+        for other in ["::ffff:0:0", "ff02::", "fe80::"] {
+            assert_eq!(found(&message(&[&option(600, 0, other)])), [], "{other}");
+        }
+        // An option of another length is another option.
+        let long = [&[PREF64, 3][..], &[0; 22]].concat();
+        assert_eq!(found(&message(&[&long])), []);
+    }
+
+    #[test]
+    fn messages_from_elsewhere_and_broken_ones_count_for_nothing() {
+        let good = message(&[&option(600, 0, "64:ff9b::")]);
+        assert_eq!(read(&good, ROUTER, 64), Err(Refusal::NotFromLink));
+        assert_eq!(read(&good, "2001:db8::1".parse().unwrap(), 255), Err(Refusal::NotFromLink));
+        let broken = |change: fn(&mut Vec<u8>)| {
+            let mut message = good.clone();
+            change(&mut message);
+            read(&message, ROUTER, 255)
+        };
+        assert_eq!(broken(|message| message[0] = 133), Err(Refusal::Malformed));
+        assert_eq!(broken(|message| message[1] = 1), Err(Refusal::Malformed));
+        assert_eq!(broken(|message| message[HEADER + 1] = 0), Err(Refusal::Malformed));
+        assert_eq!(broken(|message| message.truncate(HEADER + 8)), Err(Refusal::Malformed));
+        assert_eq!(broken(|message| message.truncate(8)), Err(Refusal::Malformed));
+        assert_eq!(broken(|message| message.push(1)), Err(Refusal::Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_ends_it(octets: Vec<u8>, options: Vec<u8>) {
+            let _ = read(&octets, ROUTER, 255);
+            for announced in read(&message(&[&options]), ROUTER, 255).unwrap_or_default() {
+                prop_assert!(announced.lifetime <= Duration::from_secs(65_528));
+            }
+        }
+    }
+}

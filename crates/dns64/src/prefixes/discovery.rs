@@ -1,0 +1,118 @@
+//! The prefixes that an upstream translates with, from its answer for `ipv4only.arpa` (RFC 7050 §3).
+//!
+//! The name has two A records and no AAAA records of its own. What AAAA records a DNS64 gives for it
+//! are therefore made from 192.0.0.170 and 192.0.0.171: the prefix is what stands before them.
+
+use std::net::Ipv6Addr;
+
+use crate::translation::policy::IPV4ONLY;
+use crate::translation::prefix::Prefix;
+
+/// Lengths of prefixes that RFC 6052 §2.2 has, the longest first: most networks have one of 96 bits.
+const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
+
+/// The prefixes in the AAAA records of an answer, without suffixes, each once, in their order.
+///
+/// An address counts if one of the two IPv4 addresses is in it in one place only, or, where several
+/// places would do, in the one in which the other of the two addresses was embedded as well. All
+/// others are of no DNS64, or of nobody who means well, and are left out.
+pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
+    let mut found: Vec<Prefix> = Vec::new();
+    for address in addresses {
+        let mut places: Vec<Prefix> = candidates(*address).collect();
+        if places.len() > 1 {
+            places.retain(|place| IPV4ONLY.iter().all(|&of| addresses.contains(&place.embed(of))));
+        }
+        let [place] = &places[..] else { continue };
+        let prefix = Prefix::new(place.network(), place.len()).ok();
+        found.extend(prefix.filter(|prefix| !found.contains(prefix)));
+    }
+    found
+}
+
+/// The prefixes, with suffixes, with which an address may have been made from one of the two.
+fn candidates(address: Ipv6Addr) -> impl Iterator<Item = Prefix> {
+    let made = move |len: u8, ipv4| {
+        let network = u128::from(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
+        let prefix = Prefix::new(network.into(), len).ok().filter(super::is_usable)?;
+        let rest = u128::from(address) ^ u128::from(prefix.embed(ipv4));
+        prefix.with_suffix(rest.into()).ok()
+    };
+    LENGTHS
+        .into_iter()
+        .flat_map(move |len| IPV4ONLY.into_iter().filter_map(move |of| made(len, of)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(addresses: &[&str]) -> Vec<String> {
+        let addresses: Vec<Ipv6Addr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        prefixes(&addresses).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_prefix_is_what_stands_before_the_well_known_addresses() {
+        assert_eq!(found(&["64:ff9b::c000:aa", "64:ff9b::c000:ab"]), ["64:ff9b::/96"]);
+        // One of them is enough.
+        assert_eq!(found(&["2001:db8:64::192.0.0.171"]), ["2001:db8:64::/96"]);
+        // Several prefixes, in their order.
+        let two = ["2001:db8:1::c000:aa", "2001:db8:2::c000:ab", "2001:db8:1::c000:ab"];
+        assert_eq!(found(&two), ["2001:db8:1::/96", "2001:db8:2::/96"]);
+        // RFC 6052 §2.4 has these forms.
+        assert_eq!(found(&["2001:db8:c000:aa::"]), ["2001:db8::/32"]);
+        assert_eq!(found(&["2001:db8:122:344:c0:0:aa00:0"]), ["2001:db8:122:344::/64"]);
+        // With a suffix.
+        assert_eq!(found(&["2001:db8:c000:aa::1"]), ["2001:db8::/32"]);
+    }
+
+    #[test]
+    fn answers_of_no_dns64_are_refused() {
+        assert_eq!(found(&[]), [""; 0]);
+        assert_eq!(found(&["2001:db8::1", "::ffff:8.8.8.8", "64:ff9b::808:808"]), [""; 0]);
+        // Addresses that no NAT64 can have.
+        assert_eq!(found(&["::ffff:192.0.0.170", "::192.0.0.170", "fe80::192.0.0.170"]), [""; 0]);
+        // In two places, and nothing tells in which; then the other address does.
+        let twice = ["2001:db8:c000:aa::c000:aa", "2001:db8:c000:aa::c000:ab"];
+        assert_eq!(found(&twice[..1]), [""; 0]);
+        assert_eq!(found(&twice), ["2001:db8:c000:aa::/96"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_dns64_makes_is_found(network: u128, place in 0..LENGTHS.len()) {
+            let len = LENGTHS[place];
+            // Octet 8 is reserved.
+            let network = network & !u128::MAX.checked_shr(len.into()).unwrap_or(0) & !(0xff << 56);
+            let Ok(prefix) = Prefix::new(network.into(), len) else { return Ok(()) };
+            prop_assume!(crate::prefixes::is_usable(&prefix));
+            let addresses = IPV4ONLY.map(|ipv4| prefix.embed(ipv4));
+            prop_assert_eq!(prefixes(&addresses), vec![prefix]);
+        }
+
+        #[test]
+        fn what_is_found_stands_before_one_of_the_two(
+            addresses in prop::collection::vec((any::<u128>(), 0u32..97, any::<bool>()), 0..6)
+        ) {
+            // One of the two anywhere in each, at a place of a prefix now and then.
+            let made = |(noise, at, first): (u128, u32, bool)| {
+                let ipv4 = u128::from(u32::from(IPV4ONLY[usize::from(first)]));
+                Ipv6Addr::from(noise & !(0xffff_ffff << at) | ipv4 << at)
+            };
+            let addresses: Vec<Ipv6Addr> = addresses.into_iter().map(made).collect();
+            for prefix in prefixes(&addresses) {
+                let stands_in = |address: &Ipv6Addr| {
+                    let bits = u128::from(*address);
+                    IPV4ONLY.iter().any(|&of| {
+                        let embedded = u128::from(prefix.embed(of));
+                        prefix.covers(*address) && bits & embedded == embedded
+                    })
+                };
+                prop_assert!(addresses.iter().any(stands_in), "{} of {:?}", prefix, addresses);
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Prefixes that are known for a time: who announces each, and until when.
+//!
+//! ```text
+//! upstream's ipv4only.arpa ── all of an answer at once, for its TTL ──┐
+//!                                                                     ├─► Known ─► prefixes, and for how long
+//! router's advertisements ─── each prefix by itself, for its lifetime ┘
+//! ```
+//!
+//! A prefix is known as long as anybody announces it. What is withdrawn or over is gone at once.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use method::units::Nanos;
+
+use super::advertisement::Announced;
+use crate::translation::prefix::Prefix;
+
+/// More than any network announces; what comes beyond it is not taken, as who announces may not
+/// mean well.
+const MOST: usize = 64;
+
+/// Who announces a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Announcer {
+    /// The upstreams, in their answers for `ipv4only.arpa` (RFC 7050).
+    Upstreams,
+    /// A router on a link (RFC 8781).
+    Router {
+        /// The interface's name.
+        interface: String,
+        /// The router's link-local address.
+        address: Ipv6Addr,
+    },
+}
+
+impl fmt::Display for Announcer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Announcer::Upstreams => f.write_str("upstreams"),
+            Announcer::Router { interface, address } => write!(f, "{address}%{interface}"),
+        }
+    }
+}
+
+/// A prefix that somebody announces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    prefix: Prefix,
+    by: Announcer,
+    until: Nanos,
+}
+
+/// Prefixes with their announcers, in the order in which they became known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known(Vec<Entry>);
+
+impl Known {
+    /// The upstreams have answered: these are their prefixes, for `ttl`, and no others. Whether
+    /// that changes which prefixes are known.
+    pub(crate) fn answered(&mut self, prefixes: &[Prefix], ttl: Nanos, now: Nanos) -> bool {
+        let before = self.prefixes(now);
+        let gone =
+            |entry: &Entry| entry.by == Announcer::Upstreams && !prefixes.contains(&entry.prefix);
+        self.0.retain(|entry| !gone(entry));
+        for &prefix in prefixes {
+            self.put(prefix, Announcer::Upstreams, now + ttl);
+        }
+        self.prefixes(now) != before
+    }
+
+    /// A router has announced or withdrawn prefixes; its others stay as they are (RFC 8781 §5).
+    /// Whether that changes which prefixes are known.
+    pub(crate) fn announced(
+        &mut self,
+        by: &Announcer,
+        announced: &[Announced],
+        now: Nanos,
+    ) -> bool {
+        let before = self.prefixes(now);
+        for one in announced {
+            if one.lifetime.is_zero() {
+                self.0.retain(|entry| entry.prefix != one.prefix || entry.by != *by);
+            } else {
+                let lifetime = Nanos(u64::try_from(one.lifetime.as_nanos()).unwrap_or(u64::MAX));
+                self.put(one.prefix, by.clone(), now + lifetime);
+            }
+        }
+        self.prefixes(now) != before
+    }
+
+    fn put(&mut self, prefix: Prefix, by: Announcer, until: Nanos) {
+        let is_full = self.0.len() >= MOST;
+        match self.0.iter_mut().find(|entry| entry.prefix == prefix && entry.by == by) {
+            Some(entry) => entry.until = until,
+            None if is_full => (),
+            None => self.0.push(Entry { prefix, by, until }),
+        }
+    }
+
+    /// Forgets what is over; whether there was any.
+    pub(crate) fn expire(&mut self, now: Nanos) -> bool {
+        let before = self.0.len();
+        self.0.retain(|entry| entry.until > now);
+        self.0.len() != before
+    }
+
+    /// When the next one will be over.
+    pub(crate) fn next_end(&self) -> Option<Nanos> {
+        self.0.iter().map(|entry| entry.until).min()
+    }
+
+    /// Only the routers on these interfaces count from now on.
+    pub(crate) fn listen_on(&mut self, interfaces: &[String]) {
+        self.0.retain(|entry| match &entry.by {
+            Announcer::Upstreams => true,
+            Announcer::Router { interface, .. } => interfaces.contains(interface),
+        });
+    }
+
+    /// The prefixes that are known, each once, in the order in which they became known.
+    pub(crate) fn prefixes(&self, now: Nanos) -> Vec<Prefix> {
+        let mut prefixes: Vec<Prefix> = Vec::new();
+        for entry in self.0.iter().filter(|entry| entry.until > now) {
+            if !prefixes.contains(&entry.prefix) {
+                prefixes.push(entry.prefix);
+            }
+        }
+        prefixes
+    }
+
+    /// Until when a prefix is known: as long as anybody announces it.
+    pub(crate) fn until(&self, prefix: Prefix) -> Option<Nanos> {
+        self.0.iter().filter(|entry| entry.prefix == prefix).map(|entry| entry.until).max()
+    }
+
+    /// Who announces a prefix.
+    pub(crate) fn announcers(&self, prefix: Prefix) -> impl Iterator<Item = &Announcer> {
+        self.0.iter().filter(move |entry| entry.prefix == prefix).map(|entry| &entry.by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    fn router(n: u16) -> Announcer {
+        let address = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n);
+        Announcer::Router { interface: "eth0".into(), address }
+    }
+
+    const fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn an_answer_replaces_the_one_before_it() {
+        let (one, other) = (prefix("2001:db8:1::/96"), prefix("2001:db8:2::/96"));
+        let mut known = Known::default();
+        assert!(known.answered(&[one, other], at(60), at(0)));
+        assert!(!known.answered(&[one, other], at(60), at(30)), "only for longer");
+        assert_eq!((known.until(one), known.next_end()), (Some(at(90)), Some(at(90))));
+        assert!(known.answered(&[other], at(60), at(40)));
+        assert_eq!(known.prefixes(at(40)), [other]);
+        assert!(
+            known.prefixes(at(100)).is_empty() && known.expire(at(100)) && !known.expire(at(100))
+        );
+    }
+
+    #[test]
+    fn a_prefix_is_known_as_long_as_any_router_announces_it() {
+        let prefix = prefix("64:ff9b::/96");
+        let for_seconds = |seconds| [Announced { prefix, lifetime: Duration::from_secs(seconds) }];
+        let mut known = Known::default();
+        assert!(known.announced(&router(1), &for_seconds(600), at(0)));
+        assert!(!known.announced(&router(2), &for_seconds(1_800), at(0)));
+        assert!(!known.announced(&router(2), &[], at(10)), "an advertisement without the option");
+        assert!(!known.announced(&router(1), &for_seconds(0), at(20)), "the other one stays");
+        assert_eq!(known.announcers(prefix).collect::<Vec<_>>(), [&router(2)]);
+        assert!(known.announced(&router(2), &for_seconds(0), at(30)));
+        assert!(known.prefixes(at(30)).is_empty());
+        // So do its own end, and a reload without its interface.
+        assert!(known.announced(&router(1), &for_seconds(8), at(40)) && known.expire(at(48)));
+        assert!(known.announced(&router(1), &for_seconds(8), at(50)));
+        known.listen_on(&["eth0".into()]);
+        assert_eq!(known.prefixes(at(50)), [prefix]);
+        known.listen_on(&["eth1".into()]);
+        assert!(known.prefixes(at(50)).is_empty());
+    }
+
+    #[test]
+    fn nobody_can_fill_it() {
+        let mut known = Known::default();
+        for n in 0..10_000_u16 {
+            let prefix = Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, n, 0, 0, 0, 0, 0), 96).unwrap();
+            let lifetime = Duration::from_secs(600);
+            known.announced(&router(n), &[Announced { prefix, lifetime }], at(0));
+        }
+        assert_eq!(known.prefixes(at(0)).len(), MOST);
+    }
+}

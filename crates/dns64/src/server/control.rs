@@ -1,0 +1,239 @@
+//! The control socket, served beside TCP: what is in use, and why a name is answered as it is.
+//!
+//! ```text
+//! connection ─► a line ─► Request ─┬─ Status ──► shared, prefixes, metrics ──────┬─► a line ─► connection
+//!                                  └─ Explain ─► a worker ─► Explanation ────────┘
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+use method::units::Nanos;
+use net::clock;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+use wire::edns::{UDP_PAYLOAD, put_opt};
+use wire::rcode::Rcode;
+use wire::view::CLASS_IN;
+
+use super::explain::Trace;
+use super::mail::Mail;
+use super::shared::Shared;
+use crate::config::PrefixKeys;
+use crate::control::protocol::{Answer, LONGEST_REQUEST, PATIENCE, Request, Subject};
+use crate::control::{
+    CacheStatus, ConfigurationStatus, PrefixStatus, STATUS_VERSION, Status, UpstreamStatus,
+};
+use crate::guard::Tasks;
+use crate::name::LowerName;
+use crate::prefixes::InUse;
+
+/// Connections at once; others are closed.
+const CONNECTIONS: usize = 4;
+/// How long to wait when no connection can be accepted: the process is out of file descriptors,
+/// most likely.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What answers are made of.
+pub(super) struct Context {
+    pub(super) shared: Arc<Shared>,
+    /// The addresses that are served, and that of the metrics.
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) metrics_address: Option<SocketAddr>,
+}
+
+/// Answers for ever, once for each connection.
+pub(super) async fn serve(tasks: Tasks, listener: Rc<UnixListener>, context: Rc<Context>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let context = Rc::clone(&context);
+        tasks.spawn(|| "a request at the control socket".into(), async move {
+            let serve = async {
+                let answer = match Request::read(&read_line(&mut stream).await?) {
+                    Ok(request) => context.answer(request).await,
+                    Err(error) => Answer::Error(error),
+                };
+                let mut line = serde_json::to_vec(&answer)?;
+                line.push(b'\n');
+                stream.write_all(&line).await?;
+                stream.shutdown().await
+            };
+            // Who asked has been told as much as there is, or has gone.
+            let _: Result<io::Result<()>, _> = timeout(PATIENCE, serve).await;
+            drop(place);
+        });
+    }
+}
+
+/// A request: what comes before the end of the line, or of what is sent.
+async fn read_line(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(LONGEST_REQUEST);
+    while !line.ends_with(b"\n") {
+        if line.len() >= LONGEST_REQUEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if stream.read_buf(&mut line).await? == 0 {
+            break;
+        }
+    }
+    Ok(line)
+}
+
+impl Context {
+    async fn answer(&self, request: Request) -> Answer {
+        match request {
+            Request::Status => Answer::Status(Box::new(self.status())),
+            Request::Explain(subject) => self.explain(&subject).await,
+        }
+    }
+
+    /// Has a worker answer a query as if a client had sent it.
+    async fn explain(&self, subject: &Subject) -> Answer {
+        // A worker that ends waits for the queries that it has.
+        if self.shared.stopping.load(Ordering::Relaxed) {
+            return Answer::Error("the server ends".to_owned());
+        }
+        let bytes = match query(subject) {
+            Ok(bytes) => bytes,
+            Err(error) => return Answer::Error(error),
+        };
+        let (tell, told) = oneshot::channel();
+        let (client, trace) = (subject.client.to_canonical(), Box::new(Trace::new(tell)));
+        let worker = rand::random_range(0..self.shared.mailboxes.len());
+        self.shared.mailboxes[worker].post(Mail::Explain { bytes, client, trace });
+        match told.await {
+            Ok(Ok(explanation)) => Answer::Explanation(Box::new(explanation)),
+            Ok(Err(error)) => Answer::Error(error),
+            Err(_) => Answer::Error("the server ends, or has met a defect; see its log".to_owned()),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let (now, wall) = (clock::now(), clock::wall());
+        let settings = self.shared.settings.load_full();
+        let (metrics, cache) = (self.shared.metrics(), &self.shared.common.cache);
+        let seconds = |moment: Nanos| moment.0 / Nanos::SECOND.0;
+        let loaded = &self.shared.loaded;
+        let discovers = settings.config.written_prefixes().any(PrefixKeys::is_discovered);
+        let mut status = Status {
+            schema_version: STATUS_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_unix_s: seconds(self.shared.started),
+            uptime_s: seconds(wall).saturating_sub(seconds(self.shared.started)),
+            configuration: ConfigurationStatus {
+                file: settings.source.display().to_string(),
+                loaded_unix_s: seconds(Nanos(loaded.at.load(Ordering::Relaxed))),
+                reloads: loaded.again.load(Ordering::Relaxed),
+            },
+            addresses: self.addresses.clone(),
+            metrics_address: self.metrics_address,
+            prefixes: self.shared.prefixes.load().iter().map(|used| status_of(used, now)).collect(),
+            awaits_prefix: discovers && self.shared.live.load().announced.is_empty(),
+            upstreams: Vec::new(),
+            cache: CacheStatus { entries: cache.len() as u64, bytes: cache.weight() },
+            in_flight: metrics.in_flight(),
+            counters: Default::default(),
+        };
+        let upstreams = metrics.upstreams();
+        for upstream in &settings.upstreams {
+            let sum = upstreams.get(&upstream.address).copied().unwrap_or_default();
+            status.upstreams.push(UpstreamStatus {
+                address: upstream.address,
+                queries: sum.asked,
+                answers: sum.answered,
+                failures: sum.failures,
+                down: sum.down,
+            });
+        }
+        for (family, label, sum) in metrics.sums() {
+            status.counters.entry(family.to_owned()).or_default().insert(label.to_owned(), sum);
+        }
+        status
+    }
+}
+
+/// How a prefix stands, as it is told.
+fn status_of(used: &InUse, now: Nanos) -> PrefixStatus {
+    let seconds = |time: Nanos| time.0 / Nanos::SECOND.0;
+    PrefixStatus {
+        prefix: used.prefix.to_string(),
+        name: used.name.clone(),
+        announced_by: used.announced_by.clone(),
+        expires_in_s: used.until.map(|until| seconds(until.since(now))),
+        draining: used.draining,
+        health: used.health.map(|(health, _)| health.name().to_owned()),
+        health_for_s: used.health.map(|(_, since)| seconds(now.since(since))),
+    }
+}
+
+/// The query of a client that asks this.
+fn query(subject: &Subject) -> Result<Vec<u8>, String> {
+    let name: LowerName =
+        subject.name.parse().map_err(|error| format!("the name {}: {error}", subject.name))?;
+    let rtype = Rtype::from_str(&subject.rtype)
+        .map_err(|_| format!("there is no type {}; write AAAA, or TYPE65", subject.rtype))?;
+    let cd = u8::from(subject.checking_disabled) << 4;
+    let mut query = vec![0, 0, 1, cd, 0, 1, 0, 0, 0, 0, 0, 1];
+    query.extend(name.wire());
+    query.extend(rtype.to_int().to_be_bytes());
+    query.extend(CLASS_IN.to_be_bytes());
+    // Whoever speaks EDNS is told more.
+    put_opt(&mut query, UDP_PAYLOAD as u16, Rcode::NOERROR, subject.dnssec_ok, &[]);
+    Ok(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::query::Received;
+
+    fn subject(name: &str, rtype: &str) -> Subject {
+        Subject {
+            name: name.into(),
+            rtype: rtype.into(),
+            client: "::1".parse().unwrap(),
+            dnssec_ok: true,
+            checking_disabled: false,
+        }
+    }
+
+    #[test]
+    fn a_subject_becomes_a_query_that_can_be_read() {
+        for (rtype, number) in [("AAAA", 28), ("aaaa", 28), ("TYPE65", 65), ("HTTPS", 65)] {
+            let bytes = query(&subject("WWW.example", rtype)).unwrap();
+            let Received::Query(query) = Received::read(&bytes) else { panic!("{bytes:?}") };
+            assert_eq!((query.qtype, query.name.wire()), (number, &b"\x03www\x07example\0"[..]));
+            assert!(query.recursion_desired && query.dnssec_ok() && !query.checking_disabled);
+        }
+        let cd = Subject { checking_disabled: true, ..subject("a", "A") };
+        let bytes = query(&cd).unwrap();
+        assert!(
+            matches!(Received::read(&bytes), Received::Query(query) if query.checking_disabled)
+        );
+        assert!(query(&subject("a..b", "A")).is_err() && query(&subject("a", "X")).is_err());
+    }
+
+    #[test]
+    fn a_request_has_an_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let read = |octets: &'static [u8]| runtime.block_on(read_line(&mut &octets[..]));
+        assert_eq!(read(b"a\n").unwrap(), b"a\n");
+        assert_eq!(read(b"a").unwrap(), b"a");
+        let long: &'static [u8] = Box::leak(vec![b'x'; 1 << 20].into_boxed_slice());
+        assert!(read(long).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! Prefixes that others announce, and probes of those that may fail: tasks beside those of TCP.
+//!
+//! ```text
+//! asking: upstreams ◄─ ipv4only.arpa, when the last answer's time is nearly over ─┐
+//! routers ──► advertisements ─────────────────────────────────────────────────────┼─► State ─► publish: settings with
+//! probing: NAT64s ◄─── a connection through the prefix, now and then ─────────────┘             the prefixes as they stand
+//! ```
+//!
+//! Five times a second what is over is forgotten, and what has changed is published. So a flood of
+//! advertisements costs no more than that.
+
+mod asking;
+mod probes;
+mod probing;
+mod state;
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::clock;
+use net::router::{Advertisement, RouterSocket};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::time::sleep;
+
+use self::state::{Shares, TICK};
+use super::shared::Shared;
+use crate::config::{PrefixKeys, Settings};
+use crate::guard::Tasks;
+use crate::prefixes::known::Announcer;
+use crate::prefixes::{Live, advertisement};
+use crate::translation::prefix::Prefix;
+
+/// More than a router says (an MTU).
+const LONGEST_ADVERTISEMENT: usize = 1_500;
+
+/// Begins the tasks. `routers`: a socket for each interface whose advertisements count.
+///
+/// # Errors
+/// If a socket cannot be watched.
+pub(super) fn watch(
+    tasks: &Tasks,
+    shared: &Arc<Shared>,
+    routers: Vec<RouterSocket>,
+) -> io::Result<()> {
+    let state = Shares::default();
+    for router in routers {
+        // It may come sooner by itself.
+        let _ = router.solicit();
+        let router = Rc::new(Router::new(router)?);
+        let state = Rc::clone(&state);
+        tasks.keep("a router's advertisement", move || {
+            listen(Rc::clone(&router), Rc::clone(&state))
+        });
+    }
+    {
+        let (shared, state) = (Arc::clone(shared), Rc::clone(&state));
+        tasks.keep("a question for ipv4only.arpa", move || {
+            asking::ask_again(Arc::clone(&shared), Rc::clone(&state))
+        });
+    }
+    let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
+    tasks.clone().keep("a look at prefixes", move || {
+        tick(tasks.clone(), Arc::clone(&shared), Rc::clone(&state))
+    });
+    Ok(())
+}
+
+/// Now and again: probes what is due, and publishes what has changed.
+async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares) {
+    loop {
+        let settings = shared.settings.load_full();
+        probing::probe_when_due(&tasks, &settings, &state);
+        publish(&shared, &settings, &state);
+        // What is over is used for nothing from then on.
+        let left = state
+            .borrow()
+            .known
+            .next_end()
+            .map_or(TICK, |end| Duration::from_nanos(end.since(clock::now()).0));
+        sleep(TICK.min(left)).await;
+    }
+}
+
+/// Says how prefixes stand, and replaces the settings by ones that heed it, where anything has
+/// changed.
+fn publish(shared: &Shared, settings: &Settings, state: &Shares) {
+    let now = clock::now();
+    let (live, prefixes) = {
+        let mut state = state.borrow_mut();
+        state.known.expire(now);
+        state.known.listen_on(&settings.config.discovery.interfaces);
+        (state.live(now), state.in_use(settings, now))
+    };
+    if *shared.prefixes.load_full() != prefixes {
+        shared.prefixes.store(Arc::new(prefixes));
+    }
+    if shared.live.load().is_outdated_by(&live, now) {
+        tell_changes(&shared.live.load(), &live, settings);
+        shared.publish(live);
+    }
+}
+
+/// A line in the log for each prefix that has come, gone, failed or returned.
+fn tell_changes(before: &Live, now: &Live, settings: &Settings) {
+    let has =
+        |live: &Live, prefix: &Prefix| live.announced.iter().any(|(known, _)| known == prefix);
+    for (prefix, _) in now.announced.iter().filter(|(prefix, _)| !has(before, prefix)) {
+        tracing::info!("the prefix {prefix} is announced and used");
+    }
+    for (prefix, _) in before.announced.iter().filter(|(prefix, _)| !has(now, prefix)) {
+        tracing::warn!("the prefix {prefix} is announced no more and not used");
+    }
+    let name = |prefix: &Prefix| name_of(prefix, settings);
+    for (prefix, _) in &now.unhealthy {
+        if before.unhealthy_since(prefix).is_none() {
+            tracing::warn!("the NAT64 of prefix {} does not answer", name(prefix));
+        }
+    }
+    for (prefix, _) in &before.unhealthy {
+        if now.unhealthy_since(prefix).is_none() {
+            tracing::info!("the NAT64 of prefix {} answers again", name(prefix));
+        }
+    }
+}
+
+/// What people call a prefix.
+fn name_of(prefix: &Prefix, settings: &Settings) -> String {
+    let is_it =
+        |keys: &&PrefixKeys| keys.prefixes(&Live::default()).iter().any(|(p, _)| p == prefix);
+    let name = settings.config.written_prefixes().find(is_it).and_then(PrefixKeys::name);
+    name.map_or(prefix.to_string(), |name| format!("'{name}' ({prefix})"))
+}
+
+/// The advertisements on an interface, and how to wait for them.
+struct Router {
+    socket: RouterSocket,
+    readiness: UdpSocket,
+}
+
+impl Router {
+    fn new(socket: RouterSocket) -> io::Result<Router> {
+        let readiness = UdpSocket::from_std(socket.to_wait_for()?)?;
+        Ok(Router { socket, readiness })
+    }
+
+    /// The next advertisement.
+    async fn next(&self, buffer: &mut [u8]) -> io::Result<Advertisement> {
+        loop {
+            self.readiness.readable().await?;
+            let none = || io::ErrorKind::WouldBlock.into();
+            let read = || self.socket.receive(buffer)?.ok_or_else(none);
+            match self.readiness.try_io(Interest::READABLE, read) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (),
+                received => return received,
+            }
+        }
+    }
+}
+
+/// Takes what routers announce.
+async fn listen(router: Rc<Router>, state: Shares) {
+    let mut buffer = [0; LONGEST_ADVERTISEMENT];
+    loop {
+        match router.next(&mut buffer).await {
+            Ok(message) => {
+                let octets = &buffer[..message.len];
+                let read = advertisement::read(octets, message.source, message.hop_limit);
+                if let Ok(announced) = read {
+                    let interface = router.socket.interface().to_owned();
+                    let by = Announcer::Router { interface, address: message.source };
+                    state.borrow_mut().known.announced(&by, &announced, clock::now());
+                }
+                // Who sends without end must not keep the others waiting.
+                tokio::task::yield_now().await;
+            }
+            Err(error) => {
+                tracing::warn!("no advertisements on {}: {error}", router.socket.interface());
+                sleep(TICK).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What became of probes, and when each prefix is probed again.
+
+use std::collections::HashMap;
+
+use method::units::Nanos;
+
+use crate::config::ProbeKeys;
+use crate::prefixes::health::{Health, Probe, Record};
+use crate::translation::prefix::Prefix;
+
+/// What became of the probes so far.
+#[derive(Debug, Default)]
+pub(super) struct Probes(HashMap<Prefix, Probed>);
+
+#[derive(Debug)]
+struct Probed {
+    record: Record,
+    /// Since when it is as it is, and when the next probe is due.
+    since: Nanos,
+    next: Nanos,
+}
+
+impl Probes {
+    /// What is known of a prefix, and since when.
+    pub(super) fn health(&self, prefix: &Prefix, now: Nanos) -> (Health, Nanos) {
+        let known = self.0.get(prefix).map(|probed| (probed.record.health(), probed.since));
+        known.unwrap_or((Health::Unknown, now))
+    }
+
+    /// The prefixes whose NAT64 does not answer, and since when, the first one first.
+    pub(super) fn unhealthy(&self) -> Vec<(Prefix, Nanos)> {
+        let mut unhealthy: Vec<(Prefix, Nanos)> = self
+            .0
+            .iter()
+            .filter(|(_, probed)| probed.record.health() == Health::Unhealthy)
+            .map(|(prefix, probed)| (*prefix, probed.since))
+            .collect();
+        unhealthy.sort_by_key(|&(_, since)| since);
+        unhealthy
+    }
+
+    /// Forgets what is not wanted any more, and leaves of what is wanted that which is due now.
+    pub(super) fn retain_due(&mut self, wanted: &mut Vec<(Prefix, ProbeKeys)>, now: Nanos) {
+        self.0.retain(|prefix, _| wanted.iter().any(|(other, _)| other == prefix));
+        wanted.retain(|(prefix, probe)| {
+            let fresh = || Probed { record: Record::new(probe.threshold), since: now, next: now };
+            let probed = self.0.entry(*prefix).or_insert_with(fresh);
+            probed.record.set_threshold(probe.threshold);
+            let is_due = probed.next <= now;
+            if is_due {
+                probed.next = now + Nanos::from(probe.interval);
+            }
+            is_due
+        });
+    }
+
+    /// One more probe of a prefix.
+    pub(super) fn add(&mut self, prefix: &Prefix, found: Probe, now: Nanos) {
+        if let Some(probed) = self.0.get_mut(prefix)
+            && probed.record.add(found)
+        {
+            probed.since = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: Nanos = Nanos(1_000_000_000_000);
+
+    fn probe(threshold: u32) -> ProbeKeys {
+        ProbeKeys {
+            address: Ipv4Addr::new(192, 0, 2, 1),
+            port: 80,
+            interval: Duration::from_secs(10),
+            timeout: Duration::from_secs(1),
+            threshold,
+        }
+    }
+
+    /// How many of the probes that are wanted are due.
+    fn due(probes: &mut Probes, wanted: &[(Prefix, ProbeKeys)], now: Nanos) -> usize {
+        let mut due = wanted.to_vec();
+        probes.retain_due(&mut due, now);
+        due.len()
+    }
+
+    #[test]
+    fn a_prefix_is_probed_once_in_an_interval_as_long_as_that_is_wanted() {
+        let mut probes = Probes::default();
+        let wanted = [(Prefix::WELL_KNOWN, probe(2))];
+        let at = |seconds: u64| NOW + Nanos(seconds * Nanos::SECOND.0);
+        let counts = [0, 1, 9, 10, 11, 20].map(|second| due(&mut probes, &wanted, at(second)));
+        assert_eq!(counts, [1, 0, 0, 1, 0, 1]);
+        probes.add(&Prefix::WELL_KNOWN, Probe::Failed, at(20));
+        assert!(probes.unhealthy().is_empty());
+        probes.add(&Prefix::WELL_KNOWN, Probe::Failed, at(30));
+        assert_eq!(probes.unhealthy(), [(Prefix::WELL_KNOWN, at(30))]);
+        // What a reload leaves out is forgotten, and a result that comes too late is nobody's.
+        assert_eq!(due(&mut probes, &[], at(31)), 0);
+        probes.add(&Prefix::WELL_KNOWN, Probe::Answered, at(32));
+        assert_eq!(probes.health(&Prefix::WELL_KNOWN, at(32)), (Health::Unknown, at(32)));
+        assert!(probes.unhealthy().is_empty());
+    }
+
+    #[test]
+    fn a_reload_changes_the_threshold_and_keeps_what_is_known() {
+        let mut probes = Probes::default();
+        due(&mut probes, &[(Prefix::WELL_KNOWN, probe(5))], NOW);
+        probes.add(&Prefix::WELL_KNOWN, Probe::Answered, NOW);
+        due(&mut probes, &[(Prefix::WELL_KNOWN, probe(1))], NOW);
+        assert_eq!(probes.health(&Prefix::WELL_KNOWN, NOW).0, Health::Healthy);
+        probes.add(&Prefix::WELL_KNOWN, Probe::Failed, NOW);
+        assert_eq!(probes.health(&Prefix::WELL_KNOWN, NOW).0, Health::Unhealthy);
+    }
+}

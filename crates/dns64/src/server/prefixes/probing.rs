@@ -1,0 +1,56 @@
+//! Probes of prefixes: a connection over TCP through each, now and then.
+
+use std::io;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use net::clock;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::state::Shares;
+use crate::config::{ProbeKeys, Settings};
+use crate::guard::Tasks;
+use crate::prefixes::health::Probe;
+use crate::translation::prefix::Prefix;
+
+/// Begins the probes that are due.
+pub(super) fn probe_when_due(tasks: &Tasks, settings: &Settings, state: &Shares) {
+    let now = clock::now();
+    let live = state.borrow().live(now);
+    let mut due: Vec<(Prefix, ProbeKeys)> = Vec::new();
+    for keys in settings.config.written_prefixes() {
+        let Some(probe) = keys.probe() else { continue };
+        due.extend(keys.prefixes(&live).into_iter().map(|(prefix, _)| (prefix, *probe)));
+    }
+    state.borrow_mut().probes.retain_due(&mut due, now);
+    for (prefix, probe) in due {
+        let state = Rc::clone(state);
+        tasks.spawn(move || format!("a probe of {prefix}"), async move {
+            let found = connect(&prefix, &probe).await;
+            state.borrow_mut().probes.add(&prefix, found, clock::now());
+        });
+    }
+}
+
+/// Whether anybody answers through a prefix.
+async fn connect(prefix: &Prefix, probe: &ProbeKeys) -> Probe {
+    let address = SocketAddr::new(prefix.embed(probe.address).into(), probe.port);
+    // A router on the way that has no route says the same as this host would.
+    if !has_route(address) {
+        return Probe::NotSent;
+    }
+    match timeout(probe.timeout, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => Probe::Answered,
+        // Somebody is there and does not want to.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Probe::Answered,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Probe::Answered,
+        _ => Probe::Failed,
+    }
+}
+
+/// Whether this host has a route to an address: connecting a datagram socket sends nothing.
+fn has_route(address: SocketAddr) -> bool {
+    let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
+    socket.and_then(|socket| socket.connect(address)).is_ok()
+}

@@ -1,0 +1,356 @@
+//! What decided a reply, in a word for logs and programs and in a sentence for people.
+
+use std::net::Ipv6Addr;
+
+use wire::edns::ede;
+use wire::rcode::Rcode;
+use wire::view::{CLASS_IN, rtype};
+
+use crate::resolver::answer::{Answer, AnswerKind};
+use crate::resolver::outcome::{Failure, Kept};
+use crate::translation::decide::{Cause, Question, Reason, Reply, Strip, Withheld};
+use crate::translation::policy::Policy;
+
+/// Defines [`Decision`]: each with its word, its sentence, and what says so.
+macro_rules! decisions {
+    ($($name:ident $word:literal $sentence:literal $source:literal,)+) => {
+        /// What decided a reply.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Decision {
+            $(
+                #[doc = $sentence]
+                $name,
+            )+
+        }
+
+        impl Decision {
+            /// All of them.
+            #[cfg(test)]
+            const ALL: &[Decision] = &[$(Decision::$name,)+];
+
+            /// Word, sentence and source.
+            const fn row(self) -> [&'static str; 3] {
+                match self {
+                    $(Decision::$name => [$word, $sentence, $source],)+
+                }
+            }
+        }
+    };
+}
+
+decisions! {
+    TranslatedNoData "translated-no-data"
+        "The name has no AAAA records; they are made from its A records."
+        "RFC 6147 §5.1.6",
+    TranslatedError "translated-error"
+        "The question for AAAA records was answered with an error; they are made from the A records."
+        "RFC 6147 §5.1.2",
+    TranslatedTimeout "translated-timeout"
+        "The question for AAAA records was not answered in time; they are made from the A records."
+        "RFC 6147 §5.1.3",
+    TranslatedExcluded "translated-excluded"
+        "All AAAA records of the name count as none; others are made from its A records."
+        "RFC 6147 §5.1.4",
+    Native "native"
+        "The name has AAAA records, which are handed on."
+        "RFC 6147 §5.1.1",
+    NativeInPart "native-in-part"
+        "The name has AAAA records; those that count as none are left out."
+        "RFC 6147 §5.1.4",
+    NativeAfterAll "native-after-all"
+        "All AAAA records of the name count as none; they are given after all, as no A record is of use."
+        "fallback-native",
+    Excluded "excluded"
+        "All AAAA records of the name count as none, and no A record is of use."
+        "RFC 6147 §5.1.4",
+    Signed "signed"
+        "There are A records, which are not translated: the answer is signed, and the client asked for signatures (DO)."
+        "RFC 6147 §5.5",
+    Unmapped "unmapped"
+        "There are A records, but no prefix carries their addresses."
+        "prefixes: ranges, allow-non-global",
+    NoPrefixKnown "no-prefix-known"
+        "A prefix is needed, and none is known: nobody announces one."
+        "[discovery]",
+    Off "off"
+        "Nothing is translated for this client and this name."
+        "prefixes, off",
+    CheckingDisabled "checking-disabled"
+        "Nothing is translated, because the client validates for itself (CD)."
+        "RFC 6147 §5.5",
+    NotRecursive "not-recursive"
+        "Nothing is translated, because the query is without RD."
+        "recursive-only",
+    FilteredA "filtered-a"
+        "The A records are withheld, because the client is given AAAA records of the name."
+        "filter-a",
+    NoData "no-data"
+        "The name has no records that could be given."
+        "RFC 6147 §5.1.6",
+    NoName "no-name"
+        "There is no such name."
+        "RFC 6147 §5.1.2",
+    PassedOn "passed-on"
+        "The upstream's answer is handed on."
+        "RFC 6147 §5.3.3",
+    Pointer "pointer"
+        "The name is that of an address below a prefix; it is an alias of the name of the IPv4 address in it."
+        "RFC 6147 §5.3.1",
+    Local "local"
+        "It is answered here, without an upstream."
+        "RFC 8880 §7, RFC 6147 §5.3.1",
+    UpstreamError "upstream-error"
+        "The upstream's error is handed on."
+        "RFC 6147 §5.1.2",
+    Rejected "rejected"
+        "What the upstream has was rejected by validation."
+        "RFC 6147 §5.5",
+    Timeout "timeout"
+        "No upstream has answered in time."
+        "RFC 6147 §5.1.3",
+    AliasLoop "alias-loop"
+        "The aliases of the name have no end."
+        "RFC 6147 §5.1.5",
+    Overload "overload"
+        "Too much is under way: no upstream has been asked."
+        "[limits]",
+    Refused "refused"
+        "The client may not ask."
+        "[access]",
+    RateLimited "rate-limited"
+        "The client asks too often, and is sent to TCP."
+        "[limits] client-rate",
+    Unreadable "unreadable"
+        "The query is malformed, or of a kind that is not served."
+        "RFC 1035 §4.1.1",
+    Defect "defect"
+        "The query has met a defect of dns64d."
+        "dns64d_defects_total",
+}
+
+impl Decision {
+    /// As logs and JSON have it.
+    pub(crate) fn word(self) -> &'static str {
+        self.row()[0]
+    }
+
+    /// For people.
+    pub(crate) fn sentence(self) -> &'static str {
+        self.row()[1]
+    }
+
+    /// What says that it is decided like this: a paragraph, or a part of the configuration.
+    pub(crate) fn source(self) -> &'static str {
+        self.row()[2]
+    }
+
+    /// What decided this reply to a question, which is answered by this policy.
+    pub(crate) fn of(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
+        match *reply {
+            // The only failure of our own answers.
+            Reply::Local(answer) if answer.rcode == Rcode::SERVFAIL => Decision::NoPrefixKnown,
+            Reply::Local(_) => Decision::Local,
+            Reply::Synthesize { reason, .. } => match reason {
+                Reason::NoData => Decision::TranslatedNoData,
+                Reason::Rcode => Decision::TranslatedError,
+                Reason::Timeout => Decision::TranslatedTimeout,
+                Reason::Excluded => Decision::TranslatedExcluded,
+            },
+            Reply::Pass { withheld: Some(why), .. } | Reply::Empty { withheld: Some(why), .. } => {
+                match why {
+                    Withheld::Unmapped => Decision::Unmapped,
+                    Withheld::Signed => Decision::Signed,
+                    Withheld::Filtered => Decision::FilteredA,
+                }
+            }
+            Reply::Empty { withheld: None, .. } => Decision::Excluded,
+            Reply::Pass { last, strip, .. } => passed(question, policy, last, strip),
+            Reply::Error { cause, extended_error, .. } => match cause {
+                Cause::Upstream if extended_error.is_some_and(ede::is_validation_failure) => {
+                    Decision::Rejected
+                }
+                Cause::Upstream => Decision::UpstreamError,
+                Cause::Bogus => Decision::Rejected,
+                Cause::NoPrefix => Decision::NoPrefixKnown,
+                Cause::Failed(Failure::Timeout) => Decision::Timeout,
+                Cause::Failed(Failure::AliasLoop) => Decision::AliasLoop,
+                Cause::Failed(Failure::Overload) => Decision::Overload,
+            },
+        }
+    }
+}
+
+/// Why an answer is handed on.
+fn passed(question: &Question, policy: &Policy, last: &Kept, strip: Strip) -> Decision {
+    let is_aaaa = question.qtype == rtype::AAAA && question.qclass == CLASS_IN;
+    match (last.answer.kind(), strip) {
+        (AnswerKind::NxDomain, _) => Decision::NoName,
+        (AnswerKind::Failed, _) => Decision::UpstreamError,
+        (_, Strip::Excluded) => Decision::NativeInPart,
+        (_, Strip::Mapped) => Decision::NativeAfterAll,
+        (AnswerKind::Data, Strip::Nothing) if is_aaaa => {
+            let after_all = policy.fallback_native && question.may_translate(policy);
+            if after_all && addresses(&last.answer).all(|address| policy.excludes(address)) {
+                Decision::NativeAfterAll
+            } else {
+                Decision::Native
+            }
+        }
+        (AnswerKind::Data, Strip::Nothing) => Decision::PassedOn,
+        (AnswerKind::NoData | AnswerKind::Unfinished, Strip::Nothing) => {
+            if !is_aaaa || question.may_translate(policy) {
+                Decision::NoData
+            } else if !policy.translates() {
+                Decision::Off
+            } else if question.checking_disabled {
+                Decision::CheckingDisabled
+            } else {
+                Decision::NotRecursive
+            }
+        }
+    }
+}
+
+/// The addresses in the AAAA records of an answer.
+fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv6Addr> + '_ {
+    let records = answer.answers().filter(|record| record.rtype == rtype::AAAA);
+    records.filter_map(|record| <[u8; 16]>::try_from(record.data).ok()).map(Ipv6Addr::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::view::rtype::{A, AAAA};
+
+    use super::*;
+    use crate::resolver::outcome::Outcome;
+    use crate::testing::{Said, said};
+    use crate::translation::decide::{Next, next};
+    use crate::translation::policy::Mode;
+
+    const TXT: u16 = 16;
+
+    #[test]
+    fn words_are_those_of_the_json_and_sentences_are_sentences() {
+        for &decision in Decision::ALL {
+            let json = serde_json::to_string(&decision).unwrap();
+            assert_eq!(json, format!("\"{}\"", decision.word()));
+            let sentence = decision.sentence();
+            assert!(sentence.ends_with('.') && sentence.starts_with(char::is_uppercase));
+            assert!(!decision.source().is_empty(), "{decision:?}");
+        }
+    }
+
+    fn nodata() -> Said {
+        said("a.test", AAAA).nodata(120)
+    }
+
+    fn native(address: &str) -> Said {
+        said("a.test", AAAA).aaaa("a.test", 60, address)
+    }
+
+    fn address(address: &str) -> Said {
+        said("a.test", A).a("a.test", 60, address)
+    }
+
+    struct Case {
+        question: Question,
+        policy: Policy,
+        mode: Mode,
+        known: Vec<Outcome>,
+    }
+
+    /// What is decided about a query for `a.test` by these answers.
+    fn decided(qtype: u16, known: &[Said], change: impl Fn(&mut Case)) -> &'static str {
+        let mut case = Case {
+            question: Question {
+                name: "a.test".parse().unwrap(),
+                qtype,
+                qclass: CLASS_IN,
+                dnssec_ok: false,
+                checking_disabled: false,
+                recursion_desired: true,
+            },
+            policy: Policy::default(),
+            mode: Mode::Strict,
+            known: known.iter().map(Said::kept).collect(),
+        };
+        change(&mut case);
+        let Case { question, policy, mode, known } = &case;
+        match next(question, policy, *mode, known) {
+            Next::Reply(reply) => Decision::of(question, policy, &reply).word(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_decision_about_aaaa_records_has_its_word() {
+        let (good, private) = (address("8.8.8.8"), address("10.0.0.1"));
+        let excluded = native("::ffff:192.0.2.1");
+        let servfail = said("a.test", AAAA).rcode(2).ede(22);
+        let none: fn(&mut Case) = |_| {};
+        type Row<'a> = (&'a str, Vec<Said>, fn(&mut Case));
+        let rows: [Row<'_>; 17] = [
+            ("translated-no-data", vec![nodata(), good.clone()], none),
+            ("translated-error", vec![servfail.clone(), good.clone()], none),
+            ("translated-excluded", vec![excluded.clone(), good.clone()], none),
+            ("native", vec![native("2001:db8::1")], none),
+            (
+                "native-in-part",
+                vec![native("2001:db8::1").aaaa("a.test", 60, "::ffff:192.0.2.1")],
+                none,
+            ),
+            ("native-after-all", vec![native("2001:db8::1"), private.clone()], |case| {
+                (case.policy.ignore_aaaa, case.policy.fallback_native) = (true, true);
+            }),
+            ("excluded", vec![excluded.clone(), said("a.test", A).nodata(60)], none),
+            ("unmapped", vec![nodata(), private.clone()], none),
+            ("signed", vec![nodata(), good.clone().rrsig("a.test", A)], |case| {
+                case.question.dnssec_ok = true;
+            }),
+            ("no-prefix-known", vec![nodata(), good.clone()], |case| {
+                case.policy.mappings.clear();
+                case.policy.awaits_prefix = true;
+            }),
+            ("off", vec![nodata()], |case| case.policy.mappings.clear()),
+            ("checking-disabled", vec![nodata()], |case| case.question.checking_disabled = true),
+            ("not-recursive", vec![nodata()], |case| {
+                case.policy.recursive_only = true;
+                case.question.recursion_desired = false;
+            }),
+            ("no-data", vec![nodata(), said("a.test", A).nodata(60)], none),
+            ("no-name", vec![nodata().rcode(3)], none),
+            ("upstream-error", vec![servfail], |case| case.mode = Mode::NodataOnly),
+            ("rejected", vec![said("a.test", AAAA).rcode(2).ede(6)], none),
+        ];
+        for (word, known, change) in rows {
+            assert_eq!(decided(AAAA, &known, change), word);
+        }
+    }
+
+    #[test]
+    fn each_failure_has_its_word() {
+        let failed =
+            |failure| decided(AAAA, &[nodata()], |case| case.known.push(Outcome::Failed(failure)));
+        assert_eq!(failed(Failure::Timeout), "timeout");
+        assert_eq!(failed(Failure::AliasLoop), "alias-loop");
+        assert_eq!(failed(Failure::Overload), "overload");
+        let silent = decided(AAAA, &[], |case| {
+            case.known = vec![Outcome::Failed(Failure::Timeout), address("8.8.8.8").kept()];
+        });
+        assert_eq!(silent, "translated-timeout");
+        // A probe that finds something.
+        let probed = [said("a.test", AAAA).rcode(2), native("2001:db8::1")];
+        assert_eq!(decided(AAAA, &probed, |_| {}), "rejected");
+    }
+
+    #[test]
+    fn other_types_are_passed_on_or_filtered() {
+        assert_eq!(decided(A, &[address("8.8.8.8")], |_| {}), "passed-on");
+        assert_eq!(decided(TXT, &[said("a.test", TXT).nodata(60)], |_| {}), "no-data");
+        assert_eq!(decided(A, &[said("a.test", A).nodata(60).rcode(3)], |_| {}), "no-name");
+        let both = [nodata(), address("8.8.8.8")];
+        assert_eq!(decided(A, &both, |case| case.policy.filter_a = true), "filtered-a");
+    }
+}

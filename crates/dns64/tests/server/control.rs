@@ -1,0 +1,343 @@
+//! The control socket: explanations of one name of each kind, status, and requests that are none.
+
+use std::io::{Read, Write};
+use std::net::Ipv6Addr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dns64::control::{Explanation, Source, Status, TtlBounds};
+use domain::base::iana::Rtype;
+use serde_json::{Value, json};
+
+use crate::harness::*;
+use crate::operations::Daemon;
+
+/// What a server answers at its control socket.
+fn request(socket: &Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(2 * SOON)).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    stream.write_all(b"\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with('\n') && answer.lines().count() == 1, "{answer:?}");
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn explained(socket: &Path, client: &str, name: &str, rtype: Rtype) -> Explanation {
+    let subject =
+        json!({ "request": "explain", "name": name, "type": rtype.to_string(), "client": client });
+    let answer = request(socket, &subject.to_string());
+    serde_json::from_value(answer["explanation"].clone()).unwrap_or_else(|e| panic!("{answer} {e}"))
+}
+
+fn status(socket: &Path) -> Status {
+    let answer = request(socket, "{\"request\":\"status\"}");
+    serde_json::from_value(answer["status"].clone()).unwrap_or_else(|e| panic!("{answer} {e}"))
+}
+
+/// A folder with the lines that put a control socket there.
+fn control() -> (tempfile::TempDir, PathBuf, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("control.sock");
+    let lines = format!("[control]\nsocket = '{}'\n", socket.display());
+    (folder, socket, lines)
+}
+
+/// Names of all kinds, told by how they begin.
+fn zone() -> Upstream {
+    Upstream::new(|q| {
+        let begins = |kind: &str| q.name.starts_with(kind);
+        match q.qtype {
+            Rtype::PTR => q.answer().ptr(&q.name, 60, "host.test").send(),
+            _ if begins("nobody") => {
+                q.rcode(domain::base::iana::Rcode::NXDOMAIN).soa("test", 60, 60).send()
+            }
+            _ if begins("broken") => q.rcode(domain::base::iana::Rcode::SERVFAIL).ede(22).send(),
+            Rtype::AAAA if begins("native") => q.answer().aaaa(&q.name, 60, "2001:db8:a::1").send(),
+            Rtype::AAAA if begins("mapped") => {
+                q.answer().aaaa(&q.name, 60, "::ffff:192.0.2.1").send()
+            }
+            Rtype::A if !begins("native") => q.answer().a(&q.name, 300, "192.0.2.1").send(),
+            _ => q.nodata(120, 60).send(),
+        }
+    })
+}
+
+/// The prefixes in an explanation that were used.
+fn used(explained: &Explanation) -> Vec<&str> {
+    let used = explained.rules.prefixes.iter().filter(|rule| rule.used);
+    used.map(|rule| rule.prefix.as_str()).collect()
+}
+
+/// Client, name, type; decision, group, the group's domain, domain, the prefix that is used, questions.
+const OF_EACH_KIND: [&str; 14] = [
+    "127.0.0.1 four.test AAAA translated-no-data - - - 64 2",
+    "127.0.0.1 native.test AAAA native - - - - 1",
+    "127.0.0.1 mapped.test AAAA translated-excluded - - - 64 2",
+    "127.0.0.1 nobody.test AAAA no-name - - - - 1",
+    "127.0.0.1 broken.test AAAA upstream-error - - - - 2",
+    "127.0.0.1 ipv4only.arpa AAAA local - - - 64 0",
+    "127.0.0.1 POINTER PTR pointer - - - - 1",
+    "127.0.0.1 four.test A passed-on - - - - 1",
+    "127.0.0.1 four.off.test AAAA off - - off.test - 1",
+    "127.0.0.1 four.own.test AAAA translated-no-data - - own.test 77 2",
+    "127.0.0.2 four.test AAAA off 1 - - - 1",
+    "127.0.0.2 four.own.test AAAA off 1 - own.test - 1",
+    "127.0.0.3 four.test AAAA translated-no-data 2 - - 64 2",
+    "127.0.0.3 four.own.test AAAA translated-no-data 2 four.own.test own.test 77 2",
+];
+/// The name of 2001:db8:64::192.0.2.1.
+const POINTER: &str = "1.0.2.0.0.0.0.c.0.0.0.0.0.0.0.0.0.0.0.0.4.6.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+
+#[test]
+fn explain_says_why_for_a_name_of_each_kind_and_what_it_says_is_what_clients_get() {
+    let upstream = zone();
+    let (_folder, socket, lines) = control();
+    let server = server(
+        &[upstream.address],
+        &format!(
+            "{PREFIX}{lines}\
+             [[domain]]\ndomain = 'off.test'\noff = true\n\
+             [[domain]]\ndomain = 'own.test'\nprefixes = [{{ prefix = '2001:db8:77::/96' }}]\n\
+             [[group]]\nclients = ['127.0.0.2']\ndns64.prefixes = []\n\
+             [[group]]\nclients = ['127.0.0.3']\n\
+             [[group.domain]]\ndomain = 'four.own.test'\nignore-aaaa = true\n"
+        ),
+    );
+    for row in OF_EACH_KIND {
+        let words: Vec<&str> = row.split(' ').collect();
+        let (client, name, rtype) = (words[0], words[1].replace("POINTER", POINTER), words[2]);
+        let rtype: Rtype = rtype.parse().unwrap();
+        let found = explained(&socket, client, &name, rtype);
+        let rules = &found.rules;
+        let or_none = |text: Option<&str>| text.unwrap_or("-").to_owned();
+        let said = [
+            serde_json::to_value(found.decision).unwrap().as_str().unwrap().to_owned(),
+            or_none(rules.group.map(|number| number.to_string()).as_deref()),
+            or_none(rules.group_domain.as_deref()),
+            or_none(rules.domain.as_deref()),
+            or_none(used(&found).first().and_then(|prefix| prefix.split(':').nth(2))),
+            found.questions.len().to_string(),
+        ];
+        assert_eq!(said, words[3..], "{row}: {found:#?}");
+        assert!(!found.decided_by.is_empty() && rules.allowed);
+        // What it says is what the client gets.
+        let got = ask(&name, rtype).from(client).edns(1232).of(&server);
+        assert_eq!(found.rcode, got.rcode().to_string(), "{row}");
+        assert_eq!(found.extended_errors, got.edes(), "{row}");
+        let addresses: Vec<Ipv6Addr> =
+            found.answer.iter().filter_map(|record| record.data.parse().ok()).collect();
+        assert_eq!(addresses, got.addresses(), "{row}");
+        assert_eq!(found.answer.len(), got.answers().len(), "{row}");
+    }
+}
+
+#[test]
+fn explain_has_the_questions_with_their_sources_and_what_bounds_the_ttl() {
+    let upstream = zone();
+    let (_folder, socket, lines) = control();
+    let _server = server(&[upstream.address], &format!("{PREFIX}{lines}"));
+    for source in [Source::Upstream, Source::Cache] {
+        let found = explained(&socket, "127.0.0.1", "Four.Test", Rtype::AAAA);
+        assert_eq!((found.name.as_str(), found.rtype.as_str()), ("four.test.", "AAAA"));
+        let [aaaa, a] = &found.questions[..] else { panic!("{found:#?}") };
+        assert_eq!((aaaa.rtype.as_str(), aaaa.found.as_str()), ("AAAA", "no-data"));
+        assert_eq!((a.rtype.as_str(), a.found.as_str()), ("A", "data"));
+        assert_eq!(a.addresses, [std::net::IpAddr::from([192, 0, 2, 1])]);
+        assert_eq!((aaaa.source, a.source), (source, source));
+        assert!(a.rcode.as_deref() == Some("NOERROR") && a.ttl_s.is_some_and(|left| left <= 300));
+        let Some(TtlBounds { a_s, denial_s, prefix_s }) = found.ttl else { panic!("{found:#?}") };
+        assert!(a_s <= 300 && denial_s <= 60 && prefix_s.is_none(), "{:?}", found.ttl);
+        assert_eq!(found.answer[0].ttl, denial_s.min(a_s));
+        assert_eq!(found.rules.upstreams, [upstream.address]);
+    }
+    // It is no client's query, though the upstream was asked for it.
+    assert_eq!(upstream.asked(), ["four.test AAAA", "four.test A"]);
+    let queries = &status(&socket).counters["queries"];
+    assert!(queries.values().all(|&count| count == 0), "{queries:?}");
+}
+
+#[test]
+fn explain_says_that_no_prefix_is_known_that_a_client_may_not_ask_and_what_makes_no_sense() {
+    let upstream = Upstream::new(|q| match q.qtype {
+        Rtype::A => q.answer().a(&q.name, 300, "192.0.2.1").send(),
+        _ => q.nodata(300, 300).send(),
+    });
+    let (_folder, socket, lines) = control();
+    let configuration = format!(
+        "[dns64]\nprefixes = [{{ prefix = 'discover' }}]\n{lines}[access]\nallow = ['127.0.0.0/8']\n"
+    );
+    let _server = server(&[upstream.address], &configuration);
+    for name in ["four.test", "ipv4only.arpa"] {
+        let found = explained(&socket, "127.0.0.1", name, Rtype::AAAA);
+        let decision = serde_json::to_value(found.decision).unwrap();
+        assert_eq!((decision, found.rcode.as_str()), (json!("no-prefix-known"), "SERVFAIL"));
+        assert_eq!(found.extended_errors, [14]);
+    }
+    assert!(status(&socket).awaits_prefix);
+    let found = explained(&socket, "192.0.2.9", "four.test", Rtype::AAAA);
+    assert_eq!((found.rules.allowed, found.rcode.as_str()), (false, "REFUSED"));
+    assert_eq!(serde_json::to_value(found.decision).unwrap(), "refused");
+    for (subject, words) in [
+        (json!({ "request": "explain", "name": "a..b" }), "the name a..b"),
+        (json!({ "request": "explain", "name": "a", "type": "AAAAA" }), "no type AAAAA"),
+        (json!({ "request": "explain", "name": "a", "type": "AXFR" }), "answered with NOTIMP"),
+        (json!({ "request": "stop" }), "no request"),
+        (json!([]), "no request"),
+    ] {
+        let answer = request(&socket, &subject.to_string());
+        assert!(answer["error"].as_str().is_some_and(|why| why.contains(words)), "{answer}");
+    }
+}
+
+#[test]
+fn status_says_what_is_in_use() {
+    let (upstream, second) = (zone(), zone());
+    let (_folder, socket, lines) = control();
+    let prefixes = "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96', name = 'north', draining = true }, { prefix = '2001:db8:2::/96' }]\n";
+    let server = server(&[upstream.address], &format!("{prefixes}{lines}"));
+    ask("four.test", Rtype::AAAA).of(&server);
+    let first = status(&socket);
+    assert_eq!((first.pid, first.addresses.clone()), (std::process::id(), vec![server.address]));
+    assert_eq!((first.configuration.file.as_str(), first.configuration.reloads), ("test.toml", 0));
+    let shown: Vec<_> = first
+        .prefixes
+        .iter()
+        .map(|one| (one.prefix.as_str(), one.name.as_deref(), one.draining, one.health.as_deref()))
+        .collect();
+    let expected =
+        [("2001:db8:1::/96", Some("north"), true, None), ("2001:db8:2::/96", None, false, None)];
+    assert_eq!(shown, expected);
+    assert!(!first.awaits_prefix && first.prefixes.iter().all(|one| one.announced_by.is_empty()));
+    assert_eq!(first.upstreams[0].address, upstream.address);
+    assert_eq!((first.upstreams[0].queries, first.upstreams[0].answers), (2, 2));
+    assert_eq!(first.counters["queries"]["udp_aaaa"], 1);
+    assert_eq!(first.counters["synthesized"]["nodata"], 1);
+    assert_eq!(first.cache.entries, 2);
+    server.running.reload(&settings(&[second.address], PREFIX)).unwrap();
+    eventually("the other prefix", || {
+        let after = status(&socket);
+        let prefixes: Vec<_> = after.prefixes.iter().map(|one| one.prefix.as_str()).collect();
+        prefixes == ["2001:db8:64::/96"]
+            && after.configuration.reloads == 1
+            && after.upstreams[0].address == second.address
+    });
+}
+
+#[test]
+fn prefixes_that_are_announced_are_shown_with_who_announces_them_and_for_how_long() {
+    let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
+        ("ipv4only.arpa", Rtype::AAAA) => {
+            q.answer().aaaa(&q.name, 600, "2001:db8:1::c000:aa").send()
+        }
+        (_, Rtype::A) => q.answer().a(&q.name, 300, "8.8.8.8").send(),
+        _ => q.nodata(300, 300).send(),
+    });
+    let (_folder, socket, lines) = control();
+    let configuration = format!("[dns64]\nprefixes = [{{ prefix = 'discover' }}]\n{lines}");
+    let _server = server(&[upstream.address], &configuration);
+    eventually("the prefix is announced", || !status(&socket).prefixes.is_empty());
+    let shown = status(&socket);
+    let [prefix] = &shown.prefixes[..] else { panic!("{shown:#?}") };
+    assert_eq!(
+        (prefix.prefix.as_str(), prefix.announced_by.concat()),
+        ("2001:db8:1::/96", "upstreams".into())
+    );
+    assert!(prefix.expires_in_s.is_some_and(|left| left <= 600) && !shown.awaits_prefix);
+    eventually("it is used", || {
+        let found = explained(&socket, "127.0.0.1", "four.test", Rtype::AAAA);
+        let left = found.ttl.and_then(|bounds| bounds.prefix_s);
+        used(&found) == ["2001:db8:1::/96"] && left.is_some_and(|left| left <= 600)
+    });
+}
+
+#[test]
+fn who_says_nothing_or_too_much_gets_no_answer_and_hinders_nobody() {
+    let upstream = zone();
+    let (_folder, socket, lines) = control();
+    let server = server(&[upstream.address], &format!("{PREFIX}{lines}"));
+    let mut long = UnixStream::connect(&socket).unwrap();
+    let _ = long.write_all(&[b'x'; 100_000]);
+    let mut answer = Vec::new();
+    let _ = long.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    // Four may be there at once; the fifth is closed.
+    let silent: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    eventually("a fifth is closed", || {
+        let mut fifth = UnixStream::connect(&socket).unwrap();
+        fifth.set_read_timeout(Some(NOTHING)).unwrap();
+        matches!(fifth.read(&mut [0; 1]), Ok(0))
+    });
+    assert_eq!(ask("four.test", Rtype::AAAA).of(&server).addresses(), [mapped("192.0.2.1")]);
+    drop(silent);
+    eventually("there is room again", || {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        let _ = stream.write_all(b"{\"request\":\"status\"}\n");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).is_ok_and(|len| len > 0)
+    });
+}
+
+#[test]
+fn the_commands_ask_the_running_program_and_its_socket_goes_with_it() {
+    let upstream = zone();
+    let (folder, socket, lines) = control();
+    let log = folder.path().join("queries.log");
+    let config = folder.path().join("dns64d.toml");
+    let (ip, port) = (upstream.address.ip(), upstream.address.port());
+    let text = format!(
+        "listen = ['127.0.0.1:0']\nthreads = 1\n{PREFIX}{lines}[query-log]\nto = '{}'\n\
+         [[upstream]]\naddress = '{ip}'\nport = {port}\n",
+        log.display()
+    );
+    std::fs::write(&config, text).unwrap();
+    // One is left over from a server that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let mut daemon = Daemon::start(&config);
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_dns64d")).args(args).output().unwrap();
+        let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (config_path, socket_path) = (config.to_str().unwrap(), socket.to_str().unwrap());
+    let (code, words, _) =
+        run(&["--config", config_path, "explain", "four.test", "--client", "127.0.0.1"]);
+    for part in
+        ["four.test. AAAA for 127.0.0.1: NOERROR", "RFC 6147 §5.1.6", "2001:db8:64::c000:201"]
+    {
+        assert!(code == Some(0) && words.contains(part), "{part} is not in {words}");
+    }
+    let (code, json, _) =
+        run(&["explain", "four.test", "--type", "A", "--socket", socket_path, "--json"]);
+    let found: Explanation = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, found.rtype.as_str(), found.client), (Some(0), "A", "::1".parse().unwrap()));
+    let (code, words, _) = run(&["status", "--config", config_path]);
+    assert!(code == Some(0) && words.contains("2001:db8:64::/96"), "{words}");
+    let (code, json, _) = run(&["status", "--socket", socket_path, "--json"]);
+    let shown: Status = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, shown.configuration.file.as_str()), (Some(0), config_path));
+    assert_eq!(run(&["explain", "a..b", "--socket", socket_path]).0, Some(2));
+
+    // The log is rotated, and goes on in a new file, though the program is locked in.
+    let lines = |file: &Path| std::fs::read_to_string(file).map_or(0, |text| text.lines().count());
+    let query = || ask("four.test", Rtype::AAAA).try_of(daemon.address, SOON).unwrap();
+    assert_eq!(query().addresses(), [mapped("192.0.2.1")]);
+    eventually("the line is there", || lines(&log) == 1);
+    let old = folder.path().join("queries.log.1");
+    std::fs::rename(&log, &old).unwrap();
+    daemon.signal("HUP");
+    daemon.line_with("has been replaced");
+    eventually("a new file", || log.exists());
+    query();
+    eventually("the next line is there", || lines(&log) == 1);
+    assert_eq!(lines(&old), 1);
+
+    daemon.signal("TERM");
+    assert!(daemon.wait());
+    assert!(!socket.exists(), "its file is removed");
+    let (code, _, error) = run(&["status", "--socket", socket_path]);
+    assert!(code == Some(4) && error.contains(socket_path), "{error}");
+    assert_eq!(error.matches("No such file").count(), 1, "told once: {error}");
+}

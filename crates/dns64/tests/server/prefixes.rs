@@ -1,0 +1,239 @@
+//! Prefixes while the server runs: those that upstreams announce (RFC 7050), their end, and which of
+//! several a client is given.
+
+use std::collections::HashSet;
+use std::net::Ipv6Addr;
+use std::sync::{Arc, Mutex};
+
+use domain::base::iana::{Rcode, Rtype};
+
+use crate::harness::*;
+
+/// Addresses and their TTL.
+type Announced = Arc<Mutex<Option<(Vec<&'static str>, u32)>>>;
+
+/// A DNS64 whose AAAA records for ipv4only.arpa, with their TTL, can be changed; `None`: it does not
+/// answer for them. All other names have an A record only.
+fn dns64() -> (Upstream, Announced) {
+    let announced: Announced = Arc::new(Mutex::new(None));
+    let now = Arc::clone(&announced);
+    let upstream = Upstream::new(move |q| match (q.name.as_str(), q.qtype) {
+        ("ipv4only.arpa", Rtype::AAAA) => match &*now.lock().unwrap() {
+            None => Vec::new(),
+            Some((addresses, _)) if addresses.is_empty() => q.nodata(60, 60).send(),
+            Some((addresses, ttl)) => {
+                let add = |reply: Reply, address: &&str| reply.aaaa(&q.name, *ttl, address);
+                addresses.iter().fold(q.answer(), add).send()
+            }
+        },
+        (_, Rtype::A) => q.answer().a(&q.name, 300, "8.8.8.8").send(),
+        (_, Rtype::PTR) => q.answer().ptr(&q.name, 300, "www.test").send(),
+        _ => q.nodata(300, 300).send(),
+    });
+    (upstream, announced)
+}
+
+const DISCOVER: &str = "[dns64]\nprefixes = [{ prefix = 'discover' }]\n";
+
+/// What an AAAA query for a new name gets: RCODE, extended error, addresses.
+fn answer(server: &Server) -> (Rcode, Option<u16>, Vec<Ipv6Addr>) {
+    let got = ask("four.test", Rtype::AAAA).edns(1232).of(server);
+    (got.rcode(), got.ede(), got.addresses())
+}
+
+fn made(prefix: &str) -> Vec<Ipv6Addr> {
+    vec![v6(&format!("{prefix}808:808"))]
+}
+
+/// Item 47.
+#[test]
+fn a_prefix_is_followed_from_its_announcement_to_its_withdrawal() {
+    let (upstream, announced) = dns64();
+    let server = server(&[upstream.address], DISCOVER);
+    // SERVFAIL with "not ready", and never "no data", which would be kept.
+    assert_eq!(answer(&server), (Rcode::SERVFAIL, Some(14), vec![]));
+    let local = ask("ipv4only.arpa", Rtype::AAAA).edns(1232).of(&server);
+    assert_eq!((local.rcode(), local.ede()), (Rcode::SERVFAIL, Some(14)));
+    // A records need no prefix, nor do names that do not exist.
+    assert_eq!(ask("four.test", Rtype::A).of(&server).answers().len(), 1);
+
+    let first = vec!["2001:db8:1::c000:aa", "2001:db8:1::c000:ab"];
+    *announced.lock().unwrap() = Some((first, 3));
+    eventually("the prefix is used", || answer(&server).2 == made("2001:db8:1::"));
+    // Records last no longer than the prefix is known.
+    let ttls = ask("four.test", Rtype::AAAA).of(&server).ttls();
+    assert!(!ttls.is_empty() && ttls.iter().all(|&ttl| ttl <= 3), "{ttls:?}");
+    let local = ask("ipv4only.arpa", Rtype::AAAA).of(&server);
+    assert_eq!(local.addresses().len(), 2);
+    assert!(local.ttls().iter().all(|&ttl| ttl <= 3));
+    // Pointers below it are looked up.
+    let pointer =
+        ask("8.0.8.0.8.0.8.0.0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa", Rtype::PTR);
+    let aliases = pointer.of(&server).answers();
+    assert!(aliases.iter().any(|line| line.contains("8.8.8.8.in-addr.arpa")), "{aliases:?}");
+
+    // Another one takes its place, and it is used for nothing any more.
+    let second = vec!["2001:db8:2::c000:aa", "2001:db8:2::c000:ab"];
+    *announced.lock().unwrap() = Some((second, 3));
+    let mut seen = HashSet::new();
+    eventually("the other prefix is used", || {
+        let addresses = answer(&server).2;
+        seen.insert(addresses.clone());
+        addresses == made("2001:db8:2::")
+    });
+    for _ in 0..20 {
+        assert_eq!(answer(&server).2, made("2001:db8:2::"));
+    }
+    let known = [made("2001:db8:1::"), made("2001:db8:2::"), vec![]];
+    assert!(seen.iter().all(|addresses| known.contains(addresses)), "{seen:?}");
+
+    // No DNS64 any more.
+    *announced.lock().unwrap() = Some((vec![], 0));
+    eventually("it is withdrawn", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
+}
+
+#[test]
+fn a_prefix_ends_with_its_time_where_nobody_answers_any_more() {
+    let (upstream, announced) = dns64();
+    *announced.lock().unwrap() = Some((vec!["64:ff9b::c000:aa"], 2));
+    let server = server(&[upstream.address], DISCOVER);
+    eventually("the prefix is used", || answer(&server).2 == made("64:ff9b::"));
+    *announced.lock().unwrap() = None;
+    eventually("it is over", || answer(&server) == (Rcode::SERVFAIL, Some(14), vec![]));
+    *announced.lock().unwrap() = Some((vec!["64:ff9b::c000:aa"], 2));
+    eventually("it is back", || answer(&server).2 == made("64:ff9b::"));
+}
+
+#[test]
+fn answers_that_name_no_prefix_are_refused() {
+    let (upstream, announced) = dns64();
+    // No well-known address in it, or in two places.
+    let wrong = vec!["2001:db8::1", "2001:db8:c000:aa::c000:aa", "::ffff:192.0.0.170"];
+    *announced.lock().unwrap() = Some((wrong, 60));
+    let server = server(&[upstream.address], DISCOVER);
+    let has_asked = || upstream.asked().iter().any(|line| line == "ipv4only.arpa AAAA");
+    eventually("the upstream is asked", has_asked);
+    // Until what it says would have been taken up.
+    for _ in 0..20 {
+        assert_eq!(answer(&server), (Rcode::SERVFAIL, Some(14), vec![]));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_another_prefix_carries_needs_no_announcement() {
+    let (upstream, _announced) = dns64();
+    let server = server(
+        &[upstream.address],
+        "[dns64]\nprefixes = [{ prefix = '2001:db8:64::/96', ranges = ['8.0.0.0/8'] }, { prefix = 'discover' }]\n\
+         [[group]]\nclients = ['127.0.0.2']\ndns64.prefixes = []\n\
+         [[domain]]\ndomain = 'off.test'\noff = true\n",
+    );
+    assert_eq!(answer(&server).2, made("2001:db8:64::"));
+    // Where nothing is translated nothing is waited for.
+    let untranslated =
+        [ask("four.test", Rtype::AAAA).from("127.0.0.2"), ask("four.off.test", Rtype::AAAA)];
+    for query in untranslated {
+        let got = query.of(&server);
+        assert_eq!((got.rcode(), got.addresses().len()), (Rcode::NOERROR, 0));
+    }
+}
+
+#[test]
+fn a_client_is_given_all_prefixes_the_first_or_its_own() {
+    let (upstream, _announced) = dns64();
+    let with = |select: &str, more: &str| {
+        let prefixes = format!(
+            "{{ prefix = '2001:db8:1::/96', name = 'one'{more} }}, {{ prefix = '2001:db8:2::/96' }}"
+        );
+        let text = format!("[dns64]\nprefixes = [{prefixes}]\nselect = '{select}'\n");
+        server(&[upstream.address], &text)
+    };
+    let of = |server: &Server, client: &str| {
+        let query = ask("four.test", Rtype::AAAA).from(client);
+        let [udp, tcp] = [query.of(server), query.over_tcp(server)].map(|got| got.addresses());
+        assert_eq!(udp, tcp);
+        udp
+    };
+    let both = [made("2001:db8:1::"), made("2001:db8:2::")].concat();
+    assert_eq!(of(&with("all", ""), "127.0.0.1"), both);
+    assert_eq!(of(&with("first", ""), "127.0.0.1"), both[..1]);
+    assert_eq!(of(&with("all", ", draining = true"), "127.0.0.1"), both[1..]);
+    let spread = with("spread", "");
+    let mut given = HashSet::new();
+    for n in 1..60 {
+        let client = format!("127.0.0.{n}");
+        let one = of(&spread, &client);
+        assert!(one.len() == 1 && of(&spread, &client) == one, "{client}: {one:?}");
+        given.extend(one);
+    }
+    assert_eq!(given.len(), 2);
+}
+
+#[test]
+fn a_probe_that_cannot_be_sent_says_nothing() {
+    let (upstream, _announced) = dns64();
+    // Nobody has a route to it, or somebody has and it fails: it is the only one in any case.
+    let server = server(
+        &[upstream.address],
+        "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96', probe = { address = '8.8.8.8', port = 53, interval = '1s', \
+         timeout = '200ms', threshold = 1 } }]\n",
+    );
+    for _ in 0..15 {
+        assert_eq!(answer(&server).2, made("2001:db8:1::"));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let probed = std::net::UdpSocket::bind("[::]:0")
+        .and_then(|socket| socket.connect("[2001:db8:1::808:808]:53"));
+    let state = if probed.is_ok() { "unhealthy" } else { "unknown" };
+    let line = format!("dns64d_prefix_health{{prefix=\"2001:db8:1::/96\",state=\"{state}\"}} 1");
+    let text = server.running.metrics_text();
+    assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
+}
+
+/// Sockets for advertisements take privileges that are gone by then.
+#[test]
+fn a_reload_that_wants_advertisements_elsewhere_is_refused() {
+    let (upstream, _announced) = dns64();
+    let server =
+        server(&[upstream.address], "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96' }]\n");
+    let other =
+        "[dns64]\nprefixes = [{ prefix = 'discover' }]\n[discovery]\ninterfaces = ['eth9']\n";
+    let refused = server.running.reload(&settings(&[upstream.address], other)).unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("eth9") && refused.contains("restart"), "{refused}");
+    assert_eq!(answer(&server).2, made("2001:db8:1::"), "the old one stays");
+}
+
+/// Item 45: hints are addresses of their target, and last no longer than its prefix.
+#[test]
+fn hints_last_no_longer_than_the_prefix_of_their_target() {
+    use domain::base::rdata::UnknownRecordData;
+    use domain::rdata::AllRecordData;
+
+    let announced = ["2001:db8:1::c000:aa", "2001:db8:1::c000:ab"];
+    // Priority 1, target own.test, ipv4hint 8.8.8.8.
+    let service = [&[0, 1][..], b"\x03own\x04test\0", &[0, 4, 0, 4, 8, 8, 8, 8]].concat();
+    let upstream = Upstream::new(move |q| match (q.name.as_str(), q.qtype) {
+        ("ipv4only.arpa", Rtype::AAAA) => {
+            let add = |reply: Reply, address: &&str| reply.aaaa(&q.name, 30, address);
+            announced.iter().fold(q.answer(), add).send()
+        }
+        (_, Rtype::HTTPS) => {
+            let data = UnknownRecordData::from_octets(Rtype::HTTPS, service.clone()).unwrap();
+            q.answer().any(&q.name, 3_600, AllRecordData::Unknown(data)).send()
+        }
+        _ => q.nodata(300, 300).send(),
+    });
+    let server = server(
+        &[upstream.address],
+        "[dns64]\nprefixes = [{ prefix = '2001:db8:64::/96' }]\nhttps-hints = 'translate'\n\
+         [[domain]]\ndomain = 'own.test'\nprefixes = [{ prefix = 'discover' }]\n",
+    );
+    let of = |name: &str| ask(name, Rtype::HTTPS).of(&server);
+    eventually("the target's prefix is known", || {
+        of("www.test").answers().iter().any(|line| line.contains("2001:db8:1::808:808"))
+    });
+    let ttls = of("www.test").ttls();
+    assert!(!ttls.is_empty() && ttls.iter().all(|&ttl| ttl <= 30), "{ttls:?}");
+}

@@ -1,0 +1,287 @@
+//! `dns64d import`: a server as Debian's package configures it, with DNS64 and a forwarder added, and
+//! dns64d with what came of the import, asked the same names.
+//!
+//! ```text
+//! NSD, a zone of all kinds ◄─┬─ the other server ◄── its configuration ─── import ─► dns64d.toml, notes
+//!                            └─ dns64d ◄────────────────────────────────────────────┘
+//!                                    dig asks both: rcodes and answers are the same, but for what a note names
+//! ```
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use campaign::servers::Auth;
+
+use super::{A, Bench, FIRST_NAME, LIMIT, Test, wait_for};
+use crate::process::{self, Server, free_port, output};
+
+pub(super) const TESTS: [Test; 4] = [
+    ("import: BIND as Debian configures it, and dns64d after it", &["named", "nsd", "dig"], bind),
+    (
+        "import: Unbound as Debian configures it, and dns64d after it",
+        &["unbound", "nsd", "dig"],
+        unbound,
+    ),
+    (
+        "import: PowerDNS Recursor as Debian configures it, and dns64d after it",
+        &["pdns_recursor", "nsd", "dig"],
+        powerdns,
+    ),
+    (
+        "import: Knot Resolver as Debian configures it, and dns64d after it",
+        &["kresd", "nsd", "dig"],
+        knot_resolver,
+    ),
+];
+
+/// Names of each kind.
+const OF_EACH: usize = 12;
+/// What names may have, `%` standing for the name's number: records, or aliases of other kinds.
+const KINDS: [(&str, &[&str]); 18] = [
+    ("global", &["A 198.51.100.%"]),
+    ("private", &["A 10.0.0.%"]),
+    ("several", &["A 198.51.100.%", "A 203.0.113.%", "A 192.0.2.%"]),
+    ("native", &["AAAA 2001:db8::%"]),
+    ("both", &["A 198.51.100.%", "AAAA 2001:db8::%"]),
+    ("mapped", &["A 198.51.100.%", "AAAA ::ffff:198.51.100.%"]),
+    ("translated", &["A 198.51.100.%", "AAAA 64:ff9b::198.51.100.%"]),
+    ("alias", &["CNAME global-%"]),
+    ("alias6", &["CNAME native-%"]),
+    ("aliases", &["CNAME alias-%"]),
+    ("dangling", &["CNAME nobody-%"]),
+    ("text", &["TXT \"%\""]),
+    ("mail", &["MX 10 global-%"]),
+    ("service", &["SRV 0 0 443 global-%"]),
+    ("https", &["TYPE65 \\# 3 000100"]),
+    ("nobody", &[]),
+    ("parent", &[]),
+    ("wild", &[]),
+];
+
+/// The zone, below the name that campaigns use, and the questions: every name for A, AAAA and TXT.
+fn zone_and_questions() -> (String, String) {
+    let mut zone = String::from(
+        "$ORIGIN dns64perf.test.\n$TTL 300\n@ SOA ns hostmaster 1 3600 900 604800 300\n@ NS ns\nns A 192.0.2.1\n\
+         010-000-000-000 A 10.0.0.0\n*.wild A 198.51.100.200\n",
+    );
+    let mut questions = String::new();
+    for n in 1..=OF_EACH {
+        for (kind, records) in KINDS {
+            let name = if kind == "wild" { format!("{n}.wild") } else { format!("{kind}-{n}") };
+            for record in records {
+                zone += &format!("{name} {}\n", record.replace('%', &n.to_string()));
+            }
+            if kind == "parent" {
+                zone += &format!("child.{name} A 198.51.100.{n}\n");
+            }
+            for rtype in ["A", "AAAA", "TXT"] {
+                questions += &format!("{name}.dns64perf.test {rtype}\n");
+            }
+        }
+    }
+    (zone, questions)
+}
+
+/// The rcode of an answer, and its records without their TTLs.
+type Answer = (String, Vec<String>);
+
+/// What dig was told for each question.
+fn answers(port: u16, questions: &str) -> Result<Vec<Answer>> {
+    let port = port.to_string();
+    let options = ["+noall", "+comments", "+answer", "+time=3", "+tries=2"];
+    let args = [&["@127.0.0.1", "-p", &port], &options[..], &["-f", questions]].concat();
+    let printed = output("dig", &args, LIMIT)?;
+    let answers = printed.split("->>HEADER<<-").skip(1).map(|reply| {
+        let status = reply.split_once("status: ").map_or("", |(_, rest)| rest);
+        let status = status.split(',').next().unwrap_or_default().to_owned();
+        let records =
+            reply.lines().skip(1).filter(|line| !line.starts_with(';') && !line.is_empty());
+        let mut records: Vec<String> = records
+            .map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let without_ttl = words.iter().enumerate().filter(|(place, _)| *place != 1);
+                without_ttl.map(|(_, word)| word.to_ascii_lowercase()).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        records.sort();
+        (status, records)
+    });
+    Ok(answers.collect())
+}
+
+/// A question to which both give other answers.
+struct Difference<'a> {
+    question: &'a str,
+    theirs: Answer,
+    ours: Answer,
+}
+
+/// Asks the other server and dns64d, on these ports, and finds where they differ.
+fn differences<'a>(
+    bench: &Bench,
+    questions: &[&'a str],
+    ports: [u16; 2],
+) -> Result<Vec<Difference<'a>>> {
+    if questions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = bench.file("questions", &(questions.join("\n") + "\n"))?;
+    let [theirs, ours] = ports.map(|port| answers(port, &list));
+    let (theirs, ours) = (theirs?, ours?);
+    ensure!(
+        theirs.len() == questions.len() && ours.len() == questions.len(),
+        "of {} questions {} and {} were answered",
+        questions.len(),
+        theirs.len(),
+        ours.len()
+    );
+    let all = questions.iter().zip(theirs.into_iter().zip(ours));
+    let differ = all.filter(|(_, (theirs, ours))| theirs != ours);
+    Ok(differ.map(|(question, (theirs, ours))| Difference { question, theirs, ours }).collect())
+}
+
+/// Imports `file`, which `server` runs with on `port`, and asks both the same.
+fn compare(bench: &Bench, file: &str, port: u16, questions: &str) -> Result<()> {
+    let dns64d = bench.dns64d_program();
+    let ran = process::run(&dns64d, &["import", file], LIMIT)?;
+    ensure!(ran.status == Some(0) || ran.status == Some(1), "{}", ran.stderr);
+    // The same addresses cannot be served twice.
+    let (before, rest) = ran.stdout.split_once("listen = [").context("no listen")?;
+    let (_, after) = rest.split_once("]\n").context("no end of listen")?;
+    let ours = free_port()?;
+    let config =
+        bench.file("imported.toml", &format!("{before}listen = ['127.0.0.1:{ours}']\n{after}"))?;
+    output(&dns64d, &["--config", &config, "check"], LIMIT)?;
+    let _server = Server::start(&dns64d, &["--config", &config])?;
+    wait_for(&format!("127.0.0.1:{ours}"), FIRST_NAME, A)?;
+
+    let all: Vec<&str> = questions.lines().collect();
+    let first = differences(bench, &all, [port, ours])?;
+    // BIND once in a while gives an empty answer for an alias that others ask for as well: what
+    // counts is what both say when they are asked once more.
+    let again: Vec<&str> = first.iter().map(|difference| difference.question).collect();
+    let differ = differences(bench, &again, [port, ours])?;
+    let is_named = |difference: &Difference<'_>| {
+        let name = difference.question.split(' ').next().unwrap_or_default();
+        ran.stderr.lines().any(|note| note.contains("may differ") && note.contains(name))
+    };
+    let (named, unnamed): (Vec<_>, Vec<_>) = differ.iter().partition(|it| is_named(it));
+    let unnamed: Vec<String> = unnamed
+        .iter()
+        .map(|it| format!("{}: {:?}, dns64d {:?}", it.question, it.theirs, it.ours))
+        .collect();
+    println!(
+        "        {} questions; {} answers differ as import said, {} only when asked first, {} notes",
+        all.len(),
+        named.len(),
+        first.len() - differ.len(),
+        ran.stderr.lines().count()
+    );
+    ensure!(
+        unnamed.is_empty(),
+        "{} answers differ:\n{}\nnotes:\n{}",
+        unnamed.len(),
+        unnamed.join("\n"),
+        ran.stderr
+    );
+    Ok(())
+}
+
+/// NSD with the zone, its port, and the questions.
+fn upstream(bench: &Bench) -> Result<(Server, u16, String)> {
+    let (zone, questions) = zone_and_questions();
+    let zone = bench.file("kinds.zone", &zone)?;
+    let (server, port) = bench.authoritative(Auth::Nsd, &zone, &[])?;
+    Ok((server, port, questions))
+}
+
+fn debian(file: &str) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("{file} of Debian's package"))
+}
+
+fn bind(bench: &Bench) -> Result<()> {
+    let (_nsd, upstream, questions) = upstream(bench)?;
+    let port = free_port()?;
+    let ours = format!(
+        "listen-on port {port} {{ 127.0.0.1; }};\n\tlisten-on-v6 {{ none; }};\n\tpid-file none;\n\tsession-keyfile none;\n\t\
+         forward only;\n\tforwarders {{ 127.0.0.1 port {upstream}; }};\n\tallow-recursion {{ 127.0.0.0/8; }};\n\t\
+         dns64 64:ff9b::/96 {{ clients {{ any; }}; }};\n"
+    );
+    // Our zone is not signed.
+    let options = debian("/etc/bind/named.conf.options")?
+        .replace("listen-on-v6 { any; };", &ours)
+        .replace("dnssec-validation auto;", "dnssec-validation no;");
+    ensure!(options.contains(&ours), "Debian's named.conf.options is another one: {options}");
+    let options = bench.file("named.conf.options", &options)?;
+    let file = bench.file(
+        "named.conf",
+        &format!(
+            "include \"{options}\";\ninclude \"/etc/bind/named.conf.local\";\n\
+             include \"/etc/bind/named.conf.default-zones\";\ncontrols {{ }};\n"
+        ),
+    )?;
+    let _server = Server::start("named", &["-f", "-n", "1", "-c", &file])?;
+    wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+    // Of the package's own zones.
+    compare(bench, &file, port, &format!("{questions}localhost A\n"))
+}
+
+fn unbound(bench: &Bench) -> Result<()> {
+    let (_nsd, upstream, questions) = upstream(bench)?;
+    let (port, folder) = (free_port()?, bench.path(""));
+    let text = debian("/etc/unbound/unbound.conf")?;
+    let file = bench.file(
+        "unbound.conf",
+        &format!(
+            "{text}\nserver:\n  interface: 127.0.0.1\n  port: {port}\n  module-config: \"dns64 iterator\"\n  \
+             dns64-prefix: 64:ff9b::/96\n  local-zone: \"test.\" nodefault\n  do-not-query-localhost: no\n  \
+             username: \"\"\n  chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  \
+             use-syslog: no\nremote-control:\n  control-enable: no\n\
+             forward-zone:\n  name: \".\"\n  forward-addr: 127.0.0.1@{upstream}\n"
+        ),
+    )?;
+    let _server = Server::start("unbound", &["-d", "-c", &file])?;
+    wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+    compare(bench, &file, port, &questions)
+}
+
+fn powerdns(bench: &Bench) -> Result<()> {
+    let (_nsd, upstream, questions) = upstream(bench)?;
+    let (port, folder) = (free_port()?, bench.path(""));
+    let text = debian("/etc/powerdns/recursor.conf")?;
+    // Its own folder is not the one that it is started with.
+    let kept = text.lines().filter(|line| !line.starts_with("config-dir="));
+    let kept: String = kept.map(|line| format!("{line}\n")).collect();
+    let file = bench.file(
+        "recursor.conf",
+        &format!(
+            "{kept}local-port={port}\nallow-from=127.0.0.0/8\nsocket-dir={folder}\ndaemon=no\nwrite-pid=no\ndnssec=off\n\
+             forward-zones-recurse=.=127.0.0.1:{upstream}\ndns64-prefix=64:ff9b::/96\ndont-query=\n"
+        ),
+    )?;
+    let _server = Server::start("pdns_recursor", &[format!("--config-dir={folder}")])?;
+    wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+    compare(bench, &file, port, &questions)
+}
+
+fn knot_resolver(bench: &Bench) -> Result<()> {
+    let (_nsd, upstream, questions) = upstream(bench)?;
+    let port = free_port()?;
+    let text = debian("/etc/knot-resolver/kresd.conf")?;
+    // TLS wants keys, and other addresses are taken here, perhaps.
+    let kept = text.lines().filter(|line| !line.starts_with("net.listen"));
+    let kept: String = kept.map(|line| format!("{line}\n")).collect();
+    let file = bench.file(
+        "kresd.conf",
+        &format!(
+            "{kept}net.listen('127.0.0.1', {port}, {{ kind = 'dns' }})\ntrust_anchors.remove('.')\n\
+             modules.load('dns64')\ndns64.config('64:ff9b::')\n\
+             policy.add(policy.all(policy.FORWARD({{'127.0.0.1@{upstream}'}})))\n"
+        ),
+    )?;
+    let cache = bench.path("kresd");
+    fs::create_dir_all(&cache)?;
+    let _server = Server::start("kresd", &["-n", "-q", "-c", &file, &cache])?;
+    wait_for(&format!("127.0.0.1:{port}"), FIRST_NAME, A)?;
+    compare(bench, &file, port, &questions)
+}
