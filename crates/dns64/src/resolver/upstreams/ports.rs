@@ -2,8 +2,10 @@
 //!
 //! What a forger must guess is a source port and an id (RFC 5452 §4). Each upstream gets a number
 //! of source ports, which the kernel draws at random; each question gets one of them and a random
-//! id. The questions of one turn of the worker share a port, so that they leave with one system
-//! call. At most half of a port's ids are in use at once, so that a free one is found by guessing.
+//! id. Up to [`SHARE_A_PORT`] questions of one turn of the worker share a port, so that they leave
+//! with one pass through the network stack; the next ones take another, so that questions that are
+//! outstanding together have different ports (RFC 5452 §9.2). At most half of a port's ids are in
+//! use at once, so that a free one is found by guessing.
 //! After 10 000 questions, or ten minutes, a port is closed and another one takes its place, once
 //! nothing is expected on it.
 //!
@@ -16,7 +18,7 @@ use std::net::SocketAddr;
 
 use method::units::Nanos;
 use net::poller::Poller;
-use net::queue::{Flushed, SendQueue};
+use net::queue::SendQueue;
 use net::socket::Endpoint;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
@@ -29,6 +31,8 @@ const USES: u32 = 10_000;
 /// How long a source port is used before another takes its place, so that it does not stay the same
 /// for days on a quiet server.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
+/// Questions of one turn that leave from one source port.
+const SHARE_A_PORT: u32 = 8;
 /// Ids of a source port that may be in use: half of them, so that a free one is found by guessing.
 pub(crate) const MOST_IDS: usize = 32_768;
 /// How often a random port is drawn in the hope of one that need not be looked for.
@@ -97,8 +101,11 @@ struct ServerPorts {
     /// How many source ports may be used; none if the server is no longer in the configuration.
     allowed: usize,
     queue: SendQueue,
-    /// The port of this turn: its questions leave together, with ids of their own.
-    turn: Option<usize>,
+    /// The port that the next questions leave from, with ids of their own, and how many have been
+    /// queued for it since it was drawn.
+    turn: Option<(usize, u32)>,
+    /// Ports on which the kernel refused a question since this was last asked.
+    refused: Vec<usize>,
 }
 
 /// The ports towards all servers.
@@ -172,12 +179,10 @@ impl Ports {
     pub(crate) fn flush(&mut self) -> Vec<PortId> {
         let mut refused = Vec::new();
         for (place, server) in self.servers.iter_mut().enumerate() {
-            let flushed = server.flush();
-            let Some(number) = server.turn.take() else { continue };
-            server.close_if_done(number);
-            if flushed.unreachable {
-                refused.push(PortId { server: ServerId(place as u16), number: number as u16 });
-            }
+            server.end_turn();
+            let server_id = ServerId(place as u16);
+            let ports = server.refused.drain(..);
+            refused.extend(ports.map(|number| PortId { server: server_id, number: number as u16 }));
         }
         refused
     }
@@ -197,7 +202,14 @@ pub(crate) fn is_ours(error: &io::Error) -> bool {
 
 impl ServerPorts {
     fn new(address: SocketAddr) -> ServerPorts {
-        ServerPorts { address, ports: Vec::new(), allowed: 0, queue: SendQueue::new(), turn: None }
+        ServerPorts {
+            address,
+            ports: Vec::new(),
+            allowed: 0,
+            queue: SendQueue::new(),
+            turn: None,
+            refused: Vec::new(),
+        }
     }
 
     fn allow(&mut self, allowed: usize) {
@@ -218,14 +230,11 @@ impl ServerPorts {
         rng: &mut StdRng,
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
-        if self.queue.is_full() {
-            self.flush();
-        }
-        let number = match self.turn {
-            Some(number) => number,
-            None => self.draw(server, poller, now, rng)?,
+        let (number, sharing) = match self.turn {
+            Some(turn) => turn,
+            None => (self.draw(server, poller, now, rng)?, 0),
         };
-        self.turn = Some(number);
+        self.turn = Some((number, sharing + 1));
         let port = self.ports[number].as_mut().ok_or(io::ErrorKind::NotConnected)?;
         // At least half of the port's ids are free, because a port that has fewer is not used for
         // the next question (`draw`, and the end of this function). So a free one is found by
@@ -238,11 +247,10 @@ impl ServerPorts {
         };
         port.ids.insert(id, fetch);
         port.used += 1;
-        let full = !port.has_room();
+        let is_enough = !port.has_room() || sharing + 1 == SHARE_A_PORT;
         self.queue.push(None, |out| write(id, out));
-        if full {
-            self.flush();
-            self.turn = None;
+        if is_enough {
+            self.end_turn();
         }
         Ok(Expected { port: PortId { server, number: number as u16 }, id })
     }
@@ -297,17 +305,20 @@ impl ServerPorts {
 
     /// Closes a source port that the configuration no longer has, once nothing is expected on it.
     fn close_if_done(&mut self, number: usize) {
-        let is_extra = number >= self.allowed && self.turn != Some(number);
+        let is_extra = number >= self.allowed && self.turn.is_none_or(|(turn, _)| turn != number);
         if is_extra && self.ports[number].as_ref().is_some_and(Port::is_done) {
             self.ports[number] = None;
         }
     }
 
-    fn flush(&mut self) -> Flushed {
-        match self.turn.and_then(|number| self.ports[number].as_ref()) {
-            Some(port) => self.queue.flush(&port.endpoint),
-            None => Flushed::default(),
+    /// Sends what is queued; the next question draws another port.
+    fn end_turn(&mut self) {
+        let Some((number, _)) = self.turn.take() else { return };
+        let Some(port) = &self.ports[number] else { return };
+        if self.queue.flush(&port.endpoint).unreachable {
+            self.refused.push(number);
         }
+        self.close_if_done(number);
     }
 }
 
@@ -343,11 +354,14 @@ mod tests {
             self.ports.configure([(self.silent.local_addr().unwrap(), allowed)].into_iter());
         }
 
+        fn queue(&mut self) -> io::Result<Expected> {
+            self.ports.ask(SERVER, FETCH, &self.poller, self.now, &mut self.rng, |_, out| {
+                out.push(0);
+            })
+        }
+
         fn ask(&mut self) -> io::Result<Expected> {
-            let asked =
-                self.ports.ask(SERVER, FETCH, &self.poller, self.now, &mut self.rng, |_, out| {
-                    out.push(0);
-                });
+            let asked = self.queue();
             assert_eq!(self.ports.flush(), []);
             asked
         }
@@ -368,6 +382,19 @@ mod tests {
         test.ports.forget(asked[0]);
         assert_eq!(test.ports.expects(asked[0]), None);
         assert!(test.ask().is_ok());
+    }
+
+    /// RFC 5452 §9.2: questions that are outstanding together leave from several ports.
+    #[test]
+    fn the_questions_of_one_turn_do_not_all_share_a_port() {
+        let mut test = Test::new(64);
+        let mut ports = std::collections::HashMap::<u16, u32>::new();
+        for _ in 0..8 * SHARE_A_PORT {
+            let at = test.queue().unwrap();
+            *ports.entry(at.port.number).or_default() += 1;
+        }
+        assert_eq!(test.ports.flush(), []);
+        assert!(ports.len() >= 4, "{ports:?}");
     }
 
     #[test]
