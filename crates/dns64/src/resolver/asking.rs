@@ -24,6 +24,8 @@ use crate::ids::{FetchId, ServerId};
 use crate::metrics::Count;
 use crate::name::{Key, KeyBuf};
 
+/// How often one server is sent one question over UDP (RFC 9520 §3.1: three times at the most).
+const MOST_TRIES: usize = 3;
 /// How much longer than the asking worker another one waits for its word.
 const GRACE: Nanos = Nanos::from_millis(100);
 
@@ -83,8 +85,14 @@ impl<O: Outside> Resolver<O> {
     pub(super) fn attempt(&mut self, id: FetchId) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &fetch.state else { return };
-        let server = self.upstreams.choose(fetch.route, &udp.tried, self.now, &mut self.rng);
-        self.attempt_at(id, server);
+        let chosen = self.upstreams.choose(fetch.route, &udp.tried, self.now, &mut self.rng);
+        let server = if udp.times(chosen) < MOST_TRIES { Some(chosen) } else { udp.least_asked() };
+        match server.filter(|&server| udp.times(server) < MOST_TRIES) {
+            Some(server) => self.attempt_at(id, server),
+            None if udp.fallback.is_some() => self.land(id, None, Failure::Timeout),
+            // An answer to one of the questions may still come.
+            None => self.wait_until_deadline(id),
+        }
     }
 
     /// Asks this upstream, over UDP.

@@ -177,6 +177,11 @@ impl Udp {
         self.attempts.iter().filter(|attempt| attempt.at.port.server == server).count()
     }
 
+    /// Of the servers that have been asked, the one that has been sent the question least often.
+    pub(super) fn least_asked(&self) -> Option<ServerId> {
+        self.tried.iter().copied().min_by_key(|&server| self.times(server))
+    }
+
     /// The attempt that an answer there is to.
     pub(super) fn sent(&self, at: Expected) -> Option<Attempt> {
         self.attempts.iter().find(|attempt| attempt.at == at).copied()

@@ -327,6 +327,30 @@ fn udp_a_silent_upstream_is_asked_again_until_the_time_is_over() {
 }
 
 #[test]
+fn rfc9520_3_1_a_silent_upstream_is_sent_a_question_three_times() {
+    for upstreams in [1, 2] {
+        let mut test = Test::new(upstreams);
+        // They are known to be quick, so that they are asked again soon.
+        for n in 0..8 * usize::from(upstreams) {
+            for sent in test.begin(&format!("quick-{n}.test")) {
+                test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
+            }
+            assert_eq!(test.outcome(), Some(Ok((0, 1))));
+        }
+        let mut to = vec![0; usize::from(upstreams)];
+        let mut note = |sent: Vec<Sent>| {
+            sent.iter().for_each(|sent| to[usize::from(sent.server())] += 1);
+        };
+        note(test.begin("a.test"));
+        while test.outcome().is_none() {
+            test.pass(1);
+            note(test.sent());
+        }
+        assert!(to.iter().all(|&times| (1..=3).contains(&times)), "{to:?}");
+    }
+}
+
+#[test]
 fn rfc9520_3_2_silence_is_remembered_for_longer_each_time_until_the_upstream_is_back() {
     let mut test = Test::new(1);
     for lasts in [5, 10, 20] {
