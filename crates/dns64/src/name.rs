@@ -207,6 +207,17 @@ impl KeyBuf {
         key
     }
 
+    /// As [`Key::of_any_type`], of a key's octets. No question has type 0 (RFC 6895 §3.1).
+    pub(crate) fn of_any_type(octets: &[u8]) -> Option<KeyBuf> {
+        let at = octets.len().checked_sub(TAIL)?;
+        if octets[octets.len() - 1] & PROBE != 0 {
+            return None;
+        }
+        let mut key = KeyBuf(SmallVec::from_slice(octets));
+        key.0[at..at + 2].fill(0);
+        Some(key)
+    }
+
     /// The octets, as [`Key`] borrows them.
     #[inline]
     pub(crate) fn octets(&self) -> &[u8] {
@@ -273,6 +284,11 @@ impl Key {
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
+    }
+    /// The key under which it is kept that the name does not exist, whatever type is asked for;
+    /// `None` of a probe.
+    pub(crate) fn of_any_type(&self) -> Option<KeyBuf> {
+        KeyBuf::of_any_type(&self.0)
     }
     /// The memory that it takes on the heap, octets.
     pub(crate) fn size(&self) -> usize {

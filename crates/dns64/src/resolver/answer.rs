@@ -155,6 +155,10 @@ impl Answer {
             _ => AnswerKind::Failed,
         };
         limit_ttls(&mut octets, &survey.ttls, kind, limits);
+        let answers = usize::from(u16::from_be_bytes([octets[6], octets[7]]));
+        if kind == AnswerKind::Data && answers > 1 {
+            level_ttls(&mut octets, &survey.ttls[..answers.min(survey.ttls.len())], survey);
+        }
         let ttl = match kind {
             AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
             AnswerKind::NoData | AnswerKind::NxDomain => {
@@ -282,6 +286,24 @@ impl Answer {
             let data = &self.octets[data_at..data_at + usize::from(field(ttl_at + 4))];
             AnswerRecord { rtype: field(ttl_at - 4), ttl: self.ttl_at(ttl_at), data }
         })
+    }
+}
+
+/// Gives the records of the type that was asked for, which are one RRset, the least of their TTLs
+/// (RFC 2181 §5.2). An answer to ANY has several RRsets and stays as it is.
+fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
+    let asked_at = survey.records_at - 4;
+    let asked = [octets[asked_at], octets[asked_at + 1]];
+    let of_rrset = |octets: &[u8], at: usize| octets[at - 4..at - 2] == asked;
+    let place = |at: &[u8; 2]| usize::from(u16::from_be_bytes(*at));
+    let ttl = |octets: &[u8], at: usize| octets[at..].first_chunk::<4>().copied();
+    let ttls = places.iter().map(place).filter(|&at| of_rrset(octets, at));
+    // Octets in network order are in the order of the numbers.
+    let Some(least) = ttls.filter_map(|at| ttl(octets, at)).min() else { return };
+    for at in places.iter().map(place) {
+        if of_rrset(octets, at) {
+            octets[at..at + 4].copy_from_slice(&least);
+        }
     }
 }
 

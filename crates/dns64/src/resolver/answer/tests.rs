@@ -159,6 +159,23 @@ fn what_may_be_kept_and_for_how_long() {
 }
 
 #[test]
+fn rfc2181_5_2_the_records_of_an_rrset_have_its_least_ttl() {
+    let answer = said("a.test", rtype::AAAA)
+        .cname("a.test", 20, "b.test")
+        .aaaa("b.test", 300, "2001:db8::1")
+        .aaaa("b.test", 150, "2001:db8::2")
+        .rrsig("b.test", rtype::AAAA)
+        .parse()
+        .unwrap();
+    let of = |rtype: u16| {
+        let records = answer.answers().filter(move |record| record.rtype == rtype);
+        records.map(|record| record.ttl).collect::<Vec<_>>()
+    };
+    assert_eq!((of(rtype::CNAME), of(rtype::AAAA)), (vec![20], vec![150, 150]));
+    assert_eq!(answer.ttl(), 20);
+}
+
+#[test]
 fn records_are_put_in_order_and_strangers_left_out() {
     let answer = said("a.test", rtype::AAAA)
         .aaaa("c.test", 60, "2001:db8::1")
