@@ -1,6 +1,7 @@
 //! The command line as typed; parsing does no I/O.
 
 mod clients;
+mod conform;
 mod goal;
 pub(crate) mod help;
 mod values;
@@ -20,10 +21,11 @@ use wire::name::{Domain, NameRange};
 pub(crate) use clients::{
     ClosedLoop, Dns64perf, Experiments, Family, IntervalFiles, Questions, Resperf, Transport,
 };
+pub(crate) use conform::{Conform, StatusPlace};
 pub(crate) use goal::TypedGoal;
 use help::{
-    AUTH, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH, SELF_TEST,
-    SERVER, THREADS,
+    AUTH, CHECKS, COMPARISON, FAULTS, FILES, LOAD, NAMES, PACING, QUESTIONS, REPLIES, SEARCH,
+    SELF_TEST, SERVER, THREADS,
 };
 pub(crate) use values::{CpuList, DelayRange, Server};
 use values::{
@@ -67,6 +69,9 @@ pub(crate) enum Command {
     /// The report of a campaign, or the comparison of several
     #[command(after_help = help::below("report"))]
     Report(Report),
+    /// Check by RFC paragraph whether a DNS64 server is right
+    #[command(after_help = help::below("conform"))]
+    Conform(Box<Conform>),
     /// AuthDNS: the authoritative server for all names of the tester
     #[command(after_help = help::below("auth"))]
     Auth(Auth),
@@ -475,6 +480,15 @@ pub(crate) struct Auth {
     /// Address to serve over UDP and TCP; may be given several times
     #[arg(long, value_name = "ADDR:PORT", required = true, num_args = 1.., value_parser = parse_address, help_heading = THREADS)]
     pub(crate) listen: Vec<SocketAddr>,
+    /// Serve the names that `conform` asks for, below ZONE [default: conform.example], which say
+    /// themselves how they are answered
+    #[arg(long, value_name = "ZONE", num_args = 0..=1, require_equals = true, default_missing_value = "conform.example",
+          conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
+          help_heading = CHECKS)]
+    pub(crate) conform: Option<::conform::message::Name>,
+    /// Write the trust anchors of the signed zones below that zone, as DNSKEY records
+    #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
+    pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) zone: ZoneContent,
     /// Workers per address [default: one per CPU]

@@ -68,6 +68,7 @@ fn run() -> ExitCode {
         Command::Dns64perf(a) => commands::dns64perf::run(&a),
         Command::Campaign(a) => commands::campaign::run(&a),
         Command::Report(a) => commands::report::run(&a),
+        Command::Conform(a) => commands::conform::run(&a),
         Command::Auth(a) => commands::auth::run(&a),
         Command::ReferenceDut(a) => commands::reference_dut::run(&a),
         Command::Zone(a) => commands::zone::run(&a),

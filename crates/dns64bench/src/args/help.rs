@@ -9,6 +9,7 @@ pub(super) const LOAD: &str = "Rate and duration";
 pub(super) const NAMES: &str = "Names and shares";
 pub(super) const QUESTIONS: &str = "Questions";
 pub(super) const REPLIES: &str = "Replies";
+pub(super) const CHECKS: &str = "Checks";
 pub(super) const SEARCH: &str = "Search";
 pub(super) const SELF_TEST: &str = "Self-test";
 pub(super) const THREADS: &str = "Threads and sockets";
@@ -216,7 +217,22 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
                 "Fail if the second is more than 5 % slower.",
             ),
         ],
+        "conform" => &[
+            ("dns64bench conform --server [2001:2::1]:53", "Check what needs no names of our own."),
+            (
+                "dns64bench conform --server [2001:2::1]:53 --zone conform.example --auth-status far.socket",
+                "Check all; the server forwards conform.example to `auth --conform --status far.socket`.",
+            ),
+            (
+                "dns64bench conform --server [::1]:53 --name ours --html board.html --beside other.json",
+                "Draw a scoreboard beside the outcome of another server.",
+            ),
+        ],
         "auth" => &[
+            (
+                "dns64bench auth --conform --listen 198.18.0.2 --status far.socket --anchors anchors.txt",
+                "The far side of `conform`.",
+            ),
             (
                 "dns64bench auth --listen 198.18.0.2 --status auth.socket",
                 "Serve until Ctrl-C, with live counters.",

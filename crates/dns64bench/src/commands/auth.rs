@@ -1,8 +1,12 @@
 //! `auth`: AuthDNS until a signal ends it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use campaign::archive::write_whole;
+use conform::far::{self, FarConfig};
+use conform::message::Name;
 use net::affinity::allowed_cpus;
 use tester::authdns::counters::AuthCounters;
 use tester::authdns::{AuthConfig, start, status};
@@ -12,6 +16,13 @@ use crate::args::Auth;
 use crate::output::{Failure, Outcome, Versioned, grouped, print_versioned};
 
 pub(crate) fn run(args: &Auth) -> Outcome {
+    match &args.conform {
+        Some(zone) => serve_checks(args, zone),
+        None => serve(args),
+    }
+}
+
+fn serve(args: &Auth) -> Outcome {
     let config = AuthConfig {
         listen: args.listen.clone(),
         zone: args.zone.resolve(),
@@ -23,15 +34,9 @@ pub(crate) fn run(args: &Auth) -> Outcome {
     };
     let running = start(&config).map_err(Failure::environment)?;
     if let Some(path) = &args.status {
-        let left_over = || {
-            format!(
-                "cannot make the status socket {}; remove it if it is left over",
-                path.display()
-            )
-        };
         let counters = running.counter_reader();
         let serving = status::serve(path, move || Versioned::new(counters()));
-        serving.with_context(left_over).map_err(Failure::environment)?;
+        serving.with_context(|| left_over(path)).map_err(Failure::environment)?;
     }
     for address in running.addresses() {
         eprintln!("AuthDNS serves {} on {address}", config.zone.domain());
@@ -45,6 +50,34 @@ pub(crate) fn run(args: &Auth) -> Outcome {
     ended?;
     print(&counters, args.json)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Serves the names of `conform` until a signal ends it.
+fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
+    let config =
+        FarConfig { listen: args.listen.clone(), zone: zone.clone(), ns: args.zone.ns_address };
+    let far = far::start(&config).map_err(Failure::environment)?;
+    if let Some(path) = &args.anchors {
+        let text = far.anchors().join("\n") + "\n";
+        write_whole(path, text.as_bytes()).map_err(Failure::environment)?;
+    }
+    if let Some(path) = &args.status {
+        let serving = far::status::serve(path, far.log(), far.anchors());
+        serving.with_context(|| left_over(path)).map_err(Failure::environment)?;
+    }
+    for address in far.addresses() {
+        eprintln!("AuthDNS serves the names of conform below {zone} on {address}");
+    }
+    let ended = wait_for_end(args.duration);
+    drop(far);
+    if let Some(path) = &args.status {
+        let _ = std::fs::remove_file(path);
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+fn left_over(path: &Path) -> String {
+    format!("cannot make the status socket {}; remove it if it is left over", path.display())
 }
 
 fn print(counters: &AuthCounters, json: bool) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ pub(crate) mod auth;
 pub(crate) mod campaign;
 pub(crate) mod check;
 pub(crate) mod closed_loop;
+pub(crate) mod conform;
 pub(crate) mod dns64perf;
 pub(crate) mod lab;
 pub(crate) mod measure;

@@ -8,6 +8,7 @@ use campaign::environment::Environment;
 use campaign::plan::Plan;
 use campaign::results::Results;
 use campaign::search::SearchResult;
+use conform::outcome::Report;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema as Made};
@@ -31,13 +32,14 @@ type Printed<T> = Versioned<WithEnvironment<T>>;
 type Entry = (&'static str, u32, fn() -> Made);
 
 /// All schemas. A journal's is that of each of its lines.
-const ALL: [Entry; 19] = [
+const ALL: [Entry; 20] = [
     ("trial", SCHEMA_VERSION, written::<Printed<TrialResult>>),
     ("search", SCHEMA_VERSION, written::<Printed<SearchResult>>),
     ("self-test", SCHEMA_VERSION, written::<Printed<SelfTestResult>>),
     ("closed-loop", SCHEMA_VERSION, written::<Printed<ClosedLoopResult>>),
     ("dns64perf2", SCHEMA_VERSION, written::<Printed<Experiments>>),
     ("quickstart", SCHEMA_VERSION, written::<Printed<QuickstartResult>>),
+    ("conform", SCHEMA_VERSION, written::<Versioned<Report>>),
     ("check", SCHEMA_VERSION, written::<Versioned<Environment>>),
     ("auth", SCHEMA_VERSION, written::<Versioned<AuthCounters>>),
     ("reference-dut", SCHEMA_VERSION, written::<Versioned<ReferenceCounters>>),

@@ -1,0 +1,296 @@
+//! Hostility from both sides: forged, alien and odd replies of the upstream (RFC 5452), and clients
+//! that come in crowds, ask for dead names or send what is no message.
+
+mod crowds;
+mod defects;
+mod forgery;
+
+use super::File;
+use crate::check::{Check, Level, Need};
+use crowds::{
+    chains_end, crowds_are_answered, crowds_are_asked_for_once, dead_names_harm_no_others,
+    failures_are_of_a_type, loops_are_bounded, malformed_queries_end_nothing, noise_ends_nothing,
+    questions_are_asked_three_times_at_most, stray_tcp_octets_end_nothing,
+};
+use forgery::{
+    aliens_are_dropped, forged_ids, forged_ports, forged_questions, forgery_is_not_the_last_word,
+    ids_are_not_the_clients, ids_are_unpredictable, letter_case_does_not_matter,
+    mixed_types_are_dropped, ports_are_many, ports_are_several, ports_are_unpredictable,
+};
+
+pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
+
+const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc5452-9.1-id",
+        title: "A forged reply with another id is not believed",
+        rfc: 5452,
+        section: "9.1",
+        sentence: "A resolver implementation MUST match responses to all of the following \
+             attributes of the query: … Query ID …. A mismatch and the response MUST be considered \
+             invalid.",
+        level: Level::Must,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: forged_ids,
+    },
+    Check {
+        id: "hardening-forged-port",
+        title: "A forged reply from another port of the upstream is not believed",
+        rfc: 0,
+        section: "",
+        sentence: "A reply should come from the port that was asked, not only from the address, \
+             which is all that RFC 5452 §9.1 wants of the source.",
+        level: Level::Hardening,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: forged_ports,
+    },
+    Check {
+        id: "rfc5452-9.1-question",
+        title: "A forged reply for another question is not believed",
+        rfc: 5452,
+        section: "9.1",
+        sentence: "A resolver implementation MUST match responses to all of the following \
+             attributes of the query: … Query name, Query class and type …. A mismatch and the \
+             response MUST be considered invalid.",
+        level: Level::Must,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: forged_questions,
+    },
+    Check {
+        id: "hardening-forged-then-true",
+        title: "The true reply that follows a forged one is still waited for",
+        rfc: 0,
+        section: "",
+        sentence: "A reply that is not to the question should be dropped, not taken as the end of \
+             the question: or anybody who guesses a port stops a name.",
+        level: Level::Hardening,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: forgery_is_not_the_last_word,
+    },
+    Check {
+        id: "rfc5452-9.2-several-ports",
+        title: "64 names that are asked for at the same time come from several source ports",
+        rfc: 5452,
+        section: "9.2",
+        sentence: "Resolver implementations MUST: … Use multiple different source ports \
+             simultaneously in case of multiple outstanding queries.",
+        level: Level::Must,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: ports_are_several,
+    },
+    Check {
+        id: "hardening-many-ports",
+        title: "64 names that are asked for at the same time come from ports that mostly differ",
+        rfc: 0,
+        section: "",
+        sentence: "Of questions that are out at the same time most should have a source port of \
+             their own: a forger who knows the ports of some should not know those of the others.",
+        level: Level::Hardening,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: ports_are_many,
+    },
+    Check {
+        id: "rfc5452-9.2-ports-unpredictable",
+        title: "Source ports of questions that follow one another cannot be guessed",
+        rfc: 5452,
+        section: "9.2",
+        sentence: "Resolver implementations MUST: Use an unpredictable source port for outgoing \
+             queries from the range of available ports (53, or 1024 and above) that is as large as \
+             possible and practicable.",
+        level: Level::Must,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: ports_are_unpredictable,
+    },
+    Check {
+        id: "rfc5452-9.2-ids-unpredictable",
+        title: "Ids of questions that follow one another cannot be guessed",
+        rfc: 5452,
+        section: "9.2",
+        sentence: "Resolver implementations MUST: … Use an unpredictable query ID for outgoing \
+             queries, utilizing the full range available (0-65535).",
+        level: Level::Must,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: ids_are_unpredictable,
+    },
+    Check {
+        id: "rfc5452-9.2-ids-own",
+        title: "Ids of questions are not those of the client's queries",
+        rfc: 5452,
+        section: "9.2",
+        sentence: "Resolver implementations MUST: … Use an unpredictable query ID for outgoing \
+             queries, utilizing the full range available (0-65535).",
+        level: Level::Must,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: ids_are_not_the_clients,
+    },
+    Check {
+        id: "hardening-out-of-zone",
+        title: "Addresses for a name of the zone above are neither passed on nor kept",
+        rfc: 0,
+        section: "",
+        sentence: "Only data of the domain for which the question was meant should be accepted \
+             (RFC 5452 §6), from a forwarder too: which may be lied to.",
+        level: Level::Hardening,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: aliens_are_dropped,
+    },
+    Check {
+        id: "hardening-mixed-types",
+        title: "A records in an answer for AAAA, and AAAA records in one for A, are not passed on",
+        rfc: 0,
+        section: "",
+        sentence: "An answer should have records of the type that was asked for; a reply that has \
+             others as well is one without them, or none.",
+        level: Level::Hardening,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: mixed_types_are_dropped,
+    },
+    Check {
+        id: "rfc4343-3-letter-case",
+        title: "Names in odd letter case, from the upstream or the client, are the same names",
+        rfc: 4343,
+        section: "3",
+        sentence: "That is to say, a lookup string octet with a value in the inclusive range from \
+             0x41 to 0x5A, the uppercase ASCII letters, MUST match the identical value and also \
+             match the corresponding value in the inclusive range from 0x61 to 0x7A, the lowercase \
+             ASCII letters.",
+        level: Level::Must,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: letter_case_does_not_matter,
+    },
+    Check {
+        id: "rfc1034-3.6.2-long-chain",
+        title: "A chain of 25 aliases ends in its addresses or in SERVFAIL",
+        rfc: 1034,
+        section: "3.6.2",
+        sentence: "… by the robustness principle, domain software should not fail when presented \
+             with CNAME chains or loops; CNAME chains should be followed ….",
+        level: Level::Says,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: chains_end,
+    },
+    Check {
+        id: "rfc1034-5.3.3-bounded",
+        title: "One question for an alias of itself makes 32 questions upstream at most",
+        rfc: 1034,
+        section: "5.3.3",
+        sentence: "Bound the amount of work (packets sent, parallel processes started) so that a \
+             request can't get into an infinite loop or start off a chain reaction of requests or \
+             queries with other implementations EVEN IF SOMEONE HAS INCORRECTLY CONFIGURED SOME \
+             DATA.",
+        level: Level::Says,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: loops_are_bounded,
+    },
+    Check {
+        id: "rfc9520-3.1-tries",
+        title: "A question that is not answered is sent three times at most over each transport",
+        rfc: 9520,
+        section: "3.1",
+        sentence: "Resolvers MUST NOT retry a given query to a server address over a given DNS \
+             transport more than twice (i.e., three queries in total) ….",
+        level: Level::Must,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: questions_are_asked_three_times_at_most,
+    },
+    Check {
+        id: "rfc2308-7.1-tuple",
+        title: "That AAAA and A of a name failed is not held against its other types",
+        rfc: 2308,
+        section: "7.1",
+        sentence: "In either case a resolver MAY cache a server failure response. If it does so … \
+             it MUST be cached against the specific query tuple <query name, type, class, server \
+             IP address>.",
+        level: Level::Must,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: failures_are_of_a_type,
+    },
+    Check {
+        id: "hardening-overload-answered",
+        title: "1000 clients, 250 at a time, who ask for one new name are answered",
+        rfc: 0,
+        section: "",
+        sentence: "A name that becomes known to all at once should be answered to all: at least 95 \
+             of 100 clients.",
+        level: Level::Hardening,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: crowds_are_answered,
+    },
+    Check {
+        id: "hardening-overload-asked-once",
+        title: "200 clients who ask for one new name at the same time make few questions upstream",
+        rfc: 0,
+        section: "",
+        sentence: "Equal questions that are out at the same time should be one question: each \
+             further one is a further chance for a forger (RFC 5452 §5).",
+        level: Level::Hardening,
+        needs: &[Need::Zone, Need::View],
+        contradicts: None,
+        script: crowds_are_asked_for_once,
+    },
+    Check {
+        id: "hardening-overload-dead-names",
+        title: "Living names are answered while 100 clients wait for names that nobody answers",
+        rfc: 0,
+        section: "",
+        sentence: "Names whose servers are dead should not take from other names what these need \
+             to be answered in time.",
+        level: Level::Hardening,
+        needs: &[Need::Zone],
+        contradicts: None,
+        script: dead_names_harm_no_others,
+    },
+    Check {
+        id: "hardening-malformed",
+        title: "Malformed queries do not end the server",
+        rfc: 0,
+        section: "",
+        sentence: "What a client sends should never end the service of others: compression loops, \
+             lengths that lie, counts that promise more than there is.",
+        level: Level::Hardening,
+        needs: &[],
+        contradicts: None,
+        script: malformed_queries_end_nothing,
+    },
+    Check {
+        id: "hardening-noise",
+        title: "200 datagrams of noise do not end the server",
+        rfc: 0,
+        section: "",
+        sentence: "What a client sends should never end the service of others: random octets, and \
+             a query cut at each of its octets.",
+        level: Level::Hardening,
+        needs: &[],
+        contradicts: None,
+        script: noise_ends_nothing,
+    },
+    Check {
+        id: "hardening-tcp-noise",
+        title: "Empty, short and broken messages over TCP do not end the server",
+        rfc: 0,
+        section: "",
+        sentence: "What a client sends should never end the service of others: a length of zero, a \
+             length without a message, a message without sense.",
+        level: Level::Hardening,
+        needs: &[],
+        contradicts: None,
+        script: stray_tcp_octets_end_nothing,
+    },
+];

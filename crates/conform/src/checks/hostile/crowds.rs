@@ -1,0 +1,210 @@
+//! Work that never ends unless the server ends it: alias chains, failures, crowds and noise.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use domain::base::iana::Rtype;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::ask;
+use crate::message::{Message, name, rcode};
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+// Aliases.
+
+pub(super) fn chains_end(t: &mut Trial<'_>) -> Judged {
+    const ALIASES: usize = 25;
+    // The chain has 150 octets, what stands around it 50; a name has 255 at most.
+    if t.subject().zone.is_none_or(|zone| zone.len() > 55) {
+        return Err(Fault::NotTried("the zone's name is too long for a chain of aliases".into()));
+    }
+    let (_, reply) = t.aaaa(&format!("{}v4-1-2-3-4", "cname.".repeat(ALIASES)))?;
+    match reply.rcode {
+        rcode::SERVFAIL => Ok(()),
+        _ => reply.has_aaaa(&t.embedded("1.2.3.4")),
+    }
+}
+
+pub(super) fn loops_are_bounded(t: &mut Trial<'_>) -> Judged {
+    let asked = t.name("half.loop");
+    t.ask(&Message::query(&asked, Rtype::AAAA))?;
+    let questions = t.asked(&asked)?.len();
+    expect(questions <= 32, || format!("the far side was asked {questions} times"))
+}
+
+// Failures.
+
+pub(super) fn questions_are_asked_three_times_at_most(t: &mut Trial<'_>) -> Judged {
+    let asked = t.name("v4-1-2-3-4.all-silent");
+    // Whether there is a reply is not what is judged.
+    let query = Message::query(&asked, Rtype::AAAA);
+    t.send_octets(&query.octets(), t.subject().patience)?;
+    let mut questions: HashMap<_, usize> = HashMap::new();
+    for question in t.asked(&asked)? {
+        // The same question without OPT is another query (RFC 6891 §7).
+        let query = (question.qtype, question.tcp, question.payload.is_some());
+        *questions.entry(query).or_default() += 1;
+    }
+    let most = questions.values().copied().max().unwrap_or(0);
+    expect(most <= 3, || format!("a question for {asked} was sent {most} times over one transport"))
+}
+
+pub(super) fn failures_are_of_a_type(t: &mut Trial<'_>) -> Judged {
+    let asked = t.name("txt.a-rcode-2.aaaa-rcode-2");
+    t.ask(&Message::query(&asked, Rtype::AAAA))?;
+    let reply = t.ask(&Message::query(&asked, Rtype::TXT))?;
+    reply.has_rcode(rcode::NOERROR)?;
+    expect(reply.answers(Rtype::TXT).count() == 1, || "the TXT record is missing".into())
+}
+
+// Crowds.
+
+pub(super) fn crowds_are_answered(t: &mut Trial<'_>) -> Judged {
+    let query = Message::query(&t.name("v4-1-2-3-4.all-delay-100"), Rtype::AAAA);
+    let wanted = t.embedded("1.2.3.4");
+    let (mut clients, mut answered) = (0, 0);
+    for _ in 0..4 {
+        let crowd: Vec<Message> =
+            (0..250).map(|_| Message { id: rand::random(), ..query.clone() }).collect();
+        let replies = t.ask_all(&crowd);
+        clients += replies.len();
+        answered +=
+            replies.iter().flatten().filter(|reply| reply.has_aaaa(&wanted).is_ok()).count();
+        // A block that is lost means silence for as long as patience lasts: once is enough.
+        if answered * 100 < clients * 95 {
+            break;
+        }
+    }
+    expect(answered * 100 >= clients * 95, || {
+        format!("{answered} of {clients} clients got the answer")
+    })
+}
+
+pub(super) fn crowds_are_asked_for_once(t: &mut Trial<'_>) -> Judged {
+    const CLIENTS: usize = 200;
+    let asked = t.name("v4-1-2-3-4.all-delay-300");
+    let query = Message::query(&asked, Rtype::AAAA);
+    let crowd: Vec<Message> =
+        (0..CLIENTS).map(|_| Message { id: rand::random(), ..query.clone() }).collect();
+    t.ask_all(&crowd);
+    let questions = t.asked(&asked)?;
+    let of = |qtype: Rtype| questions.iter().filter(|q| q.qtype == qtype.to_int()).count();
+    let most = of(Rtype::AAAA).max(of(Rtype::A));
+    // Threads or processes that share nothing may each ask, and ask again after the delay.
+    expect(most <= CLIENTS / 10, || {
+        format!("{CLIENTS} clients made {most} equal questions upstream")
+    })
+}
+
+pub(super) fn dead_names_harm_no_others(t: &mut Trial<'_>) -> Judged {
+    // Four clients a name: a server that asks once for all has 25 questions out. More in a row would
+    // make some servers believe that the far side itself is dead, for all other checks too.
+    let dead: Vec<Vec<u8>> = (0..25)
+        .map(|_| Message::query(&t.name("v4-1-2-3-4.all-silent"), Rtype::AAAA).octets())
+        .collect();
+    let (server, wanted) = (t.subject().server, t.embedded("8.8.4.4"));
+    thread::scope(|scope| {
+        for octets in dead.iter().cycle().take(100) {
+            scope.spawn(move || ask::datagram(server, octets, Duration::from_secs(2)));
+        }
+        // The dead ones are under way first.
+        thread::sleep(Duration::from_millis(100));
+        for _ in 0..5 {
+            let query = Message::query(&t.name("v4-8-8-4-4"), Rtype::AAAA);
+            let begin = Instant::now();
+            let reply = t.ask(&query)?;
+            let took = begin.elapsed();
+            expect(took < Duration::from_millis(1500), || {
+                format!("a living name took {} ms", took.as_millis())
+            })?;
+            reply.has_aaaa(&wanted)?;
+        }
+        Ok(())
+    })
+}
+
+// Noise.
+
+/// How long a reply to noise is waited for: it does not matter, but is not to pile up.
+const SHORTLY: Duration = Duration::from_millis(20);
+
+/// The server still answers.
+fn is_alive(t: &mut Trial<'_>) -> Judged {
+    t.ask(&Message::query(&name("ipv4only.arpa"), Rtype::AAAA)).map(drop)
+}
+
+/// A header with these counts, and what follows it.
+fn message(counts: [u16; 4], rest: &[u8]) -> Vec<u8> {
+    let mut octets = vec![0x12, 0x34, 0x01, 0x00];
+    octets.extend(counts.into_iter().flat_map(u16::to_be_bytes));
+    octets.extend(rest);
+    octets
+}
+
+/// Queries that a careless parser reads for ever, or beyond their end.
+fn malformed() -> Vec<Vec<u8>> {
+    const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
+    let one = [1, 0, 0, 0];
+    let labels = |count: usize| b"\x01x".repeat(count);
+    vec![
+        Vec::new(),
+        vec![0],
+        message([1, 0, 0, 0], &[])[..11].to_vec(),
+        message(one, &[]),
+        // Names that point to themselves, to each other, forward, and behind the end.
+        message(one, &[b"\xc0\x0c".as_slice(), &AAAA_IN].concat()),
+        message(one, &[b"\xc0\x0e\xc0\x0c".as_slice(), &AAAA_IN].concat()),
+        message(one, &[b"\xc0\x12".as_slice(), &AAAA_IN, b"\x01x\0"].concat()),
+        message(one, &[b"\xff\xff".as_slice(), &AAAA_IN].concat()),
+        // A label longer than the message, of a type that there is not, and a name of 402 octets.
+        message(one, &[b"\x3fx".as_slice(), &AAAA_IN].concat()),
+        message(one, &[b"\x80x\0".as_slice(), &AAAA_IN].concat()),
+        message(one, &[labels(200).as_slice(), b"\0", &AAAA_IN].concat()),
+        // Counts that promise more than there is.
+        message([0xffff; 4], &[b"\x01x\0".as_slice(), &AAAA_IN].concat()),
+        message([1, 0, 0, 0xffff], &[b"\x01x\0".as_slice(), &AAAA_IN].concat()),
+        // OPT records whose data, or whose option, is longer than the message.
+        message([1, 0, 0, 1], b"\x01x\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\xff\xff"),
+        message([1, 0, 0, 1], b"\x01x\0\0\x1c\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\x04\0\x0a\xff\xff"),
+    ]
+}
+
+pub(super) fn malformed_queries_end_nothing(t: &mut Trial<'_>) -> Judged {
+    for octets in malformed() {
+        t.send_octets(&octets, SHORTLY)?;
+    }
+    is_alive(t)
+}
+
+pub(super) fn noise_ends_nothing(t: &mut Trial<'_>) -> Judged {
+    const DATAGRAMS: usize = 200;
+    let query = Message::query(&name("ipv4only.arpa"), Rtype::AAAA).octets();
+    let mut noise: Vec<Vec<u8>> = (0..query.len()).map(|end| query[..end].to_vec()).collect();
+    // The seed is fixed, so that what ends a server once does so again.
+    let mut random = StdRng::seed_from_u64(5452);
+    while noise.len() < DATAGRAMS {
+        let mut octets = vec![0; random.random_range(1..1200)];
+        random.fill(octets.as_mut_slice());
+        noise.push(octets);
+    }
+    for octets in noise {
+        t.send_octets(&octets, Duration::from_millis(1))?;
+    }
+    is_alive(t)
+}
+
+pub(super) fn stray_tcp_octets_end_nothing(t: &mut Trial<'_>) -> Judged {
+    let mut loops = vec![0, 18];
+    loops.extend(message([1, 0, 0, 0], b"\xc0\x0c\0\x1c\0\x01"));
+    for octets in [&[0, 0][..], &[0, 1, 0], &[0xff, 0xff, 1, 2, 3], &loops] {
+        let mut connection = t.connect()?;
+        // That the server closes the connection is as good as any reply.
+        if connection.send_raw(octets).is_ok() {
+            connection.receive(SHORTLY).ok();
+        }
+    }
+    is_alive(t)?;
+    t.ask_tcp(&Message::query(&name("ipv4only.arpa"), Rtype::AAAA)).map(drop)
+}

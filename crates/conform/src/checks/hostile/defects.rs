@@ -1,0 +1,190 @@
+//! Servers that the checks of hostility must find out.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use domain::base::iana::Rtype;
+
+use crate::label::EVIL4;
+use crate::message::{Message, Name, Record, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    rule("any-id-will-do", "rfc5452-9.1-id", |rules| rules.checks_id = false),
+    rule("any-port-will-do", "hardening-forged-port", |rules| rules.checks_source = false),
+    rule("any-question-will-do", "rfc5452-9.1-question", |rules| rules.checks_question = false),
+    hook(
+        "first-forgery-ends-it",
+        "hardening-forged-then-true",
+        Hooks { reply: Some(fail_where_forged), ..NO_HOOKS },
+    ),
+    rule("one-port-upstream", "rfc5452-9.2-several-ports", |rules| rules.random_source = false),
+    rule("few-ports-upstream", "hardening-many-ports", |rules| rules.random_source = false),
+    rule("known-port-upstream", "rfc5452-9.2-ports-unpredictable", |rules| {
+        rules.random_source = false;
+    }),
+    hook(
+        "ids-counted",
+        "rfc5452-9.2-ids-unpredictable",
+        Hooks { asks: Some(count_the_id), ..NO_HOOKS },
+    ),
+    hook(
+        "ids-copied",
+        "rfc5452-9.2-ids-own",
+        Hooks {
+            query: Some(|query| CLIENT_ID.store(query.id, Ordering::Relaxed)),
+            asks: Some(|question| question.id = CLIENT_ID.load(Ordering::Relaxed)),
+            ..NO_HOOKS
+        },
+    ),
+    rule("aliens-believed", "hardening-out-of-zone", |rules| rules.drops_strangers = false),
+    hook(
+        "types-mixed",
+        "hardening-mixed-types",
+        Hooks { reply: Some(add_an_a_record), ..NO_HOOKS },
+    ),
+    hook(
+        "letter-case-compared",
+        "rfc4343-3-letter-case",
+        Hooks { hears: Some(drop_other_letter_case), ..NO_HOOKS },
+    ),
+    Mutant {
+        name: "chain-cut-short",
+        caught_by: "rfc1034-3.6.2-long-chain",
+        rules: |rules| rules.longest_chain = 4,
+        hooks: Hooks { reply: Some(servfail_is_empty), ..NO_HOOKS },
+    },
+    rule("asks-on-and-on", "rfc9520-3.1-tries", |rules| rules.tries = 8),
+    hook(
+        "failures-kept-by-name",
+        "rfc2308-7.1-tuple",
+        Hooks { reply: Some(fail_by_name), ..NO_HOOKS },
+    ),
+    hook(
+        "crowds-lost",
+        "hardening-overload-answered",
+        Hooks { leaves: Some(lose_all_but_ten_a_moment), ..NO_HOOKS },
+    ),
+    rule("each-asks", "hardening-overload-asked-once", |rules| rules.asks_once = false),
+    hook(
+        "dead-names-first",
+        "hardening-overload-dead-names",
+        Hooks { query: Some(wait_for_the_dead), ..NO_HOOKS },
+    ),
+    hook(
+        "ends-of-malformed",
+        "hardening-malformed",
+        Hooks { arrives: Some(end_of_malformed), ..NO_HOOKS },
+    ),
+    hook("ends-of-length", "hardening-noise", Hooks { arrives: Some(end_of_length), ..NO_HOOKS }),
+    hook(
+        "ends-of-tcp-noise",
+        "hardening-tcp-noise",
+        Hooks { arrives: Some(end_of_pointers), ..NO_HOOKS },
+    ),
+];
+
+static CLIENT_ID: AtomicU16 = AtomicU16::new(0);
+
+/// What comes of a question whose first reply is a forged one, if no second one is waited for.
+fn fail_where_forged(query: &Message, reply: &mut Message) {
+    if query.question().is_some_and(|asked| asked.name.to_string().contains(".a-bad")) {
+        reply.rcode = rcode::SERVFAIL;
+        reply.answer.clear();
+    }
+}
+
+fn count_the_id(question: &mut Message) {
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    question.id = NEXT.fetch_add(1, Ordering::Relaxed);
+}
+
+fn add_an_a_record(query: &Message, reply: &mut Message) {
+    if let Some(asked) = query.question().filter(|asked| asked.qtype == Rtype::AAAA) {
+        reply.answer.push(Record::a(asked.name.clone(), 60, EVIL4));
+    }
+}
+
+fn drop_other_letter_case(reply: &mut Message) {
+    if let Some(asked) = reply.question().map(|asked| asked.name.clone()) {
+        reply.answer.retain(|record| record.owner.as_slice() == asked.as_slice());
+    }
+}
+
+fn servfail_is_empty(_: &Message, reply: &mut Message) {
+    if reply.rcode == rcode::SERVFAIL {
+        reply.rcode = rcode::NOERROR;
+    }
+}
+
+fn fail_by_name(query: &Message, reply: &mut Message) {
+    static FAILED: Mutex<Option<HashSet<Name>>> = Mutex::new(None);
+    let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let failed = failed.get_or_insert_default();
+    let Some(asked) = query.question() else { return };
+    if reply.rcode == rcode::SERVFAIL {
+        failed.insert(asked.name.clone());
+    } else if failed.contains(&asked.name) {
+        reply.rcode = rcode::SERVFAIL;
+        reply.answer.clear();
+    }
+}
+
+/// Ten replies a tenth of a second leave, the others are lost.
+fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
+    static MOMENT: Mutex<Option<(Instant, usize)>> = Mutex::new(None);
+    let mut moment = MOMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let (since, count) = moment.get_or_insert_with(|| (Instant::now(), 0));
+    if since.elapsed() > Duration::from_millis(100) {
+        (*since, *count) = (Instant::now(), 0);
+    }
+    *count += 1;
+    if *count > 10 {
+        octets.clear();
+    }
+}
+
+/// A query for a silent name keeps the server busy for two and a half seconds; others wait.
+fn wait_for_the_dead(query: &mut Message) {
+    static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
+    let dead = query.question().is_some_and(|asked| asked.name.to_string().contains("-silent"));
+    let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    if dead {
+        *busy = Some(Instant::now() + Duration::from_millis(2500));
+        return;
+    }
+    let until = *busy;
+    drop(busy);
+    if let Some(until) = until {
+        thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A server that is dead once `deadly` has arrived.
+fn end(dead: &AtomicBool, deadly: bool, octets: &mut Vec<u8>) {
+    if deadly {
+        dead.store(true, Ordering::Relaxed);
+    }
+    if dead.load(Ordering::Relaxed) {
+        octets.clear();
+    }
+}
+
+fn end_of_malformed(octets: &mut Vec<u8>) {
+    static DEAD: AtomicBool = AtomicBool::new(false);
+    end(&DEAD, Message::parse(octets).is_err(), octets);
+}
+
+fn end_of_length(octets: &mut Vec<u8>) {
+    static DEAD: AtomicBool = AtomicBool::new(false);
+    end(&DEAD, octets.len() > 512, octets);
+}
+
+fn end_of_pointers(octets: &mut Vec<u8>) {
+    static DEAD: AtomicBool = AtomicBool::new(false);
+    end(&DEAD, octets.get(12) == Some(&0xc0), octets);
+}

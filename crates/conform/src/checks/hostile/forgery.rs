@@ -1,0 +1,239 @@
+//! What the upstream may say and must not be believed, and how hard it is to guess (RFC 5452).
+
+use std::collections::{HashMap, HashSet};
+use std::net::Ipv6Addr;
+
+use domain::base::iana::Rtype;
+
+use crate::far::view::Asked;
+use crate::label::{self, EVIL4, EVIL6};
+use crate::message::{Message, Name, Record, name};
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+/// The label of [`NATIVE`].
+const NATIVE_LABEL: &str = "v6-20010db8000000000000000000000001";
+const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+/// Whether a forged address, or one made of it, is anywhere in the reply.
+fn is_poisoned(t: &Trial<'_>, reply: &Message) -> bool {
+    let mut evil = t.embedded(&EVIL4.to_string());
+    evil.push(EVIL6);
+    let Message { answer, authority, additional, .. } = reply;
+    let is_evil = |record: &Record| {
+        record.ipv4() == Some(EVIL4) || record.ipv6().is_some_and(|v6| evil.contains(&v6))
+    };
+    answer.iter().chain(authority).chain(additional).any(is_evil)
+}
+
+/// The reply has no forged address. It may be an error, or lack the right ones: that the true reply
+/// is not waited for is another fault.
+fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
+    expect(!is_poisoned(t, reply), || "a forged address was believed".into())
+}
+
+// Forged replies.
+
+/// Asks for names whose A or AAAA records are forged first, twice: the second time the forged ones
+/// would come out of the cache.
+fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
+    for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
+        let query = Message::query(&t.name(&labels), Rtype::AAAA);
+        for _ in 0..2 {
+            let reply = t.ask(&query)?;
+            is_clean(t, &reply)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn forged_ids(t: &mut Trial<'_>) -> Judged {
+    is_not_believed(t, "badid")
+}
+
+pub(super) fn forged_ports(t: &mut Trial<'_>) -> Judged {
+    is_not_believed(t, "badport")
+}
+
+pub(super) fn forged_questions(t: &mut Trial<'_>) -> Judged {
+    is_not_believed(t, "badquestion")
+}
+
+pub(super) fn forgery_is_not_the_last_word(t: &mut Trial<'_>) -> Judged {
+    for forgery in ["badid", "badport", "badquestion"] {
+        let (_, reply) = t.aaaa(&format!("v4-1-2-3-4.a-{forgery}"))?;
+        reply.has_aaaa(&t.embedded("1.2.3.4"))?;
+    }
+    Ok(())
+}
+
+// What a forger must guess.
+
+/// What the far side was asked for `names` over UDP, in the order of arrival.
+fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
+    let mut questions = Vec::new();
+    for name in names {
+        questions.extend(t.asked(name)?.into_iter().filter(|asked| !asked.tcp));
+    }
+    questions.sort_by_key(|asked| asked.at);
+    if questions.len() < names.len() / 2 {
+        return Err(Fault::NotOffered("the server does not ask over UDP".into()));
+    }
+    Ok(questions)
+}
+
+/// Asks for new names one after the other; the ids of the queries, and the questions upstream.
+fn one_after_the_other(t: &mut Trial<'_>, count: usize) -> Judged<(Vec<u16>, Vec<Asked>)> {
+    let (mut ids, mut names) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let name = t.name("v4-1-2-3-4");
+        let query = Message::query(&name, Rtype::AAAA);
+        t.ask(&query)?;
+        ids.push(query.id);
+        names.push(name);
+    }
+    Ok((ids, questions(t, &names)?))
+}
+
+fn distinct(values: &[u16]) -> usize {
+    values.iter().collect::<HashSet<_>>().len()
+}
+
+/// The step from a value to the next that is taken most often, and how often.
+fn commonest_step(values: &[u16]) -> (u16, usize) {
+    let mut steps: HashMap<u16, usize> = HashMap::new();
+    for pair in values.windows(2) {
+        *steps.entry(pair[1].wrapping_sub(pair[0])).or_default() += 1;
+    }
+    steps.into_iter().max_by_key(|(_, count)| *count).unwrap_or((0, 0))
+}
+
+/// No step from a value to the next is frequent, and `least` of 100 values are different ones.
+fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
+    let (distinct, (step, times)) = (distinct(values), commonest_step(values));
+    expect(distinct * 100 >= values.len() * least, || {
+        format!("{} questions have {distinct} different {what}s", values.len())
+    })?;
+    expect(times * 4 <= values.len(), || {
+        format!("the next {what} is {step} more in {times} of {} questions", values.len())
+    })
+}
+
+/// The source ports of questions that are out at the same time, `least` of 100 different ones.
+fn crowd_has_ports(t: &mut Trial<'_>, least: usize) -> Judged {
+    let names: Vec<Name> = (0..64).map(|_| t.name("v4-1-2-3-4.all-delay-100")).collect();
+    let queries: Vec<_> = names.iter().map(|name| Message::query(name, Rtype::AAAA)).collect();
+    t.ask_all(&queries);
+    let questions = questions(t, &names)?;
+    let ports: Vec<u16> = questions.iter().map(|asked| asked.source.port()).collect();
+    let distinct = distinct(&ports);
+    expect(distinct * 100 >= ports.len() * least, || {
+        format!("{} questions came from {distinct} ports", ports.len())
+    })
+}
+
+pub(super) fn ports_are_several(t: &mut Trial<'_>) -> Judged {
+    // The RFC says "multiple": some 16 of 128.
+    crowd_has_ports(t, 12)
+}
+
+pub(super) fn ports_are_many(t: &mut Trial<'_>) -> Judged {
+    crowd_has_ports(t, 50)
+}
+
+pub(super) fn ports_are_unpredictable(t: &mut Trial<'_>) -> Judged {
+    let (_, questions) = one_after_the_other(t, 32)?;
+    let ports: Vec<u16> = questions.iter().map(|asked| asked.source.port()).collect();
+    // A server may draw from ports that are open already.
+    has_no_pattern("port", &ports, 25)?;
+    let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());
+    let range = high.zip(low).map_or(0, |(high, low)| high - low);
+    expect(range >= 4096, || format!("all ports lie in a range of {range}"))
+}
+
+pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
+    let (_, questions) = one_after_the_other(t, 32)?;
+    let ids: Vec<u16> = questions.iter().map(|asked| asked.id).collect();
+    has_no_pattern("id", &ids, 75)?;
+    // Each half of the range has one of 32 ids but once in four thousand million times.
+    let halves = [false, true].map(|upper| ids.iter().any(|id| (*id >= 0x8000) == upper));
+    expect(halves == [true, true], || "all ids lie in one half of the range".into())
+}
+
+pub(super) fn ids_are_not_the_clients(t: &mut Trial<'_>) -> Judged {
+    let (clients, questions) = one_after_the_other(t, 16)?;
+    let copied = questions.iter().filter(|asked| clients.contains(&asked.id)).count();
+    // One may be equal by chance.
+    expect(copied <= 1, || {
+        format!("{copied} of {} questions have the id of a client's query", questions.len())
+    })
+}
+
+// Records that were not asked for.
+
+/// A name with an address of `victim` in its replies, and that victim.
+fn with_victim(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Name)> {
+    let name = t.name(labels);
+    let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("there is no zone".into()))?;
+    let victim = label::read(&name, zone).and_then(|place| place.behaviour.victim);
+    let victim = victim.ok_or_else(|| Fault::NotTried(format!("{labels} has no victim")))?;
+    Ok((name, victim))
+}
+
+/// The far side's reply in its zone `b` has an address for a name of the zone above.
+pub(super) fn aliens_are_dropped(t: &mut Trial<'_>) -> Judged {
+    let made = t.embedded("1.2.3.4");
+    for (record, wanted) in [("v4-1-2-3-4", made), (NATIVE_LABEL, vec![NATIVE])] {
+        let (name, victim) = with_victim(t, &format!("alien.{record}.b"))?;
+        for qtype in [Rtype::AAAA, Rtype::A] {
+            let reply = t.ask(&Message::query(&name, qtype))?;
+            is_clean(t, &reply)?;
+        }
+        let reply = t.ask(&Message::query(&victim, Rtype::AAAA))?;
+        expect(!is_poisoned(t, &reply), || format!("the forged address of {victim} was kept"))?;
+        reply.has_aaaa(&wanted)?;
+        let reply = t.ask(&Message::query(&victim, Rtype::A))?;
+        expect(!is_poisoned(t, &reply), || format!("the forged address of {victim} was kept"))?;
+    }
+    Ok(())
+}
+
+pub(super) fn mixed_types_are_dropped(t: &mut Trial<'_>) -> Judged {
+    let made = t.embedded("1.2.3.4");
+    let only_a = t.name("mixed.v4-1-2-3-4");
+    let both = t.name(&format!("mixed.v4-1-2-3-4.{NATIVE_LABEL}"));
+    for (name, wanted) in [(only_a, made), (both, vec![NATIVE])] {
+        for (qtype, other) in [(Rtype::AAAA, Rtype::A), (Rtype::A, Rtype::AAAA)] {
+            let reply = t.ask(&Message::query(&name, qtype))?;
+            let found = reply.answers(other).count();
+            expect(found == 0, || format!("the answer for {qtype} has {found} {other} records"))?;
+            // The upstream's reply may count as none.
+            if reply.answers(Rtype::AAAA).count() > 0 {
+                reply.has_aaaa(&wanted)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn letter_case_does_not_matter(t: &mut Trial<'_>) -> Judged {
+    let asked = t.name("case.v4-1-2-3-4");
+    let wanted = t.embedded("1.2.3.4");
+    t.ask(&Message::query(&asked, Rtype::AAAA))?.has_aaaa(&wanted)?;
+    let capitals = name(&asked.to_string().to_ascii_uppercase());
+    t.ask(&Message::query(&capitals, Rtype::AAAA))?.has_aaaa(&wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_found() {
+        let random: Vec<u16> = (0..64u32).map(|n| ((n * n * 40_503) >> 3) as u16).collect();
+        assert_eq!(has_no_pattern("id", &random, 75), Ok(()));
+        let counted: Vec<u16> = (0..64).collect();
+        assert!(has_no_pattern("id", &counted, 75).is_err());
+        assert!(has_no_pattern("id", &[7; 64], 75).is_err());
+        assert_eq!(commonest_step(&[1, 4, 7, 65_535]), (3, 2));
+    }
+}

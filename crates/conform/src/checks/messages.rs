@@ -1,0 +1,361 @@
+//! Messages: EDNS (RFC 6891, 8914), the header and the question (RFC 1035, 8906, 9619), and what is
+//! no proper message.
+//!
+//! Checks that need no zone ask for a name of the far side if there is one, and for `ipv4only.arpa`
+//! if there is none: every DNS64 server has AAAA records for that (RFC 7050).
+//!
+//! A server that does not reply to what is malformed does what the RFCs leave open. So silence is
+//! right there, and a second is waited for it at most; a reply has to be FORMERR.
+
+mod defects;
+mod edns;
+mod header;
+mod malformed;
+
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use super::File;
+use crate::check::{Check, Level, Need};
+use crate::message::{Message, Name, name, rcode};
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
+
+/// What most checks have in common; each fills in the rest.
+const BASE: Check = Check {
+    id: "",
+    title: "",
+    rfc: 1035,
+    section: "4.1.1",
+    sentence: "",
+    level: Level::Says,
+    needs: &[],
+    contradicts: None,
+    script: |_| Err(Fault::NotTried("the check has no script".into())),
+};
+
+const RFC6891: Check = Check { rfc: 6891, level: Level::Must, ..BASE };
+
+const FORMAT_ERROR: &str = "Format error - The name server was unable to interpret the query.";
+const OPCODE: &str = "This value is set by the originator of a query and copied into the response.";
+
+const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc6891-6.1.1-opt-answered",
+        title: "Each reply to a query with an OPT record has one, errors too",
+        section: "6.1.1",
+        sentence: "If an OPT record is present in a received request, compliant responders MUST \
+             include an OPT record in their respective responses.",
+        script: edns::replies_have_opt,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.1-not-forwarded",
+        title: "The client's OPT record does not go on to the upstream",
+        section: "6.1.1",
+        sentence: "OPT RRs MUST NOT be cached, forwarded, or stored in or loaded from master \
+             files.",
+        needs: &[Need::Zone, Need::View],
+        script: edns::opt_goes_no_further,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.1-two",
+        title: "A query with two OPT records is FORMERR",
+        section: "6.1.1",
+        sentence: "If a query message with more than one OPT RR is received, a FORMERR (RCODE=1) \
+             MUST be returned.",
+        script: edns::two_are_a_format_error,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.2-unknown-option",
+        title: "An option that nobody knows is ignored, and not sent back",
+        section: "6.1.2",
+        sentence: "Any OPTION-CODE values not understood by a responder or requestor MUST be \
+             ignored.",
+        script: edns::unknown_option_is_ignored,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.3-badvers",
+        title: "EDNS version 1 is BADVERS",
+        section: "6.1.3",
+        sentence: "If a responder does not implement the VERSION level of the request, then it \
+             MUST respond with RCODE=BADVERS.",
+        script: edns::version_1_is_badvers,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.3-version",
+        title: "Replies say EDNS version 0, also to a query with version 1",
+        section: "6.1.3",
+        sentence: "… the VERSION of each response SHOULD be the highest implementation level of \
+             the responder.",
+        level: Level::Should,
+        script: edns::version_is_0,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.1.4-z",
+        title: "Unknown EDNS flags are ignored, and zero in the reply",
+        section: "6.1.4",
+        sentence: "Set to zero by senders and ignored by receivers, unless modified in a \
+             subsequent specification.",
+        level: Level::Says,
+        script: edns::unknown_flags_are_zero,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-6.2.2-fallback",
+        title: "An upstream that says FORMERR to OPT records is asked without",
+        section: "6.2.2",
+        sentence: "If a requestor detects that the remote end does not support EDNS(0), it MAY \
+             issue queries without an OPT record.",
+        level: Level::May,
+        needs: &[Need::Zone],
+        script: edns::falls_back,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-7-no-opt",
+        title: "No reply to a query without an OPT record has one, errors neither",
+        section: "7",
+        sentence: "Lack of presence of an OPT record in a request MUST be taken as an indication \
+             that the requestor does not implement any part of this specification and that the \
+             responder MUST NOT include an OPT record in its response.",
+        script: edns::replies_have_no_opt,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-7-option-format",
+        title: "An option that is longer than its OPT record is FORMERR, with an OPT record",
+        section: "7",
+        sentence: "If there is a problem with processing the OPT record itself, such as an option \
+             value that is badly formatted or that includes out-of-range values, a FORMERR MUST be \
+             returned.  If this occurs, the response MUST include an OPT record.",
+        script: edns::long_option_is_a_format_error,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc6891-7-minimal",
+        title: "A truncated reply still has the question and an OPT record",
+        section: "7",
+        sentence: "The minimal response MUST be the DNS header, question section, and an OPT \
+             record. This MUST also occur when a truncated response (using the DNS header's TC \
+             bit) is returned.",
+        needs: &[Need::Zone],
+        script: edns::truncated_reply_has_opt,
+        ..RFC6891
+    },
+    Check {
+        id: "rfc8914-2-format",
+        title: "An extended error has an info code and text in UTF-8",
+        rfc: 8914,
+        section: "2",
+        sentence: "OPTION-LENGTH: 2 octets / 16 bits (defined in [RFC6891]) contains the length of \
+             the payload (everything after OPTION-LENGTH) in octets and should be 2 plus the \
+             length of the EXTRA-TEXT field (which may be a zero-length string).",
+        needs: &[Need::Zone],
+        script: edns::extended_errors_are_well_formed,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-echo",
+        title: "The reply has the query's id and question",
+        sentence: "This identifier is copied the corresponding reply and can be used by the \
+             requester to match up replies to outstanding queries.",
+        script: header::id_and_question_are_echoed,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-rd",
+        title: "RD of the query is copied into the reply, set or not",
+        sentence: "Recursion Desired - this bit may be set in a query and is copied into the \
+             response.",
+        script: header::rd_is_copied,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-ra",
+        title: "RA is set",
+        sentence: "Recursion Available - this be is set or cleared in a response, and denotes \
+             whether recursive query support is available in the name server.",
+        script: |t| header::flag(t, "RA is not set", |flags| flags.ra),
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-aa",
+        title: "AA is not set, although the upstream has authority",
+        sentence: "Authoritative Answer - this bit is valid in responses, and specifies that \
+             the responding name server is an authority for the domain name in question section.",
+        needs: &[Need::Zone],
+        script: |t| header::flag(t, "AA is set", |flags| !flags.aa),
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-z",
+        title: "The bit that is reserved is zero in the reply, even if the query has it",
+        sentence: "Reserved for future use.  Must be zero in all queries and responses.",
+        script: header::reserved_bit_is_zero,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-opcode",
+        title: "The reply has the query's opcode, also one that the server does not know",
+        sentence: OPCODE,
+        script: header::opcode_is_copied,
+        ..BASE
+    },
+    Check {
+        id: "rfc8906-3.1.4-opcode",
+        title: "Opcodes that are not implemented are NOTIMP",
+        rfc: 8906,
+        section: "3.1.4",
+        sentence: "NOTIMP is the expected rcode to an unknown or unimplemented opcode.",
+        script: header::unknown_opcode_is_notimp,
+        ..BASE
+    },
+    Check {
+        id: "hardening-opcode-notify-update",
+        title: "NOTIFY and UPDATE of a stranger are errors, or not answered",
+        rfc: 0,
+        section: "",
+        sentence: "A recursive server has no zone that a client could change or announce.",
+        level: Level::Hardening,
+        script: header::notify_and_update_do_nothing,
+        ..BASE
+    },
+    Check {
+        id: "hardening-response-ignored",
+        title: "A response is not answered",
+        rfc: 0,
+        section: "",
+        sentence: "Two servers that answer responses send them to each other for ever, after one \
+             datagram with a forged sender.",
+        level: Level::Hardening,
+        script: header::responses_are_not_answered,
+        ..BASE
+    },
+    Check {
+        id: "rfc3597-3-unknown-type",
+        title: "Types that nobody knows are asked for like others",
+        rfc: 3597,
+        section: "3",
+        sentence: "To enable new RR types to be deployed without server changes, name servers and \
+             resolvers MUST handle RRs of unknown type transparently.",
+        level: Level::Must,
+        needs: &[Need::Zone],
+        script: header::unknown_types_pass,
+        ..BASE
+    },
+    Check {
+        id: "hardening-classes",
+        title: "Queries of class ANY, NONE and CHAOS are replied to, and nothing is made",
+        rfc: 0,
+        section: "",
+        sentence: "A query that is refused costs the client one round trip; one that is not \
+             answered costs it its patience.",
+        level: Level::Hardening,
+        script: header::classes_are_replied_to,
+        ..BASE
+    },
+    Check {
+        id: "rfc9619-4-two-questions",
+        title: "A query with two questions is FORMERR, or not answered",
+        rfc: 9619,
+        section: "4",
+        sentence: "A DNS message with OPCODE = 0 and QDCOUNT > 1 MUST be treated as an incorrectly \
+             formatted message.  The value of the RCODE parameter in the response message MUST be \
+             set to 1 (FORMERR).",
+        level: Level::Must,
+        script: malformed::two_questions,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-no-question",
+        title: "A query without a question is FORMERR, or not answered",
+        sentence: FORMAT_ERROR,
+        script: malformed::no_question,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.1-cut-short",
+        title: "A query that ends in the middle is FORMERR, or not answered",
+        sentence: FORMAT_ERROR,
+        script: malformed::cut_short,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1-no-header",
+        title: "Fewer octets than a header are FORMERR, or not answered",
+        section: "4.1",
+        sentence: "The header section is always present.",
+        script: malformed::no_header,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1.4-pointer",
+        title: "A question whose name points to itself, or behind itself, is FORMERR, or not \
+             answered",
+        section: "4.1.4",
+        sentence: "… an entire domain name or a list of labels at the end of a domain name is \
+             replaced with a pointer to a prior occurance of the same name.",
+        script: malformed::pointers,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-3.1-label-length",
+        title: "A question with a label of more than 63 octets is FORMERR, or not answered",
+        section: "3.1",
+        sentence: "The high order two bits of every length octet must be zero, and the remaining \
+             six bits of the length field limit the label to 63 octets or less.",
+        script: malformed::long_labels,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-3.1-name-length",
+        title: "A question for a name of more than 255 octets is FORMERR, or not answered",
+        section: "3.1",
+        sentence: "To simplify implementations, the total length of a domain name (i.e., label \
+             octets and label length octets) is restricted to 255 octets or less.",
+        script: malformed::long_name,
+        ..BASE
+    },
+    Check {
+        id: "hardening-octets-behind",
+        title: "A query with octets behind its end is answered, FORMERR, or not answered",
+        rfc: 0,
+        section: "",
+        sentence: "Octets behind the end of a message mean nothing. They may be ignored or be \
+             called an error, but they are not a failure of the server.",
+        level: Level::Hardening,
+        script: malformed::octets_behind,
+        ..BASE
+    },
+];
+
+/// How long silence is waited for where it is right.
+const SILENCE: Duration = Duration::from_millis(600);
+
+/// A name that has AAAA records, and is new where there is a far side.
+fn known(t: &mut Trial<'_>) -> Name {
+    match t.subject().zone {
+        Some(_) => t.name("v4-1-2-3-4"),
+        None => name("ipv4only.arpa"),
+    }
+}
+
+/// A query for AAAA of such a name.
+fn query(t: &mut Trial<'_>) -> Message {
+    Message::query(&known(t), Rtype::AAAA)
+}
+
+/// Such a query is answered: NOERROR, and there are AAAA records.
+fn is_answered(reply: &Message) -> Judged {
+    reply.has_rcode(rcode::NOERROR)?;
+    let found = reply.answers(Rtype::AAAA).next();
+    expect(found.is_some(), || "there is no AAAA record in the answer".into())
+}

@@ -1,0 +1,191 @@
+//! Defects of the reference that the checks of messages must find.
+
+use domain::base::iana::Rtype;
+
+use crate::message::{Edns, Message, name, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+
+/// A mutant that reads other octets than came.
+const fn arrives(name: &'static str, by: &'static str, change: fn(&mut Vec<u8>)) -> Mutant {
+    hook(name, by, Hooks { arrives: Some(change), ..NO_HOOKS })
+}
+
+/// A mutant that understands another query than came.
+const fn reads(name: &'static str, by: &'static str, change: fn(&mut Message)) -> Mutant {
+    hook(name, by, Hooks { query: Some(change), ..NO_HOOKS })
+}
+
+/// A mutant that says something else.
+const fn says(name: &'static str, by: &'static str, change: fn(&Message, &mut Message)) -> Mutant {
+    hook(name, by, Hooks { reply: Some(change), ..NO_HOOKS })
+}
+
+/// A mutant that sends other octets.
+const fn leaves(name: &'static str, by: &'static str, change: fn(&mut Vec<u8>)) -> Mutant {
+    hook(name, by, Hooks { leaves: Some(change), ..NO_HOOKS })
+}
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    says("opt-not-answered", "rfc6891-6.1.1-opt-answered", |_, reply| drop_opt(reply)),
+    says("errors-without-opt", "rfc6891-6.1.1-opt-answered", |_, reply| {
+        if reply.rcode != rcode::NOERROR {
+            drop_opt(reply);
+        }
+    }),
+    hook(
+        "opt-forwarded",
+        "rfc6891-6.1.1-not-forwarded",
+        Hooks {
+            asks: Some(|query| {
+                if let Some(edns) = &mut query.edns {
+                    edns.options.push((65_001, vec![1, 2, 3]));
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    arrives("last-opt-counts", "rfc6891-6.1.1-two", |octets| {
+        if octets.get(10..12) == Some(&[0, 2]) {
+            octets[11] = 1;
+            octets.truncate(octets.len() - 11);
+        }
+    }),
+    says("options-echoed", "rfc6891-6.1.2-unknown-option", |query, reply| {
+        if let (Some(asked), Some(edns)) = (&query.edns, &mut reply.edns) {
+            edns.options.clone_from(&asked.options);
+        }
+    }),
+    says("unknown-option-formerr", "rfc6891-6.1.2-unknown-option", |query, reply| {
+        if query.edns.as_ref().is_some_and(|edns| !edns.options.is_empty()) {
+            fail(reply, rcode::FORMERR);
+        }
+    }),
+    reads("versions-ignored", "rfc6891-6.1.3-badvers", |query| {
+        query.edns.iter_mut().for_each(|edns| edns.version = 0);
+    }),
+    says("version-echoed", "rfc6891-6.1.3-version", |query, reply| {
+        if let (Some(asked), Some(edns)) = (&query.edns, &mut reply.edns) {
+            edns.version = asked.version;
+        }
+    }),
+    leaves("edns-flags-set", "rfc6891-6.1.4-z", |octets| {
+        // An OPT record without options: root, type 41, 8 octets.
+        let at = octets.len().saturating_sub(11);
+        if octets[at..].starts_with(&[0, 0, 41]) {
+            octets[at + 8] |= 1;
+        }
+    }),
+    rule("no-fallback", "rfc6891-6.2.2-fallback", |rules| rules.retries_without_edns = false),
+    says("opt-unasked", "rfc6891-7-no-opt", |_, reply| {
+        reply.edns.get_or_insert_with(Edns::default);
+    }),
+    arrives("option-length-ignored", "rfc6891-7-option-format", |octets| {
+        if octets.ends_with(&[0, 9]) {
+            let at = octets.len() - 1;
+            octets[at] = 0;
+        }
+    }),
+    says("formerr-without-opt", "rfc6891-7-option-format", |_, reply| {
+        if reply.rcode == rcode::FORMERR {
+            drop_opt(reply);
+        }
+    }),
+    leaves("truncated-without-opt", "rfc6891-7-minimal", |octets| {
+        if let Some(mut reply) = Message::parse(octets).ok().filter(|reply| reply.flags.tc) {
+            drop_opt(&mut reply);
+            *octets = reply.octets();
+        }
+    }),
+    says("extended-error-cut", "rfc8914-2-format", |_, reply| {
+        for edns in reply.edns.iter_mut().filter(|_| reply.rcode == rcode::SERVFAIL) {
+            edns.options = vec![(15, vec![0])];
+        }
+    }),
+    says("no-question-in-reply", "rfc1035-4.1.1-echo", |_, reply| reply.questions.clear()),
+    says("id-changed", "rfc1035-4.1.1-echo", |_, reply| reply.id ^= 1),
+    says("rd-always", "rfc1035-4.1.1-rd", |_, reply| reply.flags.rd = true),
+    says("ra-never", "rfc1035-4.1.1-ra", |_, reply| reply.flags.ra = false),
+    says("aa-always", "rfc1035-4.1.1-aa", |_, reply| reply.flags.aa = true),
+    leaves("reserved-bit-set", "rfc1035-4.1.1-z", |octets| set_bits(octets, 3, 0x40)),
+    says("opcode-query-in-replies", "rfc1035-4.1.1-opcode", |_, reply| reply.opcode = 0),
+    reads("opcodes-ignored", "rfc8906-3.1.4-opcode", |query| query.opcode = 0),
+    reads("updates-welcome", "hardening-opcode-notify-update", |query| {
+        if query.opcode == 5 {
+            query.opcode = 0;
+        }
+    }),
+    arrives("responses-answered", "hardening-response-ignored", |octets| {
+        if let Some(flags) = octets.get_mut(2) {
+            *flags &= 0x7f;
+        }
+    }),
+    says("unknown-types-refused", "rfc3597-3-unknown-type", |query, reply| {
+        if query.question().is_some_and(|question| question.qtype.to_int() >= 256) {
+            fail(reply, rcode::NOTIMP);
+        }
+    }),
+    leaves("other-classes-unanswered", "hardening-classes", |octets| {
+        if octets.get(3).is_some_and(|octet| octet & 0xf == 5) {
+            octets.clear();
+        }
+    }),
+    reads("first-question-counts", "rfc9619-4-two-questions", |query| query.questions.truncate(1)),
+    leaves("no-question-is-fine", "rfc1035-4.1.1-no-question", |octets| {
+        if octets.get(4..6) == Some(&[0, 0]) {
+            octets[3] &= 0xf0;
+        }
+    }),
+    arrives("half-a-query-read", "rfc1035-4.1.1-cut-short", |octets| {
+        if Message::parse(octets).is_err() {
+            make_fine(octets);
+        }
+    }),
+    arrives("half-a-header-read", "rfc1035-4.1-no-header", |octets| {
+        if octets.len() < 12 {
+            make_fine(octets);
+        }
+    }),
+    arrives("pointers-followed", "rfc1035-4.1.4-pointer", |octets| {
+        if octets.get(12).is_some_and(|octet| *octet >= 0xc0) {
+            make_fine(octets);
+        }
+    }),
+    arrives("long-labels-read", "rfc1035-3.1-label-length", |octets| {
+        if octets.get(12).is_some_and(|octet| (64..0xc0).contains(octet)) {
+            make_fine(octets);
+        }
+    }),
+    arrives("long-names-read", "rfc1035-3.1-name-length", |octets| {
+        // A header, a name of 256 octets, type and class.
+        if octets.len() >= 12 + 256 + 4 {
+            make_fine(octets);
+        }
+    }),
+    arrives("octets-behind-hurt", "hardening-octets-behind", |octets| {
+        if octets.ends_with(&[0xff; 40]) {
+            set_bits(octets, 2, 0x78);
+        }
+    }),
+];
+
+fn drop_opt(reply: &mut Message) {
+    (reply.edns, reply.opt_records) = (None, 0);
+}
+
+fn fail(reply: &mut Message, code: u16) {
+    reply.rcode = code;
+    reply.answer.clear();
+}
+
+fn set_bits(octets: &mut [u8], at: usize, bits: u8) {
+    if let Some(octet) = octets.get_mut(at) {
+        *octet |= bits;
+    }
+}
+
+/// Whatever it was, it becomes a query that gets an answer, with the id that it had.
+fn make_fine(octets: &mut Vec<u8>) {
+    let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+    *octets = Message { id, ..Message::query(&name("ipv4only.arpa"), Rtype::A) }.octets();
+}

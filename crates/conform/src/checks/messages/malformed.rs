@@ -1,0 +1,109 @@
+//! Scripts: what is no proper query.
+
+use super::{SILENCE, is_answered, query};
+use crate::message::{Message, rcode};
+use crate::trial::{Fault, Judged, Trial, expect, rcode_name};
+
+/// Length of a header.
+const HEADER: usize = 12;
+/// QTYPE AAAA and QCLASS IN.
+const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
+
+/// A query with this question, and no OPT record.
+fn with_question(question: &[u8]) -> Vec<u8> {
+    let [high, low] = rand::random::<u16>().to_be_bytes();
+    [&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
+}
+
+/// The octets, so that a fault can be repeated by hand; the beginning, if they are many.
+fn shown(octets: &[u8]) -> String {
+    let begin: String = octets.iter().take(40).map(|octet| format!("{octet:02x}")).collect();
+    let more = if octets.len() > 40 { "…" } else { "" };
+    format!("{begin}{more} ({} octets)", octets.len())
+}
+
+/// What is right for a malformed query: no reply, or FORMERR with its id.
+fn is_refused(t: &Trial<'_>, octets: &[u8]) -> Judged {
+    let Some(reply) = t.send_octets(octets, SILENCE)? else { return Ok(()) };
+    let code = reply.get(3).map(|octet| u16::from(octet & 0xf));
+    let sent = || shown(octets);
+    let code = code.ok_or_else(|| Fault::Wrong(format!("half a header came for {}", sent())))?;
+    expect(code == rcode::FORMERR, || format!("{} came for {}", rcode_name(code), sent()))?;
+    let ids_differ = octets.len() >= HEADER && reply[..2] != octets[..2];
+    expect(!ids_differ, || format!("FORMERR with another id came for {}", sent()))
+}
+
+/// Each of them is refused; in the end the server still answers.
+fn all_are_refused(t: &mut Trial<'_>, queries: &[Vec<u8>]) -> Judged {
+    for octets in queries {
+        is_refused(t, octets)?;
+    }
+    let query = query(t);
+    is_answered(&t.ask(&query)?)
+}
+
+pub(super) fn two_questions(t: &mut Trial<'_>) -> Judged {
+    let mut twice = query(t);
+    twice.questions.extend(query(t).questions);
+    let twice = Message { edns: None, opt_records: 0, ..twice };
+    all_are_refused(t, &[twice.octets()])
+}
+
+pub(super) fn no_question(t: &mut Trial<'_>) -> Judged {
+    let none = Message { questions: Vec::new(), edns: None, opt_records: 0, ..query(t) };
+    all_are_refused(t, &[none.octets()])
+}
+
+pub(super) fn cut_short(t: &mut Trial<'_>) -> Judged {
+    let whole = query(t).octets();
+    let question = whole.len() - 11;
+    // No question, half a name, no class, no OPT record, half an OPT record.
+    let ends = [HEADER, HEADER + 5, question - 2, question, question + 6];
+    all_are_refused(t, &ends.map(|end| whole[..end].to_vec()))
+}
+
+pub(super) fn no_header(t: &mut Trial<'_>) -> Judged {
+    let whole = query(t).octets();
+    all_are_refused(t, &[0, 1, 2, 3, HEADER - 1].map(|end| whole[..end].to_vec()))
+}
+
+pub(super) fn pointers(t: &mut Trial<'_>) -> Judged {
+    // The question begins at octet 12: pointers to itself, to what follows it, to a label that
+    // leads back to it, and beyond the end of the message.
+    let names: [&[u8]; 4] =
+        [&[0xc0, 12], &[0xc0, 14], &[1, b'x', 0xc0, 12], &[1, b'x', 0xff, 0xff]];
+    all_are_refused(t, &names.map(|name| with_question(&[name, &AAAA_IN].concat())))
+}
+
+pub(super) fn long_labels(t: &mut Trial<'_>) -> Judged {
+    // The lengths 64, 100 and 191 have one of the high order two bits.
+    let queries = [64_u8, 100, 191].map(|len| {
+        let label = vec![b'x'; usize::from(len)];
+        with_question(&[&[len], label.as_slice(), &[0], &AAAA_IN].concat())
+    });
+    all_are_refused(t, &queries)
+}
+
+pub(super) fn long_name(t: &mut Trial<'_>) -> Judged {
+    let label = |len: u8| [vec![len], vec![b'x'; usize::from(len)]].concat();
+    // Four labels of 63 octets make 257 octets with the root; with the last of 62 they make 256.
+    let names = [[63, 63, 63, 62], [63, 63, 63, 63]];
+    let queries = names.map(|lengths| {
+        let name = lengths.map(label).concat();
+        with_question(&[name.as_slice(), &[0], &AAAA_IN].concat())
+    });
+    all_are_refused(t, &queries)
+}
+
+pub(super) fn octets_behind(t: &mut Trial<'_>) -> Judged {
+    for behind in [&[0][..], &[0xff; 40]] {
+        let octets = [query(t).octets().as_slice(), behind].concat();
+        let Some(reply) = t.send_octets(&octets, SILENCE)? else { continue };
+        let code = u16::from(reply.get(3).map_or(0xf, |octet| octet & 0xf));
+        expect([rcode::NOERROR, rcode::FORMERR].contains(&code), || {
+            format!("{} came for {}", rcode_name(code), shown(&octets))
+        })?;
+    }
+    let query = query(t);
+    is_answered(&t.ask(&query)?)
+}

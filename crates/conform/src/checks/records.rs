@@ -1,0 +1,366 @@
+//! How long answers, denials and failures are kept (RFC 2308, 8767), and what a DNS64 must
+//! leave alone on their way: RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases
+//! (RFC 6604, 6672), and records that it does not translate (RFC 9460, 8482).
+//!
+//! Whether something was kept is seen from behind: the far side was asked again, or it was not. A
+//! lifetime that must end within a check is six seconds, because some servers (Knot Resolver,
+//! CoreDNS) keep everything for at least five by default.
+
+mod defects;
+mod kept;
+mod sets;
+
+use domain::base::iana::Rtype;
+use domain::base::name::ToLabelIter;
+
+use super::File;
+use crate::check::{Check, Level, Need};
+use crate::message::Name;
+use crate::trial::{Fault, Judge, Trial};
+
+pub(super) const FILE: File = File { checks: CHECKS, mutants: defects::MUTANTS };
+
+/// For checks that look from behind.
+const SEEN: &[Need] = &[Need::Zone, Need::View];
+
+/// What most checks have in common; each fills in the rest.
+const BASE: Check = Check {
+    id: "",
+    title: "",
+    rfc: 0,
+    section: "",
+    sentence: "",
+    level: Level::Says,
+    needs: &[Need::Zone],
+    contradicts: None,
+    script: |_| Err(Fault::NotTried("the check has no script".into())),
+};
+
+const NEVER_UNEQUAL: &str = "In no case may a server send an RRSet with TTLs not all equal.";
+
+const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc2308-3-negative-ttl",
+        title: "A denial tells the client to keep it no longer than the zone says",
+        rfc: 2308,
+        section: "3",
+        sentence: "The TTL of this record is set from the minimum of the MINIMUM field of the SOA \
+             record and the TTL of the SOA itself, and indicates how long a resolver may cache the \
+             negative answer.",
+        script: kept::denials_are_not_prolonged,
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-4-minimum-expires",
+        title: "A denial is not used when the SOA record's MINIMUM is over, its TTL being longer",
+        rfc: 2308,
+        section: "4",
+        sentence: "The remaining of the current meanings, of being the TTL to be used for negative \
+             responses, is the new defined meaning of the SOA minimum field.",
+        needs: SEEN,
+        script: |t| kept::denials_expire(t, "soa-300-6"),
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-5-soa",
+        title: "NODATA and NXDOMAIN come with the zone's SOA record",
+        rfc: 2308,
+        section: "5",
+        sentence: "As there is no record in the answer section to which this TTL can be applied, \
+             the TTL must be carried by another method.  This is done by including the SOA record \
+             from the zone in the authority section of the reply.",
+        script: kept::denials_have_a_soa,
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-5-soa-ttl-expires",
+        title: "A denial is not used when the SOA record's TTL is over",
+        rfc: 2308,
+        section: "5",
+        sentence: "This TTL decrements in a similar manner to a normal cached answer and upon \
+     reaching zero (0) indicates the cached negative answer MUST NOT be used again.",
+        level: Level::Must,
+        needs: SEEN,
+        script: |t| kept::denials_expire(t, "soa-6-300"),
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-5-nodata-of-one-type",
+        title: "That there is no record of one type says nothing of another type",
+        rfc: 2308,
+        section: "5",
+        sentence: "A negative answer that resulted from a no data error (NODATA) should be cached \
+             such that it can be retrieved and returned in response to another query for the same \
+             <QNAME, QTYPE, QCLASS> that resulted in the cached negative response.",
+        script: kept::nodata_is_of_one_type,
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-5-nxdomain-of-all-types",
+        title: "A name that does not exist is not asked for again with another type",
+        rfc: 2308,
+        section: "5",
+        sentence: "A negative answer that resulted from a name error (NXDOMAIN) should be cached \
+             such that it can be retrieved and returned in response to another query for the same \
+             <QNAME, QCLASS> that resulted in the cached negative response.",
+        needs: SEEN,
+        script: kept::nxdomain_is_of_all_types,
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-5-no-soa",
+        title: "A denial without a SOA record is not kept",
+        rfc: 2308,
+        section: "5",
+        sentence: "Negative responses without SOA records SHOULD NOT be cached as there is no way \
+             to prevent the negative responses looping forever between a pair of servers even with \
+             a short TTL.",
+        level: Level::Should,
+        needs: SEEN,
+        script: kept::bare_denials_are_not_kept,
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-6-aged-soa",
+        title: "A denial that was kept has the SOA record, its TTL less the time that it was kept",
+        rfc: 2308,
+        section: "6",
+        sentence: "When a server, in answering a query, encounters a cached negative response it \
+             MUST add the cached SOA record to the authority section of the response with the TTL \
+             decremented by the amount of time it was stored in the cache.",
+        level: Level::Must,
+        needs: SEEN,
+        script: kept::denials_age,
+        ..BASE
+    },
+    Check {
+        id: "rfc2308-8-kept",
+        title: "Denials are kept where answers are kept",
+        rfc: 2308,
+        section: "8",
+        sentence: "Negative caching in resolvers is no-longer optional, if a resolver caches \
+             anything it must also cache negative answers.",
+        needs: SEEN,
+        script: kept::denials_are_kept,
+        ..BASE
+    },
+    Check {
+        id: "rfc8767-4-expires",
+        title: "An answer is asked for again when its TTL is over, made ones too",
+        rfc: 8767,
+        section: "4",
+        sentence: "… a 32-bit unsigned integer number of seconds that specifies the duration \
+             that the resource record MAY be cached before the source of the information MUST \
+             again be consulted.",
+        level: Level::Must,
+        needs: SEEN,
+        script: kept::answers_expire,
+        ..BASE
+    },
+    Check {
+        id: "rfc8767-4-cap",
+        title: "A TTL of 68 years becomes one of weeks at most",
+        rfc: 8767,
+        section: "4",
+        sentence: "Values SHOULD be capped on the order of days to weeks, with a recommended cap \
+             of 604,800 seconds (7 days).",
+        level: Level::Should,
+        script: kept::long_ttls_are_capped,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-3.2.1-zero",
+        title: "An answer with a TTL of zero is not kept",
+        rfc: 1035,
+        section: "3.2.1",
+        sentence: "Zero values are interpreted to mean that the RR can only be used for the \
+             transaction in progress, and should not be cached.",
+        needs: SEEN,
+        script: kept::zero_is_not_kept,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-6.1.3-count-down",
+        title: "The TTL of an answer that was kept counts down, that of a made one too",
+        rfc: 1035,
+        section: "6.1.3",
+        sentence: "Inside the database, refresh timers and TTLs for cached data conceptually \
+             \"count down\" …",
+        needs: SEEN,
+        script: kept::answers_age,
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-5.2-made-rrset",
+        title: "Made records have one TTL, although the A records differ",
+        rfc: 2181,
+        section: "5.2",
+        sentence: NEVER_UNEQUAL,
+        script: |t| t.aaaa(UNEQUAL)?.1.ttl(Rtype::AAAA).map(drop),
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-5.2-received-rrset",
+        title: "A records that came with several TTLs leave with one",
+        rfc: 2181,
+        section: "5.2",
+        sentence: NEVER_UNEQUAL,
+        script: |t| t.look_up(UNEQUAL, Rtype::A)?.1.ttl(Rtype::A).map(drop),
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-5.2-lowest",
+        title: "Of several TTLs in one RRset the lowest is the one that counts",
+        rfc: 2181,
+        section: "5.2",
+        sentence: "Should an authoritative source send such a malformed RRSet, the client should \
+             treat the RRs for all purposes as if all TTLs in the RRSet had been set to the value \
+             of the lowest TTL in the RRSet.",
+        script: sets::lowest_ttl_counts,
+        ..BASE
+    },
+    Check {
+        id: "rfc1035-4.1-only-answers",
+        title: "A record of another name in the upstream's answer is neither returned nor \
+             translated",
+        rfc: 1035,
+        section: "4.1",
+        sentence: "The answer section contains RRs that answer the question …",
+        script: sets::strangers_are_left_out,
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-5.4.1-additional",
+        title: "An address that came in the additional section of MX is asked for when it is \
+             wanted",
+        rfc: 2181,
+        section: "5.4.1",
+        sentence: "Unauthenticated RRs received and cached from the least trustworthy of those \
+             groupings, that is data from the additional data section, and data from the authority \
+             section of a non-authoritative answer, should not be cached in such a way that they \
+             would ever be returned as answers to a received query.",
+        needs: SEEN,
+        script: sets::additional_data_is_no_answer,
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-9-partial",
+        title: "An answer that is not whole has TC",
+        rfc: 2181,
+        section: "9",
+        sentence: "The TC bit should be set in responses only when an RRSet is required as a part \
+             of the response, but could not be included in its entirety.",
+        script: sets::partial_answers_say_so,
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-9-extra",
+        title: "TC is not set because addresses of an MX record's host do not fit",
+        rfc: 2181,
+        section: "9",
+        sentence: "The TC bit should not be set merely because some extra information could have \
+             been included, but there was insufficient room.",
+        script: sets::extra_data_sets_no_tc,
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-9-whole-over-tcp",
+        title: "RRsets of 60 and of 100 made records come whole over TCP",
+        rfc: 2181,
+        section: "9",
+        sentence: "When a DNS client receives a reply with TC set, it should ignore that response, \
+             and query again, using a mechanism, such as a TCP connection, that will permit larger \
+             replies.",
+        script: sets::big_sets_come_over_tcp,
+        ..BASE
+    },
+    Check {
+        id: "rfc2181-10.1-alias-alone",
+        title: "An alias gets no made record of its own",
+        rfc: 2181,
+        section: "10.1",
+        sentence: "An alias name (label of a CNAME record) may, if DNSSEC is in use, have SIG, \
+             NXT, and KEY RRs, but may have no other data.",
+        script: sets::aliases_stand_alone,
+        ..BASE
+    },
+    Check {
+        id: "rfc6604-3-rcode",
+        title: "The RCODE is that of the name at the end of the aliases",
+        rfc: 6604,
+        section: "3",
+        sentence: "The RCODE in the ultimate DNS response MUST BE set based on the final query \
+             cycle leading to that response.",
+        level: Level::Must,
+        script: sets::rcode_is_of_the_end,
+        ..BASE
+    },
+    Check {
+        id: "rfc6672-3.1-cname-ttl",
+        title: "The CNAME record that follows from a DNAME record has its TTL",
+        rfc: 6672,
+        section: "3.1",
+        sentence: "A CNAME RR with Time to Live (TTL) equal to the corresponding DNAME RR is \
+             synthesized and included in the answer section when the DNAME is employed as a \
+             substitution instruction.",
+        script: sets::synthesized_cname_has_the_ttl,
+        ..BASE
+    },
+    Check {
+        id: "rfc1034-3.1-case-kept",
+        title: "The question is in the letter case of the query, also when the answer was kept",
+        rfc: 1034,
+        section: "3.1",
+        sentence: "When you receive a domain name or label, you should preserve its case.",
+        script: sets::letter_case_is_kept,
+        ..BASE
+    },
+    Check {
+        id: "rfc9460-4.2.1-hints",
+        title: "Address hints of HTTPS and SVCB records are not translated",
+        rfc: 9460,
+        section: "4.2.1",
+        sentence: "DNS64 resolvers MUST NOT extrapolate the AAAA synthesis logic to the IP hints \
+             in the SvcParams (Section 7.3).",
+        level: Level::Must,
+        script: sets::hints_are_left_alone,
+        ..BASE
+    },
+    Check {
+        id: "rfc9460-4.2-no-failure",
+        title: "An HTTPS record is returned although the addresses of its name fail",
+        rfc: 9460,
+        section: "4.2",
+        sentence: "Errors or anomalies in obtaining additional records MAY cause this process to \
+             terminate but MUST NOT themselves cause the resolver to send a failure response.",
+        level: Level::Must,
+        script: sets::https_does_not_need_addresses,
+        ..BASE
+    },
+    Check {
+        id: "rfc8482-4.1-any",
+        title: "ANY is declined, or answered with records of that name only",
+        rfc: 8482,
+        section: "4.1",
+        sentence: "A DNS responder that receives an ANY query MAY decline to provide a \
+             conventional ANY response or MAY instead send a response with a single RRset (or a \
+             larger subset of available RRsets) in the answer section.",
+        level: Level::May,
+        script: sets::any_is_answered,
+        ..BASE
+    },
+];
+
+/// Three A records with TTLs of 300 and 150 seconds.
+const UNEQUAL: &str = "unequal.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9";
+
+/// A label that no other name has, for names whose parents have to be new as well: servers that ask
+/// for one label more at a time (RFC 9156) ask for the parents too, and keep what comes.
+fn unique(t: &mut Trial<'_>) -> String {
+    t.name("").iter_labels().next().map_or_else(String::new, ToString::to_string)
+}
+
+/// A name with other octets; the same name if they are none.
+fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
+    Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
+}

@@ -1,0 +1,223 @@
+//! Scripts: how long answers, denials and failures are kept.
+
+use std::thread;
+use std::time::Duration;
+
+use domain::base::ToName;
+use domain::base::iana::Rtype;
+
+use super::unique;
+use crate::message::{Message, Name, Record, rcode};
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+/// The two denials of AAAA: what the name begins with, and the RCODE.
+const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
+/// Until what lives six seconds is over, with one second for rounding.
+const OVER: Duration = Duration::from_millis(7200);
+/// Until a TTL has become smaller.
+const A_WHILE: Duration = Duration::from_millis(2200);
+/// Until the second is over in which something was kept: many servers count in whole seconds.
+const A_SECOND: Duration = Duration::from_millis(1100);
+/// Until what the server asks on its own account has reached the far side.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+/// What came of asking the same twice.
+struct Twice {
+    name: Name,
+    first: Message,
+    second: Message,
+    /// Whether the second time the far side was asked too.
+    asked_again: bool,
+}
+
+/// A name that is the only child of its parent.
+fn only_child(t: &mut Trial<'_>, labels: &str) -> Name {
+    let unique = unique(t);
+    t.name(&format!("{labels}.{unique}"))
+}
+
+/// How often the far side was asked for a name. Its parent counts as well: a server that asks for
+/// one label more at a time may have been told there that there is no such name.
+fn times_asked(t: &Trial<'_>, name: &Name) -> Judged<usize> {
+    let parent = name.parent().map_or_else(Name::root_vec, |parent| parent.to_name());
+    Ok(t.asked(name)?.len() + t.asked(&parent)?.len())
+}
+
+/// Asks everything, waits, and asks everything once more.
+fn twice(t: &mut Trial<'_>, asking: &[(Name, Rtype)], wait: Duration) -> Judged<Vec<Twice>> {
+    let mut first = Vec::new();
+    for (name, qtype) in asking {
+        first.push(t.ask(&Message::query(name, *qtype))?);
+    }
+    thread::sleep(wait);
+    let mut both = Vec::new();
+    for ((name, qtype), first) in asking.iter().zip(first) {
+        let before = times_asked(t, name)?;
+        let second = t.ask(&Message::query(name, *qtype))?;
+        let asked_again = times_asked(t, name)? > before;
+        both.push(Twice { name: name.clone(), first, second, asked_again });
+    }
+    Ok(both)
+}
+
+/// AAAA of a name without addresses, and of one that does not exist, in zones with this SOA record.
+fn both_denials(t: &mut Trial<'_>, soa: &str) -> Vec<(Name, Rtype)> {
+    DENIALS.map(|(denial, _)| (only_child(t, &format!("{denial}{soa}")), Rtype::AAAA)).to_vec()
+}
+
+/// A and AAAA of names with an A record.
+fn both_answers(t: &mut Trial<'_>, labels: &str) -> [(Name, Rtype); 2] {
+    [Rtype::A, Rtype::AAAA].map(|qtype| (only_child(t, labels), qtype))
+}
+
+/// Whether the server keeps an answer at all.
+fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
+    let name = only_child(t, "v4-1-2-3-4");
+    Ok(twice(t, &[(name, Rtype::A)], A_MOMENT)?.iter().all(|twice| !twice.asked_again))
+}
+
+/// That denials are not kept is a fault of a server that keeps answers.
+fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
+    if keeps_answers(t)? {
+        let what = format!("the far side was asked for {name} again, although answers are kept");
+        return Err(Fault::Wrong(what));
+    }
+    Err(Fault::NotOffered("nothing is kept, neither answers nor denials".into()))
+}
+
+fn the_soa(reply: &Message) -> Judged<&Record> {
+    reply.soa().ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))
+}
+
+pub(super) fn denials_are_not_prolonged(t: &mut Trial<'_>) -> Judged {
+    for (denial, code) in DENIALS {
+        for soa in ["soa-300-60", "soa-60-300"] {
+            let (_, reply) = t.aaaa(&format!("{denial}{soa}"))?;
+            reply.has_rcode(code)?;
+            let soa = the_soa(&reply)?;
+            let seconds = soa.ttl.min(soa.minimum().unwrap_or(u32::MAX));
+            expect(seconds <= 60, || {
+                format!("a client may keep the denial for {seconds} s, the zone says 60 s")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn denials_have_a_soa(t: &mut Trial<'_>) -> Judged {
+    for (denial, code) in DENIALS {
+        let (name, reply) = t.aaaa(&format!("{denial}soa-300-300"))?;
+        reply.has_rcode(code)?;
+        let owner = &the_soa(&reply)?.owner;
+        expect(name.ends_with(owner), || format!("{name} is not below {owner}, the SOA's owner"))?;
+    }
+    Ok(())
+}
+
+pub(super) fn denials_expire(t: &mut Trial<'_>, soa: &str) -> Judged {
+    let asking = both_denials(t, soa);
+    for twice in twice(t, &asking, OVER)? {
+        expect(twice.asked_again, || {
+            format!("after 7 s the denial of {} was used that may be kept for 6 s", twice.name)
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn nodata_is_of_one_type(t: &mut Trial<'_>) -> Judged {
+    let name = t.name("v4-1-2-3-4");
+    t.ask(&Message::query(&name, Rtype::TXT))?.has_nodata(Rtype::TXT)?;
+    t.ask(&Message::query(&name, Rtype::A))?.has_a(&[[1, 2, 3, 4].into()])?;
+    let made = t.embedded("1.2.3.4");
+    t.ask(&Message::query(&name, Rtype::AAAA))?.has_aaaa(&made)
+}
+
+pub(super) fn nxdomain_is_of_all_types(t: &mut Trial<'_>) -> Judged {
+    let name = only_child(t, "all-rcode-3");
+    t.ask(&Message::query(&name, Rtype::AAAA))?.has_rcode(rcode::NXDOMAIN)?;
+    thread::sleep(A_MOMENT);
+    let before = times_asked(t, &name)?;
+    t.ask(&Message::query(&name, Rtype::TXT))?.has_rcode(rcode::NXDOMAIN)?;
+    if times_asked(t, &name)? > before {
+        return denials_not_kept(t, &name);
+    }
+    Ok(())
+}
+
+pub(super) fn bare_denials_are_not_kept(t: &mut Trial<'_>) -> Judged {
+    let asking = both_denials(t, "nosoa");
+    for (twice, (_, code)) in twice(t, &asking, A_SECOND)?.iter().zip(&DENIALS) {
+        if twice.second.has_rcode(*code).is_err() {
+            let why = "a denial without a SOA record is no denial here, but an error";
+            return Err(Fault::NotTried(why.into()));
+        }
+        expect(twice.asked_again, || {
+            format!("the denial of {} was kept, although it has no SOA record", twice.name)
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn denials_age(t: &mut Trial<'_>) -> Judged {
+    let asking = both_denials(t, "soa-300-300");
+    for twice in twice(t, &asking, A_WHILE)? {
+        if twice.asked_again {
+            return Err(Fault::NotOffered("denials are not kept".into()));
+        }
+        let (first, second) = (the_soa(&twice.first)?.ttl, the_soa(&twice.second)?.ttl);
+        expect(second < first.min(300), || {
+            format!("the SOA record's TTL was {first} s, and 2 s later {second} s")
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn denials_are_kept(t: &mut Trial<'_>) -> Judged {
+    let asking = both_denials(t, "soa-300-300");
+    for twice in twice(t, &asking, A_MOMENT)? {
+        if twice.asked_again {
+            return denials_not_kept(t, &twice.name);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn answers_expire(t: &mut Trial<'_>) -> Judged {
+    let asking = both_answers(t, "v4-1-2-3-4.ttl-6");
+    for (twice, (_, qtype)) in twice(t, &asking, OVER)?.iter().zip(&asking) {
+        expect(twice.asked_again, || {
+            format!("after 7 s {qtype} was answered from an answer that may be kept for 6 s")
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn long_ttls_are_capped(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.look_up("v4-1-2-3-4.ttl-2147483647", Rtype::A)?;
+    let days = reply.ttl(Rtype::A)? / 86_400;
+    expect(days <= 31, || format!("the TTL is {days} days"))
+}
+
+pub(super) fn zero_is_not_kept(t: &mut Trial<'_>) -> Judged {
+    let asking = both_answers(t, "v4-1-2-3-4.ttl-0");
+    for (twice, (_, qtype)) in twice(t, &asking, A_SECOND)?.iter().zip(&asking) {
+        expect(twice.asked_again, || {
+            format!("{qtype} with a TTL of 0 was answered from the cache")
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn answers_age(t: &mut Trial<'_>) -> Judged {
+    let asking = both_answers(t, "v4-1-2-3-4");
+    for (twice, (_, qtype)) in twice(t, &asking, A_WHILE)?.iter().zip(&asking) {
+        if twice.asked_again {
+            return Err(Fault::NotOffered("answers are not kept".into()));
+        }
+        let (first, second) = (twice.first.ttl(*qtype)?, twice.second.ttl(*qtype)?);
+        expect(second < first, || {
+            format!("the TTL of {qtype} was {first} s, and 2 s later {second} s")
+        })?;
+    }
+    Ok(())
+}

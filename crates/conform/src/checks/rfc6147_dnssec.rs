@@ -1,0 +1,668 @@
+//! RFC 6147 §3 and §5.5: what a DNS64 does with DO, CD and AD, and what RFC 4035 and RFC 6840 say
+//! of these bits where DNS64 meets them. The scripts are in `scripts`.
+//!
+//! | zone | without CD | with CD |
+//! |---|---|---|
+//! | unsigned | translated; never AD | CD+DO: as it is |
+//! | `secure`, `nsec3` | translated; with DO it may be, AD then | CD+DO: as it is, with its proof |
+//! | `bogus`, `expired` | SERVFAIL | as it is |
+//!
+//! A server without validation believes all zones alike; §3 says what is expected of it. RFC 6147
+//! §5.5, item 1, allows no AD without DO, but RFC 6840 §5.7 lets a client ask for it by AD: servers
+//! that set it and servers that do not are both right here.
+
+mod scripts;
+
+use domain::base::iana::Rtype;
+
+use super::File;
+use crate::check::{Check, Level, Need};
+use crate::message::{Message, Record, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+use crate::trial::Fault;
+
+pub(super) const FILE: File = File { checks: CHECKS, mutants: MUTANTS };
+
+/// What the checks of servers that validate have in common; each fills in the rest.
+const VALIDATING: Check = Check {
+    id: "",
+    title: "",
+    rfc: 6147,
+    section: "5.5",
+    sentence: "",
+    level: Level::Must,
+    needs: &[Need::Zone, Need::Validation],
+    contradicts: None,
+    script: |_| Err(Fault::NotTried("the check has no script".into())),
+};
+
+/// … of those that do not.
+const TRUSTING: Check = Check {
+    section: "3",
+    level: Level::Says,
+    needs: &[Need::Zone, Need::NoValidation],
+    ..VALIDATING
+};
+
+/// … and of both.
+const BOTH: Check = Check { needs: &[Need::Zone], ..VALIDATING };
+
+const CD_AND_DO: &str = "If the CD bit is set and DO is set, then vDNS64 MAY perform validation, \
+     but MUST NOT perform synthesis.";
+const RETURN_DATA: &str = "It MUST return the data to the query initiator, just like a regular \
+     recursive resolver, and depend on the client to do the validation and the synthesis itself.";
+const NEGATIVE: &str = "Whenever vDNS64 performs validation, it MUST validate the negative answer \
+     for AAAA queries before proceeding to query for A records for the same name, in order to be \
+     sure that there is not a legitimate AAAA record on the Internet.";
+const INVALID: &str = "If the data does not validate, the vDNS64 MUST respond with RCODE=2 (Server \
+     failure).";
+const NEITHER: &str = "If CD is not set and DO is not set, vDNS64 SHOULD perform validation and do \
+     synthesis as needed.";
+const VALID: &str = "If the negative response validates, and the response to the A query \
+     validates, then the vDNS64 MAY perform synthesis and SHOULD set the AD bit in the answer to \
+     the client.";
+const AUTHENTIC: &str = "The name server side of a security-aware recursive name server MUST NOT \
+     set the AD bit in a response unless the name server considers all RRsets in the Answer and \
+     Authority sections of the response to be authentic.";
+const BAD_CACHE: &str = "If the CD bit is set, the name server side SHOULD return the data from \
+     the BAD cache; if the CD bit is not set, the name server side MUST return RCODE 2 (server \
+     failure).";
+const WITHOUT_DO: &str = "A DNS64 (DNSSEC-aware or DNSSEC-oblivious) receives a query with the DO \
+     bit clear. In this case, DNSSEC is not a concern, because the querying agent does not \
+     understand DNSSEC responses.";
+
+const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc6147-5.1.1-any-bits",
+        title: "Native AAAA records are returned alone whatever DO, CD and AD are",
+        section: "5.1.1",
+        sentence: "By default, DNS64 implementations MUST NOT synthesize AAAA RRs when real AAAA \
+             RRs exist.",
+        script: scripts::native_with_any_bits,
+        ..BOTH
+    },
+    Check {
+        id: "rfc6147-3-ad-query",
+        title: "AD in the query alone changes nothing: the answer is made",
+        section: "3",
+        sentence: WITHOUT_DO,
+        level: Level::Says,
+        script: scripts::made_with_ad,
+        ..BOTH
+    },
+    Check {
+        id: "rfc6147-3-cd-alone",
+        title: "CD without DO gets the made answer, or the truth, and no error",
+        section: "3",
+        sentence: WITHOUT_DO,
+        level: Level::Says,
+        script: scripts::cd_alone,
+        ..BOTH
+    },
+    Check {
+        id: "rfc6147-3-do-alone",
+        title: "A server that does not validate translates unsigned names for clients with DO",
+        sentence: "A security-aware and non-validating DNS64 receives a query with the DO bit set \
+             and the CD bit clear. … this case amounts to the same as the previous case, and no \
+             validation happens.",
+        script: scripts::trusting_with_do,
+        ..TRUSTING
+    },
+    Check {
+        id: "rfc6147-3-cd-do",
+        title: "A server that does not validate, but knows DNSSEC, makes nothing with CD and DO",
+        sentence: "A security-aware and non-validating DNS64 receives a query with the DO bit set \
+             and the CD bit set. In this case, the DNS64 is supposed to pass on all the data it \
+             gets to the query initiator",
+        script: scripts::trusting_with_cd_do,
+        ..TRUSTING
+    },
+    Check {
+        id: "rfc4035-3.2.3-ad-not-copied",
+        title: "AD of the upstream is not copied onto made records without validation",
+        rfc: 4035,
+        section: "3.2.3",
+        sentence: AUTHENTIC,
+        level: Level::Must,
+        script: scripts::ad_not_copied,
+        ..TRUSTING
+    },
+    Check {
+        id: "rfc4035-3.2.3-ad-not-echoed",
+        title: "AD of the query is not copied into replies about unsigned names",
+        rfc: 4035,
+        section: "3.2.3",
+        sentence: AUTHENTIC,
+        script: scripts::ad_not_echoed,
+        ..BOTH
+    },
+    Check {
+        id: "rfc4035-3.2.1-no-signatures",
+        title: "Clients without DO get no RRSIG, NSEC or NSEC3",
+        rfc: 4035,
+        section: "3.2.1",
+        sentence: "If the DO bit in an initiating query is not set, the name server side MUST \
+             strip any authenticating DNSSEC RRs from the response",
+        script: scripts::no_signatures,
+        ..BOTH
+    },
+    Check {
+        id: "hardening-signed-made",
+        title: "No RRSIG stands over made records, nor one over the A records that are gone",
+        rfc: 0,
+        section: "",
+        sentence: "A signature that cannot fit makes validators behind the DNS64 fail, and is of \
+             no use to others.",
+        level: Level::Hardening,
+        script: scripts::made_not_signed,
+        ..BOTH
+    },
+    Check {
+        id: "rfc6147-5.5-cd-do",
+        title: "With CD and DO nothing is made of signed names",
+        sentence: CD_AND_DO,
+        script: |t| {
+            let signed = ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "v4-1-2-3-4.bogus"];
+            scripts::not_made(t, &signed)?;
+            scripts::not_made(t, &["cname.v4-1-2-3-4.secure", "wild.v4-1-2-3-4.nsec3"])
+        },
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-cd-do-unsigned",
+        title: "With CD and DO nothing is made of unsigned names either",
+        sentence: CD_AND_DO,
+        script: |t| scripts::not_made(t, &["v4-1-2-3-4", "v4-1-2-3-4.b", "hop.v4-1-2-3-4"]),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-cd-do-cached",
+        title: "One client's bits do not decide what the next one gets from the cache",
+        sentence: CD_AND_DO,
+        script: scripts::bits_and_cache,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-cd-do-proof",
+        title: "With CD and DO the denial has its SOA, NSEC or NSEC3, and their signatures",
+        sentence: RETURN_DATA,
+        script: scripts::cd_do_proof,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-cd-do-bogus",
+        title: "With CD and DO data is returned that does not validate",
+        sentence: RETURN_DATA,
+        script: scripts::cd_do_bogus,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-bogus-denial",
+        title: "A denial of AAAA that does not validate is SERVFAIL, not a reason to translate",
+        sentence: NEGATIVE,
+        script: |t| scripts::fails(t, &["v4-1-2-3-4.bogus", "v4-1-2-3-4.expired"], Rtype::AAAA),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-bogus-native",
+        title: "AAAA records that do not validate are SERVFAIL, and A is not made use of",
+        sentence: INVALID,
+        script: |t| {
+            let both = "v4-1-2-3-4.v6-26000001000000000000000000000053";
+            scripts::fails(t, &[&format!("{both}.bogus"), &format!("{both}.expired")], Rtype::AAAA)
+        },
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-5.5-bogus-nxdomain",
+        title: "A name error that does not validate is SERVFAIL",
+        rfc: 4035,
+        section: "5.5",
+        sentence: "If the validation was being done to service a recursive query, the name server \
+             MUST return RCODE 2 to the originating client.",
+        script: |t| scripts::fails(t, &["all-rcode-3.bogus", "all-rcode-3.expired"], Rtype::AAAA),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-plain",
+        title: "Without DO and CD, signed names are translated too",
+        sentence: NEITHER,
+        level: Level::Should,
+        script: |t| scripts::made(t, &["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3"]),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-plain-insecure",
+        title: "A server that validates translates names of unsigned zones",
+        sentence: NEITHER,
+        level: Level::Should,
+        script: |t| scripts::made(t, &["v4-1-2-3-4", "v4-1-2-3-4.b", "hop.v4-1-2-3-4.secure"]),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-plain-aliases",
+        title: "Without DO and CD, signed aliases are followed to what is translated",
+        sentence: NEITHER,
+        level: Level::Should,
+        script: |t| scripts::made(t, &["cname.v4-1-2-3-4.secure", "dname.v4-1-2-3-4.nsec3"]),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-plain-wildcard",
+        title: "Without DO and CD, names from a signed wildcard are translated",
+        sentence: NEITHER,
+        level: Level::Should,
+        script: |t| scripts::made(t, &["wild.v4-1-2-3-4.secure", "wild.v4-1-2-3-4.nsec3"]),
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-plain-no-ad",
+        title: "Without DO and CD, AD is never set",
+        sentence: "In this case, however, vDNS64 MUST NOT set the AD bit in any response.",
+        script: scripts::no_ad_without_do,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-do",
+        title: "With DO alone, a signed name is translated, or denied with its proof",
+        sentence: VALID,
+        level: Level::May,
+        script: scripts::made_or_denied,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6147-5.5-do-ad",
+        title: "What is made for a client with DO of data that validates has AD",
+        sentence: VALID,
+        level: Level::Should,
+        script: scripts::made_has_ad,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.3-ad",
+        title: "Native records and denials that validate have AD for clients with DO",
+        rfc: 4035,
+        section: "3.2.3",
+        sentence: "The name server side SHOULD set the AD bit if and only if the resolver side \
+             considers all RRsets in the Answer section and any relevant negative response RRs in \
+             the Authority section to be authentic.",
+        level: Level::Should,
+        script: scripts::native_has_ad,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.3-ad-insecure",
+        title: "Unsigned data has no AD, native or made, even if the upstream set it",
+        rfc: 4035,
+        section: "3.2.3",
+        sentence: AUTHENTIC,
+        script: scripts::insecure_has_no_ad,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.3-ad-mixed",
+        title: "A signed alias for an unsigned name gives no AD",
+        rfc: 4035,
+        section: "3.2.3",
+        sentence: AUTHENTIC,
+        script: scripts::mixed_chain_has_no_ad,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.1.1-signatures",
+        title: "Native records have their signatures for clients with DO",
+        rfc: 4035,
+        section: "3.1.1",
+        sentence: "When placing a signed RRset in the Answer section, the name server MUST also \
+             place its RRSIG RRs in the Answer section.",
+        script: scripts::native_has_signatures,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.1.3.3-wildcard",
+        title: "Native records from a wildcard come with the proof that there is no closer name",
+        rfc: 4035,
+        section: "3.1.3.3",
+        sentence: "the name server … MUST include in the Authority section an NSEC RR and \
+             associated RRSIG RR(s) proving that the zone does not contain a closer match",
+        script: scripts::wildcard_has_proof,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.1-do-upstream",
+        title: "The upstream is asked with DO",
+        rfc: 4035,
+        section: "3.2.1",
+        sentence: "The resolver side of a security-aware recursive name server MUST set the DO bit \
+             when sending requests, regardless of the state of the DO bit in the initiating \
+             request …",
+        needs: &[Need::Zone, Need::Validation, Need::View],
+        script: scripts::do_upstream,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.2-cd-copied",
+        title: "CD of the query is copied into the reply",
+        rfc: 4035,
+        section: "3.2.2",
+        sentence: "The name server side MUST copy the setting of the CD bit from a query to the \
+             corresponding response.",
+        script: scripts::cd_copied,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc3225-3-do-copied",
+        title: "DO of the query is copied into the reply",
+        rfc: 3225,
+        section: "3",
+        sentence: "The DO bit of the query MUST be copied in the response.",
+        script: scripts::do_copied,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.2-bad-cache-cd",
+        title: "After a failure that is cached, CD still gets the data",
+        rfc: 4035,
+        section: "3.2.2",
+        sentence: BAD_CACHE,
+        level: Level::Should,
+        script: scripts::cd_after_failure,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc4035-3.2.2-bad-cache",
+        title: "After a client with CD got bogus data, one without CD gets SERVFAIL",
+        rfc: 4035,
+        section: "3.2.2",
+        sentence: BAD_CACHE,
+        script: scripts::failure_after_cd,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6840-5.7-ad-query",
+        title: "AD in the query asks for AD in the reply, and for no signatures",
+        rfc: 6840,
+        section: "5.7",
+        sentence: "This allows a requester to indicate that it understands the AD bit without also \
+             requesting DNSSEC data via the DO bit.",
+        level: Level::Says,
+        script: scripts::ad_asked_for,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6840-5.8-ad-unasked",
+        title: "CD alone does not ask for AD",
+        rfc: 6840,
+        section: "5.8",
+        sentence: "validating resolvers SHOULD only set the AD bit when a response both meets the \
+             conditions listed in Section 3.2.3 of [RFC4035], and the request contained either a \
+             set DO bit or a set AD bit.",
+        level: Level::Should,
+        script: scripts::cd_has_no_ad,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6840-5.9-cd-bogus",
+        title: "CD without DO gets data that does not validate",
+        rfc: 6840,
+        section: "5.9",
+        sentence: "When processing a request with the Checking Disabled (CD) bit set, a resolver \
+             SHOULD attempt to return all response data, even data that has failed DNSSEC \
+             validation.",
+        level: Level::Should,
+        script: scripts::cd_bogus,
+        ..VALIDATING
+    },
+    Check {
+        id: "rfc6840-5.9-cd-upstream",
+        title: "A forwarder passes CD on",
+        rfc: 6840,
+        section: "5.9",
+        sentence: "Section 3.2.2 of [RFC4035] requires a resolver processing a request with the CD \
+             bit set to set the CD bit on its upstream queries.",
+        level: Level::Says,
+        needs: &[Need::Zone, Need::Validation, Need::View],
+        script: scripts::cd_upstream,
+        ..VALIDATING
+    },
+];
+
+/// A mutant that changes its replies, of the reference as it is.
+const fn replies(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&Message, &mut Message),
+) -> Mutant {
+    hook(name, caught_by, Hooks { reply: Some(change), ..NO_HOOKS })
+}
+
+/// A mutant that changes its replies, of the reference with validation.
+const fn validating(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&Message, &mut Message),
+) -> Mutant {
+    let hooks = Hooks { reply: Some(change), ..NO_HOOKS };
+    Mutant { name, caught_by, rules: |rules| rules.validates = true, hooks }
+}
+
+/// A mutant that takes the client's query for another one, of the reference with validation.
+const fn mistaking(
+    name: &'static str,
+    caught_by: &'static str,
+    change: fn(&mut Message),
+) -> Mutant {
+    let hooks = Hooks { query: Some(change), ..NO_HOOKS };
+    Mutant { name, caught_by, rules: |rules| rules.validates = true, hooks }
+}
+
+const MUTANTS: &[Mutant] = &[
+    replies("native-and-made-with-do", "rfc6147-5.1.1-any-bits", |query, reply| {
+        if has_do(query) && has(reply, Rtype::AAAA) {
+            reply.answer.push(made(query));
+        }
+    }),
+    replies("nothing-made-with-ad", "rfc6147-3-ad-query", |query, reply| {
+        if query.flags.ad {
+            reply.answer.clear();
+        }
+    }),
+    replies("cd-alone-fails", "rfc6147-3-cd-alone", |query, reply| {
+        if query.flags.cd && !has_do(query) {
+            fail(reply);
+        }
+    }),
+    replies("nothing-made-with-do", "rfc6147-3-do-alone", |query, reply| {
+        if has_do(query) {
+            reply.answer.clear();
+        }
+    }),
+    rule("trusting-makes-with-cd-do", "rfc6147-3-cd-do", |rules| rules.leaves_cd_do = false),
+    rule("ad-copied", "rfc4035-3.2.3-ad-not-copied", |rules| rules.drops_ad = false),
+    replies("ad-echoed", "rfc4035-3.2.3-ad-not-echoed", |query, reply| {
+        reply.flags.ad |= query.flags.ad;
+    }),
+    replies("signatures-unasked", "rfc4035-3.2.1-no-signatures", |query, reply| {
+        if has(reply, Rtype::AAAA) && !has_do(query) {
+            reply.answer.push(signature(query, Rtype::AAAA));
+        }
+    }),
+    replies("made-records-signed", "hardening-signed-made", |query, reply| {
+        if has(reply, Rtype::AAAA) && has_do(query) {
+            reply.answer.push(signature(query, Rtype::A));
+        }
+    }),
+    rule("made-with-cd-do", "rfc6147-5.5-cd-do", |rules| {
+        rules.validates = true;
+        rules.leaves_cd_do = false;
+    }),
+    validating("unsigned-made-with-cd-do", "rfc6147-5.5-cd-do-unsigned", |query, reply| {
+        let signed = ["secure", "nsec3"].iter().any(|zone| asked(query).contains(zone));
+        if query.flags.cd && has_do(query) && !signed {
+            reply.answer = vec![made(query)];
+        }
+    }),
+    mistaking("cd-and-do-not-seen", "rfc6147-5.5-cd-do-cached", |query| {
+        if query.flags.cd && has_do(query) {
+            query.flags.cd = false;
+            query.edns = None;
+        }
+    }),
+    validating("cd-do-without-proof", "rfc6147-5.5-cd-do-proof", |query, reply| {
+        if query.flags.cd {
+            reply.authority.retain(|record| record.rtype == Rtype::SOA);
+        }
+    }),
+    validating("cd-do-bogus-fails", "rfc6147-5.5-cd-do-bogus", |query, reply| {
+        if query.flags.cd && has_do(query) && is_bad(query) {
+            fail(reply);
+        }
+    }),
+    validating("bogus-denial-translated", "rfc6147-5.5-bogus-denial", |query, reply| {
+        if reply.rcode == rcode::SERVFAIL && asked(query).contains(".v4-1-2-3-4.") {
+            reply.rcode = rcode::NOERROR;
+            reply.answer = vec![made(query)];
+        }
+    }),
+    mistaking("bogus-data-returned", "rfc6147-5.5-bogus-native", |query| query.flags.cd = true),
+    validating("bogus-nxdomain-believed", "rfc4035-5.5-bogus-nxdomain", |query, reply| {
+        if reply.rcode == rcode::SERVFAIL && asked(query).contains(".all-rcode-3.") {
+            reply.rcode = rcode::NXDOMAIN;
+        }
+    }),
+    validating("signed-names-not-made", "rfc6147-5.5-plain", |query, reply| {
+        if asked(query).contains("secure") || asked(query).contains("nsec3") {
+            reply.answer.clear();
+        }
+    }),
+    validating("unsigned-zones-fail", "rfc6147-5.5-plain-insecure", |query, reply| {
+        if asked(query).contains(".b.") {
+            fail(reply);
+        }
+    }),
+    validating("signed-aliases-fail", "rfc6147-5.5-plain-aliases", |query, reply| {
+        if has(reply, Rtype::CNAME) && asked(query).contains("secure") {
+            fail(reply);
+        }
+    }),
+    validating("wildcards-fail", "rfc6147-5.5-plain-wildcard", |query, reply| {
+        if asked(query).contains(".wild.") {
+            fail(reply);
+        }
+    }),
+    validating("ad-without-do", "rfc6147-5.5-plain-no-ad", |query, reply| {
+        reply.flags.ad |= !query.flags.cd && reply.rcode == rcode::NOERROR;
+    }),
+    validating("do-gets-failure", "rfc6147-5.5-do", |query, reply| {
+        if has_do(query) && !query.flags.cd && wants(query, Rtype::AAAA) {
+            fail(reply);
+        }
+    }),
+    validating("made-without-ad", "rfc6147-5.5-do-ad", |query, reply| {
+        if asked(query).contains(".v4-") {
+            reply.flags.ad = false;
+        }
+    }),
+    validating("denials-without-ad", "rfc4035-3.2.3-ad", |_, reply| {
+        if reply.answer.is_empty() {
+            reply.flags.ad = false;
+        }
+    }),
+    validating("ad-of-insecure", "rfc4035-3.2.3-ad-insecure", |query, reply| {
+        reply.flags.ad |= has_do(query) && asked(query).contains(".ad.");
+    }),
+    validating("ad-of-the-first-alias", "rfc4035-3.2.3-ad-mixed", |query, reply| {
+        reply.flags.ad |= has_do(query) && asked(query).contains(".secure.");
+    }),
+    validating("signatures-dropped", "rfc4035-3.1.1-signatures", |_, reply| {
+        reply.answer.retain(|record| record.rtype != Rtype::RRSIG);
+    }),
+    validating("wildcard-without-proof", "rfc4035-3.1.3.3-wildcard", |query, reply| {
+        if asked(query).contains(".wild.") {
+            reply.authority.clear();
+        }
+    }),
+    rule("do-not-passed-on", "rfc4035-3.2.1-do-upstream", |rules| {
+        rules.validates = true;
+        rules.passes_do = false;
+    }),
+    validating("cd-not-copied", "rfc4035-3.2.2-cd-copied", |_, reply| reply.flags.cd = false),
+    validating("do-not-copied", "rfc3225-3-do-copied", |_, reply| {
+        if let Some(edns) = &mut reply.edns {
+            edns.dnssec_ok = false;
+        }
+    }),
+    validating("cd-ignored-after-failure", "rfc4035-3.2.2-bad-cache-cd", |query, reply| {
+        if query.flags.cd && is_bad(query) {
+            fail(reply);
+        }
+    }),
+    mistaking("bogus-data-for-all", "rfc4035-3.2.2-bad-cache", |query| query.flags.cd = true),
+    validating("ad-brings-signatures", "rfc6840-5.7-ad-query", |query, reply| {
+        if query.flags.ad && !has_do(query) && has(reply, Rtype::AAAA) {
+            reply.answer.push(signature(query, Rtype::AAAA));
+        }
+    }),
+    validating("cd-brings-ad", "rfc6840-5.8-ad-unasked", |query, reply| {
+        reply.flags.ad |= query.flags.cd;
+    }),
+    validating("cd-alone-bogus-fails", "rfc6840-5.9-cd-bogus", |query, reply| {
+        if query.flags.cd && !has_do(query) && is_bad(query) {
+            fail(reply);
+        }
+    }),
+    rule("cd-not-passed-on", "rfc6840-5.9-cd-upstream", |rules| {
+        rules.validates = true;
+        rules.passes_cd = false;
+    }),
+];
+
+/// For mutants: the name asked for, in small letters.
+fn asked(query: &Message) -> String {
+    let name = query.question().map(|question| question.name.to_string());
+    name.unwrap_or_default().to_ascii_lowercase()
+}
+
+/// For mutants: whether this type is asked for.
+fn wants(query: &Message, qtype: Rtype) -> bool {
+    query.question().is_some_and(|question| question.qtype == qtype)
+}
+
+/// For mutants: whether the name lies in a zone with wrong signatures.
+fn is_bad(query: &Message) -> bool {
+    asked(query).contains(".bogus.") || asked(query).contains(".expired.")
+}
+
+fn has_do(query: &Message) -> bool {
+    query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok)
+}
+
+fn has(reply: &Message, rtype: Rtype) -> bool {
+    reply.answers(rtype).next().is_some()
+}
+
+/// For mutants: SERVFAIL, and nothing else.
+fn fail(reply: &mut Message) {
+    reply.rcode = rcode::SERVFAIL;
+    reply.flags.ad = false;
+    reply.answer.clear();
+    reply.authority.clear();
+}
+
+/// For mutants: 1.2.3.4 below the Well-Known Prefix, as an AAAA record of the name asked for.
+fn made(query: &Message) -> Record {
+    let owner = crate::message::name(&asked(query));
+    Record::aaaa(owner, 300, std::net::Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0x102, 0x304))
+}
+
+/// For mutants: a signature over the records of this type that nobody made (RFC 4034 §3.1).
+fn signature(query: &Message, covered: Rtype) -> Record {
+    let owner = crate::message::name(&asked(query));
+    let mut data = covered.to_int().to_be_bytes().to_vec();
+    // Algorithm 13, four labels, TTL, end and begin of validity, key tag.
+    data.extend([13, 4, 0, 0, 1, 44, 0x7f, 0, 0, 0, 0x60, 0, 0, 0, 0, 1]);
+    data.extend(b"\x07example\0");
+    data.extend([0; 64]);
+    Record::new(owner, Rtype::RRSIG, 300, data)
+}

@@ -1,0 +1,492 @@
+//! Scripts of the checks about DO, CD and AD.
+
+use std::net::Ipv6Addr;
+
+use domain::base::iana::Rtype;
+
+use crate::far::view::Asked;
+use crate::message::{Message, Name, Record, rcode};
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+/// An address that a host has of its own, and its label.
+const NATIVE: Ipv6Addr = Ipv6Addr::new(0x2600, 1, 0, 0, 0, 0, 0, 0x53);
+const NATIVE_LABEL: &str = "v6-26000001000000000000000000000053";
+/// What the made records of the label `v4-1-2-3-4` are made of.
+const MADE_OF: &str = "1.2.3.4";
+
+/// The bits of a query that DNSSEC is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bits {
+    dnssec_ok: bool,
+    cd: bool,
+    ad: bool,
+}
+
+const PLAIN: Bits = Bits { dnssec_ok: false, cd: false, ad: false };
+const AD: Bits = Bits { ad: true, ..PLAIN };
+const CD: Bits = Bits { cd: true, ..PLAIN };
+const DO: Bits = Bits { dnssec_ok: true, ..PLAIN };
+const AD_CD: Bits = Bits { cd: true, ..AD };
+const AD_DO: Bits = Bits { dnssec_ok: true, ..AD };
+const CD_DO: Bits = Bits { dnssec_ok: true, ..CD };
+const ALL: [Bits; 8] = [PLAIN, AD, CD, DO, AD_CD, AD_DO, CD_DO, Bits { dnssec_ok: true, ..AD_CD }];
+
+impl Bits {
+    /// The bits in words, for a verdict.
+    fn in_words(self) -> String {
+        let set = [(self.dnssec_ok, "DO"), (self.cd, "CD"), (self.ad, "AD")];
+        let set: Vec<&str> = set.iter().filter(|(on, _)| *on).map(|(_, bit)| *bit).collect();
+        if set.is_empty() {
+            "without DO, CD and AD".into()
+        } else {
+            format!("with {}", set.join("+"))
+        }
+    }
+}
+
+/// Asks for a name that may have been asked for before.
+fn again(t: &mut Trial<'_>, name: &Name, qtype: Rtype, bits: Bits) -> Judged<Message> {
+    let mut query = Message::query(name, qtype);
+    query.flags.cd = bits.cd;
+    query.flags.ad = bits.ad;
+    if let Some(edns) = &mut query.edns {
+        edns.dnssec_ok = bits.dnssec_ok;
+    }
+    t.ask(&query)
+}
+
+/// Asks for a new name.
+fn ask(t: &mut Trial<'_>, labels: &str, qtype: Rtype, bits: Bits) -> Judged<Message> {
+    let name = t.name(labels);
+    again(t, &name, qtype, bits)
+}
+
+/// A judgement with the name and the bits that it is about.
+fn about(judged: Judged, labels: &str, bits: Bits) -> Judged {
+    judged.map_err(|fault| match fault {
+        Fault::Wrong(why) => Fault::Wrong(format!("{labels} {}: {why}", bits.in_words())),
+        fault => fault,
+    })
+}
+
+/// The labels of a host with an address of its own, in a zone.
+fn native(zone: &str) -> String {
+    format!("{NATIVE_LABEL}.{zone}")
+}
+
+/// AD is as wanted.
+fn has_ad(reply: &Message, wanted: bool) -> Judged {
+    expect(reply.flags.ad == wanted, || format!("AD is {}", if wanted { "not set" } else { "set" }))
+}
+
+/// Whether a section has a signature over records of this type.
+fn is_signed(section: &[Record], covered: Rtype) -> bool {
+    section.iter().any(|record| covers(record) == Some(covered))
+}
+
+/// The type that a signature covers (RFC 4034 §3.1.1).
+fn covers(record: &Record) -> Option<Rtype> {
+    let octets = record.data.first_chunk::<2>().filter(|_| record.rtype == Rtype::RRSIG)?;
+    Some(Rtype::from_int(u16::from_be_bytes(*octets)))
+}
+
+/// Whether AAAA records are in the answer.
+fn is_made(reply: &Message) -> bool {
+    reply.answers(Rtype::AAAA).next().is_some()
+}
+
+/// NODATA with SOA, NSEC or NSEC3, and their signatures.
+fn has_proof(reply: &Message) -> Judged {
+    reply.has_nodata(Rtype::AAAA)?;
+    let has = |rtype| reply.authority.iter().any(|record| record.rtype == rtype);
+    expect(has(Rtype::SOA), || "the denial has no SOA record".into())?;
+    expect(is_signed(&reply.authority, Rtype::SOA), || "the SOA record has no signature".into())?;
+    let proof = [Rtype::NSEC, Rtype::NSEC3].into_iter().find(|rtype| has(*rtype));
+    let proof =
+        proof.ok_or_else(|| Fault::Wrong("the denial has neither NSEC nor NSEC3".into()))?;
+    expect(is_signed(&reply.authority, proof), || format!("the {proof} record has no signature"))
+}
+
+/// For checks of servers that know DNSSEC: those that do not are not at fault (RFC 6147 §3, item
+/// 2).
+fn knows_dnssec(t: &mut Trial<'_>) -> Judged {
+    let reply = ask(t, &native("secure"), Rtype::AAAA, DO)?;
+    if is_signed(&reply.answer, Rtype::AAAA) {
+        return Ok(());
+    }
+    Err(Fault::NotOffered("it passes no signatures on: it knows nothing of DNSSEC".into()))
+}
+
+pub(super) fn native_with_any_bits(t: &mut Trial<'_>) -> Judged {
+    ALL.into_iter().try_for_each(|bits| {
+        let labels = format!("v4-1-2-3-4.{NATIVE_LABEL}");
+        let reply = ask(t, &labels, Rtype::AAAA, bits)?;
+        about(reply.has_aaaa(&[NATIVE]), &labels, bits)
+    })
+}
+
+pub(super) fn made_with_ad(t: &mut Trial<'_>) -> Judged {
+    let reply = ask(t, "v4-1-2-3-4", Rtype::AAAA, AD)?;
+    reply.has_aaaa(&t.embedded(MADE_OF))
+}
+
+pub(super) fn cd_alone(t: &mut Trial<'_>) -> Judged {
+    for bits in [CD, AD_CD] {
+        let reply = ask(t, "v4-1-2-3-4", Rtype::AAAA, bits)?;
+        let judged = if is_made(&reply) {
+            reply.has_aaaa(&t.embedded(MADE_OF))
+        } else {
+            reply.has_nodata(Rtype::AAAA)
+        };
+        about(judged, "v4-1-2-3-4", bits)?;
+    }
+    Ok(())
+}
+
+pub(super) fn trusting_with_do(t: &mut Trial<'_>) -> Judged {
+    let reply = ask(t, "v4-1-2-3-4", Rtype::AAAA, DO)?;
+    reply.has_aaaa(&t.embedded(MADE_OF))
+}
+
+pub(super) fn trusting_with_cd_do(t: &mut Trial<'_>) -> Judged {
+    knows_dnssec(t)?;
+    not_made(t, &["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "v4-1-2-3-4"])
+}
+
+pub(super) fn ad_not_copied(t: &mut Trial<'_>) -> Judged {
+    for bits in [PLAIN, AD, DO, AD_DO] {
+        let reply = ask(t, "ad.v4-1-2-3-4", Rtype::AAAA, bits)?;
+        if is_made(&reply) {
+            about(has_ad(&reply, false), "ad.v4-1-2-3-4", bits)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn ad_not_echoed(t: &mut Trial<'_>) -> Judged {
+    for bits in ALL.into_iter().filter(|bits| bits.ad) {
+        for labels in ["v4-1-2-3-4", NATIVE_LABEL] {
+            let reply = ask(t, labels, Rtype::AAAA, bits)?;
+            about(has_ad(&reply, false), labels, bits)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn no_signatures(t: &mut Trial<'_>) -> Judged {
+    let authenticating = [Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3];
+    for labels in
+        ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", &native("secure"), "txt.secure", "txt.nsec3"]
+    {
+        let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;
+        let all = reply.answer.iter().chain(&reply.authority).chain(&reply.additional);
+        let found = all.into_iter().find(|record| authenticating.contains(&record.rtype));
+        about(
+            found.map_or(Ok(()), |record| {
+                Err(Fault::Wrong(format!("there is an {} record", record.rtype)))
+            }),
+            labels,
+            PLAIN,
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn made_not_signed(t: &mut Trial<'_>) -> Judged {
+    let mut has_any = false;
+    for labels in ["v4-1-2-3-4", "v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "cname.v4-1-2-3-4.secure"]
+    {
+        let reply = ask(t, labels, Rtype::AAAA, DO)?;
+        has_any |= is_made(&reply);
+        for covered in [Rtype::AAAA, Rtype::A] {
+            let signed = is_made(&reply) && is_signed(&reply.answer, covered);
+            let judged = expect(!signed, || format!("there is a signature over {covered}"));
+            about(judged, labels, DO)?;
+        }
+    }
+    if has_any { Ok(()) } else { leaves_signed() }
+}
+
+/// A server may leave names as they are for clients with DO (RFC 6147 §5.5, item 2).
+fn leaves_signed() -> Judged {
+    Err(Fault::NotOffered("it makes nothing of signed names for clients with DO".into()))
+}
+
+/// With CD and DO these names have no AAAA records.
+pub(super) fn not_made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
+    for labels in all {
+        let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
+        about(reply.has_nodata(Rtype::AAAA), labels, CD_DO)?;
+    }
+    Ok(())
+}
+
+pub(super) fn bits_and_cache(t: &mut Trial<'_>) -> Judged {
+    let labels = "v4-1-2-3-4.secure";
+    for order in [[PLAIN, CD_DO, PLAIN], [CD_DO, PLAIN, CD_DO]] {
+        let name = t.name(labels);
+        for bits in order {
+            let reply = again(t, &name, Rtype::AAAA, bits)?;
+            let judged = if bits == PLAIN {
+                reply.has_aaaa(&t.embedded(MADE_OF))
+            } else {
+                reply.has_nodata(Rtype::AAAA)
+            };
+            about(judged, labels, bits)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cd_do_proof(t: &mut Trial<'_>) -> Judged {
+    for labels in ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "txt.secure", "txt.nsec3"] {
+        let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
+        about(has_proof(&reply), labels, CD_DO)?;
+    }
+    Ok(())
+}
+
+pub(super) fn cd_do_bogus(t: &mut Trial<'_>) -> Judged {
+    for zone in ["bogus", "expired"] {
+        let reply = ask(t, &native(zone), Rtype::AAAA, CD_DO)?;
+        about(reply.has_aaaa(&[NATIVE]), zone, CD_DO)?;
+        let signed = is_signed(&reply.answer, Rtype::AAAA);
+        about(expect(signed, || "the signature is missing".into()), zone, CD_DO)?;
+    }
+    Ok(())
+}
+
+/// Without CD all these names are SERVFAIL without a record, whatever DO and AD are.
+pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
+    for labels in all {
+        for bits in [PLAIN, DO, AD, AD_DO] {
+            let reply = ask(t, labels, qtype, bits)?;
+            about(reply.has_rcode(rcode::SERVFAIL), labels, bits)?;
+            let empty = expect(reply.answer.is_empty(), || "there are records".into());
+            about(empty, labels, bits)?;
+        }
+    }
+    Ok(())
+}
+
+/// Without CD and DO the address of each name is made of 1.2.3.4.
+pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
+    for labels in all {
+        let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;
+        about(reply.has_aaaa(&t.embedded(MADE_OF)), labels, PLAIN)?;
+    }
+    Ok(())
+}
+
+pub(super) fn no_ad_without_do(t: &mut Trial<'_>) -> Judged {
+    for labels in [
+        "v4-1-2-3-4",
+        "v4-1-2-3-4.secure",
+        "v4-1-2-3-4.nsec3",
+        &native("secure"),
+        "txt.secure",
+        "all-rcode-3.nsec3",
+    ] {
+        let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;
+        about(has_ad(&reply, false), labels, PLAIN)?;
+    }
+    Ok(())
+}
+
+pub(super) fn made_or_denied(t: &mut Trial<'_>) -> Judged {
+    let mut has_any = false;
+    for labels in ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3"] {
+        let reply = ask(t, labels, Rtype::AAAA, DO)?;
+        has_any |= is_made(&reply);
+        let judged =
+            if is_made(&reply) { reply.has_aaaa(&t.embedded(MADE_OF)) } else { has_proof(&reply) };
+        about(judged, labels, DO)?;
+    }
+    if has_any { Ok(()) } else { leaves_signed() }
+}
+
+pub(super) fn made_has_ad(t: &mut Trial<'_>) -> Judged {
+    let mut has_any = false;
+    for labels in ["v4-1-2-3-4.secure", "v4-1-2-3-4.nsec3", "cname.v4-1-2-3-4.secure"] {
+        let reply = ask(t, labels, Rtype::AAAA, DO)?;
+        if is_made(&reply) {
+            has_any = true;
+            about(has_ad(&reply, true), labels, DO)?;
+        }
+    }
+    if has_any { Ok(()) } else { leaves_signed() }
+}
+
+pub(super) fn native_has_ad(t: &mut Trial<'_>) -> Judged {
+    for labels in [
+        &native("secure"),
+        &native("nsec3"),
+        "txt.secure",
+        "txt.nsec3",
+        "all-rcode-3.secure",
+        "all-rcode-3.nsec3",
+    ] {
+        let reply = ask(t, labels, Rtype::AAAA, DO)?;
+        about(has_ad(&reply, true), labels, DO)?;
+    }
+    Ok(())
+}
+
+pub(super) fn insecure_has_no_ad(t: &mut Trial<'_>) -> Judged {
+    let native = native("ad.b");
+    for labels in ["ad.v4-1-2-3-4", &native] {
+        for bits in [AD, DO, AD_DO, CD_DO] {
+            let reply = ask(t, labels, Rtype::AAAA, bits)?;
+            about(has_ad(&reply, false), labels, bits)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn mixed_chain_has_no_ad(t: &mut Trial<'_>) -> Judged {
+    for labels in ["hop.v4-1-2-3-4.secure", &format!("hop.{NATIVE_LABEL}.secure")] {
+        for bits in [DO, AD_DO] {
+            let reply = ask(t, labels, Rtype::AAAA, bits)?;
+            about(reply.has_rcode(rcode::NOERROR), labels, bits)?;
+            about(has_ad(&reply, false), labels, bits)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn native_has_signatures(t: &mut Trial<'_>) -> Judged {
+    for (labels, qtype) in [
+        (native("secure"), Rtype::AAAA),
+        (native("nsec3"), Rtype::AAAA),
+        ("v4-1-2-3-4.secure".into(), Rtype::A),
+    ] {
+        let reply = ask(t, &labels, qtype, DO)?;
+        let signed = is_signed(&reply.answer, qtype);
+        let judged = expect(signed, || format!("the {qtype} records have no signature"));
+        about(judged, &labels, DO)?;
+    }
+    Ok(())
+}
+
+pub(super) fn wildcard_has_proof(t: &mut Trial<'_>) -> Judged {
+    for (zone, proof) in [("secure", Rtype::NSEC), ("nsec3", Rtype::NSEC3)] {
+        let labels = format!("wild.{NATIVE_LABEL}.{zone}");
+        let reply = ask(t, &labels, Rtype::AAAA, DO)?;
+        about(reply.has_aaaa(&[NATIVE]), &labels, DO)?;
+        let signed = is_signed(&reply.answer, Rtype::AAAA);
+        about(expect(signed, || "the signature is missing".into()), &labels, DO)?;
+        let proved = is_signed(&reply.authority, proof)
+            && reply.authority.iter().any(|record| record.rtype == proof);
+        about(expect(proved, || format!("there is no signed {proof} record")), &labels, DO)?;
+    }
+    Ok(())
+}
+
+/// What the far side was asked for `name`, after the server has answered.
+fn upstream(t: &Trial<'_>, name: &Name) -> Judged<Vec<Asked>> {
+    let asked = t.asked(name)?;
+    expect(!asked.is_empty(), || format!("the far side was not asked for {name}"))?;
+    Ok(asked)
+}
+
+pub(super) fn do_upstream(t: &mut Trial<'_>) -> Judged {
+    let name = t.name("v4-1-2-3-4.secure");
+    again(t, &name, Rtype::AAAA, DO)?;
+    let without = upstream(t, &name)?.into_iter().find(|asked| !asked.dnssec_ok);
+    without.map_or(Ok(()), |asked| {
+        let qtype = Rtype::from_int(asked.qtype);
+        Err(Fault::Wrong(format!("the question for {qtype} went upstream without DO")))
+    })
+}
+
+pub(super) fn cd_upstream(t: &mut Trial<'_>) -> Judged {
+    let name = t.name(&native("secure"));
+    again(t, &name, Rtype::AAAA, CD_DO)?;
+    let asked = upstream(t, &name)?;
+    if asked.iter().all(|asked| !asked.rd) {
+        return Err(Fault::NotOffered(
+            "it asks authoritative servers, to which CD says nothing".into(),
+        ));
+    }
+    expect(asked.iter().all(|asked| asked.cd), || "the question went upstream without CD".into())
+}
+
+pub(super) fn cd_copied(t: &mut Trial<'_>) -> Judged {
+    // Native records are asked for without AD only, to keep the number of questions down.
+    let native = ALL.into_iter().filter(|bits| !bits.ad).map(|bits| (NATIVE_LABEL, bits));
+    for (labels, bits) in ALL.into_iter().map(|bits| ("v4-1-2-3-4", bits)).chain(native) {
+        let reply = ask(t, labels, Rtype::AAAA, bits)?;
+        let judged = expect(reply.flags.cd == bits.cd, || {
+            format!("CD of the reply is {}", u8::from(reply.flags.cd))
+        });
+        about(judged, labels, bits)?;
+    }
+    Ok(())
+}
+
+pub(super) fn do_copied(t: &mut Trial<'_>) -> Judged {
+    let native = native("secure");
+    for labels in ["v4-1-2-3-4", &native, "txt.nsec3", "v4-1-2-3-4.bogus"] {
+        for bits in [PLAIN, DO] {
+            let reply = ask(t, labels, Rtype::AAAA, bits)?;
+            let found = reply.edns.is_some_and(|edns| edns.dnssec_ok);
+            let judged = expect(found == bits.dnssec_ok, || {
+                format!("DO of the reply is {}", u8::from(found))
+            });
+            about(judged, labels, bits)?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn cd_after_failure(t: &mut Trial<'_>) -> Judged {
+    for bits in [CD, CD_DO] {
+        let name = t.name(&native("bogus"));
+        again(t, &name, Rtype::AAAA, Bits { cd: false, ..bits })?;
+        let reply = again(t, &name, Rtype::AAAA, bits)?;
+        about(reply.has_aaaa(&[NATIVE]), "a name that failed before", bits)?;
+    }
+    Ok(())
+}
+
+pub(super) fn failure_after_cd(t: &mut Trial<'_>) -> Judged {
+    for bits in [CD, CD_DO] {
+        let name = t.name(&native("bogus"));
+        again(t, &name, Rtype::AAAA, bits)?;
+        let bits = Bits { cd: false, ..bits };
+        let reply = again(t, &name, Rtype::AAAA, bits)?;
+        about(reply.has_rcode(rcode::SERVFAIL), "a name that was given away with CD", bits)?;
+    }
+    Ok(())
+}
+
+pub(super) fn ad_asked_for(t: &mut Trial<'_>) -> Judged {
+    let reply = ask(t, &native("secure"), Rtype::AAAA, AD)?;
+    reply.has_aaaa(&[NATIVE])?;
+    let all = reply.answer.iter().chain(&reply.authority).chain(&reply.additional);
+    expect(all.into_iter().all(|record| record.rtype != Rtype::RRSIG), || {
+        "there are signatures, though DO is not set".into()
+    })?;
+    if reply.flags.ad {
+        return Ok(());
+    }
+    Err(Fault::NotOffered(
+        "it sets AD for clients with DO only (RFC 6147 section 5.5, item 1)".into(),
+    ))
+}
+
+pub(super) fn cd_has_no_ad(t: &mut Trial<'_>) -> Judged {
+    for labels in [&native("secure"), "v4-1-2-3-4.nsec3", "txt.secure"] {
+        let reply = ask(t, labels, Rtype::AAAA, CD)?;
+        about(has_ad(&reply, false), labels, CD)?;
+    }
+    Ok(())
+}
+
+pub(super) fn cd_bogus(t: &mut Trial<'_>) -> Judged {
+    for labels in [native("bogus"), native("expired")] {
+        let reply = ask(t, &labels, Rtype::AAAA, CD)?;
+        about(reply.has_aaaa(&[NATIVE]), &labels, CD)?;
+    }
+    Ok(())
+}

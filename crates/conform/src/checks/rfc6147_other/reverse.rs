@@ -1,0 +1,276 @@
+//! Scripts of RFC 6147 §5.3.1: names of ip6.arpa below a prefix and elsewhere.
+//!
+//! The RFC leaves the server two ways: records of its own, or an alias that leads to the name in
+//! in-addr.arpa. The checks take both; what only an alias can do wrong is not offered by the
+//! others.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use domain::base::iana::Rtype;
+
+use crate::expected::Prefix;
+use crate::label;
+use crate::message::{Message, Name, Record, name, rcode};
+use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
+
+/// The two ways to answer.
+#[derive(PartialEq, Eq)]
+enum Way {
+    /// A PTR record of the name itself.
+    Own,
+    /// An alias for this name.
+    Alias(Name),
+    /// Neither.
+    None,
+}
+
+impl Way {
+    fn of(reply: &Message, asked: &Name) -> Way {
+        let mut own = reply.answer.iter().filter(|record| record.owner == *asked);
+        if let Some(target) = own.clone().find(|r| r.rtype == Rtype::CNAME).and_then(Record::target)
+        {
+            return Way::Alias(target);
+        }
+        if own.any(|record| record.rtype == Rtype::PTR) { Way::Own } else { Way::None }
+    }
+}
+
+/// A check whose script needs no alias is not tried on servers that make none.
+fn not_offered<T>() -> Judged<T> {
+    Err(Fault::NotOffered(
+        "it answers PTR queries with records of its own, not with aliases".into(),
+    ))
+}
+
+/// The name of an address (RFC 3596 §2.5): its nibbles from the last to the first.
+fn reverse(address: Ipv6Addr) -> String {
+    let digits = format!("{:032x}", u128::from(address));
+    let nibbles: Vec<String> = digits.chars().rev().map(String::from).collect();
+    format!("{}.ip6.arpa", nibbles.join("."))
+}
+
+/// The name in ip6.arpa of the address in which `v4` is embedded.
+fn below(prefix: Prefix, v4: &str) -> String {
+    reverse(prefix.with(address(v4)))
+}
+
+fn address(v4: &str) -> Ipv4Addr {
+    v4.parse().expect("addresses of checks are literals")
+}
+
+/// The name in in-addr.arpa (RFC 1035 §3.5).
+fn in_addr(v4: &str) -> Name {
+    let [a, b, c, d] = address(v4).octets();
+    name(&format!("{d}.{c}.{b}.{a}.in-addr.arpa"))
+}
+
+fn ask(t: &mut Trial<'_>, text: &str) -> Judged<(Name, Message)> {
+    let asked = name(text);
+    let reply = t.ask(&Message::query(&asked, Rtype::PTR))?;
+    Ok((asked, reply))
+}
+
+fn neither(reply: &Message) -> Fault {
+    let what = rcode_name(reply.rcode);
+    Fault::Wrong(format!("there is neither an alias nor a pointer of the name: {what}"))
+}
+
+/// The reply is one of the two; an alias leads to `v4`, whose pointer is in the answer too.
+fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<Way> {
+    let way = Way::of(reply, asked);
+    match &way {
+        Way::None => return Err(neither(reply)),
+        Way::Own => reply.has_rcode(rcode::NOERROR)?,
+        Way::Alias(target) => {
+            reply.has_rcode(rcode::NOERROR)?;
+            let wanted = in_addr(v4);
+            expect(*target == wanted, || format!("the alias leads to {target}, not to {wanted}"))?;
+            let zone = t.subject().zone.ok_or_else(|| Fault::NotTried("needs a zone".into()))?;
+            let host = label::prepend(&format!("ptr-{}", v4.replace('.', "-")), zone);
+            let found = reply.answers(Rtype::PTR).any(|record| {
+                record.owner == wanted && record.target().is_some_and(|found| found == host)
+            });
+            expect(found, || format!("the pointer of {wanted} to {host} is missing"))?;
+        }
+    }
+    Ok(way)
+}
+
+/// Only `rfc6147-5.3.1-ptr` blames a server that answers no PTR query below its prefix; to the
+/// others the feature is not there.
+fn is_there(t: &mut Trial<'_>) -> Judged {
+    let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
+    if Way::of(&reply, &asked) == Way::None {
+        return Err(Fault::NotOffered("it answers no PTR queries below its prefix".into()));
+    }
+    Ok(())
+}
+
+pub(super) fn is_answered(t: &mut Trial<'_>) -> Judged {
+    let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
+    match Way::of(&reply, &asked) {
+        Way::None => Err(neither(&reply)),
+        Way::Own => reply.has_rcode(rcode::NOERROR),
+        Way::Alias(target) => {
+            let behind = reply.answers(Rtype::PTR).any(|record| record.owner == target);
+            expect(behind, || "there is an alias, but no pointer behind it".into())
+        }
+    }
+}
+
+pub(super) fn in_one_way(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    let mut ways = Vec::new();
+    for v4 in ["1.2.3.4", "1.2.3.5", "8.8.4.4", "8.8.4.5"] {
+        let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
+        let both = reply.answers(Rtype::CNAME).any(|record| record.owner == asked)
+            && reply.answers(Rtype::PTR).any(|record| record.owner == asked);
+        expect(!both, || format!("{asked} has an alias and a pointer of its own"))?;
+        ways.push(match Way::of(&reply, &asked) {
+            Way::None => return Err(neither(&reply)),
+            Way::Own => "pointers of its own",
+            Way::Alias(_) => "aliases",
+        });
+    }
+    ways.dedup();
+    expect(ways.len() == 1, || "some addresses have aliases, others pointers of their own".into())
+}
+
+pub(super) fn leads_to_the_address(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    // The octets differ, and one has two digits that are letters.
+    for v4 in ["9.8.7.6", "205.171.18.52"] {
+        let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
+        if points_to(t, &asked, &reply, v4)? == Way::Own {
+            return not_offered();
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn below_all_prefixes(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    for prefix in t.subject().prefixes.iter().take(6) {
+        let (asked, reply) = ask(t, &below(*prefix, "9.9.8.7"))?;
+        points_to(t, &asked, &reply, "9.9.8.7").map_err(|fault| match fault {
+            Fault::Wrong(why) => Fault::Wrong(format!("below {prefix}: {why}")),
+            fault => fault,
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    let v4 = "171.205.171.205";
+    let (asked, reply) = ask(t, &below(t.prefix(), v4).to_uppercase())?;
+    points_to(t, &asked, &reply, v4).map(drop)
+}
+
+/// Behind the alias there is no record: there should be no alias, and it is no failure either.
+pub(super) fn leads_nowhere(t: &mut Trial<'_>, v4: &str) -> Judged {
+    is_there(t)?;
+    let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
+    match Way::of(&reply, &asked) {
+        Way::Own => not_offered(),
+        Way::Alias(target) => {
+            Err(Fault::Wrong(format!("an alias leads to {target}, which has no pointer")))
+        }
+        Way::None => is_denied(&reply),
+    }
+}
+
+/// NOERROR or NXDOMAIN, without an answer.
+fn is_denied(reply: &Message) -> Judged {
+    expect([rcode::NOERROR, rcode::NXDOMAIN].contains(&reply.rcode), || {
+        format!("the RCODE is {}, not that of a denial", rcode_name(reply.rcode))
+    })?;
+    expect(reply.answer.is_empty(), || "there are records in the answer".into())
+}
+
+pub(super) fn fails_behind(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    let (asked, reply) = ask(t, &below(t.prefix(), "9.9.9.252"))?;
+    match Way::of(&reply, &asked) {
+        Way::Own => not_offered(),
+        Way::Alias(_) | Way::None => reply.has_rcode(rcode::SERVFAIL),
+    }
+}
+
+/// What is no address is denied; a server with records of its own may have them at any name.
+fn is_no_address(t: &mut Trial<'_>, text: &str) -> Judged {
+    let (asked, reply) = ask(t, text)?;
+    match Way::of(&reply, &asked) {
+        Way::Own => Ok(()),
+        Way::Alias(target) => {
+            Err(Fault::Wrong(format!("{asked} names no address, but is an alias for {target}")))
+        }
+        Way::None => is_denied(&reply),
+    }
+}
+
+pub(super) fn wrong_in_number(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    let whole = below(t.prefix(), "1.2.3.4");
+    is_no_address(t, &format!("0.{whole}"))?;
+    // The last nibble is missing; the second is an octet's first one.
+    let (_, short) = whole.split_once('.').unwrap_or_default();
+    is_no_address(t, short)?;
+    is_no_address(t, &format!("0.0.0.0.{whole}"))
+}
+
+pub(super) fn no_nibbles(t: &mut Trial<'_>) -> Judged {
+    is_there(t)?;
+    let whole = below(t.prefix(), "1.2.3.4");
+    let (_, rest) = whole.split_once('.').unwrap_or_default();
+    for wrong in ["z", "g", "40", "04", "-"] {
+        is_no_address(t, &format!("{wrong}.{rest}"))?;
+    }
+    Ok(())
+}
+
+pub(super) fn with_suffix(t: &mut Trial<'_>) -> Judged {
+    let Some(prefix) = t.subject().prefixes.iter().find(|prefix| prefix.length() < 96) else {
+        return Err(Fault::NotOffered("its prefix has 96 bits, which leave no suffix".into()));
+    };
+    is_there(t)?;
+    let v4 = "1.2.3.4";
+    let suffixed = u128::from(prefix.with(address(v4))) | 1;
+    let (asked, reply) = ask(t, &reverse(suffixed.into()))?;
+    match Way::of(&reply, &asked) {
+        Way::None => is_denied(&reply),
+        Way::Own | Way::Alias(_) => points_to(t, &asked, &reply, v4).map(drop),
+    }
+}
+
+pub(super) fn outside(t: &mut Trial<'_>) -> Judged {
+    let prefixes = t.subject().prefixes;
+    // An address of nobody's prefix, and the one whose prefix differs in its last bit only.
+    let first = t.prefix();
+    let last_bit = 1 << (128 - u32::from(first.length()));
+    let beside = Ipv6Addr::from(u128::from(first.with(address("1.2.3.4"))) ^ last_bit);
+    for address in [Ipv6Addr::new(0x2606, 0x4700, 0, 0, 0, 0, 0, 0x1111), beside] {
+        if prefixes.iter().any(|prefix| prefix.embedded(address).is_some()) {
+            continue;
+        }
+        let (_, reply) = ask(t, &reverse(address))?;
+        reply.has_rcode(rcode::NXDOMAIN)?;
+        expect(reply.answer.is_empty(), || format!("there is an answer for {address}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 3596 §2.5.
+    #[test]
+    fn names_of_addresses() {
+        assert_eq!(
+            reverse("4321:0:1:2:3:4:567:89ab".parse().unwrap()),
+            "b.a.9.8.7.6.5.0.4.0.0.0.3.0.0.0.2.0.0.0.1.0.0.0.0.0.0.0.1.2.3.4.ip6.arpa"
+        );
+        assert_eq!(in_addr("192.0.2.33"), name("33.2.0.192.in-addr.arpa"));
+    }
+}

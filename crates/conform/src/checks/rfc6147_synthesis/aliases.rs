@@ -1,0 +1,356 @@
+//! RFC 6147 §5.1.5: aliases are followed to their end, and stand in the answer.
+
+use domain::base::iana::Rtype;
+
+use super::{
+    NATIVE, NATIVE_LABEL, RFC6147, behaviour, belong_to, end, ipv6, recode, synthesized,
+    wants_aaaa, way,
+};
+use crate::check::Check;
+use crate::label::Alias;
+use crate::message::{Message, Name, Record, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+const FOLLOWED: &str = "If the response contains a CNAME or a DNAME, then the CNAME or DNAME \
+     chain is followed until the first terminating A or AAAA record is reached.";
+const MAY_ASK: &str = "This may require the DNS64 to ask for an A record, in case the response \
+     to the original AAAA query is a CNAME or DNAME without a AAAA record to follow.";
+const TREATED: &str = "The resulting AAAA or A record is treated like any other AAAA or A case, \
+     as appropriate.";
+const INCLUDED: &str = "When assembling the answer section, any chains of CNAME or DNAME RRs are \
+     included as part of the answer along with the synthetic AAAA (if appropriate).";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc6147-5.1.5-alias",
+        title: "AAAA records are made of the A record at the end of an alias",
+        section: "5.1.5",
+        sentence: FOLLOWED,
+        script: |t| synthesized(t, "cname.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-alias-shown",
+        title: "The CNAME record stands in the answer, once, beside what was made",
+        section: "5.1.5",
+        sentence: INCLUDED,
+        script: |t| followed(t, "cname.v4-1-2-3-4"),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-two-aliases",
+        title: "Two aliases are followed and shown",
+        section: "5.1.5",
+        sentence: FOLLOWED,
+        script: |t| followed(t, "cname.cname.v4-1-2-3-4"),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-long-chain",
+        title: "Eight aliases are followed and shown",
+        section: "5.1.5",
+        sentence: FOLLOWED,
+        script: |t| followed(t, "cname.cname.cname.cname.cname.cname.cname.cname.v4-1-2-3-4"),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-half-followed",
+        title: "Aliases that the upstream did not follow are followed by the server",
+        section: "5.1.5",
+        sentence: MAY_ASK,
+        script: half_followed,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-other-zone",
+        title: "An alias into another zone is followed and shown",
+        section: "5.1.5",
+        sentence: FOLLOWED,
+        script: |t| followed(t, "hop.v4-1-2-3-4"),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-real-wins",
+        title: "An AAAA record at the end of aliases wins over the A record, and the aliases \
+                are shown",
+        section: "5.1.5",
+        sentence: TREATED,
+        script: real_record_at_the_end,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-alias-to-nxdomain",
+        title: "NXDOMAIN is returned for an alias of a name that does not exist",
+        section: "5.1.5",
+        sentence: TREATED,
+        script: alias_to_no_name,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-alias-to-nodata",
+        title: "An alias of a name without addresses has no addresses, and is no error",
+        section: "5.1.5",
+        sentence: TREATED,
+        script: alias_to_no_data,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-dname",
+        title: "AAAA records are made of the A record at the end of a DNAME",
+        section: "5.1.5",
+        sentence: FOLLOWED,
+        script: dname_is_followed,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-dname-shown",
+        title: "The DNAME record stands in the answer beside what was made",
+        section: "5.1.5",
+        sentence: INCLUDED,
+        script: dname_is_shown,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-letter-case",
+        title: "Names of an alias's records are the same names in whatever letter case they come",
+        section: "5.1.5",
+        sentence: FOLLOWED,
+        script: letter_case_does_not_matter,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.5-alias-ttls",
+        title: "No CNAME record of a chain lives longer than its own TTL",
+        section: "5.1.5",
+        sentence: INCLUDED,
+        script: aliases_keep_their_ttls,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc1034-3.6.2-alias-loop",
+        title: "An alias of itself is an error, and said to be one before a stub resolver gives \
+                up",
+        rfc: 1034,
+        section: "3.6.2",
+        sentence: "CNAME chains should be followed and CNAME loops signalled as an error.",
+        script: loops_are_errors,
+        ..RFC6147
+    },
+];
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    hook(
+        "alias-not-understood",
+        "rfc6147-5.1.5-alias",
+        Hooks { hears: Some(|reply| clear_if(reply, Rtype::CNAME)), ..NO_HOOKS },
+    ),
+    rule("aliases-hidden", "rfc6147-5.1.5-alias-shown", |rules| rules.shows_aliases = false),
+    hook(
+        "later-aliases-hidden",
+        "rfc6147-5.1.5-two-aliases",
+        Hooks {
+            reply: Some(|query, reply| {
+                let Some(asked) = query.question() else { return };
+                reply
+                    .answer
+                    .retain(|record| record.rtype != Rtype::CNAME || record.owner == asked.name);
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    rule("short-chains-only", "rfc6147-5.1.5-long-chain", |rules| rules.longest_chain = 4),
+    rule("follows-nothing", "rfc6147-5.1.5-half-followed", |rules| rules.follows_aliases = false),
+    hook(
+        "other-zones-unheard",
+        "rfc6147-5.1.5-other-zone",
+        Hooks {
+            hears: Some(|reply| {
+                reply.answer.retain(|record| record.rtype == Rtype::CNAME || !is_other(record));
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "aliases-of-real-records-hidden",
+        "rfc6147-5.1.5-real-wins",
+        Hooks {
+            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::CNAME)),
+            ..NO_HOOKS
+        },
+    ),
+    rule("real-records-lose-below-alias", "rfc6147-5.1.5-real-wins", |rules| {
+        rules.native_wins = false;
+    }),
+    hook(
+        "alias-to-nothing-is-nodata",
+        "rfc6147-5.1.5-alias-to-nxdomain",
+        Hooks {
+            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "alias-to-nodata-is-servfail",
+        "rfc6147-5.1.5-alias-to-nodata",
+        Hooks {
+            reply: Some(|query, reply| {
+                if wants_aaaa(query) && ipv6(reply).is_empty() {
+                    reply.rcode = rcode::SERVFAIL;
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "dname-not-understood",
+        "rfc6147-5.1.5-dname",
+        Hooks { hears: Some(|reply| clear_if(reply, Rtype::DNAME)), ..NO_HOOKS },
+    ),
+    hook(
+        "dname-hidden",
+        "rfc6147-5.1.5-dname-shown",
+        Hooks {
+            reply: Some(|_, reply| reply.answer.retain(|record| record.rtype != Rtype::DNAME)),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "letter-case-matters",
+        "rfc6147-5.1.5-letter-case",
+        Hooks {
+            hears: Some(|reply| reply.answer.retain(|record| !has_capitals(&record.owner))),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "longest-ttl-for-all",
+        "rfc6147-5.1.5-alias-ttls",
+        Hooks {
+            reply: Some(|_, reply| {
+                let longest = reply.answer.iter().map(|record| record.ttl).max().unwrap_or(0);
+                reply.answer.iter_mut().for_each(|record| record.ttl = longest);
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "loops-are-nodata",
+        "rfc1034-3.6.2-alias-loop",
+        Hooks {
+            reply: Some(|_, reply| recode(reply, rcode::SERVFAIL, rcode::NOERROR)),
+            ..NO_HOOKS
+        },
+    ),
+];
+
+/// For mutants: an answer with records of this type is taken for an empty one.
+fn clear_if(reply: &mut Message, rtype: Rtype) {
+    if reply.answers(rtype).count() > 0 {
+        reply.answer.clear();
+    }
+}
+
+/// For mutants: whether the owner lies in the zone that `hop` leads to.
+fn is_other(record: &Record) -> bool {
+    record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
+}
+
+/// For mutants: whether a name is not all in lower case.
+fn has_capitals(name: &Name) -> bool {
+    name.iter().any(|label| label.as_slice().iter().any(u8::is_ascii_uppercase))
+}
+
+/// Asks for AAAA of a new name with these labels, which lead to 1.2.3.4: the right addresses, owned
+/// by the name at the end, and each alias on the way.
+fn followed(t: &mut Trial<'_>, labels: &str) -> Judged {
+    let (name, reply) = synthesized(t, labels, &["1.2.3.4"])?;
+    has_aliases(&reply, &way(t, &name))
+}
+
+/// The answer has one CNAME record for each step of the way, and its AAAA records stand at the end.
+fn has_aliases(reply: &Message, way: &[Name]) -> Judged {
+    for step in way.windows(2) {
+        let (owner, target) = (&step[0], &step[1]);
+        let fits = |record: &&Record| {
+            record.owner == *owner && record.target().is_some_and(|found| found == *target)
+        };
+        let found = reply.answers(Rtype::CNAME).filter(fits).count();
+        expect(found == 1, || {
+            format!("the answer has {found} times, not once: {owner} CNAME {target}")
+        })?;
+    }
+    way.last().map_or(Ok(()), |end| belong_to(reply, Rtype::AAAA, end))
+}
+
+fn half_followed(t: &mut Trial<'_>) -> Judged {
+    followed(t, "half.cname.v4-1-2-3-4")?;
+    followed(t, "half.cname.half.cname.v4-1-2-3-4")
+}
+
+fn real_record_at_the_end(t: &mut Trial<'_>) -> Judged {
+    for alias in ["cname", "cname.cname", "half.cname"] {
+        let (name, reply) = t.aaaa(&format!("{alias}.{NATIVE_LABEL}.v4-1-2-3-4"))?;
+        reply.has_aaaa(&[NATIVE])?;
+        has_aliases(&reply, &way(t, &name))?;
+    }
+    Ok(())
+}
+
+fn alias_to_no_name(t: &mut Trial<'_>) -> Judged {
+    for labels in ["cname.all-rcode-3", "half.cname.all-rcode-3"] {
+        let (_, reply) = t.aaaa(labels)?;
+        reply.has_rcode(rcode::NXDOMAIN)?;
+    }
+    Ok(())
+}
+
+fn alias_to_no_data(t: &mut Trial<'_>) -> Judged {
+    for labels in ["cname.txt", "half.cname.txt"] {
+        let (_, reply) = t.aaaa(labels)?;
+        reply.has_nodata(Rtype::AAAA)?;
+    }
+    Ok(())
+}
+
+fn dname_is_followed(t: &mut Trial<'_>) -> Judged {
+    let (name, reply) = synthesized(t, "dname.v4-1-2-3-4", &["1.2.3.4"])?;
+    belong_to(&reply, Rtype::AAAA, &end(t, &name))
+}
+
+fn dname_is_shown(t: &mut Trial<'_>) -> Judged {
+    let (name, reply) = synthesized(t, "dname.v4-1-2-3-4", &["1.2.3.4"])?;
+    let Some(Alias::Dname { owner, replacement, .. }) = behaviour(t, &name).alias else {
+        return Err(Fault::NotTried(format!("{name} is not below a DNAME")));
+    };
+    let found = reply.answers(Rtype::DNAME).any(|record| {
+        record.owner == owner && record.target().is_some_and(|target| target == replacement)
+    });
+    expect(found, || format!("the answer does not have: {owner} DNAME {replacement}"))
+}
+
+fn letter_case_does_not_matter(t: &mut Trial<'_>) -> Judged {
+    for labels in ["case.cname.case.v4-1-2-3-4", "case.v4-1-2-3-4"] {
+        let (name, reply) = synthesized(t, labels, &["1.2.3.4"])?;
+        has_aliases(&reply, &way(t, &name))?;
+    }
+    Ok(())
+}
+
+fn aliases_keep_their_ttls(t: &mut Trial<'_>) -> Judged {
+    let (name, reply) = t.aaaa("cname-40.cname-70.v4-1-2-3-4.ttl-90.soa-90-90")?;
+    for (owner, own) in way(t, &name).iter().zip([40, 70]) {
+        let alias = reply.answers(Rtype::CNAME).find(|record| record.owner == *owner);
+        let ttl = alias.map(|record| record.ttl);
+        let ttl = ttl.ok_or_else(|| Fault::Wrong(format!("there is no CNAME of {owner}")))?;
+        // A cache may shorten all of them to the shortest.
+        expect(ttl <= own, || format!("the TTL of the CNAME of {owner} is {ttl} s, not {own} s"))?;
+    }
+    Ok(())
+}
+
+fn loops_are_errors(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.aaaa("loop")?;
+    expect(reply.rcode != rcode::NOERROR, || "the RCODE says that there is no error".into())
+}

@@ -1,0 +1,213 @@
+//! RFC 6147 §5.1.4: AAAA records that count as none. The checks know one such range, ::ffff:0:0/96,
+//! because it is the one that is excluded by default.
+
+use std::net::Ipv6Addr;
+
+use domain::base::iana::Rtype;
+
+use super::{NATIVE, NATIVE_LABEL, RFC6147, SYNTHETIC, add_aaaa, ipv6};
+use crate::check::{Check, Level};
+use crate::message::{Message, Name, Record, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+/// The label of ::ffff:5.6.7.8.
+const MAPPED: &str = "v6-00000000000000000000ffff05060708";
+/// The label of ::ffff:9.9.9.9.
+const MAPPED_TOO: &str = "v6-00000000000000000000ffff09090909";
+
+const ONLY_EXCLUDED: &str = "… if it receives an answer with only AAAA records containing \
+     addresses in the excluded range(s), then it MUST treat the answer as though it were an \
+     empty answer, and proceed accordingly.";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc6147-5.1.4-mapped-by-default",
+        title: "Addresses of ::ffff:0:0/96 are excluded without being configured",
+        section: "5.1.4",
+        sentence: "An implementation SHOULD include the ::ffff/96 network in that range by \
+                   default.",
+        level: Level::Should,
+        script: mapped_addresses_are_excluded,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.4-only-excluded",
+        title: "AAAA records are made of A records where all real ones are excluded",
+        section: "5.1.4",
+        sentence: ONLY_EXCLUDED,
+        level: Level::Must,
+        script: only_excluded_is_empty,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.4-only-excluded-no-a",
+        title: "The answer is empty where all AAAA records are excluded and there is no A record",
+        section: "5.1.4",
+        sentence: ONLY_EXCLUDED,
+        level: Level::Must,
+        script: only_excluded_without_a,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.4-excluded-below-alias",
+        title: "AAAA records are made where all real ones at the end of an alias are excluded",
+        section: "5.1.4",
+        sentence: ONLY_EXCLUDED,
+        level: Level::Must,
+        script: only_excluded_below_an_alias,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.4-some-excluded",
+        title: "Of excluded and usable AAAA records the usable ones are returned, or all count \
+                as none",
+        section: "5.1.4",
+        sentence: "If it receives an answer with at least one AAAA record containing an address \
+                   outside any of the excluded range(s), then it by default SHOULD build an \
+                   answer section for a response including only the AAAA record(s) that do not \
+                   contain any of the addresses inside the excluded ranges. … Alternatively, it \
+                   MAY treat the answer as though it were an empty answer …",
+        level: Level::Should,
+        script: some_excluded,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.4-never-returned",
+        title: "An excluded AAAA record is in no section of a reply",
+        section: "5.1.4",
+        sentence: "It MUST NOT return the offending AAAA records as part of a response.",
+        level: Level::Must,
+        script: excluded_records_are_never_returned,
+        ..RFC6147
+    },
+];
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    rule("nothing-excluded", "rfc6147-5.1.4-mapped-by-default", |rules| rules.excluded.clear()),
+    hook(
+        "excluded-taken-for-nxdomain",
+        "rfc6147-5.1.4-only-excluded",
+        Hooks { hears: Some(deny_excluded), ..NO_HOOKS },
+    ),
+    hook(
+        "excluded-without-a-is-nxdomain",
+        "rfc6147-5.1.4-only-excluded-no-a",
+        Hooks { hears: Some(deny_excluded), ..NO_HOOKS },
+    ),
+    hook(
+        "excluded-below-alias-is-nxdomain",
+        "rfc6147-5.1.4-excluded-below-alias",
+        Hooks {
+            hears: Some(|reply| {
+                if reply.answers(Rtype::CNAME).count() > 0 {
+                    deny_excluded(reply);
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "made-beside-usable",
+        "rfc6147-5.1.4-some-excluded",
+        Hooks {
+            reply: Some(|query, reply| {
+                if ipv6(reply).contains(&NATIVE) {
+                    add_aaaa(query, reply, SYNTHETIC);
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "excluded-beside-usable",
+        "rfc6147-5.1.4-never-returned",
+        Hooks {
+            reply: Some(|query, reply| {
+                if ipv6(reply).contains(&NATIVE) {
+                    add_aaaa(query, reply, Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0x506, 0x708));
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+];
+
+/// For mutants: an answer with excluded addresses only becomes NXDOMAIN.
+fn deny_excluded(reply: &mut Message) {
+    let found = ipv6(reply);
+    if !found.is_empty() && found.into_iter().all(is_mapped) {
+        reply.answer.clear();
+        reply.rcode = rcode::NXDOMAIN;
+    }
+}
+
+/// Whether the address is in ::ffff:0:0/96.
+fn is_mapped(address: Ipv6Addr) -> bool {
+    address.to_ipv4_mapped().is_some()
+}
+
+/// The AAAA records of all sections that are in ::ffff:0:0/96.
+fn mapped(reply: &Message) -> usize {
+    let sections = [&reply.answer, &reply.authority, &reply.additional];
+    sections.into_iter().flatten().filter_map(Record::ipv6).filter(|v6| is_mapped(*v6)).count()
+}
+
+/// Asks for AAAA of a new name with these labels, all of whose AAAA records are excluded by
+/// default. A server without that exclusion returns them, and its rules for what is excluded
+/// cannot be seen.
+fn where_excluded(t: &mut Trial<'_>, labels: &str) -> Judged<(Name, Message)> {
+    let (name, reply) = t.aaaa(labels)?;
+    if ipv6(&reply).into_iter().any(is_mapped) {
+        return Err(Fault::NotOffered("::ffff:0:0/96 is not excluded".into()));
+    }
+    Ok((name, reply))
+}
+
+fn mapped_addresses_are_excluded(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.aaaa(&format!("{MAPPED}.v4-1-2-3-4"))?;
+    expect(mapped(&reply) == 0, || "an address of ::ffff:0:0/96 is returned".into())
+}
+
+fn only_excluded_is_empty(t: &mut Trial<'_>) -> Judged {
+    for labels in [format!("{MAPPED}.v4-1-2-3-4"), format!("{MAPPED}.{MAPPED_TOO}.v4-1-2-3-4")] {
+        let (_, reply) = where_excluded(t, &labels)?;
+        reply.has_aaaa(&t.embedded("1.2.3.4"))?;
+    }
+    Ok(())
+}
+
+fn only_excluded_without_a(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = where_excluded(t, MAPPED)?;
+    reply.has_nodata(Rtype::AAAA)
+}
+
+fn only_excluded_below_an_alias(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = where_excluded(t, &format!("cname.{MAPPED}.v4-1-2-3-4"))?;
+    reply.has_aaaa(&t.embedded("1.2.3.4"))
+}
+
+fn some_excluded(t: &mut Trial<'_>) -> Judged {
+    where_excluded(t, &format!("{MAPPED}.v4-1-2-3-4"))?;
+    let (_, reply) = t.aaaa(&format!("{MAPPED}.{NATIVE_LABEL}.v4-1-2-3-4"))?;
+    if reply.has_aaaa(&t.embedded("1.2.3.4")).is_ok() {
+        return Ok(());
+    }
+    reply.has_aaaa(&[NATIVE])
+}
+
+fn excluded_records_are_never_returned(t: &mut Trial<'_>) -> Judged {
+    where_excluded(t, &format!("{MAPPED}.v4-1-2-3-4"))?;
+    for labels in [
+        format!("{MAPPED}.{NATIVE_LABEL}"),
+        format!("{NATIVE_LABEL}.{MAPPED}.{MAPPED_TOO}.v4-1-2-3-4"),
+        format!("cname.{MAPPED}.{NATIVE_LABEL}.v4-1-2-3-4"),
+    ] {
+        let (_, reply) = t.aaaa(&labels)?;
+        expect(mapped(&reply) == 0, || {
+            "an address of ::ffff:0:0/96 is returned beside a usable one".into()
+        })?;
+    }
+    Ok(())
+}

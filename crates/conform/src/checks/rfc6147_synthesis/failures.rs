@@ -1,0 +1,231 @@
+//! RFC 6147 §5.1.2, errors in reply to the question for AAAA, and §5.1.3, no reply at all.
+
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+
+use super::{RFC6147, ipv6, recode, synthesized};
+use crate::check::{Check, Level};
+use crate::message::{Message, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+use crate::trial::{Fault, Judge, Judged, Trial, expect};
+
+const NAME_ERROR: &str = "A result with RCODE=3 (Name Error) is handled according to normal DNS \
+     operation (which is normally to return the error to the client).";
+const OTHER_ERROR: &str = "Any other RCODE is treated as though the RCODE were 0 (see Sections \
+     5.1.6 and 5.1.7) and the answer section were empty.";
+const TIMEOUT: &str = "If the query receives no answer before the timeout …, it is treated as \
+     RCODE=2 (Server failure).";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc6147-5.1.2-nxdomain",
+        title: "NXDOMAIN is returned for a name that does not exist",
+        section: "5.1.2",
+        sentence: NAME_ERROR,
+        script: name_error_is_returned,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-nxdomain-despite-a",
+        title: "NXDOMAIN in reply to AAAA ends the matter, even if there is an A record",
+        section: "5.1.2",
+        sentence: NAME_ERROR,
+        script: name_error_is_final,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-formerr",
+        title: "FORMERR in reply to AAAA counts as an empty answer",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: |t| synthesized(t, "aaaa-rcode-1.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-servfail",
+        title: "SERVFAIL in reply to AAAA counts as an empty answer",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: |t| synthesized(t, "aaaa-rcode-2.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-notimp",
+        title: "NOTIMP in reply to AAAA counts as an empty answer",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: |t| synthesized(t, "aaaa-rcode-4.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-refused",
+        title: "REFUSED in reply to AAAA counts as an empty answer",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: |t| synthesized(t, "aaaa-rcode-5.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-yxdomain",
+        title: "YXDOMAIN in reply to AAAA counts as an empty answer",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: |t| synthesized(t, "aaaa-rcode-6.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-rare-errors",
+        title: "NXRRSET, NOTAUTH and an RCODE that means nothing count as empty answers",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: rare_errors_are_empty,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.2-error-below-alias",
+        title: "SERVFAIL in reply to AAAA at the end of an alias counts as an empty answer",
+        section: "5.1.2",
+        sentence: OTHER_ERROR,
+        script: |t| synthesized(t, "cname.aaaa-rcode-2.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.3-silent-aaaa",
+        title: "An AAAA question that is never answered counts as SERVFAIL, hence as empty",
+        section: "5.1.3",
+        sentence: TIMEOUT,
+        script: silence_is_an_error,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.3-all-silent",
+        title: "SERVFAIL is returned where neither AAAA nor A is ever answered",
+        section: "5.1.3",
+        sentence: TIMEOUT,
+        script: silence_is_returned_as_an_error,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.3-late-answers",
+        title: "Answers that take 0.3 s, as from the other side of the world, are waited for",
+        section: "5.1.3",
+        sentence: TIMEOUT,
+        script: |t| synthesized(t, "all-delay-300.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+    Check {
+        id: "hardening-silent-aaaa-in-time",
+        title: "The answer made despite a silent AAAA comes before a stub resolver gives up",
+        rfc: 0,
+        section: "",
+        sentence: "A stub resolver waits 5 s by default; an answer that comes later helps \
+                   nobody.",
+        level: Level::Hardening,
+        script: |t| synthesized(t, "aaaa-silent.v4-1-2-3-4", &["1.2.3.4"]).map(drop),
+        ..RFC6147
+    },
+];
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    hook(
+        "nxdomain-becomes-nodata",
+        "rfc6147-5.1.2-nxdomain",
+        Hooks {
+            reply: Some(|_, reply| recode(reply, rcode::NXDOMAIN, rcode::NOERROR)),
+            ..NO_HOOKS
+        },
+    ),
+    rule("nxdomain-translated", "rfc6147-5.1.2-nxdomain-despite-a", |rules| {
+        rules.nxdomain_ends = false;
+    }),
+    hook(
+        "formerr-taken-for-nxdomain",
+        "rfc6147-5.1.2-formerr",
+        Hooks { hears: Some(|reply| recode(reply, rcode::FORMERR, rcode::NXDOMAIN)), ..NO_HOOKS },
+    ),
+    rule("errors-are-final", "rfc6147-5.1.2-servfail", |rules| rules.errors_are_empty = false),
+    hook(
+        "notimp-taken-for-nxdomain",
+        "rfc6147-5.1.2-notimp",
+        Hooks { hears: Some(|reply| recode(reply, rcode::NOTIMP, rcode::NXDOMAIN)), ..NO_HOOKS },
+    ),
+    hook(
+        "refused-taken-for-nxdomain",
+        "rfc6147-5.1.2-refused",
+        Hooks { hears: Some(|reply| recode(reply, rcode::REFUSED, rcode::NXDOMAIN)), ..NO_HOOKS },
+    ),
+    hook(
+        "yxdomain-taken-for-nxdomain",
+        "rfc6147-5.1.2-yxdomain",
+        Hooks { hears: Some(|reply| recode(reply, 6, rcode::NXDOMAIN)), ..NO_HOOKS },
+    ),
+    hook(
+        "unknown-rcode-taken-for-nxdomain",
+        "rfc6147-5.1.2-rare-errors",
+        Hooks { hears: Some(|reply| recode(reply, 11, rcode::NXDOMAIN)), ..NO_HOOKS },
+    ),
+    rule("errors-are-final-below-alias", "rfc6147-5.1.2-error-below-alias", |rules| {
+        rules.errors_are_empty = false;
+    }),
+    rule("timeouts-are-final", "rfc6147-5.1.3-silent-aaaa", |rules| {
+        rules.silence_is_servfail = false;
+    }),
+    hook(
+        "silence-becomes-nodata",
+        "rfc6147-5.1.3-all-silent",
+        Hooks {
+            reply: Some(|_, reply| recode(reply, rcode::SERVFAIL, rcode::NOERROR)),
+            ..NO_HOOKS
+        },
+    ),
+    rule("impatient-for-all", "rfc6147-5.1.3-late-answers", |rules| {
+        rules.upstream_patience = Duration::from_millis(100);
+        rules.asks_over_tcp = false;
+    }),
+    rule("no-answer-after-silence", "hardening-silent-aaaa-in-time", |rules| {
+        rules.upstream_patience = Duration::from_secs(30);
+        rules.silence_is_servfail = false;
+    }),
+];
+
+fn name_error_is_returned(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.aaaa("all-rcode-3")?;
+    reply.has_rcode(rcode::NXDOMAIN)
+}
+
+fn name_error_is_final(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.aaaa("aaaa-rcode-3.v4-1-2-3-4")?;
+    reply.has_rcode(rcode::NXDOMAIN)?;
+    expect(ipv6(&reply).is_empty(), || "there are AAAA records beside NXDOMAIN".into())
+}
+
+/// NXRRSET (8), NOTAUTH (9) and 11, which no document assigns.
+fn rare_errors_are_empty(t: &mut Trial<'_>) -> Judged {
+    for code in [8, 9, 11] {
+        synthesized(t, &format!("aaaa-rcode-{code}.v4-1-2-3-4"), &["1.2.3.4"])?;
+    }
+    Ok(())
+}
+
+fn silence_is_an_error(t: &mut Trial<'_>) -> Judged {
+    let reply = before_patience_ends(t, "aaaa-silent.v4-1-2-3-4")?;
+    reply.has_aaaa(&t.embedded("1.2.3.4"))
+}
+
+fn silence_is_returned_as_an_error(t: &mut Trial<'_>) -> Judged {
+    before_patience_ends(t, "all-silent.v4-1-2-3-4")?.has_rcode(rcode::SERVFAIL)
+}
+
+/// The reply to AAAA of a new name with these labels. The RFC sets no time for the timeout, so
+/// that a late reply is no fault by it: the check is not tried then.
+pub(super) fn before_patience_ends(t: &mut Trial<'_>, labels: &str) -> Judged<Message> {
+    let name = t.name(labels);
+    let patience = t.subject().patience.as_secs_f64();
+    t.ask_or_silence(&Message::query(&name, Rtype::AAAA))?.ok_or_else(|| {
+        Fault::NotTried(format!(
+            "no reply within {patience} s, and the RFC does not say how long a timeout may be"
+        ))
+    })
+}

@@ -1,0 +1,269 @@
+//! RFC 6147 §5.1, which queries DNS64 is about, and §5.1.1, AAAA records that exist are the answer.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use domain::base::iana::{Class, Rtype};
+
+use super::{
+    NATIVE, NATIVE_LABEL, RFC6147, SYNTHETIC, add_aaaa, belong_to, ipv6, is_near, wants_aaaa,
+};
+use crate::check::{Check, Level, Need};
+use crate::message::Message;
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+use crate::trial::{Judge, Judged, Trial, expect};
+
+const RETURNED: &str = "If the query results in one or more AAAA records in the answer section, \
+     the result is returned to the requesting client as per normal DNS semantics …";
+const NOT_BOTH: &str = "If there is (non-excluded) AAAA data available, DNS64 SHOULD NOT include \
+     synthetic AAAA RRs in the response …";
+const REAL_WINS: &str = "By default, DNS64 implementations MUST NOT synthesize AAAA RRs when \
+     real AAAA RRs exist.";
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "rfc6147-5.1-asks-for-aaaa",
+        title: "Records of type AAAA are asked for upstream, before or beside those of type A",
+        section: "5.1",
+        sentence: "When the DNS64 receives a query for RRs of type AAAA and class IN, it first \
+                   attempts to retrieve non-synthetic RRs of this type and class …",
+        needs: &[Need::Zone, Need::View],
+        script: real_records_are_asked_for,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1-other-classes",
+        title: "Nothing is made for a query of another class than IN",
+        section: "5.1",
+        sentence: "DNS64 operation for classes other than IN is undefined, and a DNS64 MUST \
+                   behave as though no DNS64 function is configured.",
+        level: Level::Must,
+        script: other_classes_are_left_alone,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1-only-aaaa",
+        title: "AAAA records are made for queries of type AAAA only",
+        section: "5.1",
+        sentence: "When the DNS64 receives a query for RRs of type AAAA and class IN …",
+        script: other_types_are_left_alone,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-own-address",
+        title: "A name's own AAAA record is returned as it is, with its owner and TTL",
+        section: "5.1.1",
+        sentence: RETURNED,
+        script: own_address_is_returned,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-several-own",
+        title: "All of a name's own AAAA records are returned",
+        section: "5.1.1",
+        sentence: RETURNED,
+        script: all_own_addresses_are_returned,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-real-wins",
+        title: "Nothing is made of A records where an AAAA record exists",
+        section: "5.1.1",
+        sentence: REAL_WINS,
+        level: Level::Must,
+        script: real_records_win,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-not-both",
+        title: "Made records do not stand beside real ones, however many A records there are",
+        section: "5.1.1",
+        sentence: NOT_BOTH,
+        level: Level::Should,
+        script: real_and_made_are_not_mixed,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-late-real",
+        title: "An AAAA record that takes 0.3 s still wins over the A record",
+        section: "5.1.1",
+        sentence: REAL_WINS,
+        level: Level::Must,
+        script: late_real_records_win,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-a-fails",
+        title: "AAAA records are returned also where a question for A fails",
+        section: "5.1.1",
+        sentence: RETURNED,
+        script: failing_a_is_no_matter,
+        ..RFC6147
+    },
+    Check {
+        id: "rfc6147-5.1.1-inside-prefix",
+        title: "An AAAA record inside the server's prefix is returned, or excluded, but not \
+                mixed with made ones",
+        section: "5.1.1",
+        sentence: NOT_BOTH,
+        level: Level::Should,
+        script: real_record_inside_the_prefix,
+        ..RFC6147
+    },
+];
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    hook(
+        "aaaa-never-asked",
+        "rfc6147-5.1-asks-for-aaaa",
+        Hooks { asks: Some(ask_for_a_instead), ..NO_HOOKS },
+    ),
+    hook(
+        "all-classes-are-in",
+        "rfc6147-5.1-other-classes",
+        Hooks {
+            query: Some(|query| {
+                query.questions.iter_mut().for_each(|question| question.class = Class::IN);
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "made-for-other-types",
+        "rfc6147-5.1-only-aaaa",
+        Hooks {
+            reply: Some(|query, reply| {
+                if !wants_aaaa(query) {
+                    add_aaaa(query, reply, SYNTHETIC);
+                }
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "real-records-for-a-minute",
+        "rfc6147-5.1.1-own-address",
+        Hooks {
+            reply: Some(|_, reply| {
+                reply.answer.iter_mut().for_each(|record| record.ttl = record.ttl.min(60));
+            }),
+            ..NO_HOOKS
+        },
+    ),
+    hook(
+        "first-real-record-only",
+        "rfc6147-5.1.1-several-own",
+        Hooks { reply: Some(|_, reply| reply.answer.truncate(1)), ..NO_HOOKS },
+    ),
+    rule("real-records-lose", "rfc6147-5.1.1-real-wins", |rules| rules.native_wins = false),
+    hook(
+        "real-and-made",
+        "rfc6147-5.1.1-not-both",
+        Hooks { reply: Some(add_made_to_real), ..NO_HOOKS },
+    ),
+    rule("impatient-for-aaaa", "rfc6147-5.1.1-late-real", |rules| {
+        rules.upstream_patience = Duration::from_millis(100);
+        rules.asks_over_tcp = false;
+    }),
+    hook(
+        "only-a-counts",
+        "rfc6147-5.1.1-a-fails",
+        Hooks { asks: Some(ask_for_a_instead), ..NO_HOOKS },
+    ),
+    hook(
+        "real-inside-prefix-and-made",
+        "rfc6147-5.1.1-inside-prefix",
+        Hooks { reply: Some(add_made_to_real), ..NO_HOOKS },
+    ),
+];
+
+fn ask_for_a_instead(asked: &mut Message) {
+    for question in asked.questions.iter_mut().filter(|one| one.qtype == Rtype::AAAA) {
+        question.qtype = Rtype::A;
+    }
+}
+
+fn add_made_to_real(query: &Message, reply: &mut Message) {
+    if wants_aaaa(query) && reply.answers(Rtype::AAAA).count() > 0 {
+        add_aaaa(query, reply, SYNTHETIC);
+    }
+}
+
+fn real_records_are_asked_for(t: &mut Trial<'_>) -> Judged {
+    let (name, _) = t.aaaa("v4-1-2-3-4")?;
+    let asked = t.asked(&name)?;
+    expect(asked.iter().any(|one| one.qtype == Rtype::AAAA.to_int()), || {
+        format!("the far side was never asked for AAAA of {name}")
+    })
+}
+
+fn other_classes_are_left_alone(t: &mut Trial<'_>) -> Judged {
+    for class in [Class::CH, Class::HS] {
+        let name = t.name("v4-1-2-3-4");
+        let mut query = Message::query(&name, Rtype::AAAA);
+        query.questions.iter_mut().for_each(|question| question.class = class);
+        // Most servers refuse other classes; one that ignores them makes nothing either.
+        let Some(reply) = t.ask_or_silence(&query)? else { continue };
+        expect(ipv6(&reply).is_empty(), || {
+            format!("there are AAAA records in the reply to a query of class {class}")
+        })?;
+    }
+    Ok(())
+}
+
+fn other_types_are_left_alone(t: &mut Trial<'_>) -> Judged {
+    for qtype in [Rtype::A, Rtype::TXT, Rtype::MX] {
+        let (_, reply) = t.look_up("txt.v4-1-2-3-4", qtype)?;
+        reply.has_nodata(Rtype::AAAA)?;
+    }
+    Ok(())
+}
+
+fn own_address_is_returned(t: &mut Trial<'_>) -> Judged {
+    let (name, reply) = t.aaaa(&format!("{NATIVE_LABEL}.ttl-200"))?;
+    reply.has_aaaa(&[NATIVE])?;
+    belong_to(&reply, Rtype::AAAA, &name)?;
+    is_near(reply.ttl(Rtype::AAAA)?, 200)
+}
+
+fn all_own_addresses_are_returned(t: &mut Trial<'_>) -> Judged {
+    let other = "v6-26000002000000000000000000000054";
+    let (_, reply) = t.aaaa(&format!("{NATIVE_LABEL}.{other}"))?;
+    reply.has_aaaa(&[NATIVE, "2600:2::54".parse().expect("it is an address")])
+}
+
+fn real_records_win(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.aaaa(&format!("{NATIVE_LABEL}.v4-1-2-3-4"))?;
+    reply.has_aaaa(&[NATIVE])
+}
+
+fn real_and_made_are_not_mixed(t: &mut Trial<'_>) -> Judged {
+    let name = t.name(&format!("{NATIVE_LABEL}.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9"));
+    // The A records may be in the cache now.
+    t.ask(&Message::query(&name, Rtype::A))?;
+    t.ask(&Message::query(&name, Rtype::AAAA))?.has_aaaa(&[NATIVE])
+}
+
+fn late_real_records_win(t: &mut Trial<'_>) -> Judged {
+    let (_, reply) = t.aaaa(&format!("aaaa-delay-300.{NATIVE_LABEL}.v4-1-2-3-4"))?;
+    reply.has_aaaa(&[NATIVE])
+}
+
+fn failing_a_is_no_matter(t: &mut Trial<'_>) -> Judged {
+    for fate in ["a-rcode-2", "a-rcode-3", "a-nodata"] {
+        let (_, reply) = t.aaaa(&format!("{fate}.{NATIVE_LABEL}.v4-1-2-3-4"))?;
+        reply.has_aaaa(&[NATIVE])?;
+    }
+    Ok(())
+}
+
+fn real_record_inside_the_prefix(t: &mut Trial<'_>) -> Judged {
+    let inside = t.prefix().with(Ipv4Addr::new(8, 8, 4, 4));
+    let (_, reply) = t.aaaa(&format!("v6-{:032x}.v4-1-2-3-4", u128::from(inside)))?;
+    // RFC 6147 §5.1.4 leaves open whether the site's prefix is in the exclusion set.
+    if reply.has_aaaa(&t.embedded("1.2.3.4")).is_ok() {
+        return Ok(());
+    }
+    reply.has_aaaa(&[inside])
+}

@@ -1,0 +1,167 @@
+//! Servers that the checks of transport must find out.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::message::{Edns, Message, rcode};
+use crate::mutants::{Mutant, NO_HOOKS, hook, rule};
+use crate::reference::rules::Hooks;
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    hook(
+        "tcp-silent",
+        "rfc7766-5-tcp",
+        Hooks { leaves_tcp: Some(|octets| octets.clear()), ..NO_HOOKS },
+    ),
+    hook("tcp-truncated", "rfc7766-5-large", Hooks { leaves_tcp: Some(cut), ..NO_HOOKS }),
+    hook(
+        "tcp-replies-on-the-other-connection",
+        "rfc7766-5-same-connection",
+        Hooks { leaves_tcp: Some(swap_with_the_last), ..NO_HOOKS },
+    ),
+    hook(
+        "tcp-one-query-a-connection",
+        "rfc7766-6.2.1-reuse",
+        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+    ),
+    hook(
+        "tcp-pipelined-lost",
+        "rfc7766-6.2.1.1-pipelined",
+        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+    ),
+    hook(
+        "tcp-tenth-lost",
+        "rfc7766-6.2.1.1-all-answered",
+        Hooks { leaves_tcp: Some(lose_every_tenth), ..NO_HOOKS },
+    ),
+    hook(
+        "tcp-idle-one-second",
+        "rfc7766-6.2.3-idle",
+        Hooks { leaves_tcp: Some(lose_after_a_pause), ..NO_HOOKS },
+    ),
+    hook(
+        "tcp-in-order",
+        "rfc7766-7-out-of-order",
+        Hooks { query: Some(one_after_the_other), ..NO_HOOKS },
+    ),
+    hook(
+        "udp-one-at-a-time",
+        "rfc7766-7-parallel-udp",
+        Hooks { query: Some(one_after_the_other), ..NO_HOOKS },
+    ),
+    rule("tcp-one-read-a-message", "rfc7766-8-split", |rules| rules.joins_segments = false),
+    hook(
+        "tcp-second-message-lost",
+        "rfc1035-4.2.2-length",
+        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+    ),
+    hook(
+        "tcp-second-connection-lost",
+        "rfc1035-4.2.2-connections",
+        Hooks { leaves_tcp: Some(lose_every_second), ..NO_HOOKS },
+    ),
+    hook(
+        "no-opt-is-4096",
+        "rfc1035-4.2.1-truncated",
+        Hooks { query: Some(offer_4096), ..NO_HOOKS },
+    ),
+    hook(
+        "payload-100-is-100",
+        "rfc6891-6.2.3-below-512",
+        Hooks { leaves: Some(cut_above_300), ..NO_HOOKS },
+    ),
+    rule("payload-ignored", "rfc6891-6.2.3-payload", |rules| rules.truncates = false),
+    rule("fragments", "rfc9715-3.1-fragments", |rules| rules.truncates = false),
+    rule("a-tc-final", "rfc2181-9-a-truncated", |rules| rules.asks_over_tcp = false),
+    rule("aaaa-tc-final", "rfc2181-9-aaaa-truncated", |rules| rules.asks_over_tcp = false),
+    Mutant { name: "tcp-only-unsaid", caught_by: "hardening-upstream-tcp-only", ..FAILURES_UNSAID },
+    Mutant { name: "slow-unsaid", caught_by: "hardening-upstream-slow", ..FAILURES_UNSAID },
+    Mutant {
+        name: "silence-is-catching",
+        caught_by: "hardening-upstream-silent",
+        ..FAILURES_UNSAID
+    },
+];
+
+/// A server that says nothing where it should say SERVFAIL, and does not try TCP.
+const FAILURES_UNSAID: Mutant = Mutant {
+    name: "",
+    caught_by: "",
+    rules: |rules| rules.asks_over_tcp = false,
+    hooks: Hooks { leaves: Some(clear_servfail), ..NO_HOOKS },
+};
+
+fn lose_every_second(octets: &mut Vec<u8>) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    if COUNT.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+        octets.clear();
+    }
+}
+
+fn lose_every_tenth(octets: &mut Vec<u8>) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    if COUNT.fetch_add(1, Ordering::Relaxed) % 10 == 9 {
+        octets.clear();
+    }
+}
+
+fn swap_with_the_last(octets: &mut Vec<u8>) {
+    static LAST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    std::mem::swap(octets, &mut LAST.lock().unwrap_or_else(PoisonError::into_inner));
+}
+
+fn lose_after_a_pause(octets: &mut Vec<u8>) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.replace(Instant::now()).is_some_and(|last| last.elapsed() > Duration::from_secs(1)) {
+        octets.clear();
+    }
+}
+
+/// A query for a name with a delay is worked on for longer than it takes; others wait for that.
+fn one_after_the_other(query: &mut Message) {
+    static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
+    let slow = query.question().is_some_and(|asked| asked.name.to_string().contains("-delay-"));
+    let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
+    if slow {
+        *busy = Some(Instant::now() + Duration::from_millis(2500));
+        return;
+    }
+    let until = *busy;
+    drop(busy);
+    if let Some(until) = until {
+        thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn offer_4096(query: &mut Message) {
+    if query.edns.is_none() {
+        query.edns = Some(Edns { payload: 4096, ..Edns::default() });
+        query.opt_records = 1;
+    }
+}
+
+/// The message without its records, and with TC.
+fn cut(octets: &mut Vec<u8>) {
+    if let Ok(message) = Message::parse(octets) {
+        let mut short = message.response();
+        short.flags = message.flags;
+        short.flags.tc = true;
+        short.rcode = message.rcode;
+        *octets = short.octets();
+    }
+}
+
+fn cut_above_300(octets: &mut Vec<u8>) {
+    if octets.len() > 300 {
+        cut(octets);
+    }
+}
+
+fn clear_servfail(octets: &mut Vec<u8>) {
+    if octets.get(3).is_some_and(|flags| u16::from(flags & 0x0f) == rcode::SERVFAIL) {
+        octets.clear();
+    }
+}

@@ -1,0 +1,123 @@
+//! What a right answer is, where it depends on the server's prefix: RFC 6052 as the checks know it.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// A prefix for IPv4-embedded addresses (RFC 6052 §2.2), with the suffix that its addresses end in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: u128,
+    len: u8,
+}
+
+/// The Well-Known Prefix 64:ff9b::/96 (RFC 6052 §2.1).
+pub const WELL_KNOWN: Prefix = Prefix { address: 0x64_ff9b << 96, len: 96 };
+
+impl Prefix {
+    /// A prefix.
+    ///
+    /// # Errors
+    /// If `len` is none of 32, 40, 48, 56, 64 and 96, or if a bit that the address takes is set: one
+    /// of 64 to 71 (RFC 6052 §2.2), or one where the IPv4 address goes.
+    pub fn new(address: Ipv6Addr, len: u8) -> Result<Prefix, NoPrefix> {
+        let address = u128::from(address);
+        let all = Prefix { address: 0, len }.with(Ipv4Addr::BROADCAST);
+        let fits = [32, 40, 48, 56, 64, 96].contains(&len)
+            && address & u128::from(all) == 0
+            && (address >> 56) & 0xff == 0;
+        if fits { Ok(Prefix { address, len }) } else { Err(NoPrefix) }
+    }
+
+    /// The address in which `v4` is embedded (RFC 6052 §2.2): its octets go from the end of the
+    /// prefix on, and leave out bits 64 to 71.
+    pub fn with(self, v4: Ipv4Addr) -> Ipv6Addr {
+        let mut octets = self.address.to_be_bytes();
+        let mut at = usize::from(self.len / 8);
+        for octet in v4.octets() {
+            if at == 8 {
+                at += 1;
+            }
+            octets[at] = octet;
+            at += 1;
+        }
+        octets.into()
+    }
+
+    /// The IPv4 address in `v6`; `None` if it is not below this prefix, or has a suffix of its own.
+    pub fn embedded(self, v6: Ipv6Addr) -> Option<Ipv4Addr> {
+        let octets = v6.octets();
+        let mut at = usize::from(self.len / 8);
+        let mut v4 = [0; 4];
+        for octet in &mut v4 {
+            if at == 8 {
+                at += 1;
+            }
+            *octet = octets[at];
+            at += 1;
+        }
+        let v4 = Ipv4Addr::from(v4);
+        (self.with(v4) == v6).then_some(v4)
+    }
+
+    /// Length in bits.
+    pub fn length(self) -> u8 {
+        self.len
+    }
+
+    /// Whether it is 64:ff9b::/96.
+    pub fn is_well_known(self) -> bool {
+        self == WELL_KNOWN
+    }
+}
+
+/// What is no prefix for IPv4-embedded addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a DNS64 prefix is ADDRESS/LENGTH with a length of 32, 40, 48, 56, 64 or 96 and no bit set behind it (RFC 6052 §2.2)"
+)]
+pub struct NoPrefix;
+
+impl FromStr for Prefix {
+    type Err = NoPrefix;
+
+    fn from_str(text: &str) -> Result<Prefix, NoPrefix> {
+        let (address, len) = text.split_once('/').ok_or(NoPrefix)?;
+        Prefix::new(address.parse().map_err(|_| NoPrefix)?, len.parse().map_err(|_| NoPrefix)?)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from(self.address), self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6052 §2.4, tables 2 and 3.
+    #[test]
+    fn the_vectors_of_the_rfc() {
+        let v4 = Ipv4Addr::new(192, 0, 2, 33);
+        for (prefix, address) in [
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+            ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+            ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+            ("64:ff9b::/96", "64:ff9b::192.0.2.33"),
+        ] {
+            let prefix: Prefix = prefix.parse().unwrap();
+            let address: Ipv6Addr = address.parse().unwrap();
+            assert_eq!(prefix.with(v4), address, "{prefix}");
+            assert_eq!(prefix.embedded(address), Some(v4), "{prefix}");
+        }
+        assert!("64:ff9b::/96".parse::<Prefix>().unwrap().is_well_known());
+        for wrong in ["64:ff9b::/80", "64:ff9b::1/96", "2001:db8::100:0:0:0/96", "64:ff9b::"] {
+            assert_eq!(wrong.parse::<Prefix>(), Err(NoPrefix), "{wrong}");
+        }
+    }
+}

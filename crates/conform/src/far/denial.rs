@@ -1,0 +1,152 @@
+//! Proofs that something is not there, by NSEC (RFC 4035 §3.1.3) or NSEC3 (RFC 5155 §7.2).
+//!
+//! The names of a signed zone cannot be listed, since any nonce is a name. Each proof is made for
+//! the question, and says of no other name that it is not there (RFC 4470, RFC 7129 appendix B).
+
+use domain::base::ToName;
+use domain::base::iana::Rtype;
+use domain::dnssec::common::nsec3_default_hash;
+use domain::rdata::dnssec::RtypeBitmap;
+use domain::utils::base32;
+
+use crate::label::{self, Tree};
+use crate::message::{Name, Record};
+
+/// What is to be proved of a name.
+pub(super) enum Denial<'a> {
+    /// It has records of these types only.
+    NoData(&'a [Rtype]),
+    /// It is not there.
+    NoName,
+    /// It is there only because of a wildcard.
+    Expanded,
+}
+
+/// Where the records of a proof belong.
+pub(super) struct Chain<'a> {
+    /// How the zone is signed.
+    pub(super) tree: Tree,
+    /// The apex of the zone.
+    pub(super) apex: &'a Name,
+    /// TTL of the records: that of a denial (RFC 9077 §3).
+    pub(super) ttl: u32,
+}
+
+impl Chain<'_> {
+    /// The records that prove it of `name`, in lower case; `wildcard` is the name below which it
+    /// is, if it comes from a wildcard. There are none where they would have too long a name.
+    pub(super) fn prove(
+        &self,
+        denial: &Denial<'_>,
+        name: &Name,
+        wildcard: Option<&Name>,
+    ) -> Vec<Record> {
+        let Some(encloser) = wildcard.cloned().or_else(|| suffix(name, name.label_count() - 1))
+        else {
+            return Vec::new();
+        };
+        // One label longer than the closest encloser (RFC 5155 §1.3).
+        let next_closer = || self.covers(&suffix(name, encloser.label_count() + 1)?);
+        let star = label::prepend("*", &encloser);
+        let records = match denial {
+            Denial::NoData(types) if wildcard.is_none() => vec![self.matches(name, types)],
+            Denial::NoData(types) => {
+                vec![self.encloses(&encloser), next_closer(), self.matches(&star, types)]
+            }
+            Denial::NoName => vec![self.encloses(&encloser), next_closer(), self.covers(&star)],
+            Denial::Expanded => vec![next_closer()],
+        };
+        records.into_iter().flatten().collect()
+    }
+
+    /// The closest encloser is proved by a record of its own in NSEC3 only: NSEC records have it in
+    /// their names.
+    fn encloses(&self, encloser: &Name) -> Option<Record> {
+        (self.tree == Tree::Nsec3).then(|| self.matches(encloser, &[]))?
+    }
+
+    /// A record at the name, with the types that it has; the next name is the one right behind it.
+    fn matches(&self, name: &Name, types: &[Rtype]) -> Option<Record> {
+        if self.tree == Tree::Nsec3 {
+            let hash = hash(name)?;
+            return self.nsec3(&hash, &next(hash.clone()), types);
+        }
+        Some(self.nsec(name.clone(), &before(b"\0", name)?, types))
+    }
+
+    /// A record from right before the name to right behind it and all below it.
+    fn covers(&self, name: &Name) -> Option<Record> {
+        if self.tree == Tree::Nsec3 {
+            let hash = hash(name)?;
+            return self.nsec3(&previous(hash.clone()), &next(hash), &[]);
+        }
+        let (label, parent) = (name.first().as_slice(), suffix(name, name.label_count() - 1)?);
+        let (last, rest) = label.split_last()?;
+        let smaller = [rest, &[last.checked_sub(1)?, 0xff]].concat();
+        let greater = [label, b"\0"].concat();
+        Some(self.nsec(before(&smaller, &parent)?, &before(&greater, &parent)?, &[]))
+    }
+
+    fn nsec(&self, owner: Name, next: &Name, types: &[Rtype]) -> Record {
+        let types = bitmap(types.iter().copied().chain([Rtype::RRSIG, Rtype::NSEC]));
+        Record::new(owner, Rtype::NSEC, self.ttl, [next.as_slice(), &types].concat())
+    }
+
+    fn nsec3(&self, owner: &[u8], next: &[u8], types: &[Rtype]) -> Option<Record> {
+        let owner = base32::encode_string_hex(owner).to_lowercase();
+        // A name without records has no signatures (RFC 5155 §7.1).
+        let signed = (!types.is_empty()).then_some(Rtype::RRSIG);
+        let types = bitmap(types.iter().copied().chain(signed));
+        // SHA-1, no flags, no further iterations, no salt, as in the NSEC3PARAM record.
+        let fixed = [1, 0, 0, 0, 0, u8::try_from(next.len()).ok()?];
+        let data = [&fixed, next, &types].concat();
+        Some(Record::new(before(owner.as_bytes(), self.apex)?, Rtype::NSEC3, self.ttl, data))
+    }
+}
+
+/// The last `labels` labels of a name, the root's among them.
+fn suffix(name: &Name, labels: usize) -> Option<Name> {
+    let skipped = name.label_count().checked_sub(labels)?;
+    name.iter_suffixes().nth(skipped).map(|name| name.to_name())
+}
+
+/// A label of any octets before a name.
+fn before(label: &[u8], name: &Name) -> Option<Name> {
+    let len = u8::try_from(label.len()).ok()?;
+    Name::from_octets([&[len], label, name.as_slice()].concat()).ok()
+}
+
+fn hash(name: &Name) -> Option<Vec<u8>> {
+    nsec3_default_hash::<_, Vec<u8>>(name).ok().map(|hash| hash.into_octets())
+}
+
+/// The hash that follows, as a number.
+fn next(mut hash: Vec<u8>) -> Vec<u8> {
+    for octet in hash.iter_mut().rev() {
+        *octet = octet.wrapping_add(1);
+        if *octet != 0 {
+            break;
+        }
+    }
+    hash
+}
+
+/// The hash before, as a number.
+fn previous(mut hash: Vec<u8>) -> Vec<u8> {
+    for octet in hash.iter_mut().rev() {
+        *octet = octet.wrapping_sub(1);
+        if *octet != 0xff {
+            break;
+        }
+    }
+    hash
+}
+
+fn bitmap(types: impl Iterator<Item = Rtype>) -> Vec<u8> {
+    let mut bitmap = RtypeBitmap::<Vec<u8>>::builder();
+    for rtype in types {
+        // A vector takes all that is appended.
+        let Ok(()) = bitmap.add(rtype);
+    }
+    bitmap.finalize().as_slice().to_vec()
+}

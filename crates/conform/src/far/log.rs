@@ -1,0 +1,131 @@
+//! The log: what the far side was asked, by name.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::view::{Asked, View};
+use crate::message::{Message, Name};
+
+/// How many questions a generation has.
+const GENERATION: usize = 500_000;
+
+/// The questions that came, in bounded memory: the last 1 000 000 at most, and the last 500 000 at
+/// least.
+#[derive(Debug)]
+pub struct Log {
+    began: Instant,
+    generations: Mutex<Generations>,
+}
+
+/// When the new generation is full it becomes the old one, which is forgotten. Names are equal in
+/// any letter case, as keys too.
+#[derive(Debug, Default)]
+struct Generations {
+    old: HashMap<Name, Vec<Asked>>,
+    new: HashMap<Name, Vec<Asked>>,
+    /// How many questions the new one has.
+    count: usize,
+}
+
+impl Log {
+    /// An empty log that begins now.
+    pub(super) fn new() -> Log {
+        Log { began: Instant::now(), generations: Mutex::default() }
+    }
+
+    /// Notes a query. One without exactly one question is about no name, and is not noted.
+    pub(super) fn note(&self, query: &Message, tcp: bool, source: SocketAddr) {
+        let Some(question) = query.question() else { return };
+        let edns = query.edns.as_ref();
+        let asked = Asked {
+            qtype: question.qtype.to_int(),
+            class: question.class.to_int(),
+            tcp,
+            source,
+            id: query.id,
+            name: question.name.to_string(),
+            rd: query.flags.rd,
+            cd: query.flags.cd,
+            ad: query.flags.ad,
+            payload: edns.map(|edns| edns.payload),
+            dnssec_ok: edns.is_some_and(|edns| edns.dnssec_ok),
+            options: edns.iter().flat_map(|edns| &edns.options).map(|(code, _)| *code).collect(),
+            at: self.began.elapsed(),
+        };
+        let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        generations.push(question.name.clone(), asked, GENERATION);
+    }
+}
+
+impl Generations {
+    fn push(&mut self, name: Name, asked: Asked, limit: usize) {
+        if self.count == limit {
+            self.old = std::mem::take(&mut self.new);
+            self.count = 0;
+        }
+        self.new.entry(name).or_default().push(asked);
+        self.count += 1;
+    }
+
+    fn of(&self, name: &Name) -> Vec<Asked> {
+        [&self.old, &self.new]
+            .into_iter()
+            .filter_map(|all| all.get(name))
+            .flatten()
+            .cloned()
+            .collect()
+    }
+}
+
+impl View for Log {
+    fn asked(&self, name: &Name) -> io::Result<Vec<Asked>> {
+        Ok(self.generations.lock().unwrap_or_else(PoisonError::into_inner).of(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::base::iana::Rtype;
+
+    use super::*;
+    use crate::message::name;
+
+    fn note(log: &Log, asked: &str) {
+        let mut query = Message::query(&name(asked), Rtype::AAAA);
+        query.edns.as_mut().unwrap().options.push((10, vec![0; 8]));
+        log.note(&query, true, "192.0.2.1:4242".parse().unwrap());
+    }
+
+    #[test]
+    fn questions_are_found_in_any_letter_case_and_keep_their_own() {
+        let log = Log::new();
+        note(&log, "x1.Conform.Example");
+        note(&log, "x2.conform.example");
+        note(&log, "X1.conform.example");
+        let asked = log.asked(&name("x1.conform.example")).unwrap();
+        let names: Vec<_> = asked.iter().map(|asked| asked.name.as_str()).collect();
+        assert_eq!(names, ["x1.Conform.Example", "X1.conform.example"]);
+        assert!(asked[0].at <= asked[1].at);
+        let first = &asked[0];
+        assert_eq!((first.qtype, first.class, first.payload), (28, 1, Some(1232)));
+        assert_eq!(first.options, [10]);
+        assert!(first.rd && first.tcp && !first.dnssec_ok);
+        assert_eq!(log.asked(&name("x3.conform.example")).unwrap(), []);
+    }
+
+    #[test]
+    fn the_oldest_questions_are_forgotten() {
+        let log = Log::new();
+        note(&log, "x.example");
+        let asked = log.asked(&name("x.example")).unwrap().remove(0);
+        let mut generations = Generations::default();
+        for id in 0..7 {
+            generations.push(name("x.example"), Asked { id, ..asked.clone() }, 3);
+        }
+        let ids: Vec<_> = generations.of(&name("x.example")).iter().map(|asked| asked.id).collect();
+        assert_eq!(ids, [3, 4, 5, 6]);
+    }
+}

@@ -1,0 +1,284 @@
+//! The far side running: a thread for each UDP socket, one for each TCP listener and connection,
+//! and one for what is sent later, so that nobody waits for another's delayed reply.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use net::socket::{Endpoint, listen_tcp};
+
+use super::answer::{Sending, answer};
+use super::node::Zones;
+use super::{FarConfig, FarError, Log};
+use crate::message::{Message, Name};
+
+/// Connections at once; further ones are closed.
+const MAX_CONNECTIONS: usize = 1000;
+/// How long a client may keep a connection without a whole query (RFC 7766 §6.2.3), or without
+/// taking a reply.
+const IDLE: Duration = Duration::from_secs(10);
+/// How often a UDP thread looks whether it should stop.
+const STOP_CHECK: Duration = Duration::from_millis(100);
+/// How many ports are tried where any is right and TCP's may be taken.
+const PORT_TRIES: usize = 8;
+
+/// A running far side. Dropping it stops it.
+pub struct Far {
+    addresses: Vec<SocketAddr>,
+    shared: Arc<Shared>,
+    udp: Vec<JoinHandle<()>>,
+    tcp: Vec<JoinHandle<()>>,
+}
+
+/// What all threads know.
+struct Shared {
+    zones: Zones,
+    log: Arc<Log>,
+    later: Later,
+    stop: AtomicBool,
+}
+
+/// Starts the far side; it serves when this returns.
+///
+/// # Errors
+/// If an address cannot be served, the zone's name is too long, or no keys can be made.
+pub fn start(config: &FarConfig) -> Result<Far, FarError> {
+    let shared = Shared {
+        zones: Zones::new(&config.zone, config.ns)?,
+        log: Arc::new(Log::new()),
+        later: Later::start().map_err(FarError::Thread)?,
+        stop: AtomicBool::new(false),
+    };
+    let (addresses, udp, tcp) = (Vec::new(), Vec::new(), Vec::new());
+    let mut far = Far { addresses, shared: Arc::new(shared), udp, tcp };
+    for &address in &config.listen {
+        let (address, socket, listener) = bind(address)?;
+        let spawn = |name: &str| thread::Builder::new().name(format!("far-{name}"));
+        let shared = Arc::clone(&far.shared);
+        let serving = spawn("udp").spawn(move || serve_udp(&Arc::new(socket), &shared));
+        far.udp.push(serving.map_err(FarError::Thread)?);
+        let shared = Arc::clone(&far.shared);
+        let serving = spawn("tcp").spawn(move || serve_tcp(&listener, &shared));
+        far.tcp.push(serving.map_err(FarError::Thread)?);
+        far.addresses.push(address);
+    }
+    Ok(far)
+}
+
+impl Far {
+    /// The addresses that it serves, ports filled in, in the order of the configuration.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The zone whose names behave as their labels say, in lower case.
+    pub fn zone(&self) -> &Name {
+        &self.shared.zones.zone
+    }
+
+    /// What it was asked.
+    pub fn log(&self) -> Arc<Log> {
+        Arc::clone(&self.shared.log)
+    }
+
+    /// Trust anchors of the signed zones: a DNSKEY and a DS record each, as lines of a zone file.
+    pub fn anchors(&self) -> Vec<String> {
+        self.shared.zones.keys.anchors()
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.udp.drain(..) {
+            let _ = thread.join();
+        }
+        for (address, thread) in self.addresses.iter().zip(self.tcp.drain(..)) {
+            // A listener sees that it should stop when somebody connects.
+            if TcpStream::connect_timeout(address, STOP_CHECK).is_ok() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), FarError> {
+    let at = |transport| move |source| FarError::Listen { address, transport, source };
+    let mut tries = if address.port() == 0 { PORT_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        let socket = udp(address).map_err(at("UDP"))?;
+        let bound = socket.local_addr().map_err(at("UDP"))?;
+        match listen_tcp(bound) {
+            Ok(listener) => return Ok((bound, socket, listener)),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && tries > 0 => {}
+            Err(error) => return Err(at("TCP")(error)),
+        }
+    }
+}
+
+/// A socket with the large buffer of an endpoint, which a burst of questions needs.
+fn udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let endpoint = Endpoint::listen(address, 1)?.remove(0);
+    let socket = UdpSocket::from(endpoint.as_fd().try_clone_to_owned()?);
+    socket.set_read_timeout(Some(STOP_CHECK))?;
+    Ok(socket)
+}
+
+impl Shared {
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// What is sent for what came; it is in the log then. Silence for what is no query.
+    fn hear(&self, octets: &[u8], tcp: bool, source: SocketAddr) -> Vec<Sending> {
+        match Message::parse(octets) {
+            Ok(query) if !query.flags.qr => {
+                self.log.note(&query, tcp, source);
+                answer(&self.zones, &query, tcp)
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn serve_udp(socket: &Arc<UdpSocket>, shared: &Shared) {
+    let mut buffer = vec![0; usize::from(u16::MAX)];
+    while !shared.stops() {
+        let Ok((len, source)) = socket.recv_from(&mut buffer) else { continue };
+        for Sending { after, octets, other_port } in shared.hear(&buffer[..len], false, source) {
+            let own = Arc::clone(socket);
+            shared.later.run(after, move || {
+                // Whoever asked may have gone.
+                let _ = if other_port {
+                    elsewhere(&own).and_then(|other| other.send_to(&octets, source))
+                } else {
+                    own.send_to(&octets, source)
+                };
+            });
+        }
+    }
+}
+
+/// Another port of the same address.
+fn elsewhere(socket: &UdpSocket) -> io::Result<UdpSocket> {
+    UdpSocket::bind((socket.local_addr()?.ip(), 0))
+}
+
+fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
+    // Each connection holds one more reference to it.
+    let open = Arc::new(());
+    while !shared.stops() {
+        let Ok((stream, source)) = listener.accept() else {
+            // Too many open files, perhaps: that passes.
+            thread::sleep(STOP_CHECK);
+            continue;
+        };
+        if shared.stops() || Arc::strong_count(&open) > MAX_CONNECTIONS {
+            continue;
+        }
+        let (shared, open) = (Arc::clone(shared), Arc::clone(&open));
+        // Without a thread the connection is closed.
+        let _ = thread::Builder::new().name("far-connection".into()).spawn(move || {
+            // The client has gone, or was idle: the end of the connection in any case.
+            let _ = serve_connection(stream, source, &shared);
+            drop(open);
+        });
+    }
+}
+
+/// Answers queries as they come, without waiting for the replies to earlier ones (RFC 7766
+/// §6.2.1.1).
+fn serve_connection(stream: TcpStream, source: SocketAddr, shared: &Shared) -> io::Result<()> {
+    stream.set_read_timeout(Some(IDLE))?;
+    stream.set_write_timeout(Some(IDLE))?;
+    stream.set_nodelay(true)?;
+    let mut reading = stream.try_clone()?;
+    let writing = Arc::new(Mutex::new(stream));
+    let mut query = vec![0; usize::from(u16::MAX)];
+    loop {
+        let mut len = [0; 2];
+        reading.read_exact(&mut len)?;
+        let query = &mut query[..usize::from(u16::from_be_bytes(len))];
+        reading.read_exact(query)?;
+        if shared.stops() {
+            return Ok(());
+        }
+        for Sending { after, octets, .. } in shared.hear(query, true, source) {
+            let writing = Arc::clone(&writing);
+            shared.later.run(after, move || {
+                // Sendings are no longer than a message may be.
+                let framed = [&(octets.len() as u16).to_be_bytes(), octets.as_slice()].concat();
+                let mut stream = writing.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = stream.write_all(&framed);
+            });
+        }
+    }
+}
+
+/// Runs what is to be done later, in a thread of its own that ends when nobody can ask it any more.
+struct Later {
+    queue: Sender<Job>,
+}
+
+struct Job {
+    due: Instant,
+    run: Run,
+}
+
+type Run = Box<dyn FnOnce() + Send>;
+
+impl Later {
+    fn start() -> io::Result<Later> {
+        let (queue, jobs) = mpsc::channel();
+        thread::Builder::new().name("far-later".into()).spawn(move || work(&jobs))?;
+        Ok(Later { queue })
+    }
+
+    /// Does it `after` this time, or at once if that is zero.
+    fn run(&self, after: Duration, run: impl FnOnce() + Send + 'static) {
+        if after.is_zero() {
+            run();
+        } else {
+            let job = Job { due: Instant::now() + after, run: Box::new(run) };
+            // The thread ends after this sender only.
+            let _ = self.queue.send(job);
+        }
+    }
+}
+
+fn work(jobs: &Receiver<Job>) {
+    // The number keeps jobs apart that are due at the same moment.
+    let mut waiting: BTreeMap<(Instant, u64), Run> = BTreeMap::new();
+    for number in 0_u64.. {
+        let next = match waiting.first_entry() {
+            None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(first) => {
+                let (due, _) = *first.key();
+                match due.saturating_duration_since(Instant::now()) {
+                    Duration::ZERO => {
+                        first.remove()();
+                        continue;
+                    }
+                    left => jobs.recv_timeout(left),
+                }
+            }
+        };
+        match next {
+            Ok(Job { due, run }) => {
+                waiting.insert((due, number), run);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! The status socket: how checks of another process see what the far side was asked.
+//!
+//! One line of JSON in, one line of JSON out, as often as the client likes: `{"asked":"NAME"}`
+//! gets the list of [`Asked`], `{"anchors":true}` the list of trust anchors as lines of a zone
+//! file. What is neither ends the connection.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Log;
+use super::view::{Asked, View};
+use crate::message::Name;
+
+/// How long the far side may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What can be asked over the socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// What the far side was asked for this name.
+    Asked(String),
+    /// The trust anchors of the signed zones; the value is `true`.
+    Anchors(bool),
+}
+
+/// Serves the log and the trust anchors on a new socket `path`, until the process ends. The file is
+/// the caller's to remove.
+///
+/// # Errors
+/// If the socket cannot be made, for instance because it is left over from a far side that was
+/// killed.
+pub fn serve(path: &Path, log: Arc<Log>, anchors: Vec<String>) -> io::Result<()> {
+    let listener = UnixListener::bind(path)?;
+    let anchors = Arc::new(anchors);
+    thread::Builder::new().name("status".into()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (log, anchors) = (Arc::clone(&log), Arc::clone(&anchors));
+            // Whoever asked may have gone; without a thread the connection is closed.
+            let _ = thread::Builder::new().name("status".into()).spawn(move || {
+                let _ = converse(&stream, &log, &anchors);
+            });
+        }
+    })?;
+    Ok(())
+}
+
+fn converse(stream: &UnixStream, log: &Log, anchors: &[String]) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    for line in BufReader::new(stream).lines() {
+        let reply = match serde_json::from_str(&line?)? {
+            Request::Asked(name) => {
+                let name: Name = name.parse().map_err(io::Error::other)?;
+                serde_json::to_string(&log.asked(&name)?)?
+            }
+            Request::Anchors(_) => serde_json::to_string(anchors)?,
+        };
+        writeln!(&mut &*stream, "{reply}")?;
+    }
+    Ok(())
+}
+
+/// The far side of another process of this host, by its status socket.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    path: PathBuf,
+}
+
+impl Remote {
+    /// The far side whose status socket is `path`; nothing is asked yet.
+    pub fn new(path: impl Into<PathBuf>) -> Remote {
+        Remote { path: path.into() }
+    }
+
+    /// The trust anchors of the signed zones, as lines of a zone file.
+    ///
+    /// # Errors
+    /// If nobody serves there, or something else does.
+    pub fn anchors(&self) -> io::Result<Vec<String>> {
+        self.ask(&Request::Anchors(true))
+    }
+
+    fn ask<T: DeserializeOwned>(&self, request: &Request) -> io::Result<T> {
+        let mut stream = UnixStream::connect(&self.path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        writeln!(stream, "{}", serde_json::to_string(request)?)?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl View for Remote {
+    fn asked(&self, name: &Name) -> io::Result<Vec<Asked>> {
+        self.ask(&Request::Asked(name.to_string()))
+    }
+}

@@ -1,0 +1,514 @@
+//! What a name's labels say: the one table that far side and checks share.
+//!
+//! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes it a name that no cache has seen; each
+//! directive is one label, read from left to right; their order matters only where an alias stands.
+//!
+//! | label | meaning |
+//! |---|---|
+//! | `v4-1-2-3-4` | an A record; may stand several times |
+//! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may stand several times |
+//! | `many-60` | so many A records, 1.1.0.1 and upwards |
+//! | `ttl-600` | TTL of all records in seconds; 300 if it is missing |
+//! | `unequal` | the first record of an RRset has the TTL, each further one half of it (RFC 2181 §5.2 forbids that) |
+//! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer, 300 and 300 if it is missing; in an unsigned zone the record's owner is the name from this label on, so that a server that keeps one SOA record for each zone keeps each of them |
+//! | `nosoa` | negative answers have no SOA record |
+//! | `mx`, `ns`, `srv` | such a record for `NONCE.host.REST`, with that host's A records as additional data; REST is what follows the label |
+//! | `txt` | a TXT record: `conform` |
+//! | `https-1-2-3-4`, `svcb-1-2-3-4` | such a record for the name itself: priority 1, `alpn=h2`, `ipv4hint=1.2.3.4` |
+//! | `case` | owner names in replies are in odd letter case, the question is as it was asked |
+//! | `ad` | replies have AD set, as of an upstream that says that it has validated |
+//! | `ede-15` | replies with an OPT record have this extended error (RFC 8914) |
+//! | `oob` | replies to A and AAAA have one more answer: an address of [`EVIL4`] or [`EVIL6`] for `NONCE.REST`, which was not asked for |
+//! | `alien` | as `oob`, but the address is for `NONCE.REST` in ZONE itself, whatever zone the name is in |
+//! | `mixed` | the answer to AAAA has the A records as well, and the answer to A the AAAA records |
+//! | `a-FATE`, `aaaa-FATE`, `all-FATE` | what becomes of questions for A, for AAAA, for any type, see below; the first that fits counts |
+//! | `cname`, `cname-60` | the name is an alias, with this TTL, for `NONCE.REST`; what stands left of it is said of the alias's own reply |
+//! | `hop` | the same, but into the other zone: the target is `NONCE.REST` with `b.ZONE` in place of `ZONE` |
+//! | `dname` | `dname.REST` has a DNAME record for `REST`, so `NONCE.dname.REST` becomes `NONCE.REST` (RFC 6672) |
+//! | `loop` | the name is an alias of itself |
+//! | `half` | the reply has the alias only, not what is at its end |
+//! | `wild` | what is left of this label comes from a wildcard `*.wild.REST`; seen in signed zones only |
+//!
+//! FATE is one of: `nodata`; `rcode-3`; `silent`; `delay-1500` (milliseconds, then as usual); `tc`
+//! (truncated and empty over UDP, whole over TCP); `tcponly` (silent over UDP); `noedns` (FORMERR for
+//! queries with an OPT record, RFC 6891 §7); `badid`, `badport`, `badquestion` (a forged reply with
+//! [`EVIL4`] or [`EVIL6`] and a wrong id, from another port, or for another question; 100 ms later
+//! the right one).
+//!
+//! The last label before the zone may name a zone of its own: `b` (unsigned), `secure` (signed,
+//! NSEC), `nsec3` (signed, NSEC3), `bogus` (signatures that do not verify), `expired` (signatures of
+//! last year). A name without directives exists and has no records of any type.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use domain::base::iana::Rtype;
+use domain::base::name::{Label, OwnedLabel, ToLabelIter};
+
+use crate::message::Name;
+
+/// The address of forged A records; no check's right answer has it.
+pub const EVIL4: Ipv4Addr = Ipv4Addr::new(6, 6, 6, 6);
+/// The address of forged AAAA records.
+pub const EVIL6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x666, 0, 0, 0, 0, 0, 0x666);
+/// TTL in seconds of what says nothing else.
+pub const TTL: u32 = 300;
+
+/// The zones of the far side: the zone that the user gave, and those below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tree {
+    /// ZONE itself, unsigned.
+    Plain,
+    /// `b.ZONE`, unsigned.
+    Other,
+    /// `secure.ZONE`, signed, denials by NSEC.
+    Secure,
+    /// `nsec3.ZONE`, signed, denials by NSEC3.
+    Nsec3,
+    /// `bogus.ZONE`, with signatures that do not verify.
+    Bogus,
+    /// `expired.ZONE`, with signatures whose time is over.
+    Expired,
+}
+
+impl Tree {
+    /// All of them.
+    pub const ALL: [Tree; 6] =
+        [Tree::Plain, Tree::Other, Tree::Secure, Tree::Nsec3, Tree::Bogus, Tree::Expired];
+
+    /// The label before ZONE; none for ZONE itself.
+    pub fn label(self) -> Option<&'static str> {
+        match self {
+            Tree::Plain => None,
+            Tree::Other => Some("b"),
+            Tree::Secure => Some("secure"),
+            Tree::Nsec3 => Some("nsec3"),
+            Tree::Bogus => Some("bogus"),
+            Tree::Expired => Some("expired"),
+        }
+    }
+
+    /// Whether it has signatures, right or wrong.
+    pub fn is_signed(self) -> bool {
+        !matches!(self, Tree::Plain | Tree::Other)
+    }
+
+    /// The name of its apex.
+    ///
+    /// # Panics
+    /// If `zone` is so long that no label fits before it.
+    pub fn apex(self, zone: &Name) -> Name {
+        self.label().map_or_else(|| zone.clone(), |label| prepend(label, zone))
+    }
+}
+
+/// What becomes of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It is answered with NODATA.
+    NoData,
+    /// It is answered with this RCODE and nothing else but the SOA record of a denial.
+    Rcode(u16),
+    /// It is never answered.
+    Silent,
+    /// It is answered after this time.
+    Delay(Duration),
+    /// It gets an empty truncated reply over UDP, and the whole one over TCP.
+    Truncated,
+    /// It is not answered over UDP.
+    TcpOnly,
+    /// It gets FORMERR if it has an OPT record.
+    NoEdns,
+    /// It gets a forged reply first.
+    Forged(Forgery),
+}
+
+/// What is wrong with a forged reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forgery {
+    /// The message id.
+    Id,
+    /// The port that it comes from.
+    Port,
+    /// The question in it.
+    Question,
+}
+
+/// Which questions a fate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Questions for A.
+    A,
+    /// Questions for AAAA.
+    Aaaa,
+    /// All questions.
+    All,
+}
+
+/// How a name leads to another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Alias {
+    /// A CNAME record with this target and TTL.
+    Cname {
+        /// Where it leads.
+        target: Name,
+        /// For how many seconds it may be kept.
+        ttl: u32,
+    },
+    /// A DNAME record of `owner`, and the CNAME record that follows from it.
+    Dname {
+        /// Owner of the DNAME record.
+        owner: Name,
+        /// What the owner is replaced with.
+        replacement: Name,
+        /// Where the name that was asked for leads.
+        target: Name,
+    },
+}
+
+impl Alias {
+    /// Where the name leads.
+    pub fn target(&self) -> &Name {
+        match self {
+            Alias::Cname { target, .. } | Alias::Dname { target, .. } => target,
+        }
+    }
+}
+
+/// What the far side does with questions for a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a label of its own")]
+pub struct Behaviour {
+    /// A records.
+    pub v4: Vec<Ipv4Addr>,
+    /// AAAA records.
+    pub v6: Vec<Ipv6Addr>,
+    /// TTL of the records.
+    pub ttl: u32,
+    /// Whether the TTLs of an RRset differ.
+    pub unequal: bool,
+    /// TTL and MINIMUM of the SOA record in denials; none: there is no SOA record.
+    pub soa: Option<(u32, u32)>,
+    /// The host that MX, NS or SRV (the type) names.
+    pub host: Option<(Rtype, Name)>,
+    /// Whether there is a TXT record.
+    pub txt: bool,
+    /// `ipv4hint` of HTTPS or SVCB (the type).
+    pub hint: Option<(Rtype, Ipv4Addr)>,
+    /// Whether owner names are in odd letter case.
+    pub odd_case: bool,
+    /// Whether replies have AD set.
+    pub ad: bool,
+    /// Extended error of replies.
+    pub ede: Option<u16>,
+    /// Whose forged address comes with the answer.
+    pub victim: Option<Name>,
+    /// Whether answers have records of the other address type too.
+    pub mixed: bool,
+    /// Fates by scope, in the order of the labels.
+    pub fates: Vec<(Scope, Fate)>,
+    /// What the name is an alias for.
+    pub alias: Option<Alias>,
+    /// Whether a reply has the alias only.
+    pub half: bool,
+    /// The name below which everything comes from a wildcard: the owner of `*` is one label longer.
+    pub wildcard: Option<Name>,
+}
+
+impl Default for Behaviour {
+    fn default() -> Behaviour {
+        Behaviour {
+            v4: Vec::new(),
+            v6: Vec::new(),
+            ttl: TTL,
+            unequal: false,
+            soa: Some((TTL, TTL)),
+            host: None,
+            txt: false,
+            hint: None,
+            odd_case: false,
+            ad: false,
+            ede: None,
+            victim: None,
+            mixed: false,
+            fates: Vec::new(),
+            alias: None,
+            half: false,
+            wildcard: None,
+        }
+    }
+}
+
+impl Behaviour {
+    /// What becomes of a question for `qtype`, if a label says so.
+    pub fn fate(&self, qtype: Rtype) -> Option<Fate> {
+        let fits = |scope| match scope {
+            Scope::A => qtype == Rtype::A,
+            Scope::Aaaa => qtype == Rtype::AAAA,
+            Scope::All => true,
+        };
+        self.fates.iter().find(|(scope, _)| fits(*scope)).map(|(_, fate)| *fate)
+    }
+}
+
+/// A name of the far side, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The zone in which it lies.
+    pub tree: Tree,
+    /// What its labels say.
+    pub behaviour: Behaviour,
+}
+
+/// Reads `name`; `None` if it does not lie in `zone`. A label that is no directive is part of the
+/// nonce, wherever it stands.
+///
+pub fn read(name: &Name, zone: &Name) -> Option<Place> {
+    if !name.ends_with(zone) {
+        return None;
+    }
+    let above = name.label_count() - zone.label_count();
+    let labels: Vec<&Label> = name.iter_labels().take(above).collect();
+    let tree = labels.last().and_then(|last| tree_of(last)).unwrap_or(Tree::Plain);
+    let own = &labels[..above - usize::from(tree != Tree::Plain)];
+    let apex = tree.apex(zone);
+    let mut behaviour = Behaviour::default();
+    let nonce: Vec<&Label> = own.iter().take_while(|label| !is_directive(label)).copied().collect();
+    for (n, label) in own.iter().enumerate().skip(nonce.len()) {
+        let rest = &own[n + 1..];
+        let leads = Leads { nonce: &nonce, rest, apex: &apex, zone };
+        if take_in(&text(label), &leads, name, &mut behaviour) == Goes::Ends {
+            break;
+        }
+    }
+    Some(Place { tree, behaviour })
+}
+
+/// Whether the labels after this one speak of the same name.
+#[derive(PartialEq, Eq)]
+enum Goes {
+    On,
+    Ends,
+}
+
+/// What names are made of that a label points to.
+struct Leads<'a> {
+    nonce: &'a [&'a Label],
+    rest: &'a [&'a Label],
+    apex: &'a Name,
+    zone: &'a Name,
+}
+
+impl Leads<'_> {
+    /// `NONCE.REST`.
+    fn target(&self, apex: &Name) -> Name {
+        chain(self.nonce, &chain(self.rest, apex))
+    }
+
+    /// `NONCE.host.REST`; `None` if that is longer than a name can be.
+    fn host(&self) -> Option<Name> {
+        let host = Label::from_slice(b"host").ok()?;
+        let rest = try_push(host, &chain(self.rest, self.apex))?;
+        self.nonce.iter().rev().try_fold(rest, |name, label| try_push(label, &name))
+    }
+}
+
+fn chain(labels: &[&Label], end: &Name) -> Name {
+    labels.iter().rev().fold(end.clone(), |name, label| push(label, &name))
+}
+
+fn push(label: &Label, name: &Name) -> Name {
+    try_push(label, name).expect("a target is no longer than the name that it was read from")
+}
+
+fn try_push(label: &Label, name: &Name) -> Option<Name> {
+    let mut octets = vec![label.len() as u8];
+    octets.extend_from_slice(label.as_slice());
+    octets.extend_from_slice(name.as_slice());
+    Name::from_octets(octets).ok()
+}
+
+/// `label` before `name`.
+///
+/// # Panics
+/// If that is longer than a name can be.
+pub fn prepend(label: &str, name: &Name) -> Name {
+    let label: OwnedLabel = label.parse().expect("labels are literals");
+    push(label.as_ref(), name)
+}
+
+fn text(label: &Label) -> String {
+    String::from_utf8_lossy(label.as_slice()).to_ascii_lowercase()
+}
+
+fn tree_of(label: &Label) -> Option<Tree> {
+    let text = text(label);
+    Tree::ALL.into_iter().find(|tree| tree.label() == Some(text.as_str()))
+}
+
+/// Whether the table has this label. A name that begins with such a label has no nonce: it is not
+/// asked for by a check, but by a resolver on its way to a name (RFC 9156).
+pub fn is_directive(label: &Label) -> bool {
+    let text = text(label);
+    let (verb, _) = text.split_once('-').unwrap_or((&text, ""));
+    [
+        "v4", "v6", "many", "ttl", "unequal", "soa", "nosoa", "mx", "ns", "srv", "txt", "https",
+        "svcb", "case", "ad", "ede", "oob", "alien", "mixed", "a", "aaaa", "all", "cname", "hop",
+        "dname", "loop", "half", "wild",
+    ]
+    .contains(&verb)
+}
+
+fn take_in(label: &str, leads: &Leads<'_>, name: &Name, behaviour: &mut Behaviour) -> Goes {
+    let (verb, value) = label.split_once('-').unwrap_or((label, ""));
+    let number = |text: &str| text.parse::<u32>().ok();
+    match verb {
+        "v4" => behaviour.v4.extend(dashed(value)),
+        "v6" => behaviour.v6.extend(u128::from_str_radix(value, 16).ok().map(Ipv6Addr::from)),
+        "many" => {
+            let first = u32::from(Ipv4Addr::new(1, 1, 0, 1));
+            let count = number(value).unwrap_or(0).min(4000);
+            behaviour.v4.extend((0..count).map(|n| Ipv4Addr::from(first + n)));
+        }
+        "ttl" => behaviour.ttl = number(value).unwrap_or(TTL),
+        "unequal" => behaviour.unequal = true,
+        "soa" => {
+            behaviour.soa =
+                value.split_once('-').and_then(|(ttl, min)| Some((number(ttl)?, number(min)?)));
+        }
+        "nosoa" => behaviour.soa = None,
+        "mx" => behaviour.host = leads.host().map(|host| (Rtype::MX, host)),
+        "ns" => behaviour.host = leads.host().map(|host| (Rtype::NS, host)),
+        "srv" => behaviour.host = leads.host().map(|host| (Rtype::SRV, host)),
+        "txt" => behaviour.txt = true,
+        "https" => behaviour.hint = dashed(value).map(|hint| (Rtype::HTTPS, hint)),
+        "svcb" => behaviour.hint = dashed(value).map(|hint| (Rtype::SVCB, hint)),
+        "case" => behaviour.odd_case = true,
+        "ad" => behaviour.ad = true,
+        "ede" => behaviour.ede = value.parse().ok(),
+        "oob" => behaviour.victim = Some(leads.target(leads.apex)),
+        "alien" => behaviour.victim = Some(leads.target(leads.zone)),
+        "mixed" => behaviour.mixed = true,
+        "half" => behaviour.half = true,
+        "wild" => {
+            behaviour.wildcard = Some(prepend("wild", &chain(leads.rest, leads.apex)));
+        }
+        "a" => behaviour.fates.extend(fate(value).map(|fate| (Scope::A, fate))),
+        "aaaa" => behaviour.fates.extend(fate(value).map(|fate| (Scope::Aaaa, fate))),
+        "all" => behaviour.fates.extend(fate(value).map(|fate| (Scope::All, fate))),
+        "cname" | "hop" => {
+            let other = Tree::Other.apex(leads.zone);
+            let apex = if verb == "hop" { &other } else { leads.apex };
+            let ttl = number(value).unwrap_or(behaviour.ttl);
+            behaviour.alias = Some(Alias::Cname { target: leads.target(apex), ttl });
+            return Goes::Ends;
+        }
+        "dname" => {
+            let replacement = chain(leads.rest, leads.apex);
+            behaviour.alias = Some(Alias::Dname {
+                owner: prepend("dname", &replacement),
+                target: leads.target(leads.apex),
+                replacement,
+            });
+            return Goes::Ends;
+        }
+        "loop" => {
+            behaviour.alias = Some(Alias::Cname { target: name.clone(), ttl: behaviour.ttl });
+            return Goes::Ends;
+        }
+        _ => {}
+    }
+    Goes::On
+}
+
+/// `1-2-3-4`.
+fn dashed(value: &str) -> Option<Ipv4Addr> {
+    value.replace('-', ".").parse().ok()
+}
+
+fn fate(value: &str) -> Option<Fate> {
+    let (verb, number) = value.split_once('-').unwrap_or((value, ""));
+    Some(match verb {
+        "nodata" => Fate::NoData,
+        "rcode" => Fate::Rcode(number.parse().ok()?),
+        "silent" => Fate::Silent,
+        "delay" => Fate::Delay(Duration::from_millis(number.parse().ok()?)),
+        "tc" => Fate::Truncated,
+        "tcponly" => Fate::TcpOnly,
+        "noedns" => Fate::NoEdns,
+        "badid" => Fate::Forged(Forgery::Id),
+        "badport" => Fate::Forged(Forgery::Port),
+        "badquestion" => Fate::Forged(Forgery::Question),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::name;
+
+    fn of(text: &str) -> Place {
+        read(&name(&format!("{text}.conform.example")), &name("conform.example")).unwrap()
+    }
+
+    #[test]
+    fn records_and_their_ttls() {
+        let place = of("x1.v4-1-2-3-4.V4-5-6-7-8.v6-20010db8000000000000000000000001.ttl-20");
+        assert_eq!(place.tree, Tree::Plain);
+        assert_eq!(place.behaviour.v4, [Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(5, 6, 7, 8)]);
+        assert_eq!(place.behaviour.v6, ["2001:db8::1".parse::<Ipv6Addr>().unwrap()]);
+        assert_eq!(place.behaviour.ttl, 20);
+        assert_eq!(of("x1.many-300").behaviour.v4.len(), 300);
+        assert_eq!(of("x1.soa-7-8").behaviour.soa, Some((7, 8)));
+        assert_eq!(of("x1.nosoa").behaviour.soa, None);
+        assert_eq!(of("x1"), Place { tree: Tree::Plain, behaviour: Behaviour::default() });
+        assert_eq!(read(&name("x.example"), &name("conform.example")), None);
+    }
+
+    #[test]
+    fn fates() {
+        let behaviour = of("x1.v4-1-2-3-4.aaaa-rcode-2.all-delay-30").behaviour;
+        assert_eq!(behaviour.fate(Rtype::AAAA), Some(Fate::Rcode(2)));
+        assert_eq!(behaviour.fate(Rtype::A), Some(Fate::Delay(Duration::from_millis(30))));
+        assert_eq!(of("x1.a-badid").behaviour.fate(Rtype::A), Some(Fate::Forged(Forgery::Id)));
+        assert_eq!(of("x1.a-badid").behaviour.fate(Rtype::AAAA), None);
+    }
+
+    #[test]
+    fn aliases_keep_the_nonce_and_drop_their_own_label() {
+        let alias = |text: &str| of(text).behaviour.alias.unwrap();
+        let target = |text: &str| alias(text).target().to_string();
+        assert_eq!(target("x1.cname-60.cname.v4-1-2-3-4"), "x1.cname.v4-1-2-3-4.conform.example");
+        assert_eq!(target("x1.ttl-9.half.cname.v4-1-2-3-4"), "x1.v4-1-2-3-4.conform.example");
+        assert_eq!(target("x1.hop.v4-1-2-3-4"), "x1.v4-1-2-3-4.b.conform.example");
+        assert_eq!(target("x1.loop"), "x1.loop.conform.example");
+        let Alias::Dname { owner, replacement, target } = alias("x1.dname.v4-1-2-3-4.secure")
+        else {
+            panic!("no DNAME");
+        };
+        assert_eq!(owner.to_string(), "dname.v4-1-2-3-4.secure.conform.example");
+        assert_eq!(replacement.to_string(), "v4-1-2-3-4.secure.conform.example");
+        assert_eq!(target.to_string(), "x1.v4-1-2-3-4.secure.conform.example");
+    }
+
+    #[test]
+    fn zones_and_hosts() {
+        assert_eq!(of("x1.v4-1-2-3-4.nsec3").tree, Tree::Nsec3);
+        let (rtype, host) = of("x1.mx.v4-1-2-3-4").behaviour.host.unwrap();
+        assert_eq!(rtype, Rtype::MX);
+        assert_eq!(host.to_string(), "x1.host.v4-1-2-3-4.conform.example");
+        // A name so long that its host would be too long has none.
+        let long = format!("{}.mx.{}.{}", "x".repeat(63), "x".repeat(63), "x".repeat(63));
+        let long = format!("{}.{long}", "x".repeat(42));
+        assert_eq!(of(&long).behaviour.host, None);
+        assert_eq!(
+            of("x1.oob.v4-1-2-3-4").behaviour.victim.unwrap().to_string(),
+            "x1.v4-1-2-3-4.conform.example"
+        );
+        assert_eq!(
+            of("x1.alien.v4-1-2-3-4.b").behaviour.victim.unwrap().to_string(),
+            "x1.v4-1-2-3-4.conform.example"
+        );
+    }
+}

@@ -1,0 +1,442 @@
+//! DNS messages as this crate reads and writes them: owned, whole, and open to every mistake that a
+//! server may make or be shown.
+//!
+//! `domain` does the parsing and composing. RDATA is kept as octets without compression, so that
+//! two records can be compared and any record can be sent, known or not.
+
+use domain::base::iana::{Class, Opcode, OptRcode, OptionCode, Rtype};
+use domain::base::message_builder::{AdditionalBuilder, PushError};
+use domain::base::name::FlattenInto;
+use domain::base::rdata::UnknownRecordData;
+use domain::base::wire::ParseError;
+use domain::base::{Message as Parsed, MessageBuilder, ToName};
+use domain::rdata::AllRecordData;
+
+/// A domain name, in the letter case in which it was written.
+pub type Name = domain::base::Name<Vec<u8>>;
+
+/// The UDP payload that the checks offer unless they say otherwise (RFC 9715 §3.1).
+pub const PAYLOAD: u16 = 1232;
+
+/// One resource record, its data without compression.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Whose record it is.
+    pub owner: Name,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its class.
+    pub class: Class,
+    /// For how many seconds it may be kept.
+    pub ttl: u32,
+    /// RDATA in wire format, names in it uncompressed.
+    pub data: Vec<u8>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    /// The name asked for.
+    pub name: Name,
+    /// The type asked for.
+    pub qtype: Rtype,
+    /// The class asked for.
+    pub class: Class,
+}
+
+/// The OPT record (RFC 6891), taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edns {
+    /// UDP payload in octets that the sender takes.
+    pub payload: u16,
+    /// EDNS version; 0 is the only one there is.
+    pub version: u8,
+    /// The DO bit (RFC 3225).
+    pub dnssec_ok: bool,
+    /// Options: code and content.
+    pub options: Vec<(u16, Vec<u8>)>,
+}
+
+impl Default for Edns {
+    fn default() -> Edns {
+        Edns { payload: PAYLOAD, version: 0, dnssec_ok: false, options: Vec::new() }
+    }
+}
+
+/// The header's flags (RFC 1035 §4.1.1, RFC 4035 §3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the bits of a header")]
+pub struct Flags {
+    /// A response.
+    pub qr: bool,
+    /// Authoritative answer.
+    pub aa: bool,
+    /// Truncated.
+    pub tc: bool,
+    /// Recursion desired.
+    pub rd: bool,
+    /// Recursion available.
+    pub ra: bool,
+    /// Authentic data.
+    pub ad: bool,
+    /// Checking disabled.
+    pub cd: bool,
+}
+
+/// A whole message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The message id.
+    pub id: u16,
+    /// The opcode; 0 is QUERY.
+    pub opcode: u8,
+    /// The flags.
+    pub flags: Flags,
+    /// The response code, with the upper octet of the OPT record if there is one.
+    pub rcode: u16,
+    /// The question section; one entry in any proper query.
+    pub questions: Vec<Question>,
+    /// The answer section.
+    pub answer: Vec<Record>,
+    /// The authority section.
+    pub authority: Vec<Record>,
+    /// The additional section, without OPT.
+    pub additional: Vec<Record>,
+    /// OPT; where a message has several, the last.
+    pub edns: Option<Edns>,
+    /// How many OPT records it has.
+    pub opt_records: usize,
+}
+
+/// RCODEs that checks and far side name (IANA, DNS RCODEs).
+pub mod rcode {
+    /// No error.
+    pub const NOERROR: u16 = 0;
+    /// Format error.
+    pub const FORMERR: u16 = 1;
+    /// Server failure.
+    pub const SERVFAIL: u16 = 2;
+    /// The name does not exist.
+    pub const NXDOMAIN: u16 = 3;
+    /// Not implemented.
+    pub const NOTIMP: u16 = 4;
+    /// Refused.
+    pub const REFUSED: u16 = 5;
+    /// Bad EDNS version (RFC 6891 §9).
+    pub const BADVERS: u16 = 16;
+}
+
+/// An owned name.
+///
+/// # Panics
+/// If `text` is no domain name: names of checks are literals.
+pub fn name(text: &str) -> Name {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+impl Record {
+    /// A record of class IN.
+    pub fn new(owner: Name, rtype: Rtype, ttl: u32, data: Vec<u8>) -> Record {
+        Record { owner, rtype, class: Class::IN, ttl, data }
+    }
+
+    /// An A record.
+    pub fn a(owner: Name, ttl: u32, address: std::net::Ipv4Addr) -> Record {
+        Record::new(owner, Rtype::A, ttl, address.octets().to_vec())
+    }
+
+    /// An AAAA record.
+    pub fn aaaa(owner: Name, ttl: u32, address: std::net::Ipv6Addr) -> Record {
+        Record::new(owner, Rtype::AAAA, ttl, address.octets().to_vec())
+    }
+
+    /// A record whose data is one name: CNAME, DNAME, NS or PTR.
+    pub fn pointing(owner: Name, rtype: Rtype, ttl: u32, target: &Name) -> Record {
+        Record::new(owner, rtype, ttl, target.as_slice().to_vec())
+    }
+
+    /// A SOA record with the given MINIMUM (RFC 2308 §4).
+    pub fn soa(zone: &Name, ttl: u32, minimum: u32) -> Record {
+        let mut data =
+            [b"\x02ns".as_slice(), zone.as_slice(), b"\x0ahostmaster", zone.as_slice()].concat();
+        for number in [1, 86_400, 7_200, 604_800, minimum] {
+            data.extend(number.to_be_bytes());
+        }
+        Record::new(zone.clone(), Rtype::SOA, ttl, data)
+    }
+
+    /// The address of an A record.
+    pub fn ipv4(&self) -> Option<std::net::Ipv4Addr> {
+        let octets: [u8; 4] = self.data.as_slice().try_into().ok()?;
+        (self.rtype == Rtype::A).then(|| octets.into())
+    }
+
+    /// The address of an AAAA record.
+    pub fn ipv6(&self) -> Option<std::net::Ipv6Addr> {
+        let octets: [u8; 16] = self.data.as_slice().try_into().ok()?;
+        (self.rtype == Rtype::AAAA).then(|| octets.into())
+    }
+
+    /// The name that a CNAME, DNAME, NS or PTR record has as its data.
+    pub fn target(&self) -> Option<Name> {
+        [Rtype::CNAME, Rtype::DNAME, Rtype::NS, Rtype::PTR]
+            .contains(&self.rtype)
+            .then(|| Name::from_octets(self.data.clone()).ok())?
+    }
+
+    /// MINIMUM of a SOA record, in seconds.
+    pub fn minimum(&self) -> Option<u32> {
+        let at = self.data.len().checked_sub(4).filter(|_| self.rtype == Rtype::SOA)?;
+        Some(u32::from_be_bytes(self.data[at..].try_into().ok()?))
+    }
+}
+
+impl Message {
+    /// A query with RD, an id that nobody can guess, and an OPT record that offers [`PAYLOAD`].
+    pub fn query(name: &Name, qtype: Rtype) -> Message {
+        Message {
+            id: rand::random(),
+            opcode: 0,
+            flags: Flags { rd: true, ..Flags::default() },
+            rcode: 0,
+            questions: vec![Question { name: name.clone(), qtype, class: Class::IN }],
+            answer: Vec::new(),
+            authority: Vec::new(),
+            additional: Vec::new(),
+            edns: Some(Edns::default()),
+            opt_records: 1,
+        }
+    }
+
+    /// An empty response to this query: its id, opcode, RD, CD and question, and an OPT record where
+    /// it has one.
+    pub fn response(&self) -> Message {
+        Message {
+            flags: Flags { qr: true, rd: self.flags.rd, cd: self.flags.cd, ..Flags::default() },
+            rcode: 0,
+            answer: Vec::new(),
+            authority: Vec::new(),
+            additional: Vec::new(),
+            edns: self
+                .edns
+                .as_ref()
+                .map(|edns| Edns { dnssec_ok: edns.dnssec_ok, ..Edns::default() }),
+            opt_records: usize::from(self.edns.is_some()),
+            ..self.clone()
+        }
+    }
+
+    /// The only question.
+    pub fn question(&self) -> Option<&Question> {
+        match self.questions.as_slice() {
+            [question] => Some(question),
+            _ => None,
+        }
+    }
+
+    /// Records of the answer section that have this type.
+    pub fn answers(&self, rtype: Rtype) -> impl Iterator<Item = &Record> {
+        self.answer.iter().filter(move |record| record.rtype == rtype)
+    }
+
+    /// The message in `octets`.
+    ///
+    /// # Errors
+    /// If it is no whole message.
+    pub fn parse(octets: &[u8]) -> Result<Message, ParseError> {
+        let parsed = Parsed::from_octets(octets).map_err(|_| ParseError::ShortInput)?;
+        let header = parsed.header();
+        let mut questions = Vec::new();
+        for question in parsed.question() {
+            let question = question?;
+            questions.push(Question {
+                name: question.qname().to_name(),
+                qtype: question.qtype(),
+                class: question.qclass(),
+            });
+        }
+        let (_, answer, authority, additional) = parsed.sections()?;
+        let mut edns = None;
+        let mut opt_records = 0;
+        let mut rcode = u16::from(header.rcode().to_int());
+        let mut rest = Vec::new();
+        for record in records(additional)? {
+            if record.rtype != Rtype::OPT {
+                rest.push(record);
+                continue;
+            }
+            opt_records += 1;
+            let [upper, version, flags, _] = record.ttl.to_be_bytes();
+            rcode |= u16::from(upper) << 4;
+            edns = Some(Edns {
+                payload: record.class.to_int(),
+                version,
+                dnssec_ok: flags & 0x80 != 0,
+                options: options(&record.data),
+            });
+        }
+        Ok(Message {
+            id: header.id(),
+            opcode: header.opcode().to_int(),
+            flags: Flags {
+                qr: header.qr(),
+                aa: header.aa(),
+                tc: header.tc(),
+                rd: header.rd(),
+                ra: header.ra(),
+                ad: header.ad(),
+                cd: header.cd(),
+            },
+            rcode,
+            questions,
+            answer: records(answer)?,
+            authority: records(authority)?,
+            additional: rest,
+            edns,
+            opt_records,
+        })
+    }
+
+    /// The message in wire format, owner names compressed: an owner that equals the question takes
+    /// its letter case. It may be longer than any transport takes.
+    ///
+    /// # Panics
+    /// If the data of a record is longer than 65 535 octets.
+    pub fn octets(&self) -> Vec<u8> {
+        self.compose().expect("RDATA of a record is at most 65 535 octets long")
+    }
+
+    fn compose(&self) -> Result<Vec<u8>, PushError> {
+        let target = domain::base::StaticCompressor::new(Vec::new());
+        let mut builder = MessageBuilder::from_target(target).map_err(|_| PushError::ShortBuf)?;
+        let header = builder.header_mut();
+        header.set_id(self.id);
+        header.set_opcode(Opcode::from_int(self.opcode));
+        header.set_qr(self.flags.qr);
+        header.set_aa(self.flags.aa);
+        header.set_tc(self.flags.tc);
+        header.set_rd(self.flags.rd);
+        header.set_ra(self.flags.ra);
+        header.set_ad(self.flags.ad);
+        header.set_cd(self.flags.cd);
+        header.set_rcode(OptRcode::masked_from_int(self.rcode).rcode());
+        let mut builder = builder.question();
+        for question in &self.questions {
+            builder.push((&question.name, question.qtype, question.class))?;
+        }
+        let mut builder = builder.answer();
+        for record in &self.answer {
+            builder.push(composable(record)?)?;
+        }
+        let mut builder = builder.authority();
+        for record in &self.authority {
+            builder.push(composable(record)?)?;
+        }
+        let mut builder = builder.additional();
+        for record in &self.additional {
+            builder.push(composable(record)?)?;
+        }
+        if let Some(edns) = &self.edns {
+            self.push_opt(edns, &mut builder)?;
+        }
+        Ok(builder.finish().into_target())
+    }
+
+    fn push_opt(
+        &self,
+        edns: &Edns,
+        builder: &mut AdditionalBuilder<domain::base::StaticCompressor<Vec<u8>>>,
+    ) -> Result<(), PushError> {
+        builder.opt(|opt| {
+            opt.set_udp_payload_size(edns.payload);
+            opt.set_version(edns.version);
+            opt.set_dnssec_ok(edns.dnssec_ok);
+            opt.set_rcode(OptRcode::masked_from_int(self.rcode));
+            for (code, content) in &edns.options {
+                let len = u16::try_from(content.len()).unwrap_or(u16::MAX);
+                opt.push_raw_option(OptionCode::from_int(*code), len, |target| {
+                    octseq_append(target, content)
+                })?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn octseq_append<T: domain::dep::octseq::OctetsBuilder + ?Sized>(
+    target: &mut T,
+    content: &[u8],
+) -> Result<(), T::AppendError> {
+    target.append_slice(content)
+}
+
+type Composable<'a> = (&'a Name, Class, u32, UnknownRecordData<&'a [u8]>);
+
+fn composable(record: &Record) -> Result<Composable<'_>, PushError> {
+    let data = UnknownRecordData::from_octets(record.rtype, record.data.as_slice())
+        .map_err(|_| PushError::ShortBuf)?;
+    Ok((&record.owner, record.class, record.ttl, data))
+}
+
+/// All records of a section, their data without compression.
+fn records(
+    section: domain::base::message::RecordSection<'_, &[u8]>,
+) -> Result<Vec<Record>, ParseError> {
+    let mut records = Vec::new();
+    for record in section {
+        let record = record?;
+        let (owner, rtype, class) = (record.owner().to_name(), record.rtype(), record.class());
+        let ttl = record.ttl().as_secs();
+        // OPT is kept as it is: a faulty one is to be seen, not refused.
+        let data = if rtype == Rtype::OPT {
+            let opaque = record.into_record::<UnknownRecordData<_>>()?;
+            opaque.map(|record| record.data().data().to_vec()).unwrap_or_default()
+        } else {
+            let typed = record.to_any_record::<AllRecordData<_, domain::base::ParsedName<_>>>()?;
+            let flat: AllRecordData<Vec<u8>, Name> =
+                typed.data().clone().try_flatten_into().map_err(|_| ParseError::ShortInput)?;
+            let mut data = Vec::new();
+            domain::base::rdata::ComposeRecordData::compose_rdata(&flat, &mut data)
+                .map_err(|_| ParseError::ShortInput)?;
+            data
+        };
+        records.push(Record { owner, rtype, class, ttl, data });
+    }
+    Ok(records)
+}
+
+fn options(mut data: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let mut options = Vec::new();
+    while let [c0, c1, l0, l1, rest @ ..] = data {
+        let len = usize::from(u16::from_be_bytes([*l0, *l1]));
+        let Some((content, after)) = rest.split_at_checked(len) else { break };
+        options.push((u16::from_be_bytes([*c0, *c1]), content.to_vec()));
+        data = after;
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_back_as_it_was_written() {
+        let mut message = Message::query(&name("x.example"), Rtype::AAAA);
+        message.flags.qr = true;
+        message.rcode = rcode::BADVERS;
+        message.answer.push(Record::aaaa(name("x.example"), 7, "2001:db8::1".parse().unwrap()));
+        message.answer.push(Record::pointing(
+            name("y.example"),
+            Rtype::CNAME,
+            8,
+            &name("z.example"),
+        ));
+        message.authority.push(Record::soa(&name("example"), 9, 10));
+        message.additional.push(Record::a(name("ns.example"), 11, "192.0.2.1".parse().unwrap()));
+        message.edns.as_mut().unwrap().options.push((15, vec![0, 29]));
+        let read = Message::parse(&message.octets()).unwrap();
+        assert_eq!(read, message);
+        assert_eq!(read.authority[0].minimum(), Some(10));
+    }
+}

@@ -1,0 +1,304 @@
+//! A small DNS64 server that forwards, written from the RFCs: what every check must pass, and what
+//! every mutant is made of. It shares with the checks only [`crate::label`] and [`crate::message`].
+//!
+//! ```text
+//! UDP, TCP ─► front: refuses, or asks ─► resolver: AAAA, PTR, ipv4only.arpa, all else ─► walk: aliases
+//!     ▲         │                                                                          │
+//!     └─────────┘                                 upstream: one question, one socket ◄── cache
+//! ```
+//!
+//! Each query has a thread, so that one may wait for the upstream while others are answered.
+
+mod cache;
+mod front;
+mod resolver;
+pub mod rules;
+mod translate;
+mod upstream;
+mod walk;
+
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use net::socket::{Endpoint, listen_tcp};
+
+use self::cache::Cache;
+use self::front::Front;
+use self::resolver::Resolver;
+use self::rules::{Hooks, Rules};
+use self::translate::Pref64;
+use self::upstream::{Upstream, read_framed, send_framed};
+use crate::expected::Prefix;
+use crate::message::Name;
+
+/// Queries that are answered at the same time, and TCP connections that are open.
+const MOST_QUERIES: usize = 2048;
+const MOST_CONNECTIONS: usize = 256;
+/// A thread needs little; there are many.
+const STACK: usize = 256 << 10;
+/// How long a TCP connection may be silent (RFC 7766 §6.2.3), and how long a client may take to
+/// read.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long it takes at most to notice the end if nothing comes.
+const LOOK_UP: Duration = Duration::from_millis(500);
+
+/// What the reference is to do.
+#[derive(Clone, Debug)]
+pub struct ReferenceConfig {
+    /// Where it listens, over UDP and TCP; port 0 is any.
+    pub listen: SocketAddr,
+    /// Whom it asks.
+    pub upstream: SocketAddr,
+    /// The far side's zone, for [`Rules::validates`].
+    pub zone: Name,
+    /// The prefixes of what it makes.
+    pub prefixes: Vec<Prefix>,
+    /// Its rules.
+    pub rules: Rules,
+    /// What a mutant does beside.
+    pub hooks: Hooks,
+}
+
+/// The reference, serving. Dropping it stops it.
+#[derive(Debug)]
+pub struct Reference {
+    address: SocketAddr,
+    ends: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Reference {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // Both threads wait for somebody who comes; a datagram that is lost costs a moment.
+        let address = reachable(self.address);
+        let any = SocketAddr::new(unspecified(address), 0);
+        let _ = UdpSocket::bind(any).and_then(|socket| socket.send_to(&[], address));
+        if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+            for thread in self.threads.drain(..) {
+                // A thread that panicked has said so already.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// The address of the same family that means any.
+fn unspecified(address: SocketAddr) -> IpAddr {
+    match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Where a server that listens there is reached from its own host.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Starts the reference; it serves when this returns.
+///
+/// # Errors
+/// If it cannot listen there, or there are no threads left.
+pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
+    let ReferenceConfig { listen, upstream, zone, prefixes, rules, hooks } = config;
+    let (udp, tcp) = sockets(listen)?;
+    let resolver = Resolver {
+        zone,
+        prefixes: prefixes.into_iter().map(Pref64::of).collect(),
+        cache: Cache::new(rules.clone()),
+        upstream: Upstream::new(upstream, rules.clone(), hooks),
+        rules,
+    };
+    let server = Arc::new(Server {
+        front: Front { resolver, hooks },
+        ends: Arc::default(),
+        queries: Slots::new(MOST_QUERIES),
+        connections: Slots::new(MOST_CONNECTIONS),
+    });
+    let address = tcp.local_addr()?;
+    udp.set_read_timeout(Some(LOOK_UP))?;
+    let udp = Arc::new(udp);
+    let (arrived, waiting) = channel();
+    let ends = server.ends.clone();
+    let threads = vec![
+        on_thread({
+            let (udp, ends) = (udp.clone(), ends.clone());
+            move || receive(&udp, &arrived, &ends)
+        })?,
+        on_thread({
+            let server = server.clone();
+            move || server.hand_out(&udp, &waiting)
+        })?,
+        on_thread(move || server.accept(&tcp))?,
+    ];
+    Ok(Reference { address, ends, threads })
+}
+
+/// A UDP and a TCP socket on the same port.
+fn sockets(listen: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+    let mut tries = if listen.port() == 0 { 16 } else { 1 };
+    loop {
+        tries -= 1;
+        let tcp = listen_tcp(listen)?;
+        match Endpoint::listen(tcp.local_addr()?, 1) {
+            // The endpoint has the large buffer that a burst needs; the plain socket shares it.
+            Ok(endpoints) => return Ok((endpoints[0].as_fd().try_clone_to_owned()?.into(), tcp)),
+            // Somebody else has that port for UDP.
+            Err(error) if tries == 0 => return Err(error),
+            Err(_) => {}
+        }
+    }
+}
+
+fn on_thread(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name("reference".into()).stack_size(STACK).spawn(work)
+}
+
+type Arrival = (Vec<u8>, SocketAddr);
+
+/// Takes datagrams from the kernel and does nothing else, so that its buffer is never full.
+fn receive(udp: &UdpSocket, arrived: &Sender<Arrival>, ends: &AtomicBool) {
+    let mut buffer = vec![0; usize::from(u16::MAX)];
+    while !ends.load(Ordering::Relaxed) {
+        let Ok((len, client)) = udp.recv_from(&mut buffer) else { continue };
+        if arrived.send((buffer[..len].to_vec(), client)).is_err() {
+            break;
+        }
+    }
+}
+
+struct Server {
+    front: Front,
+    ends: Arc<AtomicBool>,
+    queries: Arc<Slots>,
+    connections: Arc<Slots>,
+}
+
+impl Server {
+    /// Gives each datagram a thread. It ends when [`receive`] has.
+    fn hand_out(self: &Arc<Self>, udp: &Arc<UdpSocket>, waiting: &Receiver<Arrival>) {
+        while let Ok((query, client)) = waiting.recv() {
+            let udp = udp.clone();
+            self.answer(query, false, move |reply| {
+                // A client that cannot be reached is its own concern.
+                let _ = udp.send_to(&reply, client);
+            });
+        }
+    }
+
+    /// Answers a query on a thread of its own, once one is free.
+    fn answer(
+        self: &Arc<Self>,
+        query: Vec<u8>,
+        tcp: bool,
+        send: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) {
+        let slot = self.queries.take();
+        let server = self.clone();
+        // Without a thread, the query is lost as if the network had lost it.
+        let _ = on_thread(move || {
+            let _slot = slot;
+            if let Some(reply) = server.front.respond(query, tcp) {
+                send(reply);
+            }
+        });
+    }
+
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        while !self.ends.load(Ordering::Relaxed) {
+            let Ok((stream, _)) = listener.accept() else { continue };
+            let slot = self.connections.take();
+            let server = self.clone();
+            let _ = on_thread(move || {
+                let _slot = slot;
+                // It ends with an error when the client closes the connection.
+                let _ = server.serve(stream);
+            });
+        }
+    }
+
+    /// Answers what comes over a connection, in the order in which answers are ready (RFC 7766
+    /// §6.2.1.1).
+    fn serve(self: &Arc<Self>, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(IDLE))?;
+        stream.set_write_timeout(Some(IDLE))?;
+        let writer = Arc::new(Mutex::new(stream.try_clone()?));
+        while !self.ends.load(Ordering::Relaxed) {
+            let query = match self.front.resolver.rules.joins_segments {
+                true => read_framed(&mut stream)?,
+                false => read_segment(&mut stream)?,
+            };
+            let writer = writer.clone();
+            self.answer(query, true, move |reply| {
+                let mut stream = writer.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = send_framed(&mut stream, &reply);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Takes the first read for a whole message, as a mutant does.
+fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut segment = vec![0; usize::from(u16::MAX)];
+    let len = stream.read(&mut segment)?;
+    let [high, low, message @ ..] = &segment[..len] else {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    };
+    let wanted = usize::from(u16::from_be_bytes([*high, *low]));
+    message.get(..wanted).map(<[u8]>::to_vec).ok_or(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// How many threads of a kind there may still be.
+struct Slots {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+/// The permission for a thread; dropping it gives it back.
+struct Slot(Arc<Slots>);
+
+impl Slots {
+    fn new(count: usize) -> Arc<Slots> {
+        Arc::new(Slots { free: Mutex::new(count), freed: Condvar::new() })
+    }
+
+    /// Waits until one is free.
+    fn take(self: &Arc<Self>) -> Slot {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free =
+            self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Slot(self.clone())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

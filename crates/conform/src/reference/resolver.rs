@@ -1,0 +1,337 @@
+//! What the reference answers: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and what the
+//! upstream says for all else.
+
+use std::time::Instant;
+
+use domain::base::ToName;
+use domain::base::iana::Rtype;
+
+use super::cache::{Cache, Key};
+use super::rules::Rules;
+use super::translate::{self, Pref64};
+use super::upstream::Upstream;
+use super::walk::{Found, Trouble, covers, ede, tidied};
+use crate::message::{Message, Name, Question, Record, name, rcode};
+
+/// TTL of ipv4only.arpa in seconds: RFC 7050 §8.2 wants an hour at least.
+const IPV4ONLY_TTL: u32 = 3600;
+
+/// Who answers.
+pub(super) struct Resolver {
+    pub(super) zone: Name,
+    pub(super) prefixes: Vec<Pref64>,
+    pub(super) rules: Rules,
+    pub(super) cache: Cache,
+    pub(super) upstream: Upstream,
+}
+
+/// What the client wants beside the answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wants {
+    pub(super) dnssec_ok: bool,
+    pub(super) cd: bool,
+    pub(super) ad: bool,
+    /// When there must be an answer.
+    pub(super) by: Instant,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) rcode: u16,
+    pub(super) aa: bool,
+    pub(super) ad: bool,
+    pub(super) answer: Vec<Record>,
+    pub(super) authority: Vec<Record>,
+    pub(super) additional: Vec<Record>,
+    /// Extended errors.
+    pub(super) errors: Vec<(u16, Vec<u8>)>,
+}
+
+impl Resolver {
+    /// The answer to a question of class IN.
+    pub(super) fn answer(&self, question: &Question, wants: Wants) -> Outcome {
+        let untouched = wants.cd && wants.dnssec_ok && self.rules.leaves_cd_do;
+        if let Some(outcome) = self.ipv4only(question, untouched) {
+            return outcome;
+        }
+        let mut outcome = match question.qtype {
+            Rtype::AAAA if self.rules.synthesize && !untouched => self.aaaa(question, wants),
+            Rtype::PTR if self.rules.reverse && !untouched => {
+                self.ptr(question, wants).unwrap_or_else(|| self.plain(question, wants))
+            }
+            _ => self.plain(question, wants),
+        };
+        if !wants.dnssec_ok {
+            // RFC 4035 §3.2.1
+            let is_asked_for = |record: &Record| {
+                ![Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3].contains(&record.rtype)
+                    || record.rtype == question.qtype
+            };
+            outcome.answer.retain(is_asked_for);
+            outcome.authority.retain(is_asked_for);
+            outcome.additional.retain(is_asked_for);
+        }
+        outcome
+    }
+
+    fn plain(&self, question: &Question, wants: Wants) -> Outcome {
+        let mut found = self.walk(question.name.clone(), question.qtype, wants);
+        if question.qtype == Rtype::ANY {
+            // One RRset is enough (RFC 8482 §4.1).
+            let first = found.records.iter().map(covers).next();
+            found.records.retain(|record| Some(covers(record)) == first);
+        }
+        let ad = self.is_authentic(&found, wants);
+        Outcome { ad, ..whole(found) }
+    }
+
+    /// RFC 6147 §5.1 and §5.4.
+    fn aaaa(&self, question: &Question, wants: Wants) -> Outcome {
+        let rules = &self.rules;
+        let mut first = self.walk(question.name.clone(), Rtype::AAAA, wants);
+        let ends = match first.trouble {
+            None => first.rcode == rcode::NXDOMAIN && rules.nxdomain_ends,
+            Some(Trouble::Silence) => !rules.silence_is_servfail,
+            Some(Trouble::Error) => !rules.errors_are_empty,
+            Some(Trouble::Endless | Trouble::Bogus(_)) => true,
+        };
+        let before = first.records.len();
+        let is_excluded = |v6| translate::is_in(v6, &rules.excluded);
+        first.records.retain(|record| !record.ipv6().is_some_and(is_excluded));
+        let intact = first.records.len() == before;
+        if !intact {
+            // The signature was for all of them.
+            first.records.retain(|record| record.rtype != Rtype::RRSIG);
+        }
+        let has_own = first.records.iter().any(|record| record.ipv6().is_some());
+        if ends || has_own && rules.native_wins {
+            let ad = intact && self.is_authentic(&first, wants);
+            return Outcome { ad, ..whole(first) };
+        }
+        let second = self.walk(first.end().clone(), Rtype::A, wants);
+        let made = self.made(&first, &second);
+        if !made.is_empty() {
+            return self.synthesized(first, second, made, wants);
+        }
+        if second.trouble.is_none()
+            && second.rcode == rcode::NOERROR
+            && first.trouble.is_none()
+            && intact
+        {
+            let ad = self.is_authentic(&first, wants);
+            return Outcome { ad, ..whole(first) };
+        }
+        let aliases = [first.aliases, second.aliases].concat();
+        whole(Found { aliases, records: Vec::new(), ..second })
+    }
+
+    /// AAAA records made of A records (RFC 6147 §5.1.7), for each prefix.
+    fn made(&self, first: &Found, second: &Found) -> Vec<Record> {
+        let soa = first.soa().filter(|_| first.trouble.is_none());
+        let mut made = Vec::new();
+        for record in &second.records {
+            let Some(v4) = record.ipv4() else { continue };
+            let ttl = ttl_of_made(record.ttl, soa, &self.rules);
+            let is_usable = |prefix: &&Pref64| {
+                !prefix.is_well_known() || translate::is_global(v4) || !self.rules.leaves_non_global
+            };
+            let addresses = self.prefixes.iter().filter(is_usable).map(|prefix| prefix.embed(v4));
+            made.extend(addresses.map(|v6| Record::aaaa(record.owner.clone(), ttl, v6)));
+        }
+        made
+    }
+
+    fn synthesized(&self, first: Found, second: Found, made: Vec<Record>, wants: Wants) -> Outcome {
+        let ad = match self.rules.validates {
+            // RFC 6147 §5.5, items 1 and 2
+            true => {
+                let both = self.is_authentic(&first, wants) && self.is_authentic(&second, wants);
+                both && wants.dnssec_ok
+            }
+            false => second.heard_ad && !self.rules.drops_ad,
+        };
+        let mut aliases = [first.aliases, second.aliases].concat();
+        if !self.rules.shows_aliases {
+            aliases.clear();
+        }
+        Outcome { ad, ..whole(Found { aliases, records: made, ..second }) }
+    }
+
+    /// RFC 6147 §5.3.1: an alias for the name in in-addr.arpa, if there is something to be found.
+    fn ptr(&self, question: &Question, wants: Wants) -> Option<Outcome> {
+        let v6 = translate::address_of(&question.name)?;
+        let (prefix, v4) =
+            self.prefixes.iter().find_map(|prefix| Some((prefix, prefix.extract(v6)?)))?;
+        if self.rules.ipv4only && translate::WELL_KNOWN_V4.contains(&v4) {
+            // RFC 8880 §7.2.1: the upstream is not asked.
+            let (owner, target) = (question.name.clone(), name("ipv4only.arpa"));
+            let answer = vec![Record::pointing(owner, Rtype::PTR, IPV4ONLY_TTL, &target)];
+            return Some(Outcome { answer, ..Outcome::default() });
+        }
+        let mut found = self.walk(translate::reverse_of(v4), Rtype::PTR, wants);
+        if found.records.is_empty() {
+            // The denial is for a name below the prefix, so it is said by the prefix's zone.
+            found.authority = Vec::from_iter(
+                found.soa().map(|soa| Record::soa(&prefix.zone(), soa.ttl, soa.ttl)),
+            );
+            return Some(whole(Found { aliases: Vec::new(), ..found }));
+        }
+        let ttls = found.aliases.iter().chain(&found.records).map(|record| record.ttl);
+        let ttl = ttls.min().unwrap_or(0);
+        let (owner, target) = (question.name.clone(), &found.names[0]);
+        found.aliases.insert(0, Record::pointing(owner, Rtype::CNAME, ttl, target));
+        Some(whole(found))
+    }
+
+    /// RFC 8880 §7.1: the zone ipv4only.arpa, all but its DS record. Names below it do not exist.
+    fn ipv4only(&self, question: &Question, untouched: bool) -> Option<Outcome> {
+        let apex = name("ipv4only.arpa");
+        let is_apex = question.name == apex;
+        let is_theirs = is_apex && question.qtype == Rtype::DS;
+        if !self.rules.ipv4only || !question.name.ends_with(&apex) || is_theirs {
+            return None;
+        }
+        let v4 = |v4| Record::a(apex.clone(), IPV4ONLY_TTL, v4);
+        let v6 = |v6| Record::aaaa(apex.clone(), IPV4ONLY_TTL, v6);
+        let made = |prefix: &Pref64| translate::WELL_KNOWN_V4.map(|v4| prefix.embed(v4));
+        let mut outcome = Outcome { aa: true, ..Outcome::default() };
+        outcome.answer = match question.qtype {
+            _ if !is_apex => Vec::new(),
+            Rtype::A | Rtype::ANY => translate::WELL_KNOWN_V4.map(v4).into(),
+            Rtype::AAAA if self.rules.synthesize && !untouched => {
+                self.prefixes.iter().flat_map(made).map(v6).collect()
+            }
+            _ => Vec::new(),
+        };
+        if outcome.answer.is_empty() {
+            outcome.rcode = if is_apex { rcode::NOERROR } else { rcode::NXDOMAIN };
+            outcome.authority.push(Record::soa(&apex, IPV4ONLY_TTL, IPV4ONLY_TTL));
+        }
+        Some(outcome)
+    }
+
+    /// Asks the upstream, and follows aliases where it did not.
+    fn walk(&self, name: Name, qtype: Rtype, wants: Wants) -> Found {
+        let mut found = Found::new(name);
+        loop {
+            let Some(reply) = self.look_up(found.end().clone(), qtype, wants) else {
+                found.fails(Trouble::Silence);
+                break;
+            };
+            if found.take_in(reply, qtype, &self.rules) || !self.rules.follows_aliases {
+                break;
+            }
+        }
+        if self.rules.validates
+            && !wants.cd
+            && let Err(trouble) = found.trust(&self.zone)
+        {
+            found.fails(trouble);
+        }
+        found
+    }
+
+    fn look_up(&self, name: Name, qtype: Rtype, wants: Wants) -> Option<Message> {
+        let rules = &self.rules;
+        // A server that validates asks for signatures (RFC 4035 §3.2.1), and for all data (RFC 6840
+        // §5.9).
+        let dnssec_ok = (wants.dnssec_ok || rules.validates) && rules.passes_do;
+        let cd = (wants.cd || rules.validates) && rules.passes_cd;
+        let key = Key { name, qtype, dnssec_ok, cd };
+        self.cache.get(&key, || {
+            let reply = self.upstream.ask(&key, wants.by)?;
+            if !rules.drops_strangers {
+                self.believe_strangers(&key, &reply);
+            }
+            Some(tidied(reply, rules))
+        })
+    }
+
+    /// What only a mutant does: keeps records of names that were not asked for.
+    fn believe_strangers(&self, key: &Key, reply: &Message) {
+        for record in reply.answer.iter().filter(|record| record.owner != key.name) {
+            let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };
+            let answer = vec![record.clone()];
+            self.cache.put(key, Message { answer, authority: Vec::new(), ..reply.clone() });
+        }
+    }
+
+    fn is_authentic(&self, found: &Found, wants: Wants) -> bool {
+        let believes = self.rules.validates && !wants.cd && found.trouble.is_none();
+        match believes {
+            // RFC 6840 §5.8
+            true => found.trust(&self.zone) == Ok(true) && (wants.dnssec_ok || wants.ad),
+            false => !self.rules.validates && !self.rules.drops_ad && found.heard_ad,
+        }
+    }
+}
+
+/// What was found, as an answer. Where there was trouble, nothing was.
+fn whole(found: Found) -> Outcome {
+    let code = match found.trouble {
+        None => {
+            let answer = [found.aliases, found.records].concat();
+            return Outcome {
+                rcode: found.rcode,
+                answer,
+                authority: found.authority,
+                additional: found.additional,
+                errors: found.errors,
+                ..Outcome::default()
+            };
+        }
+        Some(Trouble::Bogus(code)) => Some(code),
+        Some(Trouble::Silence) => Some(ede::NOBODY_ANSWERS),
+        Some(Trouble::Error | Trouble::Endless) => None,
+    };
+    let own = code.map(|code| (ede::OPTION, code.to_be_bytes().to_vec()));
+    let errors = found.errors.into_iter().chain(own).collect();
+    Outcome { rcode: found.rcode, errors, ..Outcome::default() }
+}
+
+/// TTL of what is made: the shortest of the A record's, the SOA record's and that one's MINIMUM;
+/// 600 seconds stand for a SOA record that is missing (RFC 6147 §5.1.7, RFC 2308 §5).
+fn ttl_of_made(a: u32, soa: Option<&Record>, rules: &Rules) -> u32 {
+    let of_soa = soa.map(|soa| soa.ttl).filter(|_| rules.ttl_of_soa);
+    let minimum = soa.and_then(Record::minimum).filter(|_| rules.minimum_of_soa);
+    let missing = soa.is_none().then_some(rules.ttl_without_soa);
+    let of_a = Some(a).filter(|_| rules.ttl_of_a);
+    [of_a, of_soa, minimum, missing].into_iter().flatten().min().unwrap_or(a)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_6147_5_1_7_ttl() {
+        let soa = Record::soa(&name("example"), 90, 60);
+        let rules = Rules::default();
+        assert_eq!(ttl_of_made(300, Some(&soa), &rules), 60);
+        assert_eq!(ttl_of_made(30, Some(&soa), &rules), 30);
+        assert_eq!(ttl_of_made(3600, None, &rules), 600);
+        assert_eq!(ttl_of_made(300, None, &rules), 300);
+        let lax = Rules { minimum_of_soa: false, ..rules.clone() };
+        assert_eq!(ttl_of_made(300, Some(&soa), &lax), 90);
+        let lax = Rules { ttl_of_soa: false, minimum_of_soa: false, ..rules.clone() };
+        assert_eq!(ttl_of_made(300, Some(&soa), &lax), 300);
+        let lax = Rules { ttl_of_a: false, ..rules };
+        assert_eq!(ttl_of_made(30, Some(&soa), &lax), 60);
+    }
+
+    #[test]
+    fn trouble_is_servfail_without_records() {
+        let mut found = Found::new(name("x.example"));
+        found.aliases.push(Record::pointing(
+            name("x.example"),
+            Rtype::CNAME,
+            1,
+            &name("y.example"),
+        ));
+        found.fails(Trouble::Bogus(ede::BOGUS));
+        let outcome = whole(found);
+        assert_eq!((outcome.rcode, outcome.answer.len()), (rcode::SERVFAIL, 0));
+        assert_eq!(outcome.errors, [(ede::OPTION, vec![0, 6])]);
+    }
+}

@@ -1,0 +1,501 @@
+//! Runs the checks against one server.
+//!
+//! ```text
+//! probe: prefixes ─► zone ─► validation
+//!   ─► checks, many at once ─► checks that run alone ─► second tries ─► report
+//! ```
+//!
+//! Silences must not add up, so most checks run at the same time; those that load the server run
+//! alone behind them. A check that failed in silence is tried once more alone, because the silence
+//! may be ours: what counts is the second try. What cannot be tried is an outcome as well, with its
+//! reason.
+
+mod probe;
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ask;
+use crate::check::{Check, Level, Need};
+use crate::checks;
+use crate::expected::Prefix;
+use crate::far::view::View;
+use crate::message::Name;
+use crate::outcome::{Outcome, Report, Verdict};
+use crate::show;
+use crate::trial::{Exchange, Fault, Judged, Subject, Trial};
+
+/// How many checks run at the same time unless the user says otherwise.
+pub const PARALLEL: usize = 16;
+
+/// The name of the outcome that says that the server's prefixes are others than expected.
+pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
+
+/// How many exchanges an outcome shows, at the most: the last ones.
+const SHOWN: usize = 4;
+
+/// How many checks get a second try, at the most. A server that is silent to more of them is not
+/// unlucky, and each second try may take as long as a stub waits.
+const SECOND_TRIES: usize = 20;
+
+/// What is checked, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server's address.
+    pub server: SocketAddr,
+    /// The server's name, for reports.
+    pub name: String,
+    /// What it says of its version; may be empty.
+    pub version: String,
+    /// The zone whose names it asks the far side for.
+    pub zone: Option<Name>,
+    /// Its prefixes as the user knows them; empty: RFC 7050 finds them.
+    pub expect: Vec<Prefix>,
+    /// The checks to run: their ids, or beginnings of ids; empty: all.
+    pub only: Vec<String>,
+    /// How long a query may take; [`ask::PATIENCE`] is what a stub has.
+    pub patience: Duration,
+    /// How many checks run at the same time; at least one does.
+    pub parallel: usize,
+    /// Whether it validates with the far side's keys as trust anchors; `None`: it is found out.
+    pub validation: Option<bool>,
+    /// Whether it asks the far side for reverse names and all else too.
+    pub everything: bool,
+}
+
+impl Settings {
+    /// All checks against the server at this address, which has no zone of ours.
+    pub fn new(server: SocketAddr) -> Settings {
+        Settings {
+            server,
+            name: server.to_string(),
+            version: String::new(),
+            zone: None,
+            expect: Vec::new(),
+            only: Vec::new(),
+            patience: ask::PATIENCE,
+            parallel: PARALLEL,
+            validation: None,
+            everything: false,
+        }
+    }
+}
+
+/// Why no check was run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// Nothing comes back from the address.
+    #[error("{server} replies to nothing, neither over UDP nor over TCP: is it the right address?")]
+    Silent {
+        /// The address.
+        server: SocketAddr,
+    },
+    /// Nothing can be sent to the address.
+    #[error("{server} cannot be reached from here: {reason}")]
+    Unreachable {
+        /// The address.
+        server: SocketAddr,
+        /// What the system says.
+        reason: String,
+    },
+    /// RFC 7050 finds no prefix, and the user names none.
+    #[error(
+        "{server} does not show its prefix in AAAA records of ipv4only.arpa (RFC 7050 §3): {came}; \
+         if it is a DNS64 server, name its prefix with --expect-prefix"
+    )]
+    NoPrefix {
+        /// The address.
+        server: SocketAddr,
+        /// What came instead.
+        came: String,
+    },
+    /// The server does not know the far side's zone.
+    #[error(
+        "{server} does not ask the far side for {zone}: {came}; let it forward or delegate the \
+         zone to the far side, or leave out --zone"
+    )]
+    NoZone {
+        /// The address.
+        server: SocketAddr,
+        /// The zone.
+        zone: Name,
+        /// What came for names in it.
+        came: String,
+    },
+    /// The user names a check that there is not.
+    #[error("there is no check {wanted:?}, and none that begins so; the nearest is {nearest}")]
+    NoCheck {
+        /// What the user named.
+        wanted: String,
+        /// The check that is named most alike.
+        nearest: String,
+    },
+}
+
+/// Runs the chosen checks. `progress` gets each outcome as soon as it stands.
+///
+/// # Errors
+/// If there is nothing that could be checked, see [`RunError`]. A check that fails is no error.
+pub fn run(
+    settings: &Settings,
+    view: Option<&dyn View>,
+    progress: &dyn Fn(&Outcome),
+) -> Result<Report, RunError> {
+    let all: Vec<&Check> = checks::all().collect();
+    run_these(&all, settings, view, progress)
+}
+
+/// Checks that run alone, behind the others, by the beginnings of their ids: those that load the
+/// server so heavily that others would fail beside them (overload, guesses of ids and ports), those
+/// that may end it (nonsense), those that other connections disturb, and at last the one after
+/// which a server may believe that the far side has no EDNS.
+const ALONE: [&str; 7] = [
+    "hardening-overload",
+    "rfc5452",
+    "hardening-malformed",
+    "hardening-noise",
+    "hardening-tcp-noise",
+    "rfc7766-6.2.3-idle",
+    "rfc6891-6.2.2-fallback",
+];
+
+/// Whether a check runs alone, behind the others.
+pub fn runs_alone(id: &str) -> bool {
+    place_alone(id).is_some()
+}
+
+/// The place of a check among those that run alone.
+fn place_alone(id: &str) -> Option<usize> {
+    ALONE.iter().position(|begin| id.starts_with(begin))
+}
+
+fn run_these(
+    all: &[&Check],
+    settings: &Settings,
+    view: Option<&dyn View>,
+    progress: &dyn Fn(&Outcome),
+) -> Result<Report, RunError> {
+    let begin = Instant::now();
+    let checks = chosen(all, &settings.only)?;
+    let needs = |need: Need| checks.iter().any(|check| check.needs.contains(&need));
+    let bare = Subject {
+        server: settings.server,
+        patience: settings.patience,
+        zone: settings.zone.as_ref(),
+        prefixes: &[],
+        view,
+    };
+    let found = probe::prefixes(bare)?;
+    let prefixes =
+        if settings.expect.is_empty() { &found.prefixes } else { &settings.expect }.clone();
+    if prefixes.is_empty() {
+        return Err(RunError::NoPrefix { server: settings.server, came: found.came });
+    }
+    let validation = settings.zone.as_ref().filter(|_| needs(Need::Zone)).map(|zone| {
+        probe::zone(bare, zone)?;
+        let asks = needs(Need::Validation) || needs(Need::NoValidation);
+        Ok(if asks && settings.validation.is_none() { probe::validation(bare) } else { None })
+    });
+    let validates = settings.validation.or(validation.transpose()?.flatten());
+    let mut outcomes = Vec::new();
+    if differ(&found.prefixes, &prefixes) {
+        let outcome = other_prefixes(&found, &prefixes, settings.server);
+        progress(&outcome);
+        outcomes.push(outcome);
+    }
+    let facts = Facts {
+        subject: Subject { prefixes: &prefixes, ..bare },
+        validates,
+        everything: settings.everything,
+    };
+    outcomes.extend(Session::new(&checks, facts, progress).run(settings.parallel.max(1)));
+    Ok(Report {
+        server: settings.name.clone(),
+        version: settings.version.clone(),
+        prefixes: prefixes.iter().map(Prefix::to_string).collect(),
+        outcomes,
+        seconds: begin.elapsed().as_secs_f64(),
+    })
+}
+
+/// The checks that the user named, in the order of the list. A whole id means this check only, even
+/// where others begin so.
+fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c Check>, RunError> {
+    let is_whole = |wanted: &String| all.iter().any(|check| check.id == wanted);
+    let fits = |check: &Check, wanted: &String| {
+        if is_whole(wanted) { check.id == wanted } else { check.id.starts_with(wanted.as_str()) }
+    };
+    for wanted in only {
+        if !all.iter().any(|check| fits(check, wanted)) {
+            let nearest = nearest(wanted, all.iter().map(|check| check.id));
+            return Err(RunError::NoCheck { wanted: wanted.clone(), nearest: nearest.into() });
+        }
+    }
+    let is_chosen = |check: &&&Check| only.is_empty() || only.iter().any(|w| fits(check, w));
+    Ok(all.iter().filter(is_chosen).copied().collect())
+}
+
+/// The id that needs the fewest changes to become `wanted`; as beginnings of ids are allowed too,
+/// what an id has beyond the length of `wanted` weighs little.
+fn nearest<'i>(wanted: &str, ids: impl Iterator<Item = &'i str>) -> &'i str {
+    let far = |id: &str| {
+        let begin: String = id.chars().take(wanted.chars().count()).collect();
+        (distance(wanted, id).min(distance(wanted, &begin) + 1), id.len())
+    };
+    ids.min_by_key(|id| far(id)).unwrap_or("none: there are no checks")
+}
+
+/// How many characters are put in, left out or replaced between two texts (Levenshtein, "Binary
+/// codes capable of correcting deletions, insertions, and reversals", 1966).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (n, a) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = n + 1;
+        for (m, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[m + 1];
+            row[m + 1] = replaced.min(row[m] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Whether prefixes were found, and are others than those that the checks believe, in any order.
+fn differ(found: &[Prefix], believed: &[Prefix]) -> bool {
+    let lacks = |of: &[Prefix], all: &[Prefix]| all.iter().any(|prefix| !of.contains(prefix));
+    !found.is_empty() && (lacks(found, believed) || lacks(believed, found))
+}
+
+fn other_prefixes(found: &probe::Found, expected: &[Prefix], server: SocketAddr) -> Outcome {
+    let list =
+        |prefixes: &[Prefix]| prefixes.iter().map(Prefix::to_string).collect::<Vec<_>>().join(", ");
+    Outcome {
+        id: EXPECTED_PREFIX.into(),
+        title: "Hosts find the prefixes that the server is expected to have".into(),
+        source: "RFC 7050 §3".into(),
+        sentence:
+            "A node MUST look through all of the received AAAA resource records to collect one \
+                   or more Pref64::/n."
+                .into(),
+        level: Level::Must,
+        verdict: Verdict::Failed,
+        reason: format!(
+            "hosts find {}, but --expect-prefix is {}, and that is what the checks believe",
+            list(&found.prefixes),
+            list(expected)
+        ),
+        contradicts: None,
+        exchanges: last_of(&found.exchanges, server),
+    }
+}
+
+/// What is known of the server when the checks begin.
+#[derive(Clone, Copy)]
+struct Facts<'a> {
+    subject: Subject<'a>,
+    /// Whether it validates; `None`: nobody knows.
+    validates: Option<bool>,
+    everything: bool,
+}
+
+impl Facts<'_> {
+    /// Why a check cannot be tried, or does not apply.
+    fn unmet(&self, check: &Check) -> Option<Fault> {
+        check.needs.iter().find_map(|need| self.lacks(*need))
+    }
+
+    fn lacks(&self, need: Need) -> Option<Fault> {
+        let not_tried = |why: &str| Fault::NotTried(why.into());
+        let not_offered = |why: &str| Fault::NotOffered(why.into());
+        let validates = |wanted: bool, otherwise: &str| match self.validates {
+            None => Some(not_tried("whether the server validates could not be found out")),
+            Some(is) => (is != wanted).then(|| not_offered(otherwise)),
+        };
+        let prefixes = self.subject.prefixes;
+        match need {
+            Need::Zone => self.subject.zone.is_none().then(|| {
+                not_tried("needs a zone whose names the server asks the far side for (--zone)")
+            }),
+            Need::View => self
+                .subject
+                .view
+                .is_none()
+                .then(|| not_tried("needs to know what the far side was asked (--auth-status)")),
+            Need::Everything => (!self.everything).then(|| {
+                not_tried("needs a server that asks the far side for reverse names and all else")
+            }),
+            Need::Validation => validates(true, "the server does not validate"),
+            Need::NoValidation => validates(false, "the server validates"),
+            Need::WellKnownPrefix => (!prefixes.iter().all(|prefix| prefix.is_well_known()))
+                .then(|| not_offered("the server has another prefix than 64:ff9b::/96")),
+            Need::OwnPrefix => prefixes
+                .iter()
+                .any(|prefix| prefix.is_well_known())
+                .then(|| not_offered("the server has the prefix 64:ff9b::/96")),
+        }
+    }
+}
+
+/// One try of a check.
+struct Attempt {
+    judged: Judged,
+    exchanges: Vec<Exchange>,
+}
+
+impl Attempt {
+    /// Runs the script. Its panic is a defect of the check, not of the server.
+    fn of(check: &Check, subject: Subject<'_>) -> Attempt {
+        let mut trial = Trial::new(subject);
+        let judged = catch_unwind(AssertUnwindSafe(|| (check.script)(&mut trial)));
+        let judged = judged.unwrap_or_else(|panic| {
+            Err(Fault::NotTried(format!("the check's script panicked: {}", message(&*panic))))
+        });
+        Attempt { judged, exchanges: trial.exchanges().to_vec() }
+    }
+
+    /// What a check comes to that is not tried.
+    fn spared(fault: Fault) -> Attempt {
+        Attempt { judged: Err(fault), exchanges: Vec::new() }
+    }
+
+    /// Whether it failed, and a question of it was not answered.
+    fn failed_in_silence(&self) -> bool {
+        matches!(self.judged, Err(Fault::Wrong(_)))
+            && self
+                .exchanges
+                .iter()
+                .any(|exchange| exchange.reply.is_none() && exchange.unreadable.is_none())
+    }
+
+    fn into_outcome(self, check: &Check, server: SocketAddr) -> Outcome {
+        let (verdict, reason) = match self.judged {
+            Ok(()) => (Verdict::Passed, String::new()),
+            Err(Fault::Wrong(what)) => (Verdict::Failed, what),
+            Err(Fault::NotTried(why)) => (Verdict::NotTried, why),
+            Err(Fault::NotOffered(what)) => (Verdict::NotOffered, what),
+        };
+        let is_shown = verdict != Verdict::Passed;
+        Outcome {
+            id: check.id.into(),
+            title: check.title.into(),
+            source: check.source(),
+            sentence: check.sentence.into(),
+            level: check.level,
+            verdict,
+            reason,
+            contradicts: check.contradicts.map(Into::into),
+            exchanges: if is_shown { last_of(&self.exchanges, server) } else { Vec::new() },
+        }
+    }
+}
+
+fn last_of(exchanges: &[Exchange], server: SocketAddr) -> Vec<crate::outcome::Shown> {
+    let from = exchanges.len().saturating_sub(SHOWN);
+    exchanges[from..].iter().map(|exchange| show::exchange(server, exchange)).collect()
+}
+
+/// The text of a panic, which is one in all but rare cases.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
+}
+
+/// The outcomes of one run while they come in.
+struct Session<'a> {
+    checks: &'a [&'a Check],
+    facts: Facts<'a>,
+    progress: &'a dyn Fn(&Outcome),
+    outcomes: Vec<Option<Outcome>>,
+    /// Checks that failed in silence, with what was said of their first try.
+    again: Vec<(usize, String)>,
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        checks: &'a [&'a Check],
+        facts: Facts<'a>,
+        progress: &'a dyn Fn(&Outcome),
+    ) -> Session<'a> {
+        let outcomes = vec![None; checks.len()];
+        Session { checks, facts, progress, outcomes, again: Vec::new() }
+    }
+
+    fn run(mut self, parallel: usize) -> Vec<Outcome> {
+        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        for (n, check) in self.checks.iter().enumerate() {
+            match self.facts.unmet(check) {
+                Some(fault) => self.stands(n, Attempt::spared(fault)),
+                None if runs_alone(check.id) => alone.push(n),
+                None => together.push(n),
+            }
+        }
+        self.run_at_once(&together, parallel);
+        alone.sort_by_key(|&n| place_alone(self.checks[n].id));
+        self.run_at_once(&alone, 1);
+        for (n, first) in std::mem::take(&mut self.again) {
+            self.try_again(n, &first);
+        }
+        self.outcomes.into_iter().flatten().collect()
+    }
+
+    /// Runs checks in so many threads; their outcomes are taken here, in the caller's thread.
+    fn run_at_once(&mut self, jobs: &[usize], parallel: usize) {
+        let (checks, subject) = (self.checks, self.facts.subject);
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let (done, attempts) = mpsc::channel();
+            for _ in 0..parallel.min(jobs.len()) {
+                let (done, next) = (done.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(&n) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // The receiver lives until all senders are gone.
+                        let _ = done.send((n, Attempt::of(checks[n], subject)));
+                    }
+                });
+            }
+            drop(done);
+            for (n, attempt) in attempts {
+                match &attempt.judged {
+                    Err(Fault::Wrong(what))
+                        if attempt.failed_in_silence() && self.again.len() < SECOND_TRIES =>
+                    {
+                        self.again.push((n, what.clone()));
+                    }
+                    _ => self.stands(n, attempt),
+                }
+            }
+        });
+    }
+
+    /// The second try is what counts; if only that passed, the outcome says so.
+    fn try_again(&mut self, n: usize, first: &str) {
+        let attempt = Attempt::of(self.checks[n], self.facts.subject);
+        let mut outcome = attempt.into_outcome(self.checks[n], self.facts.subject.server);
+        if outcome.verdict == Verdict::Passed {
+            outcome.reason = format!("passed at the second try only; at the first: {first}");
+        }
+        self.note(n, outcome);
+    }
+
+    fn stands(&mut self, n: usize, attempt: Attempt) {
+        self.note(n, attempt.into_outcome(self.checks[n], self.facts.subject.server));
+    }
+
+    fn note(&mut self, n: usize, outcome: Outcome) {
+        (self.progress)(&outcome);
+        self.outcomes[n] = Some(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,239 @@
+//! What is found out before the first check: the server's prefixes, whether it knows the far side's
+//! zone, and whether it validates.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use domain::base::iana::Rtype;
+
+use super::RunError;
+use crate::expected::Prefix;
+use crate::message::{Message, Name, Record, name, rcode};
+use crate::trial::{Exchange, Fault, Judged, Subject, Trial, rcode_name};
+
+/// The addresses of ipv4only.arpa (RFC 7050 §2.2, RFC 8880 §4).
+const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
+
+/// What RFC 7050 finds.
+pub(super) struct Found {
+    /// The server's prefixes in the order of the records.
+    pub(super) prefixes: Vec<Prefix>,
+    /// What came, in words, for those who miss a prefix.
+    pub(super) came: String,
+    /// What was asked.
+    pub(super) exchanges: Vec<Exchange>,
+}
+
+/// What a question brought.
+enum Heard {
+    Silence,
+    /// Something that is no reply to the question: why.
+    Nonsense(String),
+    Reply(Message),
+}
+
+impl Heard {
+    fn of(judged: Judged<Option<Message>>, subject: Subject<'_>) -> Result<Heard, RunError> {
+        match judged {
+            Ok(None) => Ok(Heard::Silence),
+            Ok(Some(reply)) => Ok(Heard::Reply(reply)),
+            Err(Fault::Wrong(why)) => Ok(Heard::Nonsense(why)),
+            Err(Fault::NotTried(reason) | Fault::NotOffered(reason)) => {
+                Err(RunError::Unreachable { server: subject.server, reason })
+            }
+        }
+    }
+
+    fn in_words(&self) -> String {
+        match self {
+            Heard::Silence => "no reply".into(),
+            Heard::Nonsense(why) => why.clone(),
+            Heard::Reply(reply) => {
+                let addresses = addresses(reply);
+                if addresses.is_empty() {
+                    format!("{} without an address", rcode_name(reply.rcode))
+                } else {
+                    let all: Vec<String> = addresses.iter().map(Ipv6Addr::to_string).collect();
+                    format!("the addresses are {}", all.join(", "))
+                }
+            }
+        }
+    }
+}
+
+/// Asks for AAAA of ipv4only.arpa (RFC 7050 §3): over UDP, again after silence, then over TCP.
+///
+/// # Errors
+/// [`RunError::Silent`] if nothing comes, nor to a question for the root.
+pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
+    let mut trial = Trial::new(subject);
+    let query = || Message::query(&name("ipv4only.arpa"), Rtype::AAAA);
+    let mut heard = Heard::of(trial.ask_or_silence(&query()), subject)?;
+    if matches!(heard, Heard::Silence) {
+        heard = Heard::of(trial.ask_or_silence(&query()), subject)?;
+    }
+    let wants_tcp = match &heard {
+        Heard::Silence => true,
+        Heard::Reply(reply) => reply.flags.tc,
+        Heard::Nonsense(_) => false,
+    };
+    if wants_tcp && let Ok(reply) = trial.ask_tcp(&query()) {
+        heard = Heard::Reply(reply);
+    }
+    if matches!(heard, Heard::Silence) {
+        let root = Message::query(&Name::root_vec(), Rtype::NS);
+        if let Heard::Silence = Heard::of(trial.ask_or_silence(&root), subject)? {
+            return Err(RunError::Silent { server: subject.server });
+        }
+    }
+    let prefixes = match &heard {
+        Heard::Reply(reply) => prefixes_in(&addresses(reply)),
+        _ => Vec::new(),
+    };
+    Ok(Found { prefixes, came: heard.in_words(), exchanges: trial.exchanges().to_vec() })
+}
+
+fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
+    reply.answer.iter().filter_map(Record::ipv6).collect()
+}
+
+/// The prefixes below which the addresses hold 192.0.0.170 or 192.0.0.171, at one of the six places
+/// (RFC 6052 §2.2). Where an address holds them at several places, such as in the prefix itself,
+/// the other address of the pair decides (RFC 7050 §3).
+fn prefixes_in(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
+    let has_both =
+        |prefix: &Prefix| WELL_KNOWN.iter().all(|v4| addresses.contains(&prefix.with(*v4)));
+    let mut found: Vec<Prefix> = Vec::new();
+    for address in addresses {
+        let mut places = places(*address);
+        if places.iter().any(has_both) {
+            places.retain(has_both);
+        } else if places.len() > 1 {
+            places.clear();
+        }
+        for prefix in places {
+            if !found.contains(&prefix) {
+                found.push(prefix);
+            }
+        }
+    }
+    found
+}
+
+/// Each prefix that the address alone would allow.
+fn places(address: Ipv6Addr) -> Vec<Prefix> {
+    let below = |len: u8| {
+        WELL_KNOWN.into_iter().find_map(|v4| {
+            // Octets of the address that are neither the IPv4 address nor between its octets.
+            let zero = Prefix::new(Ipv6Addr::UNSPECIFIED, len).ok()?;
+            let mask = !u128::from(zero.with(Ipv4Addr::BROADCAST));
+            let prefix = Prefix::new((u128::from(address) & mask).into(), len).ok()?;
+            (prefix.with(v4) == address).then_some(prefix)
+        })
+    };
+    [32, 40, 48, 56, 64, 96].into_iter().filter_map(below).collect()
+}
+
+/// Asks for a name of the far side's zone, with and without EDNS. Only replies that say that there
+/// is no such zone, and silence, count: what else is wrong is for the checks.
+///
+/// # Errors
+/// [`RunError::NoZone`] if the server does not know the zone.
+pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
+    const NO_SUCH_ZONE: [u16; 4] =
+        [rcode::NOERROR, rcode::SERVFAIL, rcode::NXDOMAIN, rcode::REFUSED];
+    let mut trial = Trial::new(subject);
+    let mut came = String::new();
+    for (qtype, edns) in [(Rtype::A, true), (Rtype::AAAA, true), (Rtype::A, false)] {
+        let mut query = Message::query(&trial.name("v4-1-2-3-4"), qtype);
+        query.edns = query.edns.filter(|_| edns);
+        match Heard::of(trial.ask_or_silence(&query), subject)? {
+            Heard::Reply(reply)
+                if reply.flags.tc
+                    || reply.answers(qtype).next().is_some()
+                    || !NO_SUCH_ZONE.contains(&reply.rcode) =>
+            {
+                return Ok(());
+            }
+            Heard::Nonsense(_) => return Ok(()),
+            heard => came = heard.in_words(),
+        }
+    }
+    Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came })
+}
+
+/// Whether the server validates with the far side's keys as trust anchors: signatures that do not
+/// verify are SERVFAIL unless the client checks on its own (CD), and right ones give AD (RFC 4035
+/// §3.2). `None` if it does one of these without the others, or is silent.
+pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
+    let mut trial = Trial::new(subject);
+    let bogus = "v6-20010db8000000000000000000000001.bogus";
+    let checked = twice(&mut trial, bogus, Rtype::AAAA, |_| {})?;
+    let unchecked = twice(&mut trial, bogus, Rtype::AAAA, |query| query.flags.cd = true)?;
+    // AD in a query asks for AD in the reply (RFC 6840 §5.7).
+    let secure = twice(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| query.flags.ad = true)?;
+    let refuses = checked.rcode == rcode::SERVFAIL;
+    match (refuses, unchecked.rcode == rcode::SERVFAIL, secure.flags.ad) {
+        (true, false, true) => Some(true),
+        (false, _, false) => Some(false),
+        _ => None,
+    }
+}
+
+/// Asks for a new name, and for another one if nothing comes.
+fn twice(
+    trial: &mut Trial<'_>,
+    labels: &str,
+    qtype: Rtype,
+    change: fn(&mut Message),
+) -> Option<Message> {
+    (0..2).find_map(|_| {
+        let mut query = Message::query(&trial.name(labels), qtype);
+        change(&mut query);
+        trial.ask(&query).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What RFC 7050 §3 finds in these addresses.
+    fn found(addresses: &[&str]) -> Vec<String> {
+        let addresses: Vec<Ipv6Addr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        prefixes_in(&addresses).iter().map(Prefix::to_string).collect()
+    }
+
+    #[test]
+    fn all_lengths_are_found() {
+        for text in [
+            "3fff:64::/32",
+            "3fff:64:6400::/40",
+            "3fff:64:64::/48",
+            "3fff:64:64:6400::/56",
+            "3fff:64:64:64::/64",
+            "3fff:64:64:64:64::/96",
+            "64:ff9b::/96",
+        ] {
+            let prefix: Prefix = text.parse().unwrap();
+            let both = WELL_KNOWN.map(|v4| prefix.with(v4).to_string());
+            assert_eq!(found(&[&both[0], &both[1]]), [text]);
+            assert_eq!(found(&[&both[1]]), [text], "one address is enough");
+        }
+        assert!(found(&["2001:db8::1", "64:ff9b::192.0.0.172"]).is_empty());
+        assert!(found(&[]).is_empty());
+    }
+
+    #[test]
+    fn several_prefixes_keep_the_order_of_the_records() {
+        let addresses =
+            ["3fff::192.0.0.171", "64:ff9b::c000:ab", "3fff::192.0.0.170", "64:ff9b::c000:aa"];
+        assert_eq!(found(&addresses), ["3fff::/96", "64:ff9b::/96"]);
+    }
+
+    #[test]
+    fn where_the_prefix_itself_holds_the_address_the_pair_decides() {
+        let holds = ["2001:db8:c000:aa::192.0.0.170", "2001:db8:c000:aa::192.0.0.171"];
+        assert_eq!(found(&holds), ["2001:db8:c000:aa::/96"]);
+        assert!(found(&holds[..1]).is_empty(), "alone it may be either");
+    }
+}

@@ -1,0 +1,88 @@
+//! The scoreboard before it is drawn: checks as rows, servers as columns.
+
+use std::cmp::Reverse;
+
+use crate::check::Level;
+use crate::outcome::{Outcome, Report, Verdict};
+
+/// A check, and what it came to with each server.
+pub(crate) struct Row<'a> {
+    /// What all of them say alike: id, title, source, sentence, level.
+    pub(crate) check: &'a Outcome,
+    /// A cell for each server; `None` where the check was not run.
+    pub(crate) cells: Vec<Option<&'a Outcome>>,
+}
+
+impl Row<'_> {
+    /// The worst that it came to.
+    pub(crate) fn worst(&self) -> Verdict {
+        self.verdicts().min().unwrap_or(Verdict::NotTried)
+    }
+
+    /// Whether every server of the board passes.
+    pub(crate) fn is_passed_by_all(&self) -> bool {
+        self.verdicts().count() == self.cells.len() && self.worst() == Verdict::Passed
+    }
+
+    fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        self.cells.iter().flatten().map(|outcome| outcome.verdict)
+    }
+
+    fn failures(&self) -> usize {
+        self.verdicts().filter(|verdict| *verdict == Verdict::Failed).count()
+    }
+}
+
+/// All rows.
+pub(crate) struct Board<'a> {
+    rows: Vec<Row<'a>>,
+}
+
+impl<'a> Board<'a> {
+    /// The rows in the order of the reports' lists; a check that only a later report has comes
+    /// behind those of the earlier ones.
+    pub(crate) fn of(reports: &'a [Report]) -> Board<'a> {
+        let mut rows: Vec<Row<'a>> = Vec::new();
+        for (column, report) in reports.iter().enumerate() {
+            for outcome in &report.outcomes {
+                let known = rows.iter().position(|row| row.check.id == outcome.id);
+                let at = known.unwrap_or_else(|| {
+                    rows.push(Row { check: outcome, cells: vec![None; reports.len()] });
+                    rows.len() - 1
+                });
+                rows[at].cells[column] = Some(outcome);
+            }
+        }
+        Board { rows }
+    }
+
+    /// The rows of these levels: those that a server fails first, the more servers the earlier,
+    /// then those that were not tried or are not offered, then those that all pass.
+    pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
+        let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
+        let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();
+        rows.sort_by_key(|row| (row.is_passed_by_all(), row.worst(), Reverse(row.failures())));
+        rows
+    }
+
+    /// Checks of which one wants the opposite of the other, each pair once, the one with the RFC's
+    /// sentence first.
+    pub(crate) fn conflicts(&self) -> Vec<(&Row<'a>, &Row<'a>)> {
+        let mut pairs: Vec<(&Row<'a>, &Row<'a>)> = Vec::new();
+        for row in &self.rows {
+            let opposite =
+                |other: &&Row<'a>| row.check.contradicts.as_ref() == Some(&other.check.id);
+            let Some(other) = self.rows.iter().find(opposite) else { continue };
+            let is_advice = row.check.level == Level::Hardening;
+            let (first, second) = if is_advice { (other, row) } else { (row, other) };
+            let is_same = |(a, b): &(&Row<'_>, &Row<'_>)| {
+                let ids = [&a.check.id, &b.check.id];
+                ids.contains(&&first.check.id) && ids.contains(&&second.check.id)
+            };
+            if !pairs.iter().any(is_same) {
+                pairs.push((first, second));
+            }
+        }
+        pairs
+    }
+}

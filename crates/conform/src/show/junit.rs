@@ -1,0 +1,57 @@
+//! JUnit XML, which pipelines read.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
+
+use super::{level_word, quoted, verdict_word};
+use crate::check::Level;
+use crate::outcome::{Outcome, Report, Verdict};
+
+/// A suite for each server, a test case for each check. A check that was not tried, that the server
+/// does not offer, or that is a MAY which it does not do, is skipped with its reason.
+pub fn junit(reports: &[Report]) -> String {
+    let mut document = Document::new("conform");
+    for report in reports {
+        let mut suite = TestSuite::new(report.server.as_str());
+        suite.set_time(Duration::try_from_secs_f64(report.seconds).unwrap_or_default());
+        suite.add_property(("version", report.version.as_str()));
+        suite.add_property(("prefixes", report.prefixes.join(" ").as_str()));
+        suite.add_test_cases(report.outcomes.iter().map(case));
+        document.add_test_suite(suite);
+    }
+    // Only an invalid timestamp could not be written; there is none.
+    document.to_string().unwrap_or_default()
+}
+
+fn case(outcome: &Outcome) -> TestCase {
+    let word = verdict_word(outcome.verdict, outcome.level);
+    let mut status = match (outcome.verdict, outcome.level) {
+        (Verdict::Passed, _) => TestCaseStatus::success(),
+        (Verdict::Failed, level) if level != Level::May => {
+            TestCaseStatus::non_success(NonSuccessKind::Failure)
+        }
+        _ => TestCaseStatus::skipped(),
+    };
+    if outcome.verdict != Verdict::Passed {
+        status.set_type(level_word(outcome.level));
+        status.set_message(format!("{word}: {}", outcome.reason));
+        status.set_description(description(outcome));
+    }
+    let mut case = TestCase::new(outcome.id.as_str(), status);
+    case.set_classname(outcome.source.as_str());
+    if outcome.verdict == Verdict::Passed && !outcome.reason.is_empty() {
+        case.set_system_out(outcome.reason.as_str());
+    }
+    case
+}
+
+/// What was sent, what came, and what is wanted.
+fn description(outcome: &Outcome) -> String {
+    let mut text = format!("{}\n{}", outcome.title, quoted(&outcome.source, &outcome.sentence));
+    for shown in &outcome.exchanges {
+        let _ = write!(text, "\n\n$ {}\n{}", shown.dig, shown.reply);
+    }
+    text
+}

@@ -1,0 +1,128 @@
+//! Shows what came of the checks: as text, as JUnit XML, and as a scoreboard in HTML and Markdown.
+//!
+//! A check that was not tried, or that the server does not offer, is shown everywhere with its
+//! reason: what nobody looked at must not look like what is right.
+
+mod board;
+pub mod html;
+pub mod junit;
+pub mod markdown;
+mod reply;
+pub mod terminal;
+
+use std::fmt::Write;
+
+use crate::check::{Check, Level};
+use crate::checks;
+use crate::outcome::{Count, Outcome, Verdict};
+
+pub(crate) use reply::exchange;
+
+/// The levels that are counted together, each with its heading. MUST and SHOULD stand apart.
+pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
+    ("MUST", &[Level::Must]),
+    ("SHOULD, RFC says", &[Level::Should, Level::Says]),
+    ("MAY", &[Level::May]),
+    ("hardening", &[Level::Hardening]),
+];
+
+/// All checks, one a line: id, level, where the sentence stands, and what the server must do.
+pub fn list() -> String {
+    let all: Vec<&Check> = checks::all().collect();
+    list_of(&all)
+}
+
+fn list_of(checks: &[&Check]) -> String {
+    let width = |text: fn(&Check) -> usize| checks.iter().map(|c| text(c)).max().unwrap_or(0);
+    let id = width(|check| check.id.chars().count());
+    let source = width(|check| check.source().chars().count());
+    let mut out = String::new();
+    for check in checks {
+        let _ = writeln!(
+            out,
+            "{:id$}  {:9}  {:source$}  {}",
+            check.id,
+            level_word(check.level),
+            check.source(),
+            check.title
+        );
+    }
+    out
+}
+
+/// A level as the RFCs write it.
+pub(crate) fn level_word(level: Level) -> &'static str {
+    match level {
+        Level::Must => "MUST",
+        Level::Should => "SHOULD",
+        Level::Says => "RFC says",
+        Level::May => "MAY",
+        Level::Hardening => "hardening",
+    }
+}
+
+/// A verdict in words. Not to do what an RFC allows is no fault, and has a word of its own.
+pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
+    match (verdict, level) {
+        (Verdict::Failed, Level::May) => "not done",
+        (Verdict::Failed, _) => "failed",
+        (Verdict::NotTried, _) => "not tried",
+        (Verdict::NotOffered, _) => "not offered",
+        (Verdict::Passed, _) => "passed",
+    }
+}
+
+/// The columns of every table of counts.
+pub(crate) const COLUMNS: [&str; 4] = ["passed", "failed", "not offered", "not tried"];
+
+/// The numbers in these columns.
+pub(crate) fn numbers(count: Count) -> [usize; 4] {
+    [count.passed, count.failed, count.not_offered, count.not_tried]
+}
+
+/// How strict a check is, and where that stands: "MUST, RFC 6147 §5.1.2", or "hardening".
+pub(crate) fn origin(outcome: &Outcome) -> String {
+    let level = level_word(outcome.level);
+    if outcome.source == level { level.into() } else { format!("{level}, {}", outcome.source) }
+}
+
+/// A sentence's source and the sentence, without quotation marks where it is our own.
+pub(crate) fn quoted(source: &str, sentence: &str) -> String {
+    match (source, sentence) {
+        (source, "") => source.into(),
+        ("hardening", sentence) => format!("hardening: {sentence}"),
+        (source, sentence) => format!("{source}: “{sentence}”"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Judged;
+
+    #[test]
+    fn the_list_has_one_check_a_line() {
+        fn script(_: &mut crate::trial::Trial<'_>) -> Judged {
+            Ok(())
+        }
+        let check = Check {
+            id: "rfc6147-5.1.2-nxdomain",
+            title: "NXDOMAIN is final",
+            rfc: 6147,
+            section: "5.1.2",
+            sentence: "…",
+            level: Level::Says,
+            needs: &[],
+            contradicts: None,
+            script,
+        };
+        let ours =
+            Check { id: "hardening-x", rfc: 0, section: "", level: Level::Hardening, ..check };
+        assert_eq!(
+            list_of(&[&check, &ours]),
+            "rfc6147-5.1.2-nxdomain  RFC says   RFC 6147 §5.1.2  NXDOMAIN is final\n\
+             hardening-x             hardening  hardening        NXDOMAIN is final\n"
+        );
+        assert_eq!(list().lines().count(), checks::all().count());
+    }
+}

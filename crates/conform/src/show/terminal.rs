@@ -1,0 +1,152 @@
+//! One server's outcomes as text: what fails first, then counts by RFC and section, then what
+//! nobody looked at, then counts by level.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::{COLUMNS, GROUPS, level_word, numbers, quoted, verdict_word};
+use crate::check::Level;
+use crate::outcome::{Count, Outcome, Report, Verdict};
+
+/// The whole text, without colours.
+pub fn text(report: &Report) -> String {
+    let mut out = format!(
+        "{}, prefix {}: {} checks in {:.1} s\n",
+        [report.server.as_str(), report.version.as_str()].join(" ").trim(),
+        report.prefixes.join(", "),
+        report.outcomes.len(),
+        report.seconds
+    );
+    for (title, levels) in GROUPS {
+        failures(&mut out, report, title, levels);
+    }
+    sections(&mut out, &report.outcomes);
+    for (title, verdict) in [
+        ("Passed at the second try only", Verdict::Passed),
+        ("Not offered", Verdict::NotOffered),
+        ("Not tried", Verdict::NotTried),
+    ] {
+        reasons(&mut out, report, title, verdict);
+    }
+    let rows = GROUPS.map(|(title, levels)| (title.to_owned(), report.count(levels)));
+    counts(&mut out, "By level", &rows);
+    out.push('\n');
+    out.push_str(&conclusion(report));
+    // What a server sends must not steer the terminal.
+    out.retain(|c| c == '\n' || !c.is_control());
+    out
+}
+
+/// Failing checks of a level, by section.
+fn failures(out: &mut String, report: &Report, title: &str, levels: &[Level]) {
+    let fails =
+        |outcome: &&Outcome| outcome.verdict == Verdict::Failed && levels.contains(&outcome.level);
+    let failing: Vec<&Outcome> = report.outcomes.iter().filter(fails).collect();
+    if failing.is_empty() {
+        return;
+    }
+    let word = verdict_word(Verdict::Failed, levels[0]);
+    let _ = writeln!(out, "\n{title}, {word}: {}", failing.len());
+    let mut source = "";
+    for outcome in failing {
+        if outcome.source != source {
+            source = &outcome.source;
+            let _ = writeln!(out, "\n  {source}");
+        }
+        failure(out, report, outcome);
+    }
+}
+
+fn failure(out: &mut String, report: &Report, outcome: &Outcome) {
+    let _ = writeln!(out, "    {}  {}", level_word(outcome.level), outcome.id);
+    let mut line = |head: &str, text: &str| {
+        for (n, part) in text.lines().enumerate() {
+            let _ = writeln!(out, "      {:8}{part}", if n == 0 { head } else { "" });
+        }
+    };
+    line("wanted", &outcome.title);
+    line("reason", &outcome.reason);
+    line("source", &quoted(&outcome.source, &outcome.sentence));
+    for shown in &outcome.exchanges {
+        line("repeat", &shown.dig);
+        line("came", &format!("{} ({:.0} ms)", shown.reply, shown.milliseconds));
+    }
+    if let Some(id) = &outcome.contradicts {
+        let opposite = report.outcomes.iter().find(|other| other.id == *id);
+        let word = opposite.map_or("not run", |o| verdict_word(o.verdict, o.level));
+        line("against", &format!("{id} wants the opposite: {word}"));
+    }
+}
+
+/// Counts by RFC and section, in the order in which they first appear.
+fn sections(out: &mut String, outcomes: &[Outcome]) {
+    let mut rows: Vec<(String, Count)> = Vec::new();
+    for outcome in outcomes {
+        let at = rows.iter().position(|(source, _)| *source == outcome.source);
+        let at = at.unwrap_or_else(|| {
+            rows.push((outcome.source.clone(), Count::default()));
+            rows.len() - 1
+        });
+        let count = &mut rows[at].1;
+        *match outcome.verdict {
+            Verdict::Passed => &mut count.passed,
+            Verdict::Failed => &mut count.failed,
+            Verdict::NotTried => &mut count.not_tried,
+            Verdict::NotOffered => &mut count.not_offered,
+        } += 1;
+    }
+    counts(out, "By section", &rows);
+}
+
+fn counts(out: &mut String, title: &str, rows: &[(String, Count)]) {
+    let names = rows.iter().map(|(name, _)| name.chars().count());
+    let width = names.chain([title.len()]).max().unwrap_or(0);
+    let _ = write!(out, "\n{title:width$}");
+    for column in COLUMNS {
+        let _ = write!(out, "  {column:>11}");
+    }
+    out.push('\n');
+    for (name, count) in rows {
+        let _ = write!(out, "{name:width$}");
+        for number in numbers(*count) {
+            let _ = write!(out, "  {number:>11}");
+        }
+        out.push('\n');
+    }
+}
+
+/// Checks with this verdict that have a reason, by reason.
+fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let told = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);
+    for outcome in told.filter(|o| verdict != Verdict::Passed || !o.reason.is_empty()) {
+        by_reason.entry(&outcome.reason).or_default().push(&outcome.id);
+    }
+    if by_reason.is_empty() {
+        return;
+    }
+    let total: usize = by_reason.values().map(Vec::len).sum();
+    let _ = writeln!(out, "\n{title}: {total}");
+    for (reason, ids) in by_reason {
+        let _ = writeln!(out, "  {reason}");
+        for id in ids {
+            let _ = writeln!(out, "    {id}");
+        }
+    }
+}
+
+/// The last line: whether every MUST is met, as far as anybody can say.
+fn conclusion(report: &Report) -> String {
+    let count = report.count(&[Level::Must]);
+    let not_known = match (count.not_tried, count.not_offered) {
+        (0, 0) => String::new(),
+        (tried, 0) => format!("; {tried} not tried"),
+        (0, offered) => format!("; {offered} not offered"),
+        (tried, offered) => format!("; {tried} not tried, {offered} not offered"),
+    };
+    match (count.failed, count.passed) {
+        (0, 0) => format!("No MUST was checked{not_known}.\n"),
+        (0, passed) => format!("Of MUST, {passed} passed and none failed{not_known}.\n"),
+        (failed, passed) => format!("Of MUST, {failed} failed and {passed} passed{not_known}.\n"),
+    }
+}

@@ -1,0 +1,395 @@
+//! What a check's script works with: names that no cache knows, questions, and what the far side
+//! was asked. It keeps every exchange, so that a verdict can say what was sent and what came.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use domain::base::iana::Rtype;
+
+use crate::ask::{self, Connection};
+use crate::expected::Prefix;
+use crate::far::view::{Asked, View};
+use crate::label;
+use crate::message::{Message, Name, Record, rcode};
+
+/// What is known of the server under test.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its address.
+    pub server: SocketAddr,
+    /// How long a query may take; [`ask::PATIENCE`] but in tests.
+    pub patience: Duration,
+    /// The zone for which it asks the far side.
+    pub zone: Option<&'a Name>,
+    /// Its prefixes, one at least; what RFC 7050 found, or what the user said.
+    pub prefixes: &'a [Prefix],
+    /// What the far side was asked.
+    pub view: Option<&'a dyn View>,
+}
+
+/// Why a check does not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The server does something else than the sentence wants: what it does.
+    Wrong(String),
+    /// The check could not be tried: why.
+    NotTried(String),
+    /// The server does not have what the check is about: what.
+    NotOffered(String),
+}
+
+/// What a script returns: nothing to say, or the fault.
+pub type Judged<T = ()> = Result<T, Fault>;
+
+/// A [`Fault::Wrong`] unless `condition` holds.
+///
+/// # Errors
+/// The fault, in the words of `what`.
+pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
+    if condition { Ok(()) } else { Err(Fault::Wrong(what())) }
+}
+
+/// One question and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// What was sent.
+    pub query: Message,
+    /// Whether over TCP.
+    pub tcp: bool,
+    /// What came; `None` is silence, or what cannot be read.
+    pub reply: Option<Message>,
+    /// Why what came is no DNS message.
+    pub unreadable: Option<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// One run of a check's script.
+pub struct Trial<'a> {
+    subject: Subject<'a>,
+    exchanges: Vec<Exchange>,
+    names: u64,
+    nonce: u64,
+}
+
+/// Makes nonces differ within a process; a random number makes them differ between processes.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+impl<'a> Trial<'a> {
+    /// A new trial of the server.
+    pub fn new(subject: Subject<'a>) -> Trial<'a> {
+        let nonce = u64::from(rand::random::<u32>()) << 20 | RUNS.fetch_add(1, Ordering::Relaxed);
+        Trial { subject, exchanges: Vec::new(), names: 0, nonce }
+    }
+
+    /// What was sent and received so far.
+    pub fn exchanges(&self) -> &[Exchange] {
+        &self.exchanges
+    }
+
+    /// The server under test.
+    pub fn subject(&self) -> Subject<'a> {
+        self.subject
+    }
+
+    /// A name that was never asked for, with these labels (see [`label`]) in the far side's zone:
+    /// `name("v4-1-2-3-4")` is `x….v4-1-2-3-4.ZONE`.
+    ///
+    /// # Panics
+    /// If there is no zone: a check that uses names needs [`crate::check::Need::Zone`].
+    pub fn name(&mut self, labels: &str) -> Name {
+        let zone = self.subject.zone.expect("a check that uses names says that it needs a zone");
+        self.names += 1;
+        let nonce = format!("x{:x}-{}", self.nonce, self.names);
+        let labels = labels.split('.').filter(|label| !label.is_empty());
+        let name = labels.rev().fold(zone.clone(), |name, text| label::prepend(text, &name));
+        label::prepend(&nonce, &name)
+    }
+
+    /// The server's first prefix.
+    pub fn prefix(&self) -> Prefix {
+        self.subject.prefixes[0]
+    }
+
+    /// The addresses in which `v4` is embedded, one for each prefix of the server.
+    pub fn embedded(&self, v4: &str) -> Vec<Ipv6Addr> {
+        let v4: Ipv4Addr = v4.parse().expect("addresses of checks are literals");
+        self.subject.prefixes.iter().map(|prefix| prefix.with(v4)).collect()
+    }
+
+    /// Asks over UDP; one reply, no second try. A truncated reply is the reply.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] if nothing comes in time, or what comes is no message or not to this query.
+    pub fn ask(&mut self, query: &Message) -> Judged<Message> {
+        let reply = self.ask_or_silence(query)?;
+        let patience = self.subject.patience.as_secs_f64();
+        reply.ok_or_else(|| Fault::Wrong(format!("no reply within {patience} s")))
+    }
+
+    /// Asks over UDP where silence may be right.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] if what comes is no message or not to this query.
+    pub fn ask_or_silence(&mut self, query: &Message) -> Judged<Option<Message>> {
+        let begin = Instant::now();
+        let octets = ask::datagram(self.subject.server, &query.octets(), self.subject.patience)
+            .map_err(|error| Fault::NotTried(format!("no socket: {error}")))?;
+        self.note(query, false, octets.as_deref(), begin.elapsed())
+    }
+
+    /// Asks over a TCP connection of its own.
+    ///
+    /// # Errors
+    /// As [`Trial::ask`], and [`Fault::Wrong`] if the connection is refused.
+    pub fn ask_tcp(&mut self, query: &Message) -> Judged<Message> {
+        let begin = Instant::now();
+        let mut connection = self.connect()?;
+        connection.send(&query.octets()).map_err(|e| Fault::Wrong(format!("TCP: {e}")))?;
+        self.receive(&mut connection, query, begin)
+    }
+
+    /// A TCP connection to the server.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] if it is refused.
+    pub fn connect(&self) -> Judged<Connection> {
+        Connection::open(self.subject.server, self.subject.patience)
+            .map_err(|error| Fault::Wrong(format!("no TCP connection: {error}")))
+    }
+
+    /// The next message of a connection, as the reply to `query`.
+    ///
+    /// # Errors
+    /// As [`Trial::ask`].
+    pub fn receive(
+        &mut self,
+        connection: &mut Connection,
+        query: &Message,
+        begin: Instant,
+    ) -> Judged<Message> {
+        let octets = connection
+            .receive(self.subject.patience)
+            .map_err(|error| Fault::NotTried(format!("TCP: {error}")))?;
+        self.note(query, true, octets.as_deref(), begin.elapsed())?
+            .ok_or_else(|| Fault::Wrong("no reply over TCP, or the connection was closed".into()))
+    }
+
+    /// Sends octets that may be no message, in one datagram; what comes back, as octets.
+    ///
+    /// # Errors
+    /// [`Fault::NotTried`] if there is no socket.
+    pub fn send_octets(&self, octets: &[u8], patience: Duration) -> Judged<Option<Vec<u8>>> {
+        ask::datagram(self.subject.server, octets, patience)
+            .map_err(|error| Fault::NotTried(format!("no socket: {error}")))
+    }
+
+    /// Asks all at the same moment, each from a port of its own; the replies in their order. The
+    /// exchanges say how long each took since the first was sent.
+    pub fn ask_all(&mut self, queries: &[Message]) -> Vec<Option<Message>> {
+        let Subject { server, patience, .. } = self.subject;
+        let begin = Instant::now();
+        let answers: Vec<_> = thread::scope(|scope| {
+            let asking: Vec<_> = queries
+                .iter()
+                .map(|query| {
+                    let octets = query.octets();
+                    scope.spawn(move || {
+                        let answer = ask::datagram(server, &octets, patience);
+                        (answer.ok().flatten(), begin.elapsed())
+                    })
+                })
+                .collect();
+            asking.into_iter().map(thread::ScopedJoinHandle::join).collect()
+        });
+        let replies = queries.iter().zip(answers).map(|(query, answer)| {
+            let (octets, took) = answer.unwrap_or((None, begin.elapsed()));
+            self.note(query, false, octets.as_deref(), took).ok().flatten()
+        });
+        replies.collect()
+    }
+
+    /// Asks for AAAA of a new name with these labels.
+    ///
+    /// # Errors
+    /// As [`Trial::ask`].
+    pub fn aaaa(&mut self, labels: &str) -> Judged<(Name, Message)> {
+        self.look_up(labels, Rtype::AAAA)
+    }
+
+    /// Asks for records of a type of a new name with these labels.
+    ///
+    /// # Errors
+    /// As [`Trial::ask`].
+    pub fn look_up(&mut self, labels: &str, qtype: Rtype) -> Judged<(Name, Message)> {
+        let name = self.name(labels);
+        let reply = self.ask(&Message::query(&name, qtype))?;
+        Ok((name, reply))
+    }
+
+    /// What the far side was asked for `name` so far, in the order of arrival.
+    ///
+    /// # Errors
+    /// [`Fault::NotTried`] if the far side does not say.
+    pub fn asked(&self, name: &Name) -> Judged<Vec<Asked>> {
+        let view = self.subject.view.ok_or_else(|| {
+            Fault::NotTried("needs to know what the far side was asked (--auth-status)".into())
+        })?;
+        view.asked(name).map_err(|error| Fault::NotTried(format!("the far side: {error}")))
+    }
+
+    fn note(
+        &mut self,
+        query: &Message,
+        tcp: bool,
+        octets: Option<&[u8]>,
+        took: Duration,
+    ) -> Judged<Option<Message>> {
+        let reply = octets.map(Message::parse).transpose();
+        let exchange =
+            |reply, unreadable| Exchange { query: query.clone(), tcp, reply, unreadable, took };
+        match reply {
+            Ok(reply) => {
+                self.exchanges.push(exchange(reply.clone(), None));
+                if let Some(reply) = &reply {
+                    expect(reply.id == query.id && reply.flags.qr, || {
+                        "the reply has another id, or is no response".into()
+                    })?;
+                }
+                Ok(reply)
+            }
+            Err(error) => {
+                self.exchanges.push(exchange(None, Some(error.to_string())));
+                Err(Fault::Wrong(format!("the reply is no DNS message: {error}")))
+            }
+        }
+    }
+}
+
+/// The command that repeats a query by hand.
+pub fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
+    let mut line = format!("dig @{} -p {}", server.ip(), server.port());
+    if let Some(question) = query.question() {
+        line.push_str(&format!(" {} {}", question.name, question.qtype));
+        if question.class != domain::base::iana::Class::IN {
+            line.push_str(&format!(" -c {}", question.class));
+        }
+    }
+    let mut option = |set: bool, text: &str| {
+        if set {
+            line.push_str(&format!(" {text}"));
+        }
+    };
+    option(tcp, "+tcp");
+    option(!query.flags.rd, "+norecurse");
+    option(query.flags.cd, "+cdflag");
+    // dig sets AD unless it is told not to.
+    option(!query.flags.ad, "+noadflag");
+    match &query.edns {
+        None => option(true, "+noedns"),
+        Some(edns) => {
+            option(true, &format!("+nocookie +bufsize={}", edns.payload));
+            option(edns.dnssec_ok, "+dnssec");
+            option(edns.version > 0, &format!("+edns={} +noednsnegotiation", edns.version));
+        }
+    }
+    // The reply is to be seen as it came.
+    option(!tcp, "+ignore");
+    line
+}
+
+/// Judgements that many checks share.
+pub trait Judge {
+    /// The RCODE is this one.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] with the one that it is.
+    fn has_rcode(&self, wanted: u16) -> Judged;
+
+    /// NOERROR, and the AAAA records of the answer are exactly these, in any order.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] with those that there are.
+    fn has_aaaa(&self, wanted: &[Ipv6Addr]) -> Judged;
+
+    /// NOERROR, and the A records of the answer are exactly these, in any order.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] with those that there are.
+    fn has_a(&self, wanted: &[Ipv4Addr]) -> Judged;
+
+    /// NOERROR without records of this type in the answer.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] with what there is.
+    fn has_nodata(&self, rtype: Rtype) -> Judged;
+
+    /// All records of this type in the answer have the same TTL, which is returned.
+    ///
+    /// # Errors
+    /// [`Fault::Wrong`] if there are none, or their TTLs differ.
+    fn ttl(&self, rtype: Rtype) -> Judged<u32>;
+
+    /// The SOA record of the authority section.
+    fn soa(&self) -> Option<&Record>;
+}
+
+impl Judge for Message {
+    fn has_rcode(&self, wanted: u16) -> Judged {
+        expect(self.rcode == wanted, || {
+            format!("the RCODE is {}, not {}", rcode_name(self.rcode), rcode_name(wanted))
+        })
+    }
+
+    fn has_aaaa(&self, wanted: &[Ipv6Addr]) -> Judged {
+        self.has_rcode(rcode::NOERROR)?;
+        let found: Vec<Ipv6Addr> = self.answer.iter().filter_map(Record::ipv6).collect();
+        same(found.into_iter().map(IpAddr::V6), wanted.iter().copied().map(IpAddr::V6))
+    }
+
+    fn has_a(&self, wanted: &[Ipv4Addr]) -> Judged {
+        self.has_rcode(rcode::NOERROR)?;
+        let found: Vec<Ipv4Addr> = self.answer.iter().filter_map(Record::ipv4).collect();
+        same(found.into_iter().map(IpAddr::V4), wanted.iter().copied().map(IpAddr::V4))
+    }
+
+    fn has_nodata(&self, rtype: Rtype) -> Judged {
+        self.has_rcode(rcode::NOERROR)?;
+        let found = self.answers(rtype).count();
+        expect(found == 0, || {
+            format!("there are {found} {rtype} records where there should be none")
+        })
+    }
+
+    fn ttl(&self, rtype: Rtype) -> Judged<u32> {
+        let mut ttls: Vec<u32> = self.answers(rtype).map(|record| record.ttl).collect();
+        ttls.dedup();
+        match ttls.as_slice() {
+            [ttl] => Ok(*ttl),
+            [] => Err(Fault::Wrong(format!("there is no {rtype} record"))),
+            _ => Err(Fault::Wrong(format!("one RRset has several TTLs: {ttls:?}"))),
+        }
+    }
+
+    fn soa(&self) -> Option<&Record> {
+        self.authority.iter().find(|record| record.rtype == Rtype::SOA)
+    }
+}
+
+fn same(found: impl Iterator<Item = IpAddr>, wanted: impl Iterator<Item = IpAddr>) -> Judged {
+    let list = |addresses: &[IpAddr]| match addresses {
+        [] => "none".to_owned(),
+        all => all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+    };
+    let (mut found, mut wanted): (Vec<_>, Vec<_>) = (found.collect(), wanted.collect());
+    found.sort_unstable();
+    wanted.sort_unstable();
+    expect(found == wanted, || format!("the addresses are {}, not {}", list(&found), list(&wanted)))
+}
+
+/// An RCODE as people write it.
+pub fn rcode_name(code: u16) -> String {
+    domain::base::iana::OptRcode::masked_from_int(code).to_string()
+}

@@ -1,0 +1,83 @@
+//! A reference server with a far side behind it, as the tests here use them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use conform::check::Check;
+use conform::checks;
+use conform::expected::Prefix;
+use conform::far::{self, Far, FarConfig};
+use conform::message::{Name, name};
+use conform::outcome::Report;
+use conform::reference::rules::{Hooks, Rules};
+use conform::reference::{self, ReferenceConfig};
+use conform::runner::{self, Settings};
+
+/// A free port of the loopback address.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The zone of the far side.
+pub(crate) fn zone() -> Name {
+    name("conform.example")
+}
+
+/// A far side of its own.
+pub(crate) fn far_side() -> Far {
+    let config = FarConfig { listen: vec![ANY], zone: zone(), ns: Ipv4Addr::LOCALHOST };
+    far::start(&config).expect("there is a free port")
+}
+
+/// Prefixes as they are written: `3fff::/96 3fff:1::/64`.
+pub(crate) fn prefixes(text: &str) -> Vec<Prefix> {
+    text.split(' ').map(|prefix| prefix.parse().expect("they are literals")).collect()
+}
+
+/// One server: its prefixes, and whether it validates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Server {
+    /// Its prefixes, with spaces between them.
+    pub(crate) prefixes: &'static str,
+    /// Whether it validates.
+    pub(crate) validates: bool,
+}
+
+impl Server {
+    /// Runs checks against a reference with these rules and hooks. `expects` says that the prefixes
+    /// are known, and are not to be found out: a mutant may hide them.
+    pub(crate) fn run(
+        self,
+        far: &Far,
+        expects: bool,
+        only: &[&Check],
+        rules: impl FnOnce(&mut Rules),
+        hooks: Hooks,
+    ) -> Report {
+        let mut own = Rules { validates: self.validates, ..Rules::default() };
+        rules(&mut own);
+        let server = reference::start(ReferenceConfig {
+            listen: ANY,
+            upstream: far.addresses()[0],
+            zone: zone(),
+            prefixes: prefixes(self.prefixes),
+            rules: own,
+            hooks,
+        })
+        .expect("there is a free port");
+        let settings = Settings {
+            zone: Some(zone()),
+            expect: if expects { prefixes(self.prefixes) } else { Vec::new() },
+            only: only.iter().map(|check| check.id.to_owned()).collect(),
+            validation: expects.then_some(self.validates),
+            everything: true,
+            ..Settings::new(server.address())
+        };
+        let log = far.log();
+        runner::run(&settings, Some(&*log), &|_| {})
+            .unwrap_or_else(|error| panic!("{self:?}: {error}"))
+    }
+}
+
+/// The check with this id.
+#[allow(dead_code, reason = "one of the tests wants it")]
+pub(crate) fn check(id: &str) -> Option<&'static Check> {
+    checks::all().find(|check| check.id == id)
+}

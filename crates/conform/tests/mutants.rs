@@ -1,0 +1,214 @@
+//! Each mutant is caught by the check that it names: the check passes on the reference (see
+//! `reference.rs`) and fails on the mutant. What another check sees does not count.
+//!
+//! `MUTANT=ttl cargo test -p conform --test mutants` runs those whose name contains this.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use common::Server;
+use conform::check::{Check, Level, Need};
+use conform::far::Far;
+use conform::mutants::{self, Mutant, NO_HOOKS};
+use conform::outcome::Verdict;
+use conform::reference::rules::Rules;
+use conform::{checks, runner};
+
+/// How many mutants run at the same time: most of their time they wait.
+const AT_ONCE: usize = 8;
+
+/// The prefixes with which a mutant runs, one after the other until it is caught. Most defects show
+/// with the first; one of the place of an octet shows with that length only.
+const PREFIXES: [&str; 8] = [
+    "64:ff9b::/96",
+    "3fff:64::/96",
+    "3fff:64:64:64::/64",
+    "3fff:64::/96 3fff:65:65::/48",
+    "3fff:64::/32",
+    "3fff:64:6400::/40",
+    "3fff:64:64::/48",
+    "3fff:64:64:6400::/56",
+];
+
+#[test]
+fn each_mutant_is_caught_by_the_check_that_it_names() {
+    let part = std::env::var("MUTANT").unwrap_or_default();
+    let all: Vec<&Mutant> = mutants::all().filter(|mutant| mutant.name.contains(&part)).collect();
+    assert!(!all.is_empty(), "no mutant's name contains {part:?}");
+    let (alone, together): (Vec<&Mutant>, Vec<&Mutant>) =
+        all.iter().partition(|mutant| runner::runs_alone(mutant.caught_by));
+    let far = common::far_side();
+    let mut missed = missed(&together, AT_ONCE, &far);
+    missed.extend(self::missed(&alone, 1, &far));
+    assert!(
+        missed.is_empty(),
+        "{} of {} mutants are not caught:\n{}",
+        missed.len(),
+        all.len(),
+        missed.join("\n")
+    );
+}
+
+/// What is to be said of mutants that are not caught.
+fn missed(mutants: &[&Mutant], at_once: usize, far: &Far) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let missed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    // A panic is told with the mutant's name, and does not hide the others.
+                    let caught = catch_unwind(AssertUnwindSafe(|| hunt(mutant, far)));
+                    let told = caught.unwrap_or_else(|_| Err("a panic, see above".into()));
+                    if let Err(why) = told {
+                        let line = format!("{}: {}: {why}", mutant.name, mutant.caught_by);
+                        missed.lock().expect("nobody panics with it").push(line);
+                    }
+                }
+            });
+        }
+    });
+    missed.into_inner().expect("nobody panics with it")
+}
+
+/// Whether the mutant's check fails with any of the prefixes; if not, what it came to.
+fn hunt(mutant: &Mutant, far: &Far) -> Result<(), String> {
+    let check = common::check(mutant.caught_by).ok_or("there is no such check")?;
+    let mut told = Vec::new();
+    for prefixes in PREFIXES.into_iter().filter(|prefixes| applies(check, prefixes)) {
+        let server = Server { prefixes, validates: check.needs.contains(&Need::Validation) };
+        // Of two checks that contradict each other the reference fails one: no mutant can prove
+        // that.
+        if check.contradicts.is_some() && try_one(server, far, check, None)?.0 == Verdict::Failed {
+            return Err("the reference fails it too".into());
+        }
+        match try_one(server, far, check, Some(mutant))? {
+            (Verdict::Failed, _) => return Ok(()),
+            (verdict, why) => told.push(format!("{prefixes}: {verdict:?} {why}")),
+        }
+    }
+    Err(told.join("; "))
+}
+
+/// What one check comes to with a mutant, or with the reference itself.
+fn try_one(
+    server: Server,
+    far: &Far,
+    check: &Check,
+    mutant: Option<&Mutant>,
+) -> Result<(Verdict, String), String> {
+    let unbroken: fn(&mut Rules) = |_| {};
+    let (rules, hooks) = mutant.map_or((unbroken, NO_HOOKS), |m| (m.rules, m.hooks));
+    let report = server.run(far, true, &[check], rules, hooks);
+    let outcome = report.outcomes.into_iter().find(|outcome| outcome.id == check.id);
+    outcome.map(|outcome| (outcome.verdict, outcome.reason)).ok_or_else(|| "no outcome".into())
+}
+
+fn applies(check: &Check, prefixes: &str) -> bool {
+    let is_well_known = prefixes == PREFIXES[0];
+    let is_out = if is_well_known { Need::OwnPrefix } else { Need::WellKnownPrefix };
+    !check.needs.contains(&is_out)
+}
+
+#[test]
+fn each_must_is_proved_by_a_mutant() {
+    let proved: BTreeSet<&str> = mutants::all().map(|mutant| mutant.caught_by).collect();
+    let missing: Vec<&str> = checks::all()
+        .filter(|check| check.level == Level::Must && !proved.contains(check.id))
+        .map(|check| check.id)
+        .collect();
+    assert!(missing.is_empty(), "no mutant for {missing:#?}");
+}
+
+#[test]
+fn names_are_unique_and_named_checks_exist() {
+    let mut faults = Vec::new();
+    let mut seen = BTreeSet::new();
+    for check in checks::all() {
+        if !seen.insert(check.id) {
+            faults.push(format!("two checks are {}", check.id));
+        }
+        if check.id == runner::EXPECTED_PREFIX {
+            faults.push(format!("{} is the runner's own", check.id));
+        }
+    }
+    let mut names = BTreeSet::new();
+    for mutant in mutants::all() {
+        if !names.insert(mutant.name) {
+            faults.push(format!("two mutants are {}", mutant.name));
+        }
+        if !seen.contains(mutant.caught_by) {
+            faults.push(format!("{} names {}, which is no check", mutant.name, mutant.caught_by));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Advice against an RFC's sentence fails on the reference, which does as the RFC says; it passes
+/// on a mutant that its opposite catches.
+#[test]
+fn advice_against_an_rfc_can_be_followed() {
+    let far = common::far_side();
+    for check in checks::all().filter(|check| check.level == Level::Hardening) {
+        let Some(opposite) = check.contradicts else { continue };
+        let server = Server { prefixes: PREFIXES[0], validates: false };
+        let passes = |mutant: &&Mutant| {
+            matches!(try_one(server, &far, check, Some(mutant)), Ok((Verdict::Passed, _)))
+        };
+        let found = mutants::all().filter(|mutant| mutant.caught_by == opposite).find(passes);
+        assert!(found.is_some(), "{} passes on no mutant that {opposite} catches", check.id);
+    }
+}
+
+#[test]
+fn each_check_says_where_its_sentence_stands() {
+    let mut faults = Vec::new();
+    for check in checks::all() {
+        let mut want = |condition: bool, what: &str| {
+            if !condition {
+                faults.push(format!("{}: {what}", check.id));
+            }
+        };
+        let of_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        want(check.id.chars().all(of_id), "an id is in lower case");
+        want(!check.title.is_empty(), "it has no title");
+        let begin = if check.rfc == 0 {
+            "hardening-".to_owned()
+        } else {
+            format!("rfc{}-{}-", check.rfc, check.section)
+        };
+        want(check.id.starts_with(&begin), &format!("its id does not begin with {begin}"));
+        want((check.rfc == 0) == (check.level == Level::Hardening), "hardening is in no RFC");
+        want(check.rfc == 0 || !check.section.is_empty(), "it has no section");
+        want(check.rfc == 0 || !check.sentence.is_empty(), "it has no sentence");
+        let needs: BTreeSet<Need> = check.needs.iter().copied().collect();
+        want(needs.len() == check.needs.len(), "a need stands twice");
+        let both = |a, b| needs.contains(&a) && needs.contains(&b);
+        want(!both(Need::Validation, Need::NoValidation), "its needs exclude each other");
+        want(!both(Need::WellKnownPrefix, Need::OwnPrefix), "its needs exclude each other");
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_contradiction_is_seen_from_both_sides() {
+    let all: BTreeMap<&str, &Check> = checks::all().map(|check| (check.id, check)).collect();
+    let mut faults = Vec::new();
+    for check in checks::all() {
+        let Some(opposite) = check.contradicts else { continue };
+        match all.get(opposite).map(|other| other.contradicts) {
+            None => faults.push(format!("{} contradicts {opposite}, no check", check.id)),
+            // One that names the other is enough; if both do, they must mean each other.
+            Some(Some(back)) if back != check.id => {
+                faults.push(format!("{} contradicts {opposite}, and that {back}", check.id));
+            }
+            Some(_) => {}
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

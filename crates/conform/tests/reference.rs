@@ -1,0 +1,122 @@
+//! The reference passes every check that applies to it. A check that the reference fails is wrong,
+//! or the reference is; one that applies to none of its settings is never tried. Of two checks that
+//! contradict each other it passes one.
+//!
+//! `CONFORM_RUNS=20 cargo test -p conform --test reference` runs all of it so many times.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::thread;
+
+use common::Server;
+use conform::checks;
+use conform::mutants::NO_HOOKS;
+use conform::outcome::{Report, Verdict};
+
+/// All settings under which the reference runs: each kind of prefix validating and not, then the
+/// remaining lengths.
+const SERVERS: [Server; 11] = [
+    Server { prefixes: "64:ff9b::/96", validates: false },
+    Server { prefixes: "64:ff9b::/96", validates: true },
+    Server { prefixes: "3fff:64::/96", validates: false },
+    Server { prefixes: "3fff:64::/96", validates: true },
+    Server { prefixes: "3fff:64:64:64::/64", validates: false },
+    Server { prefixes: "3fff:64:64:64::/64", validates: true },
+    Server { prefixes: "3fff:64::/96 3fff:65:65::/48", validates: false },
+    Server { prefixes: "3fff:64::/96 3fff:65:65::/48", validates: true },
+    Server { prefixes: "3fff:64::/32", validates: false },
+    Server { prefixes: "3fff:64:6400::/40", validates: false },
+    Server { prefixes: "3fff:64:64:6400::/56", validates: false },
+];
+
+/// How many servers are checked at the same time: most of the time they wait for silence to end.
+const AT_ONCE: usize = 4;
+
+/// What all runs came to.
+#[derive(Default)]
+struct Found {
+    /// Ids of checks that passed under some settings, or whose opposite did.
+    passed: BTreeSet<String>,
+    /// What is wrong, with the settings under which it was seen.
+    faults: BTreeMap<String, Vec<String>>,
+}
+
+impl Found {
+    fn note(&mut self, fault: String, server: &str) {
+        self.faults.entry(fault).or_default().push(server.into());
+    }
+}
+
+#[test]
+fn the_reference_passes_all_checks_that_apply() {
+    let runs = std::env::var("CONFORM_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1);
+    let waiting: Mutex<Vec<Server>> = Mutex::new(SERVERS.repeat(runs));
+    let found = Mutex::new(Found::default());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().expect("nobody panics with it").pop();
+                    let Some(server) = next else { break };
+                    examine(server, &found);
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().expect("nobody panics with it");
+    let passed = std::mem::take(&mut found.passed);
+    for check in checks::all().filter(|check| !passed.contains(check.id)) {
+        found.note(format!("{} passes nowhere", check.id), "all settings");
+    }
+    let told = found.faults.iter().map(|(fault, servers)| {
+        format!("{fault}\n  {} times, with {}", servers.len(), servers.join("; "))
+    });
+    assert!(found.faults.is_empty(), "{}", told.collect::<Vec<_>>().join("\n\n"));
+}
+
+fn examine(server: Server, found: &Mutex<Found>) {
+    let far = common::far_side();
+    let report = server.run(&far, false, &[], |_| {}, NO_HOOKS);
+    let mut found = found.lock().expect("nobody panics with it");
+    let kind = if server.validates { "validating" } else { "not validating" };
+    let name = format!("{}, {kind}", server.prefixes);
+    eprintln!("{name}: {} checks in {:.1} s", report.outcomes.len(), report.seconds);
+    let own: Vec<String> =
+        common::prefixes(server.prefixes).iter().map(ToString::to_string).collect();
+    if report.prefixes != own {
+        found.note(format!("RFC 7050 finds {:?}", report.prefixes), &name);
+    }
+    if report.outcomes.len() != checks::all().count() {
+        found.note(format!("there are {} outcomes", report.outcomes.len()), &name);
+    }
+    judge(&report, &name, &mut found);
+}
+
+fn judge(report: &Report, server: &str, found: &mut Found) {
+    let passes = |id: &str| {
+        report.outcomes.iter().any(|other| other.id == id && other.verdict == Verdict::Passed)
+    };
+    for outcome in &report.outcomes {
+        let is_other_way = outcome.contradicts.as_deref().is_some_and(passes);
+        match outcome.verdict {
+            Verdict::Passed => {
+                if is_other_way {
+                    found.note(format!("{} passes, and its opposite too", outcome.id), server);
+                }
+                found.passed.insert(outcome.id.clone());
+            }
+            Verdict::Failed if is_other_way => {
+                found.passed.insert(outcome.id.clone());
+            }
+            Verdict::NotOffered => {}
+            Verdict::Failed | Verdict::NotTried => {
+                let last = outcome.exchanges.last();
+                let came = last.map_or_else(String::new, |e| format!("\n$ {}\n{}", e.dig, e.reply));
+                eprintln!("{server}: {}: {}{came}\n", outcome.id, outcome.reason);
+                found.note(format!("{}: {:?}", outcome.id, outcome.verdict), server);
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The arguments of `conform`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use conform::expected::Prefix;
+use conform::message::Name;
+
+use super::help::{AUTH, CHECKS, FILES, NAMES, SERVER};
+use super::values::Server;
+
+#[derive(Debug, Args)]
+pub(crate) struct Conform {
+    /// The server to check
+    #[arg(long, value_name = "ADDR[:PORT]", required_unless_present_any = ["list", "beside"], help_heading = SERVER)]
+    pub(crate) server: Option<Server>,
+    /// What the server is called in the results [default: its address]
+    #[arg(long, value_name = "NAME", help_heading = SERVER)]
+    pub(crate) name: Option<String>,
+    /// A prefix of the server; may be given several times [default: what RFC 7050 finds]
+    #[arg(long, value_name = "PREFIX/LEN", help_heading = SERVER)]
+    pub(crate) expect_prefix: Vec<Prefix>,
+    /// Whether the server validates, with the trust anchors of `auth --conform` [default: found out]
+    #[arg(long, value_name = "BOOL", help_heading = SERVER)]
+    pub(crate) validates: Option<bool>,
+    /// The server asks `auth --conform` for all names, not only for those of --zone
+    #[arg(long, requires = "zone", help_heading = SERVER)]
+    pub(crate) forwards_all: bool,
+    /// The zone that the server forwards or delegates to `auth --conform`; without it checks that
+    /// need names of their own are not tried
+    #[arg(long, value_name = "ZONE", help_heading = NAMES)]
+    pub(crate) zone: Option<Name>,
+    /// Status socket of that `auth --conform`; without it checks that need to know what the server
+    /// asked are not tried
+    #[arg(long, value_name = "PATH|ssh:HOST:PATH", requires = "zone", help_heading = AUTH)]
+    pub(crate) auth_status: Option<StatusPlace>,
+    /// Only these checks, by their names or beginnings of names, such as rfc6147-5.1
+    #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
+    pub(crate) only: Vec<String>,
+    /// Print all checks, one a line, and ask nobody
+    #[arg(long, help_heading = CHECKS)]
+    pub(crate) list: bool,
+    /// How many checks run at the same time
+    #[arg(long, value_name = "N", default_value_t = conform::runner::PARALLEL, help_heading = CHECKS)]
+    pub(crate) parallel: usize,
+    /// Print the outcome as one JSON object
+    #[arg(long, help_heading = FILES)]
+    pub(crate) json: bool,
+    /// Write the outcome as JUnit XML
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub(crate) junit: Option<PathBuf>,
+    /// Write a scoreboard as one HTML page
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub(crate) html: Option<PathBuf>,
+    /// What `conform --json` printed of another server, for the scoreboard; may be given several
+    /// times
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "html", help_heading = FILES)]
+    pub(crate) beside: Vec<PathBuf>,
+    /// No progress on standard error
+    #[arg(long, short, help_heading = FILES)]
+    pub(crate) quiet: bool,
+}
+
+/// Where the status socket of AuthDNS is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StatusPlace {
+    /// On this host.
+    Here(PathBuf),
+    /// On another one, which ssh reaches.
+    There {
+        /// The host, as ssh knows it.
+        host: String,
+        /// The socket there.
+        path: String,
+    },
+}
+
+impl FromStr for StatusPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StatusPlace, String> {
+        let Some(far) = text.strip_prefix("ssh:") else {
+            return Ok(StatusPlace::Here(text.into()));
+        };
+        match far.split_once(":/") {
+            // A host that begins with a hyphen would be an option of ssh.
+            Some((host, path)) if !host.is_empty() && !host.starts_with('-') => {
+                Ok(StatusPlace::There { host: host.into(), path: format!("/{path}") })
+            }
+            _ => Err("a socket on another host is ssh:HOST:/PATH".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_socket_is_here_or_behind_ssh() {
+        let there =
+            |host: &str, path: &str| StatusPlace::There { host: host.into(), path: path.into() };
+        for (text, wanted) in [
+            ("far.socket", Some(StatusPlace::Here("far.socket".into()))),
+            ("ssh:me@auth:/run/far", Some(there("me@auth", "/run/far"))),
+            ("ssh:[2001:db8::1]:/run/far", Some(there("[2001:db8::1]", "/run/far"))),
+            ("ssh:auth", None),
+            ("ssh::/run/far", None),
+            ("ssh:-oProxyCommand=x:/run/far", None),
+        ] {
+            assert_eq!(text.parse().ok(), wanted, "{text}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `conform`: is this DNS64 server right?
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use campaign::archive::write_whole;
+use conform::far::status::Remote;
+use conform::far::view::View;
+use conform::outcome::{Outcome as CheckOutcome, Report};
+use conform::runner::{self, RunError, Settings};
+use conform::show;
+use tempfile::TempDir;
+
+use crate::args::{Conform, StatusPlace};
+use crate::output::{DUT_FAILED, Failure, Outcome, Versioned};
+use crate::progress;
+
+/// How long ssh may take to forward the status socket.
+const SSH: Duration = Duration::from_secs(15);
+
+pub(crate) fn run(args: &Conform) -> Outcome {
+    if args.list {
+        print!("{}", show::list());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut others = Vec::new();
+    for path in &args.beside {
+        others.push(read(path)?);
+    }
+    let own = check(args)?;
+    if let Some(report) = &own {
+        if let Some(path) = &args.junit {
+            let xml = show::junit::junit(std::slice::from_ref(report));
+            write_whole(path, xml.as_bytes()).map_err(Failure::environment)?;
+        }
+        if args.json {
+            let object = Versioned::new(report);
+            println!("{}", serde_json::to_string_pretty(&object).map_err(Failure::environment)?);
+        } else {
+            print!("{}", show::terminal::text(report));
+        }
+    }
+    let fails = own.as_ref().is_some_and(Report::fails_a_must);
+    if let Some(path) = &args.html {
+        let all: Vec<Report> = own.into_iter().chain(others).collect();
+        write_whole(path, show::html::page(&all).as_bytes()).map_err(Failure::environment)?;
+    }
+    Ok(if fails { DUT_FAILED.into() } else { ExitCode::SUCCESS })
+}
+
+/// The outcome of an earlier run.
+fn read(path: &Path) -> Result<Report, Failure> {
+    let shown = path.display();
+    let text = fs::read(path).with_context(|| format!("cannot read {shown}"));
+    let text = text.map_err(Failure::usage)?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("{shown} is not what `dns64bench conform --json` prints"))
+        .map_err(Failure::usage)
+}
+
+/// Checks the server, if there is one.
+fn check(args: &Conform) -> Result<Option<Report>, Failure> {
+    let Some(server) = &args.server else { return Ok(None) };
+    let defaults = Settings::new(server.resolve()?);
+    let settings = Settings {
+        name: args.name.clone().unwrap_or_else(|| defaults.name.clone()),
+        zone: args.zone.clone(),
+        expect: args.expect_prefix.clone(),
+        only: args.only.clone(),
+        parallel: args.parallel,
+        validation: args.validates,
+        everything: args.forwards_all,
+        ..defaults
+    };
+    let view = args.auth_status.as_ref().map(FarView::open).transpose()?;
+    let view = view.as_ref().map(|far| &far.remote as &dyn View);
+    let words = format!("Checking {}", settings.name);
+    let ran = progress::during(args.quiet, &words, |shown| {
+        let told = |outcome: &CheckOutcome| shown.say(format!("{words}: {}", outcome.id));
+        runner::run(&settings, view, &told)
+    });
+    ran.map(Some).map_err(|error| match error {
+        RunError::NoCheck { .. } => Failure::usage(error),
+        _ => Failure::environment(error),
+    })
+}
+
+/// The far side's status socket, here or forwarded by ssh.
+struct FarView {
+    remote: Remote,
+    /// The connection that the socket is forwarded over, and the folder that it is in.
+    _forwarded: Option<(Forwarding, TempDir)>,
+}
+
+impl FarView {
+    fn open(place: &StatusPlace) -> Result<FarView, Failure> {
+        let (path, forwarded) = match place {
+            StatusPlace::Here(path) => (path.clone(), None),
+            StatusPlace::There { host, path } => {
+                let folder = TempDir::new().map_err(Failure::environment)?;
+                let local = folder.path().join("far.socket");
+                let forwarding = Forwarding::start(host, path, &local)
+                    .with_context(|| format!("cannot reach {path} on {host}"))
+                    .map_err(Failure::environment)?;
+                (local, Some((forwarding, folder)))
+            }
+        };
+        let remote = Remote::new(&path);
+        remote
+            .anchors()
+            .with_context(|| format!("no `auth --conform --status` answers at {}", path.display()))
+            .map_err(Failure::environment)?;
+        Ok(FarView { remote, _forwarded: forwarded })
+    }
+}
+
+/// ssh with a socket of another host forwarded to one of this host. Dropping it ends it.
+struct Forwarding(Child);
+
+impl Forwarding {
+    fn start(host: &str, there: &str, here: &Path) -> anyhow::Result<Forwarding> {
+        let forward = format!("{}:{there}", here.display());
+        let child = Command::new("ssh")
+            .args(["-N", "-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-L", &forward])
+            .arg("--")
+            .arg(host)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .context("cannot start ssh")?;
+        let mut forwarding = Forwarding(child);
+        let give_up = Instant::now() + SSH;
+        while !here.exists() {
+            if let Some(status) = forwarding.0.try_wait()? {
+                return Err(anyhow!("ssh ended: {status}"));
+            }
+            if Instant::now() > give_up {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(forwarding)
+    }
+}
+
+impl Drop for Forwarding {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,159 @@
+//! `conform` and `auth --conform` as programs: dns64d between them passes every MUST and SHOULD, and
+//! what cannot be judged is said.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use common::{PROGRAM, holds, run, run_in, show};
+
+/// A program of ours that serves; ends with the value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The far side, and the address at which it serves.
+fn far_side(folder: &Path) -> (Running, String) {
+    let mut child = Command::new(PROGRAM)
+        .args(["auth", "--conform", "--listen", "127.0.0.1:0", "--status", "far.socket"])
+        .args(["--anchors", "anchors.txt"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    (Running(child), address)
+}
+
+/// A port of ours that nobody uses, for UDP and TCP.
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// dns64d in front of the far side, and the address at which it serves; it serves when this returns.
+fn dns64d(folder: &Path, far: &str) -> (Running, String) {
+    let server = format!("127.0.0.1:{}", free_port());
+    let upstream_port = far.rsplit(':').next().unwrap();
+    let text = format!(
+        "listen = ['{server}']\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96' }}]\n\
+         [[upstream]]\naddress = '127.0.0.1'\nport = {upstream_port}\n"
+    );
+    fs::write(folder.join("dns64d.toml"), text).unwrap();
+    let child = Command::new(PROGRAM)
+        .args(["dns64d", "--config", "dns64d.toml"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stderr(fs::File::create(folder.join("dns64d.log")).unwrap())
+        .spawn()
+        .unwrap();
+    let running = Running(child);
+    let give_up = Instant::now() + Duration::from_secs(20);
+    let asked = ["conform", "--server", &server, "--only", "rfc7050", "--quiet"];
+    while run(&asked).status.code() == Some(4) {
+        let log = || fs::read_to_string(folder.join("dns64d.log")).unwrap_or_default();
+        assert!(Instant::now() < give_up, "dns64d does not serve: {}", log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    (running, server)
+}
+
+#[test]
+fn dns64d_passes_every_must_and_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_far, far) = far_side(folder.path());
+    let (_dns64d, server) = dns64d(folder.path(), &far);
+    let args = [
+        "conform",
+        "--server",
+        &server,
+        "--name",
+        "dns64d",
+        "--zone",
+        "conform.example",
+        "--auth-status",
+        "far.socket",
+        "--forwards-all",
+        "--json",
+        "--junit",
+        "junit.xml",
+        "--html",
+        "board.html",
+        "--quiet",
+    ];
+    let output = run_in(folder.path(), &args);
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", show(&args, &output)));
+    holds("conform", &report);
+    let outcomes = report["outcomes"].as_array().unwrap();
+    let of = |verdict: &str| -> Vec<&Value> {
+        outcomes.iter().filter(|outcome| outcome["verdict"] == verdict).collect()
+    };
+    let passes = |id: &Value| of("passed").iter().any(|outcome| outcome["id"] == *id);
+    // Of a sentence and our advice against it one is followed.
+    let counts = |outcome: &&&Value| {
+        outcome["level"] != "may"
+            && outcome["level"] != "hardening"
+            && !passes(&outcome["contradicts"])
+    };
+    let failed = of("failed");
+    assert_eq!(failed.iter().filter(counts).collect::<Vec<_>>(), Vec::<&&Value>::new());
+    assert_eq!(of("not-tried"), Vec::<&Value>::new());
+    assert!(of("passed").len() > outcomes.len() / 2, "{:?}", of("not-offered"));
+    assert_eq!(output.status.code(), Some(0), "{failed:?}");
+    assert!(fs::read_to_string(folder.path().join("junit.xml")).unwrap().contains("<testsuite"));
+
+    // Two servers side by side.
+    fs::write(folder.path().join("other.json"), &output.stdout).unwrap();
+    let beside = ["conform", "--beside", "other.json", "--html", "two.html"];
+    assert!(run_in(folder.path(), &beside).status.success());
+    assert!(fs::read_to_string(folder.path().join("two.html")).unwrap().contains("dns64d"));
+}
+
+#[test]
+fn what_cannot_be_judged_is_said() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let output = run(&["conform", "--server", &nobody, "--quiet"]);
+    assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
+    let output = run(&["conform", "--server", &nobody, "--only", "rfc6147-5.9"]);
+    assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
+    let output = run(&["conform"]);
+    assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "conform",
+        "--server",
+        &nobody,
+        "--zone",
+        "conform.example",
+        "--auth-status",
+        "none.socket",
+    ];
+    let output = run_in(folder.path(), &args);
+    assert_eq!(output.status.code(), Some(4), "{}", show(&args, &output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("none.socket"));
+}
+
+#[test]
+fn the_list_needs_no_server() {
+    let output = run(&["conform", "--list"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().count() > 100, "{text}");
+    assert!(text.contains("rfc6147-5.1.2"), "{text}");
+}
