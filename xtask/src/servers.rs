@@ -54,6 +54,7 @@ pub(crate) fn dut_of_operator(
     let task = Translate {
         upstream: AUTH.parse()?,
         prefix: "64:ff9b::/96".parse().map_err(anyhow::Error::msg)?,
+        checked: None,
     };
     prepared(
         dut.driver(),
@@ -74,7 +75,7 @@ pub(crate) fn authoritative(
     let driver = auth.driver();
     let name = driver.program_name().context("it has no program")?;
     let program = find(name).with_context(|| format!("{name} not found"))?;
-    let task = Serve { zone: zone.into(), aaaa: Share::ZERO, status: None };
+    let task = Serve { zone: zone.into(), aaaa: Share::ZERO, status: None, anchors: None };
     let operator = Operator {
         extra: extra.iter().map(|&line| line.to_owned()).collect(),
         ..Operator::default()

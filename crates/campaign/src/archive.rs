@@ -18,6 +18,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use method::evidence::Deviation;
 use method::narrow::Length;
@@ -36,6 +37,7 @@ use crate::environment::Environment;
 use crate::governor::CannotBeMade;
 use crate::journal::{JournalError, Lines};
 use crate::measures::closed_loop::LoopTrial;
+use crate::measures::conform::ConformTrial;
 use crate::new_file::NewFile;
 use crate::numa::Numa;
 use crate::place::Place;
@@ -175,6 +177,7 @@ impl Measured {
         match &self.found {
             Found::Trial(trial) => trial.verdict,
             Found::ClosedLoop(trial) => trial.verdict,
+            Found::Conform(trial) => trial.verdict(),
         }
     }
 
@@ -183,6 +186,7 @@ impl Measured {
         match &self.found {
             Found::Trial(trial) => &trial.reasons,
             Found::ClosedLoop(trial) => &trial.reasons,
+            Found::Conform(_) => &[],
         }
     }
 
@@ -191,6 +195,7 @@ impl Measured {
         match &self.found {
             Found::Trial(trial) => trial.deviation,
             Found::ClosedLoop(trial) => trial.deviation,
+            Found::Conform(_) => None,
         }
     }
 
@@ -198,23 +203,39 @@ impl Measured {
     pub fn at_rate(&self) -> Option<&TrialResult> {
         match &self.found {
             Found::Trial(trial) => Some(trial),
-            Found::ClosedLoop(_) => None,
+            Found::ClosedLoop(_) | Found::Conform(_) => None,
         }
     }
 
     /// The trial, if it was a closed loop.
     pub fn in_loop(&self) -> Option<&LoopTrial> {
         match &self.found {
-            Found::Trial(_) => None,
             Found::ClosedLoop(trial) => Some(trial),
+            Found::Trial(_) | Found::Conform(_) => None,
         }
     }
 
-    /// What became of its queries.
+    /// The checks, if it was these.
+    pub fn checked(&self) -> Option<&ConformTrial> {
+        match &self.found {
+            Found::Conform(trial) => Some(trial),
+            Found::Trial(_) | Found::ClosedLoop(_) => None,
+        }
+    }
+
+    /// Whether the DUT may have ended in it: it left queries without a reply, or nobody counted
+    /// them.
+    pub fn may_have_ended_the_dut(&self) -> bool {
+        self.counts().lost > 0 || self.checked().is_some()
+    }
+
+    /// What became of its queries; those of checks are not counted.
     pub fn counts(&self) -> &Counts {
+        static NOT_COUNTED: LazyLock<Counts> = LazyLock::new(Counts::default);
         match &self.found {
             Found::Trial(trial) => &trial.counts,
             Found::ClosedLoop(trial) => &trial.experiments.counts,
+            Found::Conform(_) => &NOT_COUNTED,
         }
     }
 }
@@ -227,6 +248,8 @@ pub enum Found {
     Trial(Box<TrialResult>),
     /// Queries of which each waited for the answer to the one before.
     ClosedLoop(Box<LoopTrial>),
+    /// What each check came to.
+    Conform(Box<ConformTrial>),
 }
 
 /// How a DUT ended in a trial.

@@ -34,6 +34,11 @@ pub enum Missing {
     CannotBeMade(CannotBeMade),
     /// The host does not count it.
     NotCounted,
+    /// No check could be made.
+    NotChecked {
+        /// What `conform` said.
+        why: String,
+    },
 }
 
 impl Missing {
@@ -65,6 +70,7 @@ impl fmt::Display for Missing {
             }
             Missing::CannotBeMade(why) => write!(f, "cannot be made here: {why}"),
             Missing::NotCounted => write!(f, "not measured: the host does not count it"),
+            Missing::NotChecked { why } => write!(f, "not checked: {why}"),
         }
     }
 }

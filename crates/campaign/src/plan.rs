@@ -22,6 +22,7 @@ use crate::measures::search::Searching;
 use crate::measures::self_test::SelfTest;
 use crate::servers::{Auth, Custom, Dut, Operator, OwnFile, stands_for_nothing, unknown_in_braces};
 
+pub(crate) use servers::CHECKS;
 pub use servers::Family;
 
 /// Plans that are ready to use: their names and texts.

@@ -2,7 +2,7 @@
 //! measured one after the other.
 //!
 //! ```text
-//! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop}
+//! {number of cores, or placement} × {acceptance, α, β} × {self-test, search, load, constant rate, closed loop, conform}
 //! ```
 
 use std::fmt;
@@ -32,6 +32,8 @@ pub enum Point {
     ConstantRate(AtRate),
     /// A DUT that is asked by so many threads, each with one query in flight.
     ClosedLoop(WithThreads),
+    /// A DUT whose answers are checked.
+    Conform(AtPlace),
 }
 
 /// Which AuthDNS the tester is looped back to.
@@ -152,6 +154,16 @@ pub struct WithThreads {
     pub governor: Option<String>,
 }
 
+/// A DUT at a place, with the names of `conform` in place of those of AuthDNS.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct AtPlace {
+    /// Name of the DUT.
+    pub dut: String,
+    /// The DUT's cores.
+    #[serde(flatten)]
+    pub place: Cores,
+}
+
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -186,6 +198,7 @@ impl fmt::Display for Point {
                 write!(f, "{}, {}, closed loop with {threads}", with.dut, with.place)?;
                 with.governor.as_ref().map_or(Ok(()), |governor| write!(f, ", governor {governor}"))
             }
+            Point::Conform(at) => write!(f, "{}, {}, conform", at.dut, at.place),
         }
     }
 }
@@ -199,6 +212,7 @@ impl Point {
             Point::Load(at) => &at.dut,
             Point::ConstantRate(at) => &at.dut,
             Point::ClosedLoop(with) => &with.dut,
+            Point::Conform(at) => &at.dut,
         })
     }
 
@@ -210,6 +224,7 @@ impl Point {
             Point::Load(at) => &at.place,
             Point::ConstantRate(at) => &at.place,
             Point::ClosedLoop(with) => &with.place,
+            Point::Conform(at) => &at.place,
         })
     }
 
@@ -229,8 +244,15 @@ impl Point {
             // The Measurer takes AAAA records only, and there is no DUT to make them.
             Point::SelfTest(_) => Share::ONE,
             Point::Search(conditions) => conditions.aaaa,
-            Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) => Share::ZERO,
+            Point::Load(_) | Point::ConstantRate(_) | Point::ClosedLoop(_) | Point::Conform(_) => {
+                Share::ZERO
+            }
         }
+    }
+
+    /// Whether the DUT's answers are checked there, with names whose answers are known.
+    pub fn is_checked(&self) -> bool {
+        matches!(self, Point::Conform(_))
     }
 
     /// What is measured at the point.

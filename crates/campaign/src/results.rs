@@ -19,6 +19,7 @@ use crate::archive::{self, Configuration, Entry, Measured, StolenFrom, VERSION};
 use crate::contradictions::{Contradiction, contradictions};
 use crate::environment::Environment;
 use crate::measures::closed_loop::{self, ClosedLoopResult};
+use crate::measures::conform::{self, ConformResult};
 use crate::measures::constant_rate::{self, ConstantRateResult};
 use crate::measures::load::{self, LoadResult};
 use crate::measures::search::{self, PointResult, Trials};
@@ -122,6 +123,9 @@ pub struct DutResult {
     pub constant_rates: Vec<ConstantRateResult>,
     /// Time of experiments in a closed loop.
     pub closed_loops: Vec<ClosedLoopResult>,
+    /// Whether its answers are right; absent where the plan does not ask for that.
+    #[serde(default)]
+    pub conform: Option<ConformResult>,
     /// How the tester kept time in the trial of full length at the highest rate that passed; absent
     /// where none did.
     #[serde(default)]
@@ -305,6 +309,7 @@ fn period(recorded: &Recorded<'_>) -> Option<Period> {
                 let length = t.experiments.experiments_ms.iter().sum::<f64>() / 1e3;
                 (t.experiments.started_unix_s, length)
             }
+            archive::Found::Conform(t) => (t.started_unix_s, t.seconds),
         })
     };
     let begun = spans().map(|(begun, _)| begun).reduce(f64::min)?;
@@ -337,6 +342,7 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
             .filter_map(|point| constant_rate::result(recorded, point))
             .collect(),
         closed_loops: of_dut().filter_map(|point| closed_loop::result(recorded, point)).collect(),
+        conform: of_dut().find_map(|point| conform::result(recorded, point)),
         paced: paced(recorded, name),
     }
 }

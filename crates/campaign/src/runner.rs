@@ -162,8 +162,8 @@ struct Site<H: Hosts> {
     // Ends before AuthDNS does.
     dut: Option<H::Dut>,
     auth: H::Auth,
-    /// The name of this AuthDNS, if it is not that of `[auth]`.
-    of: Option<String>,
+    /// The name of this AuthDNS.
+    of: String,
     next_name: u64,
     /// Of which repetition they are, if each has its own.
     repeat: Option<u32>,
@@ -340,8 +340,11 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         let mut measured = measured(step, found, cpu);
         (measured.numa, measured.stolen) = (numa, stolen);
         let cpus = ready.dut.as_ref().map(|dut| self.hosts.cpus_of(dut));
-        measured.dut_end =
-            if measured.counts().lost > 0 { self.dut_end(ready, &step.point)? } else { None };
+        measured.dut_end = if measured.may_have_ended_the_dut() {
+            self.dut_end(ready, &step.point)?
+        } else {
+            None
+        };
         if let Some(end) = measured.dut_end.clone() {
             self.dut_is_gone(site, step, &end.to_string())?;
             if !is_last {
@@ -395,7 +398,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         let log = gone.as_ref().map(|dut| self.hosts.dut_log(dut)).unwrap_or_default();
         drop(gone);
         let what = match &step.point {
-            Point::ClosedLoop(_) => how.to_owned(),
+            Point::ClosedLoop(_) | Point::Conform(_) => how.to_owned(),
             _ => format!("at {} queries/s: {how}", step.rate),
         };
         self.mishap(&step.point, &what, log)
@@ -432,12 +435,15 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(true)
     }
 
-    /// Whether the DUT answers a few names right, which no trial asks for.
+    /// Whether the DUT answers a few names right, which no trial asks for. The AuthDNS of checks does
+    /// not have them, so that any reply is right there.
     fn answers(&self, site: &Site<H>, point: &Point) -> Result<bool, CampaignError> {
         let task = self.look(point);
         Ok(match self.hosts.trial(&site.auth, site.dut.as_ref(), &task, false)? {
             Seen::Ended(found, _) => {
-                measured(&self.looking(point), found, Cpu::default()).counts().valid > 0
+                let measured = measured(&self.looking(point), found, Cpu::default());
+                let counts = measured.counts();
+                counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
             }
             Seen::Died(_) => false,
         })

@@ -15,7 +15,7 @@ use crate::host::{HostError, Machine, Running};
 use crate::place::Place;
 use crate::plan::{AuthPlan, DutPlan, Plan};
 use crate::servers::{
-    Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE,
+    Checked, Driver, Operator, Program, Ready, Serve, Setting, Task, Translate, ZONE_FILE,
 };
 use crate::text::plain_line;
 use crate::world::World;
@@ -26,6 +26,8 @@ const START: Duration = Duration::from_secs(60);
 const WRITE: Duration = Duration::from_secs(600);
 /// How many AuthDNS were started.
 static STARTS: AtomicU32 = AtomicU32::new(0);
+/// Trust anchors are not longer than this; octets.
+const ANCHORS: u64 = 64 << 10;
 /// So many characters of a version are kept.
 const VERSION: usize = 200;
 /// Between two looks at a server that starts.
@@ -142,19 +144,41 @@ impl Drop for Bulk {
     }
 }
 
+/// The names that AuthDNS serves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Names {
+    /// Those of trials.
+    OfTrials {
+        /// Share of them that has an AAAA record (α).
+        aaaa: Share,
+    },
+    /// Those of `conform`.
+    OfChecks,
+}
+
+/// What an AuthDNS that serves the names of checks tells.
+struct OfChecks {
+    /// The socket on which it tells what it was asked.
+    status: PathBuf,
+    /// What a DUT is told because of it.
+    told: Checked,
+}
+
 /// AuthDNS, running.
 pub(crate) struct RunningAuth {
     process: Running,
     /// After the process, which writes them, has ended: fields go in their order.
     _bulk: Bulk,
-    /// Status socket of ours; others count nothing.
+    /// Status socket of ours with the names of trials; others count nothing.
     status: Option<PathBuf>,
+    /// Where it has those of checks.
+    checks: Option<OfChecks>,
     listen: SocketAddr,
     configuration: Configuration,
 }
 
 impl RunningAuth {
-    /// Starts what plays AuthDNS on `listen` with an AAAA share, and waits until it answers.
+    /// Starts what plays AuthDNS on `listen` with these names, and waits until it answers.
     ///
     /// # Errors
     /// If it does not start.
@@ -163,7 +187,7 @@ impl RunningAuth {
         plan: &Plan,
         archive: &Archive,
         listen: SocketAddr,
-        aaaa: Share,
+        names: Names,
     ) -> Result<RunningAuth, SiteError> {
         let (driver, machine) = (plan.auth.driver.driver(), &world.auth);
         let refused = SiteError::of(driver.name);
@@ -179,14 +203,20 @@ impl RunningAuth {
         let place = machine.place(&folder);
         // A socket's name is used once: one that was killed leaves it behind.
         let number = STARTS.fetch_add(1, Ordering::Relaxed);
-        let status = (driver.ready == Ready::Status)
-            .then(|| machine.greeting().scratch.join(format!("auth-{number}")));
+        let scratch = &machine.greeting().scratch;
+        let status =
+            (driver.ready == Ready::Status).then(|| scratch.join(format!("auth-{number}")));
+        let (aaaa, anchors) = match names {
+            Names::OfTrials { aaaa } => (aaaa, None),
+            Names::OfChecks => (Share::ZERO, Some(scratch.join(format!("anchors-{number}")))),
+        };
         let cores = match plan.cpus.auth.len() {
             0 if plan.auth.driver.is_ours() => machine.greeting().environment.cpus,
             pinned => pinned.max(1),
         };
         let (threads, operator) = (plan.auth.threads.unwrap_or(cores), plan.auth.operator());
-        let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status.clone() };
+        let (status_of, anchors_of) = (status.clone(), anchors.clone());
+        let task = Serve { zone: ZONE_FILE.into(), aaaa, status: status_of, anchors: anchors_of };
         let setting = Setting { folder: &place, listen, cores, threads, operator: &operator, task };
         let text = driver.configuration(&setting);
         if !driver.file.is_empty() {
@@ -197,15 +227,41 @@ impl RunningAuth {
         let process = machine.start(&words, &plan.cpus.auth, &log, None).map_err(&refused)?;
         let configuration = Configuration { command: words, file: driver.file.into(), text };
         let _bulk = Bulk::of(machine, &place, plan.auth.driver.bulk());
-        let auth = RunningAuth { process, _bulk, status, listen, configuration };
-        let ended = || Ok(auth.process.ended(Duration::ZERO)?.map(|ended| ended.how));
-        wait_until_ready(
-            driver.name,
-            &mut || auth.is_ready(machine, listen),
-            &ended,
-            &auth.process,
-        )?;
+        let mut auth = RunningAuth { process, _bulk, status, checks: None, listen, configuration };
+        match anchors {
+            Some(file) => auth.wait_for_checks(machine, driver.name, &file)?,
+            None => auth.wait(driver.name, &mut || auth.is_ready(machine, listen))?,
+        }
         Ok(auth)
+    }
+
+    /// Waits until the status socket of one that has the names of checks is there, which is made
+    /// last; then the trust anchors are in their file.
+    fn wait_for_checks(
+        &mut self,
+        machine: &Machine,
+        name: &str,
+        anchors: &Path,
+    ) -> Result<(), SiteError> {
+        let status = self.status.take().unwrap_or_default();
+        let look = ["test", "-S", &status.to_string_lossy()].map(str::to_owned);
+        self.wait(name, &mut || {
+            machine.run(&look, START).map(|(is_there, _)| is_there).map_err(SiteError::of(name))
+        })?;
+        let text = machine.read(anchors, ANCHORS)?;
+        let told = Checked { anchors: text.lines().map(str::to_owned).collect() };
+        self.checks = Some(OfChecks { status, told });
+        Ok(())
+    }
+
+    /// Waits until `is_ready` says so.
+    fn wait(
+        &self,
+        name: &str,
+        is_ready: &mut dyn FnMut() -> Result<bool, SiteError>,
+    ) -> Result<(), SiteError> {
+        let ended = || Ok(self.process.ended(Duration::ZERO)?.map(|ended| ended.how));
+        wait_until_ready(name, is_ready, &ended, &self.process)
     }
 
     fn is_ready(&self, machine: &Machine, listen: SocketAddr) -> Result<bool, SiteError> {
@@ -226,6 +282,16 @@ impl RunningAuth {
     /// If its host is gone, or it is.
     pub(crate) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         self.status.as_ref().map(|status| self.process.machine().counters(status)).transpose()
+    }
+
+    /// What a DUT that asks it is told besides, if it has the names of checks.
+    pub(crate) fn checked(&self) -> Option<&Checked> {
+        self.checks.as_ref().map(|checks| &checks.told)
+    }
+
+    /// The socket, on its host, on which it tells what it was asked, if it has the names of checks.
+    pub(crate) fn checks_status(&self) -> Option<&Path> {
+        self.checks.as_ref().map(|checks| checks.status.as_path())
     }
 
     /// The process of the server.
@@ -262,7 +328,7 @@ pub(crate) struct RunningDut {
 
 impl RunningDut {
     /// Writes the configuration of a DUT and starts it on the given CPUs (none: any) with so many
-    /// threads; whether it answers is for the caller to see.
+    /// threads, for rates or to be `checked`; whether it answers is for the caller to see.
     ///
     /// # Errors
     /// If its program is not there or cannot be started.
@@ -273,14 +339,21 @@ impl RunningDut {
         dut: &DutPlan,
         cores: usize,
         cpus: &[usize],
+        checked: Option<&Checked>,
     ) -> Result<RunningDut, SiteError> {
         let (name, machine, driver) = (dut.name(), &world.dut, dut.driver.driver());
         let refused = SiteError::of(name);
         let folder = archive.server_folder(name)?;
         let place = machine.place(&folder);
         let operator = dut.operator();
-        let task =
-            Translate { upstream: world.auth_address(dut.family), prefix: plan.trial.prefix };
+        let task = Translate {
+            upstream: world.auth_address(dut.family),
+            prefix: plan.trial.prefix,
+            checked: checked.cloned(),
+        };
+        if let Some((file, text)) = checked.map(|checked| dut.driver.anchors(checked)) {
+            machine.write(&folder.join(file), &text).map_err(&refused)?;
+        }
         let threads = dut.threads.unwrap_or(cores);
         let setting = Setting {
             folder: &place,
@@ -322,17 +395,29 @@ impl RunningDut {
             existing,
             configuration,
         };
-        let ready = setting.fill_all(&custom.ready);
+        let [ready, cpu_pids] = [&custom.ready, &custom.cpu_pids].map(|of| setting.fill_all(of));
+        started.heed_commands(machine, name, &ready, &cpu_pids)?;
+        Ok(started)
+    }
+
+    /// Waits for the plan's own command `ready`, and asks `cpu_pids` which processes count; none of
+    /// what is empty.
+    fn heed_commands(
+        &mut self,
+        machine: &Machine,
+        name: &str,
+        ready: &[String],
+        cpu_pids: &[String],
+    ) -> Result<(), SiteError> {
         if !ready.is_empty() {
-            started.wait_until_it_says_so(machine, name, &ready)?;
+            self.wait_until_it_says_so(machine, name, ready)?;
         }
-        if !custom.cpu_pids.is_empty() {
-            let (_, printed) =
-                machine.run(&setting.fill_all(&custom.cpu_pids), START).map_err(&refused)?;
-            started.cpu_ids =
+        if !cpu_pids.is_empty() {
+            let (_, printed) = machine.run(cpu_pids, START).map_err(SiteError::of(name))?;
+            self.cpu_ids =
                 printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         }
-        Ok(started)
+        Ok(())
     }
 
     /// Waits until `is_ready` says so, which asks the server or, for the plan's own, its command.

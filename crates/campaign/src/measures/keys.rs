@@ -48,6 +48,8 @@ pub struct Keys {
     /// Queries of which each waits for the answer to the one before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
+    /// Whether its answers are right, by the checks of `conform`.
+    pub conform: bool,
 }
 
 /// A set of CPUs for the DUT.
@@ -114,6 +116,9 @@ pub struct DutKeys {
     /// Trials of this DUT in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
+    /// Whether this DUT's answers are checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conform: Option<bool>,
 }
 
 impl Plan {
@@ -136,6 +141,7 @@ impl Plan {
             loads: own.loads.or_else(|| all.loads.clone()),
             constant_rates: own.constant_rates.unwrap_or_else(|| all.constant_rates.clone()),
             closed_loop: own.closed_loop.or_else(|| all.closed_loop.clone()),
+            conform: own.conform.unwrap_or(all.conform),
         }
     }
 

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod closed_loop;
+pub mod conform;
 pub mod constant_rate;
 pub mod keys;
 pub mod load;
@@ -24,6 +25,7 @@ use method::set::{Due, Repeats, Set};
 use method::verdict::Verdict;
 use tester::measurer::plan::TrialPlan;
 
+use self::conform::ConformPlan;
 use crate::archive::Step;
 use crate::plan::{DutPlan, Plan};
 use crate::point::Point;
@@ -94,18 +96,29 @@ pub trait Measure: Sync {
     /// Its figures of all runs.
     fn figures(&self, runs: &[Run]) -> Vec<Figure>;
 
+    /// What the page has of it below its figures and tables, as HTML.
+    fn html(&self, _runs: &[Run]) -> String {
+        String::new()
+    }
+
+    /// The same for `tables.md`.
+    fn markdown(&self, _runs: &[Run]) -> String {
+        String::new()
+    }
+
     /// Every number that it has found, for `results.csv`.
     fn rows(&self, run: &Run) -> Vec<Row>;
 }
 
 /// All measures, in the order in which the points of a DUT are measured: what others build on comes
 /// first.
-pub const ALL: [&dyn Measure; 5] = [
+pub const ALL: [&dyn Measure; 6] = [
     &self_test::SelfTestMeasure,
     &search::SearchMeasure,
     &load::LoadMeasure,
     &constant_rate::ConstantRateMeasure,
     &closed_loop::ClosedLoopMeasure,
+    &conform::ConformMeasure,
 ];
 
 /// What is measured at a point.
@@ -116,6 +129,7 @@ pub fn of(point: &Point) -> &'static dyn Measure {
         Point::Load(_) => &load::LoadMeasure,
         Point::ConstantRate(_) => &constant_rate::ConstantRateMeasure,
         Point::ClosedLoop(_) => &closed_loop::ClosedLoopMeasure,
+        Point::Conform(_) => &conform::ConformMeasure,
     }
 }
 
@@ -135,6 +149,8 @@ pub enum Task {
     Trial(Box<TrialPlan>),
     /// Send when the answer before has come.
     ClosedLoop(LoopPlan),
+    /// Check its answers.
+    Conform(ConformPlan),
 }
 
 /// The trials of a point, walked through one by one.

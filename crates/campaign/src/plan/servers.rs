@@ -12,6 +12,9 @@ use super::{AuthPlan, Plan};
 use crate::point::{Cores, Point};
 use crate::servers::{Driver, Dut, Operator};
 
+/// What the AuthDNS that serves the names of checks is called.
+pub(crate) const CHECKS: &str = "conform";
+
 /// A version of the Internet Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -135,8 +138,14 @@ impl Plan {
 
     /// What plays AuthDNS at a point.
     pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
-        let Point::SelfTest(at) = point else {
-            return Cow::Borrowed(self.auth_called(point.authdns()));
+        let at = match point {
+            Point::SelfTest(at) => at,
+            // Only ours has the names of the checks.
+            Point::Conform(_) => {
+                let name = Some(CHECKS.into());
+                return Cow::Owned(AuthPlan { name, ..AuthPlan::default() });
+            }
+            _ => return Cow::Borrowed(self.auth_called(point.authdns())),
         };
         let called = self.auth_called(at.named.as_deref());
         if at.server == called.driver {

@@ -301,7 +301,7 @@ fn conditions(point: &Point) -> [String; 7] {
                 (c.aaaa.to_string(), c.cached.to_string(), c.accept.to_string());
         }
         Point::Load(at) => cells[4] = at.share.to_string(),
-        Point::ConstantRate(_) => {}
+        Point::ConstantRate(_) | Point::Conform(_) => {}
         Point::ClosedLoop(with) => {
             cells[5] = with.threads.to_string();
             cells[6] = quote(with.governor.as_deref().unwrap_or_default());

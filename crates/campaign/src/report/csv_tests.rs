@@ -13,9 +13,10 @@ use crate::results::Results;
 use crate::runner::simulated::{Event, journal_of};
 
 /// What is no number that was found: what the plan says, which CPUs a place has (they are in
-/// `ran_on`, in words), and what is told in words in `mark` or follows from other numbers.
-const NOT_FOUND: [&str; 6] =
-    ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings"];
+/// `ran_on`, in words), and what is told in words in `mark` or follows from other numbers. Reports of
+/// checks are counted in the file.
+const NOT_FOUND: [&str; 7] =
+    ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings", "report"];
 
 /// Adds the numbers of a value with where they stand.
 fn numbers(value: &Value, at: &str, all: &mut Vec<(String, f64)>) {
@@ -145,6 +146,8 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
                 look(point, &format!("{key:?}"), at(&key));
             }
         }
+        let key = key_of(&dut["conform"], "conform", name, crate::plan::CHECKS);
+        look(&dut["conform"], &format!("{key:?}"), at(&key));
         look(
             &dut["paced"],
             &format!("{name} paced"),
@@ -155,7 +158,8 @@ fn lacking(run: &Run, text: &str) -> Vec<String> {
 }
 
 fn run() -> Run {
-    let plan = Plan::load(Path::new("paper-small")).unwrap();
+    let mut plan = Plan::load(Path::new("paper-small")).unwrap();
+    plan.measure.conform = true;
     let mut entries = journal_of(&plan, 15_000, &[(5, Event::Spoiled), (40, Event::Spoiled)]);
     // The simulated tester neither paces nor is robbed.
     for (i, entry) in entries.iter_mut().enumerate() {
@@ -181,6 +185,7 @@ fn run() -> Run {
             crate::archive::Found::ClosedLoop(trial) => {
                 trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += i as f64);
             }
+            crate::archive::Found::Conform(_) => {}
         }
     }
     let results = Results::compute(&plan, &Environment::observe(), &entries);
@@ -208,7 +213,7 @@ fn a_line_that_is_missing_is_noticed() {
     let run = run();
     let text = csv::csv(std::slice::from_ref(&run));
     for quantity in
-        ["rtt_p999", "numa_hit_all", "time_of_256", "allows", "most_10ms_2", "stolen_dut"]
+        ["rtt_p999", "numa_hit_all", "time_of_256", "allows", "most_10ms_2", "stolen_dut", "took"]
     {
         let without: Vec<&str> =
             text.lines().filter(|line| !line.contains(&format!("{quantity}\""))).collect();

@@ -132,6 +132,7 @@ fn markdown(runs: &[Run], change: Option<&Table>, figures: &[Figure]) -> String 
             out += &table.markdown();
         }
     }
+    measures::ALL.iter().for_each(|measure| out += &measure.markdown(runs));
     out += "## Figures\n\n";
     for Figure { title, file, .. } in figures {
         let _ = writeln!(out, "![{}](figures/{file}.svg)\n", title.replace(['[', ']'], ""));

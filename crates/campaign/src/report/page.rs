@@ -30,8 +30,9 @@ fn head(title: &str) -> String {
     let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{STYLE}{}</style></head><body><h1>{title}</h1>\n",
-        chart::STYLE
+         content=\"width=device-width,initial-scale=1\"><title>{title}</title><style>{STYLE}{}{}</style></head><body><h1>{title}</h1>\n",
+        chart::STYLE,
+        conform::show::html::STYLE
     )
 }
 
@@ -206,6 +207,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
         tables: (measure.comparisons(runs).into_iter().map(|table| (String::new(), table)))
             .chain(runs.iter().flat_map(|run| named(run, measure.tables(run))))
             .collect(),
+        rest: measure.html(runs),
         ..Section::default()
     };
     let mut all: Vec<Section> = measures::ALL.iter().map(of_measure).collect();

@@ -34,6 +34,50 @@ fn wide() -> Run {
     Run { name: "wide".into(), results: results.clone(), notes: Vec::new() }
 }
 
+/// Two servers whose answers are checked.
+fn checked() -> Run {
+    let text = "name = 'checked'\n[trial]\nduration = '1s'\npause = '0s'\n[search]\nmin = 1000\nmax = 9000\n\
+                resolution = 4000\nrepeat = 2\n[measure]\nconform = true\n[[dut]]\ndriver = 'unbound'\n\
+                [[dut]]\ndriver = 'dns64d'\n";
+    let plan = Plan::parse(text, Path::new("checked.toml")).unwrap();
+    let results = Results::compute(&plan, &Environment::observe(), &journal_of(&plan, 3_000, &[]));
+    Run { name: "checked".into(), results, notes: Vec::new() }
+}
+
+/// The server that is more right stands first, whatever its rate.
+#[test]
+fn answers_that_were_checked_have_a_section_with_the_scoreboard() {
+    let mut run = checked();
+    let right = run.results.duts[1].conform.as_mut().unwrap();
+    right.report.as_mut().unwrap().outcomes[1].verdict = conform::outcome::Verdict::Passed;
+    let counts = right.counts.as_mut().unwrap();
+    (counts.must.passed, counts.must.failed) = (2, 0);
+    let runs = [run];
+    let page = page::html(&runs, None);
+    let (_, section) = page.split_once("<h2 id=\"conformance\">").unwrap();
+    let (section, _) = section.split_once("<h2 ").unwrap();
+    for what in [
+        "<td>dns64d</td><td>2 / 0 / 0 / 0</td><td>0 / 0 / 0 / 1</td>",
+        "<td>Unbound</td><td>1 / 1 / 0 / 0</td>",
+        "<th scope=\"col\">dns64d<small>dns64d 1.0</small>",
+        "<h3>MUST</h3>",
+        "a-2 &amp; what it wants",
+        "it does &lt;not&gt;",
+    ] {
+        assert!(section.contains(what), "{what} is not in\n{section}");
+    }
+    assert!(page.contains(conform::show::html::STYLE));
+    assert!(page.contains("<li>Unbound fails a check of level MUST, see Conformance.</li>"));
+    assert!(!page.contains("dns64d fails"));
+    let markdown = markdown(&runs, None, &[]);
+    assert!(markdown.contains("### Conformance by level of the sentence"));
+    let (_, board) = markdown.split_once("## Conformance, check by check").unwrap();
+    assert!(board.contains("**failed**"), "{board}");
+    for page in [page::html(&[wide()], None), super::markdown(&[wide()], None, &[])] {
+        assert!(!page.contains("Conformance"), "no section without checks");
+    }
+}
+
 /// A number that is seen at a place of the results, and nothing else of the run.
 fn with_rates(mut run: Run, rates: [f64; 2]) -> Run {
     for (dut, rate) in run.results.duts.iter_mut().zip(rates) {

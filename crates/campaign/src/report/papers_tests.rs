@@ -227,6 +227,7 @@ fn entries() -> Vec<Entry> {
             Found::ClosedLoop(trial) => {
                 trial.experiments.experiments_ms.iter_mut().for_each(|ms| *ms += one / 100.0);
             }
+            Found::Conform(_) => {}
         }
     }
     entries

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::Run;
 use super::chart::number;
 use crate::contradictions::Contradiction;
+use crate::measures::conform;
 use crate::measures::search::{PointResult, worst_point};
 use crate::point::Point;
 use crate::results::{Period, Results};
@@ -76,6 +77,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     let mut lines: Vec<String> = run.notes.iter().map(|note| format!("Note: {note}.")).collect();
     lines.extend(r.contradictions.iter().map(Contradiction::in_words));
     lines.extend(voids(r));
+    lines.extend(r.duts.iter().filter_map(conform::caveat));
     for auth in r.silent() {
         lines.push(format!(
             "\"0 % cached\" is unproven in every number with {auth} as AuthDNS: it does not count what it is asked, so nothing \

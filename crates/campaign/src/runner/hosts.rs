@@ -3,7 +3,7 @@
 //! without hosts.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use method::units::{Share, counted};
 use net::cpu_time::CpuTimes;
@@ -19,15 +19,16 @@ use super::meter::Meter;
 use crate::archive::{Archive, Configuration, Cpu, Found};
 use crate::environment::Environment;
 use crate::governor::{CannotBeMade, Governed, GovernorError};
-use crate::host::{HostError, Running};
+use crate::host::{Ended, HostError, Running};
 use crate::interruption::Interruption;
 use crate::measures::Task;
 use crate::measures::closed_loop::LoopTrial;
+use crate::measures::conform::ConformTrial;
 use crate::numa::Numa;
 use crate::plan::{AuthPlan, DutPlan, Plan, Topology};
 use crate::point::{Cores, Point};
 use crate::preflight;
-use crate::site::{RunningAuth, RunningDut, SiteError, auth_version, version_of};
+use crate::site::{Names, RunningAuth, RunningDut, SiteError, auth_version, version_of};
 use crate::world::World;
 
 /// Between two looks at who takes part in a trial.
@@ -89,12 +90,14 @@ pub(super) trait Hosts {
         point: &Point,
         aaaa: Share,
     ) -> Result<Self::Auth, SiteError>;
-    /// Starts a DUT at a place; whether it answers is for the caller to see.
+    /// Starts a DUT at a place, told as it must be to ask `auth`; whether it answers is for the
+    /// caller to see.
     fn start_dut(
         &self,
         archive: &Archive,
         dut: &DutPlan,
         place: &Cores,
+        auth: &Self::Auth,
     ) -> Result<Self::Dut, SiteError>;
     /// Whether AuthDNS listens where it is asked at a point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
@@ -218,7 +221,8 @@ impl Hosts for RealHosts<'_> {
         point: &Point,
         aaaa: Share,
     ) -> Result<RunningAuth, SiteError> {
-        RunningAuth::start(&self.world, plan, archive, self.auth_address(point), aaaa)
+        let names = if point.is_checked() { Names::OfChecks } else { Names::OfTrials { aaaa } };
+        RunningAuth::start(&self.world, plan, archive, self.auth_address(point), names)
     }
 
     fn start_dut(
@@ -226,15 +230,10 @@ impl Hosts for RealHosts<'_> {
         archive: &Archive,
         dut: &DutPlan,
         place: &Cores,
+        auth: &RunningAuth,
     ) -> Result<RunningDut, SiteError> {
-        RunningDut::start(
-            &self.world,
-            self.plan,
-            archive,
-            dut,
-            place.cores,
-            &self.world.dut_cpus(self.plan, place),
-        )
+        let cpus = self.world.dut_cpus(self.plan, place);
+        RunningDut::start(&self.world, self.plan, archive, dut, place.cores, &cpus, auth.checked())
     }
 
     fn serves(&self, auth: &RunningAuth, point: &Point) -> bool {
@@ -312,11 +311,16 @@ impl Hosts for RealHosts<'_> {
         let machine = &self.world.tester;
         let (output, log) = (Path::new("trial.json"), Path::new("trial.log"));
         machine.write(log, "")?;
-        let words = match task {
-            Task::Trial(plan) => self.measure(plan)?,
-            Task::ClosedLoop(plan) => plan.arguments(),
+        // Checks leave it to who starts them where they run.
+        let (words, cpus): (_, &[usize]) = match task {
+            Task::Trial(plan) => (self.measure(plan)?, &[]),
+            Task::ClosedLoop(plan) => (plan.arguments(), &[]),
+            Task::Conform(plan) => {
+                (plan.arguments(self.checks_status(auth)), &self.plan.cpus.tester)
+            }
         };
-        let measurer = machine.start(&machine.ours(&words), &[], log, Some(output))?;
+        let begun = SystemTime::now();
+        let measurer = machine.start(&machine.ours(&words), cpus, log, Some(output))?;
         let mut meter = Meter::new(auth, dut, &self.world.dut, &measurer)?;
         let ended = loop {
             if let Some(ended) = measurer.ended(LOOK)? {
@@ -332,23 +336,23 @@ impl Hosts for RealHosts<'_> {
                     ended.how
                 )));
             }
-            if let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten()
-                && !to_the_end
-            {
-                return Ok(Seen::Died(format!("the DUT ended with {how}")));
+            if let Some(how) = dut.map(RunningDut::ended).transpose()?.flatten() {
+                let how = format!("the DUT ended with {how}");
+                match task {
+                    // Each check that is left would wait for it, and fail for that only.
+                    Task::Conform(_) => {
+                        let found = ConformTrial::without_report(begun, how);
+                        return Ok(Seen::Ended(Found::Conform(found.into()), meter.finish(auth)?));
+                    }
+                    _ if !to_the_end => return Ok(Seen::Died(how)),
+                    _ => {}
+                }
             }
             meter.tick(dut, &measurer, task)?;
         };
         let cpu = meter.finish(auth)?;
         let text = machine.read(output, RESULT)?;
-        match parse(task, &text) {
-            // The trial is what it is, but the records that the plan wants are not there.
-            Ok(_) if ended.status == Some(ENVIRONMENT) => {
-                Err(self.no_result(task, &measurer, &ended, "it is not all there"))
-            }
-            Ok(found) => Ok(Seen::Ended(found, cpu)),
-            Err(e) => Err(self.no_result(task, &measurer, &ended, &e.to_string())),
-        }
+        Ok(Seen::Ended(self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
 }
 
@@ -360,6 +364,19 @@ impl RealHosts<'_> {
             Point::SelfTest(at) => self.world.self_test_address(at.family.or(own)),
             _ => self.world.auth_address(point.dut().and_then(|name| self.plan.dut(name)?.family)),
         }
+    }
+
+    /// The status socket of an AuthDNS that serves the names of checks, as `conform` on the tester's
+    /// host is told it: by its path where AuthDNS runs on the same machine, or else by way of ssh;
+    /// `None` where the plan has no name for that host.
+    fn checks_status(&self, auth: &RunningAuth) -> Option<String> {
+        let path = auth.checks_status()?.to_string_lossy().into_owned();
+        let [tester, _, on] = self.machines();
+        if self.plan.topology != Topology::Ssh || !tester.is_empty() && tester == on {
+            return Some(path);
+        }
+        let host = self.plan.ssh.as_ref().and_then(|ssh| ssh.auth.as_ref())?;
+        Some(format!("ssh:{}:{path}", host.host))
     }
 
     /// Writes a trial down for `dns64bench measure`; returns the words that carry it out.
@@ -379,12 +396,37 @@ impl RealHosts<'_> {
             .into())
     }
 
+    /// What the tester, which was started at that moment, found: it printed `text`.
+    fn found(
+        &self,
+        task: &Task,
+        measurer: &Running,
+        ended: &Ended,
+        begun: SystemTime,
+        text: &str,
+    ) -> Result<Found, CampaignError> {
+        let lacks = ended.status == Some(ENVIRONMENT);
+        match (task, parse(task, text, begun)) {
+            // The server shows nothing that could be checked, which is what was found.
+            (Task::Conform(_), _) if lacks => {
+                let why = measurer.log_tail().trim().to_owned();
+                Ok(Found::Conform(ConformTrial::without_report(begun, why).into()))
+            }
+            // The trial is what it is, but the records that the plan wants are not there.
+            (_, Ok(_)) if lacks => {
+                Err(self.no_result(task, measurer, ended, "it is not all there"))
+            }
+            (_, Ok(found)) => Ok(found),
+            (_, Err(e)) => Err(self.no_result(task, measurer, ended, &e.to_string())),
+        }
+    }
+
     /// Why the tester printed no result.
     fn no_result(
         &self,
         task: &Task,
         measurer: &Running,
-        ended: &crate::host::Ended,
+        ended: &Ended,
         why: &str,
     ) -> CampaignError {
         let (how, told) = (&ended.how, measurer.log_tail());
@@ -394,6 +436,7 @@ impl RealHosts<'_> {
         let (command, rate) = match task {
             Task::Trial(plan) => ("measure", Some(plan.rate)),
             Task::ClosedLoop(_) => ("closed-loop", None),
+            Task::Conform(_) => ("conform", None),
         };
         let why = format!(
             "dns64bench {command} ended with {how}, its result is no trial ({why}): {told}{full}"
@@ -402,9 +445,12 @@ impl RealHosts<'_> {
     }
 }
 
-/// Reads what the tester printed.
-fn parse(task: &Task, text: &str) -> serde_json::Result<Found> {
+/// Reads what the tester printed, which was started at that moment.
+fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<Found> {
     Ok(match task {
+        Task::Conform(_) => {
+            Found::Conform(Box::new(ConformTrial::of(begun, serde_json::from_str(text)?)))
+        }
         Task::Trial(_) => Found::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),
         Task::ClosedLoop(plan) => {
             let experiments: Experiments = serde_json::from_str(text)?;

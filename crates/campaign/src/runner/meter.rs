@@ -74,10 +74,10 @@ impl Meter<'_> {
         let (None, Some(running)) = (&self.cpu.place, dut) else {
             return self.second(dut, measurer, task);
         };
-        // Halfway through a trial; a closed loop has no length.
+        // Halfway through a trial; closed loops and checks have no length.
         let is_half = match task {
             Task::Trial(plan) => Nanos::from(self.start.elapsed()).0 >= plan.duration.0 / 2,
-            Task::ClosedLoop(_) => true,
+            Task::ClosedLoop(_) | Task::Conform(_) => true,
         };
         if is_half {
             self.cpu.place = Some(running.place()?);
@@ -112,7 +112,7 @@ impl Meter<'_> {
         let share = ((used - self.dut_last.1) / (now - self.dut_last.0).as_secs_f64()).max(0.0);
         let is_within = match task {
             Task::Trial(plan) => Nanos::from(now - self.start) <= plan.duration + SLACK,
-            Task::ClosedLoop(_) => true,
+            Task::ClosedLoop(_) | Task::Conform(_) => true,
         };
         if is_within {
             self.cpu.dut.push(share);

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use conform::check::Level;
+use conform::outcome::{Outcome, Report, Verdict as Checked};
 use method::records::Counts;
 use method::units::{Nanos, Qps, Share};
 use tester::authdns::counters::AuthCounters;
@@ -23,6 +25,7 @@ use crate::environment::Environment;
 use crate::governor::{CannotBeMade, FIXED};
 use crate::journal::JournalError;
 use crate::measures::closed_loop::LoopTrial;
+use crate::measures::conform::{ConformPlan, ConformTrial};
 use crate::numa::{NodePages, Numa};
 use crate::place::{Allowed, Place};
 use crate::plan::{AuthPlan, DutPlan};
@@ -97,6 +100,43 @@ impl Simulated {
             governors: &[],
             governed: Rc::default(),
         }
+    }
+
+    fn event_in(&self, trial: usize) -> Option<Event> {
+        self.events.iter().find(|(at, _)| *at == trial).map(|(_, event)| *event)
+    }
+
+    /// Checks of which one of level MUST fails, and one of level SHOULD is not tried.
+    fn checks(
+        &self,
+        plan: &ConformPlan,
+        dut: Option<&SimulatedDut>,
+        event: Option<Event>,
+    ) -> ConformTrial {
+        if let (Some(Event::Dies), Some(dut)) = (event, dut) {
+            dut.died.set(true);
+            return ConformTrial::without_report(UNIX_EPOCH, "the DUT ended with signal: 9".into());
+        }
+        self.hangs.set(event == Some(Event::Hangs));
+        let outcome = |id: &str, level, verdict| Outcome {
+            id: id.into(),
+            title: format!("{id} & what it wants"),
+            source: "RFC 6147 §5.1.2".into(),
+            sentence: "It MUST.".into(),
+            level,
+            verdict,
+            reason: if verdict == Checked::Passed { String::new() } else { "it does <not>".into() },
+            contradicts: None,
+            exchanges: Vec::new(),
+        };
+        let outcomes = vec![
+            outcome("a-1", Level::Must, Checked::Passed),
+            outcome("a-2", Level::Must, Checked::Failed),
+            outcome("b-1", Level::Says, Checked::NotTried),
+        ];
+        let (server, prefixes) = (plan.name.clone(), vec![plan.prefix.to_string()]);
+        let report = Report { server, version: String::new(), prefixes, outcomes, seconds: 60.5 };
+        ConformTrial::of(UNIX_EPOCH, report)
     }
 
     fn of_rate(
@@ -201,6 +241,7 @@ impl Hosts for Simulated {
         _: &Archive,
         dut: &DutPlan,
         place: &Cores,
+        (): &(),
     ) -> Result<SimulatedDut, SiteError> {
         self.started.borrow_mut().push(dut.name().into());
         self.hangs.set(false);
@@ -330,9 +371,18 @@ impl Hosts for Simulated {
                 found.conclude();
                 return Ok(Seen::Ended(Found::ClosedLoop(Box::new(LoopTrial::judge(found))), cpu));
             }
+            Task::Conform(plan) => {
+                let number = self.trials.replace(self.trials.get() + 1);
+                let event = self.event_in(number);
+                if event == Some(Event::Killed) {
+                    return Err(CampaignError::Interrupted);
+                }
+                let found = self.checks(plan, dut, event);
+                return Ok(Seen::Ended(Found::Conform(Box::new(found)), cpu));
+            }
         };
         let number = self.trials.replace(self.trials.get() + 1);
-        let event = self.events.iter().find(|(at, _)| *at == number).map(|(_, event)| *event);
+        let event = self.event_in(number);
         let start = dut.map_or(0, |dut| dut.start);
         self.names.borrow_mut().push((start, plan.first_name, plan.names_needed()));
         match (event, dut) {

@@ -21,21 +21,24 @@ impl<H: Hosts> Campaign<'_, H> {
         if !missing.is_empty() {
             return Err(CampaignError::Impossible(missing));
         }
-        // Each DUT once, and each AuthDNS that DUTs ask.
+        // Each DUT once for rates and once for checks, and each AuthDNS that DUTs ask.
+        let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let mut firsts: Vec<Point> = Vec::new();
         for point in open.iter().filter(|point| point.dut().is_some()) {
-            let is_new_dut = firsts.iter().all(|first| first.dut() != point.dut());
-            if is_new_dut || firsts.iter().all(|first| first.authdns() != point.authdns()) {
+            let told = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
+            let is_new_dut = firsts.iter().all(|first| told(first) != told(point));
+            if is_new_dut || firsts.iter().all(|first| auth_of(first) != auth_of(point)) {
                 firsts.push(point.clone());
             }
         }
+        firsts.sort_by_key(Point::is_checked);
         let Some(any) = firsts.first().or(open.first()) else { return Ok(()) };
         // One AuthDNS for all that ask it: its zone may take long to load.
         let mut site = Some(self.start_auth(any)?);
         for point in &firsts {
             let Some(dut) = point.dut().and_then(|name| self.plan.dut(name)) else { continue };
             let fits = |site: &Site<H>| {
-                site.of.as_deref() == point.authdns() && self.hosts.serves(&site.auth, point)
+                site.of == self.plan.auth_at(point).name() && self.hosts.serves(&site.auth, point)
             };
             if !site.as_ref().is_some_and(fits) {
                 site = None;
@@ -98,7 +101,9 @@ impl<H: Hosts> Campaign<'_, H> {
             self.note_configuration(&role, self.hosts.auth_configuration(&site.auth))?;
         }
         if let (Some(name), Some(dut)) = (point.dut(), &site.dut) {
-            self.note_configuration(name, self.hosts.dut_configuration(dut))?;
+            // What it is told for checks is something else.
+            let name = if point.is_checked() { format!("{name} for conform") } else { name.into() };
+            self.note_configuration(&name, self.hosts.dut_configuration(dut))?;
         }
         Ok(site)
     }
@@ -121,7 +126,7 @@ impl<H: Hosts> Campaign<'_, H> {
             CampaignError::Site(error) => CampaignError::Auth(error.with_log()),
             other => other,
         })?;
-        let of = point.authdns().map(str::to_owned);
+        let of = self.plan.auth_at(point).name().to_owned();
         Ok(Site { auth, of, dut: None, next_name: self.names(point).1, repeat: None })
     }
 
@@ -140,7 +145,7 @@ impl<H: Hosts> Campaign<'_, H> {
         dut: &DutPlan,
     ) -> Result<(), CampaignError> {
         let place = point.place().cloned().unwrap_or(Cores::first(1));
-        site.dut = Some(self.hosts.start_dut(&self.archive, dut, &place)?);
+        site.dut = Some(self.hosts.start_dut(&self.archive, dut, &place, &site.auth)?);
         let ready: &Site<H> = site;
         match &ready.dut {
             Some(started) => {

@@ -27,6 +27,8 @@ impl<H: Hosts> Campaign<'_, H> {
         let used = match &task {
             Task::Trial(plan) => plan.names_needed(),
             Task::ClosedLoop(plan) => plan.names(),
+            // Theirs are not those of trials.
+            Task::Conform(_) => 0,
         };
         (task, used)
     }

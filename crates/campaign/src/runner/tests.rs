@@ -410,3 +410,110 @@ fn a_trial_that_was_not_what_the_plan_wanted_ends_its_point() {
     let walk = Recorded::new(&plan, &recorded).walk(&point).unwrap();
     assert_eq!((walk.due(), walk.void), (None, Some(deviation)));
 }
+
+/// A plan that checks answers too.
+fn checking() -> Plan {
+    let text = PLAN.replace("[measure]\n", "[measure]\nconform = true\n");
+    Plan::parse(&text, Path::new("p.toml")).unwrap()
+}
+
+/// In which trial of a calm campaign the checks are.
+fn checks_in(plan: &Plan) -> (Vec<Step>, usize) {
+    let calm = steps(&journal_of(plan, 250, &[]));
+    let at: Vec<usize> = (0..calm.len()).filter(|&at| calm[at].point.is_checked()).collect();
+    assert_eq!(at.len(), 1, "once for each DUT");
+    (calm, at[0])
+}
+
+#[test]
+fn answers_are_checked_once_with_an_authdns_of_their_own() {
+    let (plan, folder) = (checking(), tempfile::tempdir().unwrap());
+    let (ended, entries, hosts) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    let auths = hosts.auths.borrow();
+    assert_eq!(
+        auths[..2],
+        ["AuthDNS", "conform"],
+        "both are tried out before anything is measured"
+    );
+    assert_eq!(auths.iter().filter(|auth| *auth == "conform").count(), 2);
+    let found = results(&plan, &entries);
+    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    let conform = found.duts[0].conform.as_ref().unwrap();
+    let counts = conform.counts.unwrap();
+    assert_eq!((counts.must.passed, counts.must.failed, counts.should.not_tried), (1, 1, 1));
+    assert_eq!(conform.report.as_ref().unwrap().version, "Unbound 1.0");
+    assert!(conform.complete && conform.missing.is_none() && conform.ended.is_none());
+    let told: Vec<_> = found.configurations.iter().map(|told| told.server.as_str()).collect();
+    assert!(
+        ["AuthDNS conform", "Unbound for conform"].iter().all(|name| told.contains(name)),
+        "{told:?}"
+    );
+    let point = plan.points().into_iter().find(Point::is_checked).unwrap();
+    assert!(Recorded::new(&plan, &entries).has_result(&point));
+}
+
+#[test]
+fn a_dut_that_ends_in_the_checks_is_a_marked_row_and_not_checked_again() {
+    let plan = checking();
+    let (calm, at) = checks_in(&plan);
+    let point = &calm[at].point;
+    for (event, end, mark) in [
+        (Event::Dies, DutEnd::Died("signal: 9".into()), "DIED: signal: 9"),
+        (Event::Hangs, DutEnd::Hung, "HUNG"),
+    ] {
+        let entries = journal_of(&plan, 250, &[(at, event)]);
+        assert_eq!(steps(&entries), calm, "{event:?}");
+        assert_eq!(mishaps(&entries).len(), 1, "{event:?}");
+        let found = results(&plan, &entries);
+        let conform = found.duts[0].conform.clone().unwrap();
+        assert_eq!((conform.complete, conform.ended), (true, Some(end)), "{event:?}");
+        assert_eq!(conform.report.is_none(), event == Event::Dies, "what was checked is kept");
+        assert!(Recorded::new(&plan, &entries).has_result(point), "{event:?}");
+        let run = crate::report::Run { name: "here".into(), results: found, notes: Vec::new() };
+        let tables = point.measure().tables(&run);
+        assert_eq!(tables[0].rows[0].last().unwrap(), mark);
+        assert!(point.measure().rows(&run).iter().all(|row| row.mark == mark), "{event:?}");
+        let caveat = format!(
+            "Unbound: in the checks of its answers {}.",
+            finished(&entries)[at].dut_end.as_ref().unwrap()
+        );
+        assert!(run.summary().contains(&caveat), "{:?}", run.summary());
+    }
+}
+
+#[test]
+fn checks_that_were_killed_are_made_again() {
+    let plan = checking();
+    let (calm, at) = checks_in(&plan);
+    let folder = tempfile::tempdir().unwrap();
+    let killed = Simulated::new(250, &[(at, Event::Killed)]);
+    let (ended, before, _) = go_on(&plan, folder.path(), killed);
+    assert!(matches!(ended, Err(CampaignError::Interrupted)));
+    assert_eq!(steps(&before), calm[..at]);
+    let (ended, after, hosts) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    assert_eq!((steps(&after), hosts.trials.get()), (calm.clone(), calm.len() - at));
+    let (ended, _, hosts) = go_on(&plan, folder.path(), Simulated::new(250, &[]));
+    ended.unwrap();
+    assert_eq!((hosts.trials.get(), hosts.started.borrow().len()), (0, 0), "nothing is left to do");
+}
+
+/// Where nothing could be checked, the reason stands in place of the counts.
+#[test]
+fn a_dut_that_shows_nothing_to_check_has_no_result_and_says_why() {
+    let plan = checking();
+    let mut entries = journal_of(&plan, 250, &[]);
+    for entry in &mut entries {
+        let Entry::Finished(measured) = entry else { continue };
+        if let Found::Conform(trial) = &mut measured.found {
+            (trial.report, trial.why) = (None, "it shows no prefix".into());
+        }
+    }
+    let found = results(&plan, &entries);
+    let conform = found.duts[0].conform.as_ref().unwrap();
+    let words = conform.missing.as_ref().unwrap().to_string();
+    assert_eq!((conform.complete, words.as_str()), (true, "not checked: it shows no prefix"));
+    let point = plan.points().into_iter().find(Point::is_checked).unwrap();
+    assert!(!Recorded::new(&plan, &entries).has_result(&point));
+}

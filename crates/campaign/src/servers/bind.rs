@@ -1,7 +1,7 @@
 //! BIND 9: as a forwarder with `dns64`, and as an authoritative server. Operators' lines go into
 //! `options`.
 
-use super::{Driver, Program, Ready, Serve, Setting, Told, Translate, Version, with};
+use super::{Checked, Driver, Program, Ready, Serve, Setting, Told, Translate, Version, with};
 
 const FILE: &str = "named.conf";
 
@@ -54,16 +54,27 @@ fn head<T>(setting: &Setting<'_, T>) -> String {
 const TAIL: &str = "controls { };\nlogging { category default { null; }; };\n";
 
 fn dns64(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, prefix } = setting.task;
+    let Translate { upstream, prefix, checked } = &setting.task;
+    let validation = if checked.is_some() { "yes" } else { "no" };
     format!(
         "{}  recursion yes;\n  allow-query {{ any; }};\n  allow-recursion {{ any; }};\n  \
-         dnssec-validation no;\n  forward only;\n  forwarders {{ {} port {}; }};\n  empty-zones-enable no;\n  \
-         max-cache-size 1g;\n  recursive-clients 10000;\n  dns64 {prefix} {{ clients {{ any; }}; }};\n{}}};\n{TAIL}",
+         dnssec-validation {validation};\n  forward only;\n  forwarders {{ {} port {}; }};\n  empty-zones-enable no;\n  \
+         max-cache-size 1g;\n  recursive-clients 10000;\n  dns64 {prefix} {{ clients {{ any; }}; }};\n{}}};\n{TAIL}{}",
         head(setting),
         upstream.ip(),
         upstream.port(),
-        setting.extra("  ")
+        setting.extra("  "),
+        checked.as_ref().map_or(String::new(), trust_anchors)
     )
+}
+
+/// The keys of the signed zones, and no others: without that of the root all else is insecure.
+fn trust_anchors(checked: &Checked) -> String {
+    let key = |(owner, data): (&str, Vec<&str>)| {
+        let [flags, protocol, algorithm, key @ ..] = data.as_slice() else { return String::new() };
+        format!("  \"{owner}\" static-key {flags} {protocol} {algorithm} \"{}\";\n", key.concat())
+    };
+    format!("trust-anchors {{\n{}}};\n", checked.of_type("DNSKEY").map(key).collect::<String>())
 }
 
 fn authoritative(setting: &Setting<'_, Serve>) -> String {

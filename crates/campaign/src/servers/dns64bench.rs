@@ -1,6 +1,7 @@
-//! Our own AuthDNS. It needs no zone file, and tells on its status socket what it was asked.
+//! Our own AuthDNS. It needs no zone file, and tells on its status socket what it was asked. In place
+//! of the names of trials it can serve those of `conform`.
 
-use super::{Driver, Program, Ready, Serve, Told, Version, with};
+use super::{CHECKED_ZONE, Driver, Program, Ready, Serve, Told, Version, with};
 
 pub(super) const DRIVER: Driver<Serve> = Driver {
     name: "AuthDNS",
@@ -11,10 +12,14 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
     command: |setting, program| {
         let (listen, aaaa) = (setting.listen.to_string(), setting.task.aaaa.to_string());
         let threads = setting.threads.to_string();
-        let mut all = with(
-            program,
-            &["auth", "--listen", &listen, "--aaaa-share", &aaaa, "--threads", &threads],
-        );
+        let mut all = with(program, &["auth", "--listen", &listen]);
+        all.extend(match &setting.task.anchors {
+            None => with(&[], &["--aaaa-share", &aaaa, "--threads", &threads]),
+            Some(file) => {
+                let zone = format!("--conform={CHECKED_ZONE}");
+                with(&[zone], &["--anchors", &file.to_string_lossy()])
+            }
+        });
         if let Some(status) = &setting.task.status {
             all.extend(["--status".into(), status.to_string_lossy().into_owned()]);
         }

@@ -18,12 +18,13 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
 };
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefix }, .. } = setting;
-    // The tester's names stand for private addresses, which the well-known prefix carries only when
-    // it is told to.
+    let Setting { listen, threads, task: Translate { upstream, prefix, checked }, .. } = setting;
+    // The Measurer's names stand for private addresses, which the well-known prefix carries only
+    // when it is told to; that it does not carry them otherwise is checked.
+    let non_global = if checked.is_some() { "" } else { ", allow-non-global = true" };
     format!(
         "# Started by dns64bench in {}.\nlisten = ['{listen}']\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
-         open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{{ prefix = '{prefix}', allow-non-global = true }}]\n\n\
+         open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{{ prefix = '{prefix}'{non_global} }}]\n\n\
          [[upstream]]\naddress = '{}'\nport = {}\n{}",
         setting.place(),
         upstream.ip(),

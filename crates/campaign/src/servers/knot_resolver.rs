@@ -33,17 +33,27 @@ fn command(setting: &Setting<'_, Translate>, program: &[String]) -> Vec<String> 
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Translate { upstream, prefix } = setting.task;
+    let Translate { upstream, prefix, checked } = &setting.task;
+    let upstream = format!("policy.FORWARD('{}@{}')", upstream.ip(), upstream.port());
+    let (anchors, policy): (String, _) = match checked {
+        None => {
+            (String::new(), format!("policy.suffix({upstream}, {{ todname('dns64perf.test') }})"))
+        }
+        Some(checked) => {
+            let anchor = |(owner, data): (&str, Vec<&str>)| {
+                format!("trust_anchors.add('{owner} IN DS {}')\n", data.join(" "))
+            };
+            (checked.of_type("DS").map(anchor).collect(), format!("policy.all({upstream})"))
+        }
+    };
     let network = prefix.to_string();
     let network = network.split('/').next().unwrap_or_default();
     format!(
-        "net.listen('{}', {}, {{ kind = 'dns' }})\nnet.ipv6 = true\ntrust_anchors.remove('.')\n\
+        "net.listen('{}', {}, {{ kind = 'dns' }})\nnet.ipv6 = true\ntrust_anchors.remove('.')\n{anchors}\
          modules = {{ 'policy', dns64 = '{network}' }}\ncache.size = 1 * GB\n\
-         policy.add(policy.suffix(policy.FORWARD('{}@{}'), {{ todname('dns64perf.test') }}))\n{}",
+         policy.add({policy})\n{}",
         setting.listen.ip(),
         setting.listen.port(),
-        upstream.ip(),
-        upstream.port(),
         setting.extra("")
     )
 }

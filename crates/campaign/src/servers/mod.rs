@@ -42,13 +42,38 @@ pub use operator::{Operator, OwnFile, PLACEHOLDERS, stands_for_nothing, unknown_
 /// that reads it.
 pub const ZONE_FILE: &str = "dns64perf.test.zone";
 
+/// The zone whose names `conform` asks for.
+pub const CHECKED_ZONE: &str = "conform.example";
+
 /// What a DUT is to do: translate, and ask AuthDNS.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Translate {
     /// AuthDNS, to which all questions below `dns64perf.test` are forwarded.
     pub upstream: SocketAddr,
     /// The DNS64 prefix of the addresses that it synthesizes (RFC 6052 §2.1).
     pub prefix: Prefix,
+    /// How its answers are checked; none: rates are measured.
+    pub checked: Option<Checked>,
+}
+
+/// What a DUT is told for the checks of `conform` besides: it forwards all questions to AuthDNS,
+/// and where it can validate it does, with these trust anchors and no others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// DNSKEY and DS records of the signed zones, as lines of a zone file.
+    pub anchors: Vec<String>,
+}
+
+impl Checked {
+    /// The anchors of a type, such as `DS`: owner and record data.
+    fn of_type<'a>(&'a self, rtype: &'a str) -> impl Iterator<Item = (&'a str, Vec<&'a str>)> {
+        self.anchors.iter().filter_map(move |line| {
+            let mut words = line.split_whitespace();
+            let owner = words.next()?;
+            words.by_ref().find(|word| *word == rtype)?;
+            Some((owner, words.collect()))
+        })
+    }
 }
 
 /// What plays AuthDNS is to serve.
@@ -60,6 +85,9 @@ pub struct Serve {
     pub aaaa: Share,
     /// The socket on which our own AuthDNS tells its counters; the others count nothing.
     pub status: Option<PathBuf>,
+    /// Where our own AuthDNS writes trust anchors, if it is to serve the names of `conform` in place
+    /// of those of the zone.
+    pub anchors: Option<PathBuf>,
 }
 
 /// Where and with how many threads a server runs, and what it is to do: a [`Translate`] or a
@@ -213,7 +241,7 @@ pub trait Task {
 
 impl Task for Translate {
     fn values(&self) -> [Option<String>; 4] {
-        let Translate { upstream, prefix } = self;
+        let Translate { upstream, prefix, .. } = self;
         [
             Some(upstream.ip().to_string()),
             Some(upstream.port().to_string()),
@@ -292,6 +320,25 @@ impl Dut {
             // Its cache: as large as it may become, from the start on.
             Dut::KnotResolver => &["data.mdb", "lock.mdb"],
             _ => &[],
+        }
+    }
+
+    /// Whether it validates in checks, as its driver configures it; `None` where that is left to
+    /// others.
+    pub fn validates(self) -> Option<bool> {
+        match self {
+            Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
+            Dut::Coredns | Dut::Mtd64Ng | Dut::Dns64d => Some(false),
+            Dut::Custom => None,
+        }
+    }
+
+    /// The file in its folder that has the trust anchors of checks: its name, and what is in it.
+    pub fn anchors(self, checked: &Checked) -> (&'static str, String) {
+        match self {
+            Dut::Powerdns => (powerdns::ANCHORS, powerdns::anchors(checked)),
+            // Drivers have them in their configuration; an operator's may name the file.
+            _ => ("anchors", checked.anchors.iter().map(|line| format!("{line}\n")).collect()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! PowerDNS Recursor with `dns64-prefix`, as `key=value` file, which versions 4 and 5.0 read.
 //! Operators' lines go to its end.
 
-use super::{Driver, Program, Ready, Setting, Told, Translate, Version, with};
+use super::{Checked, Driver, Program, Ready, Setting, Told, Translate, Version, with};
 
 pub(super) const DRIVER: Driver<Translate> = Driver {
     name: "PowerDNS",
@@ -16,6 +16,17 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     speaks_ipv6: true,
 };
 
+/// The file in its folder that has trust anchors: only Lua can tell it some.
+pub(super) const ANCHORS: &str = "anchors.lua";
+
+/// What is in that file: the anchors of checks in place of the root's.
+pub(super) fn anchors(checked: &Checked) -> String {
+    let add = |(owner, data): (&str, Vec<&str>)| {
+        format!("addTA(\"{}\", \"{}\")\n", owner.trim_end_matches('.'), data.join(" "))
+    };
+    format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
+}
+
 /// It takes the folder of its file.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
@@ -27,11 +38,18 @@ fn check(file: &str) -> Vec<String> {
 }
 
 fn configuration(setting: &Setting<'_, Translate>) -> String {
-    let Setting { listen, threads, task: Translate { upstream, prefix }, .. } = setting;
+    let Setting { listen, threads, task: Translate { upstream, prefix, checked }, .. } = setting;
+    let (dnssec, forwarded) = match checked {
+        None => ("off".into(), format!("forward-zones=dns64perf.test={upstream}")),
+        Some(_) => (
+            format!("validate\nlua-config-file={}", setting.file(ANCHORS)),
+            format!("forward-zones-recurse=.={upstream}"),
+        ),
+    };
     format!(
         "local-address={}\nlocal-port={}\nallow-from=::/0,0.0.0.0/0\nsocket-dir={}\ndaemon=no\nthreads={threads}\n\
-         pdns-distributes-queries=no\nreuseport=yes\ndnssec=off\nquiet=yes\nloglevel=3\nwrite-pid=no\n\
-         forward-zones=dns64perf.test={upstream}\ndns64-prefix={prefix}\nmax-cache-entries=4000000\n\
+         pdns-distributes-queries=no\nreuseport=yes\ndnssec={dnssec}\nquiet=yes\nloglevel=3\nwrite-pid=no\n\
+         {forwarded}\ndns64-prefix={prefix}\nmax-cache-entries=4000000\n\
          max-packetcache-entries=2000000\ndont-query=\n{}",
         listen.ip(),
         listen.port(),

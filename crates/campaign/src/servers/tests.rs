@@ -6,6 +6,7 @@ fn translating<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Tran
     let task = Translate {
         upstream: "198.18.0.2:53".parse().unwrap(),
         prefix: "64:ff9b::/96".parse().unwrap(),
+        checked: None,
     };
     Setting {
         folder,
@@ -18,8 +19,12 @@ fn translating<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Tran
 }
 
 fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
-    let task =
-        Serve { zone: ZONE_FILE.into(), aaaa: Share::ONE, status: Some("/run/status".into()) };
+    let task = Serve {
+        zone: ZONE_FILE.into(),
+        aaaa: Share::ONE,
+        status: Some("/run/status".into()),
+        anchors: None,
+    };
     Setting {
         folder,
         listen: "198.18.0.2:53".parse().unwrap(),
@@ -28,6 +33,22 @@ fn serving<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Serve> {
         operator,
         task,
     }
+}
+
+/// As [`translating`], for checks.
+fn checked_one<'a>(folder: &'a Path, operator: &'a Operator) -> Setting<'a, Translate> {
+    let key =
+        "+mofH3IFBoMah4Uc1DSCz5zVSbAaLGnijS42sX4URopDxLVVSyaV8FAuTZe5BDo1fbVMQu6d3amkc8rpvoCgyA==";
+    let digest = "bab33ecadd9e70fbafb2ca620a51e3b609c490e7ca335673a962aa8dcd5ed104";
+    let of = |zone: &str| {
+        [
+            format!("{zone}.conform.example. 300 IN DNSKEY 257 3 13 {key}"),
+            format!("{zone}.conform.example. 300 IN DS 2929 13 2 {digest}"),
+        ]
+    };
+    let checked = Checked { anchors: [of("secure"), of("bogus")].concat() };
+    let setting = translating(folder, operator);
+    Setting { task: Translate { checked: Some(checked), ..setting.task }, ..setting }
 }
 
 /// Those that need no commands of the plan.
@@ -106,7 +127,23 @@ fn configurations_are_those_that_were_looked_at() {
         let (words, text) =
             (driver.command(&setting, &program).join(" "), driver.configuration(&setting));
         crate::golden::check(&format!("{dut:?}"), &format!("{words}\n--- {}\n{text}", driver.file));
+        let setting_of_checks = checked_one(Path::new("/run/x"), &none);
+        let text = driver.configuration(&setting_of_checks);
+        let anchors = setting_of_checks.task.checked.as_ref().map(|checked| dut.anchors(checked));
+        let (file, anchors) = anchors.unwrap();
+        // The key or its digest, in the configuration or in the file that it names.
+        let has = |text: &str| {
+            text.contains("+mofH3IFBoMah4Uc1DSCz5z") || text.contains("bab33ecadd9e70fb")
+        };
+        let is_told = has(&text) || text.contains(file) && has(&anchors);
+        assert_eq!(dut.validates(), Some(is_told), "{dut:?}");
+        let all = format!("--- {}\n{text}--- {file}\n{anchors}", driver.file);
+        crate::golden::check(&format!("conform-{dut:?}"), &all);
     }
+    let mut setting = serving(Path::new("/run/x"), &none);
+    setting.task.anchors = Some("/run/anchors".into());
+    let words = Auth::Dns64bench.driver().command(&setting, &program).join(" ");
+    crate::golden::check("auth-conform", &format!("{words}\n"));
     for auth in Auth::ALL {
         let (driver, setting) = (auth.driver(), serving(Path::new("/run/x"), &none));
         let (words, text) =
@@ -184,6 +221,11 @@ fn the_servers_own_checkers_accept_them() {
         let text = |operator: &Operator| {
             dut.driver().configuration(&translating(Path::new("/run/x"), operator))
         };
+        judge(dut.name(), checked(dut.driver(), text));
+        let text = |operator: &Operator| {
+            dut.driver().configuration(&checked_one(Path::new("/run/x"), operator))
+        };
+        // A checker that looked for the file of anchors would find none; none does.
         judge(dut.name(), checked(dut.driver(), text));
     }
     for auth in Auth::ALL.iter().filter(|auth| auth.driver().checker("x").is_some()) {

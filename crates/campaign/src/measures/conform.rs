@@ -1,0 +1,437 @@
+//! Whether a DUT's answers are right: the checks of `dns64bench conform`, by RFC paragraph. A server
+//! that is fast and wrong is not fast.
+//!
+//! ```text
+//! AuthDNS with the names of checks ─► trust anchors ─► the DUT's configuration
+//!      └─► status socket ─► dns64bench conform ─► Report ─► journal ─► scoreboard of all DUTs
+//! ```
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use conform::check::Level;
+use conform::outcome::{Count, Report};
+use conform::show;
+use method::set::Repeats;
+use method::units::Qps;
+use method::verdict::Verdict;
+use serde::{Deserialize, Serialize};
+use tester::measurer::expect::Prefix;
+use tester::measurer::plan::TrialPlan;
+
+use super::{Course, Filled, Measure, Task};
+use crate::archive::{DutEnd, Measured, Step};
+use crate::missing::Missing;
+use crate::place::Place;
+use crate::plan::{CHECKS, DutPlan, Plan};
+use crate::point::{AtPlace, Cores, Point};
+use crate::recorded::Recorded;
+use crate::report::csv::Row;
+use crate::report::table::Table;
+use crate::report::{Run, chart::Figure, legend};
+use crate::results::DutResult;
+use crate::servers::CHECKED_ZONE;
+
+/// Checks have no rate; the course has this one.
+const NO_RATE: Qps = Qps(1);
+/// How long the checks of a server are assumed to take: many wait for a silence to end.
+const ASSUMED: Duration = Duration::from_secs(90);
+
+/// What the tester is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConformPlan {
+    /// Address and port of the DUT.
+    pub server: SocketAddr,
+    /// What the plan calls it.
+    pub name: String,
+    /// The DNS64 prefix that it was given.
+    pub prefix: Prefix,
+    /// Whether it was told to validate; `None`: nobody knows, and it is found out.
+    pub validates: Option<bool>,
+}
+
+impl ConformPlan {
+    /// The arguments of `dns64bench conform` for it. `status` is where AuthDNS's status socket is, a
+    /// path or `ssh:HOST:PATH`; without it checks that must know what the DUT asked are not tried.
+    pub fn arguments(&self, status: Option<String>) -> Vec<String> {
+        let (server, prefix) = (self.server.to_string(), self.prefix.to_string());
+        let mut words = vec!["conform".to_owned()];
+        for (option, value) in [
+            ("--server", &server),
+            ("--name", &self.name),
+            ("--expect-prefix", &prefix),
+            ("--zone", &CHECKED_ZONE.to_owned()),
+        ] {
+            // In one word: a name may begin with a hyphen.
+            words.push(format!("{option}={value}"));
+        }
+        words.extend(self.validates.map(|validates| format!("--validates={validates}")));
+        words.extend(status.map(|status| format!("--auth-status={status}")));
+        words.extend(["--forwards-all", "--json", "--quiet"].map(str::to_owned));
+        words
+    }
+}
+
+/// What the checks of a server came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ConformTrial {
+    /// When they began, seconds since 1970-01-01 UTC.
+    pub started_unix_s: f64,
+    /// How long they took, in seconds.
+    pub seconds: f64,
+    /// What each check came to; absent where none could be made.
+    pub report: Option<Report>,
+    /// Why there is no report; empty where there is one.
+    pub why: String,
+}
+
+impl ConformTrial {
+    /// Checks that began at that moment and came to their end.
+    pub fn of(begun: SystemTime, report: Report) -> ConformTrial {
+        let started_unix_s = unix_s(begun);
+        let seconds = report.seconds;
+        ConformTrial { started_unix_s, seconds, report: Some(report), why: String::new() }
+    }
+
+    /// Checks that began at that moment and end now without a report, because of `why`.
+    pub fn without_report(begun: SystemTime, why: String) -> ConformTrial {
+        let seconds = begun.elapsed().unwrap_or_default().as_secs_f64();
+        ConformTrial { started_unix_s: unix_s(begun), seconds, report: None, why }
+    }
+
+    /// Passed where no check of level MUST failed. The tester spoils none of them.
+    pub fn verdict(&self) -> Verdict {
+        match &self.report {
+            Some(report) if !report.fails_a_must() => Verdict::Passed,
+            _ => Verdict::Failed,
+        }
+    }
+}
+
+fn unix_s(moment: SystemTime) -> f64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// How many checks came to what, by level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Counts {
+    /// Of the sentences that say MUST (BCP 14).
+    pub must: Count,
+    /// Of those that say SHOULD, and of those of RFCs that say neither.
+    pub should: Count,
+    /// Of those that say MAY: what failed is not done, which is no fault.
+    pub may: Count,
+    /// Of advice that is in no RFC.
+    pub hardening: Count,
+}
+
+impl Counts {
+    fn of(report: &Report) -> Counts {
+        Counts {
+            must: report.count(&[Level::Must]),
+            should: report.count(&[Level::Should, Level::Says]),
+            may: report.count(&[Level::May]),
+            hardening: report.count(&[Level::Hardening]),
+        }
+    }
+
+    /// With the names of the levels in `results.csv`, and in words.
+    fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
+        [
+            ("must", "MUST", self.must),
+            ("should", "SHOULD, RFC says", self.should),
+            ("may", "MAY", self.may),
+            ("hardening", "hardening", self.hardening),
+        ]
+    }
+}
+
+/// Whether a DUT's answers are right.
+#[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ConformResult {
+    /// Where the DUT ran.
+    #[serde(flatten)]
+    pub place: Cores,
+    /// Whether the checks are done.
+    pub complete: bool,
+    /// Why there are no verdicts, if there are none.
+    pub missing: Option<Missing>,
+    /// How the DUT ended in the checks, if it did.
+    pub ended: Option<DutEnd>,
+    /// Where the DUT ran; absent where that was not seen.
+    #[serde(rename = "place")]
+    pub seen: Option<Place>,
+    /// How long the checks took, in seconds; absent where they were not made.
+    pub seconds: Option<f64>,
+    /// How many checks came to what.
+    pub counts: Option<Counts>,
+    /// What each check came to, with the server's version.
+    pub report: Option<Report>,
+}
+
+impl ConformResult {
+    /// A mark where the verdicts are not those of a server that lived to the end.
+    fn state(&self) -> String {
+        match (&self.ended, &self.missing) {
+            (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),
+            (Some(DutEnd::Hung), _) => "HUNG".into(),
+            (None, Some(why)) => why.to_string(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// What puts a server behind another one: no verdicts, and then what failed, MUST first.
+    fn faults(&self) -> (bool, usize, usize, Reverse<usize>) {
+        let failed = |of: fn(&Counts) -> usize| self.counts.as_ref().map_or(0, of);
+        (
+            self.counts.is_none(),
+            failed(|counts| counts.must.failed),
+            failed(|counts| counts.should.failed),
+            Reverse(failed(|counts| counts.must.passed + counts.should.passed)),
+        )
+    }
+}
+
+/// The measure of `[measure] conform`.
+pub struct ConformMeasure;
+
+impl Measure for ConformMeasure {
+    fn title(&self) -> &'static str {
+        "Conformance"
+    }
+
+    fn name(&self) -> &'static str {
+        "conform"
+    }
+
+    fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point> {
+        let Some(dut) = dut.filter(|dut| plan.keys_of(dut).conform) else { return Vec::new() };
+        // What is right does not depend on cores.
+        let place = Cores::first(plan.cores_of(dut)[0]);
+        vec![Point::Conform(AtPlace { dut: dut.name().into(), place })]
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        let is_checked = plan.duts.iter().any(|dut| plan.keys_of(dut).conform);
+        if is_checked && plan.auths().any(|auth| auth.name() == CHECKS) {
+            return Err(format!(
+                "[measure] conform: an AuthDNS is called {CHECKS}, as is that of the checks; give it another name"
+            ));
+        }
+        Ok(())
+    }
+
+    fn effort(&self, _: &Plan, _: &Point) -> (u32, Duration) {
+        (1, ASSUMED)
+    }
+
+    fn course(&self, _: &Recorded<'_>, _: &Point) -> Option<Course> {
+        Some(Course::Repeats(Repeats::new(NO_RATE, 1, 0)))
+    }
+
+    fn starts_anew(&self) -> bool {
+        true
+    }
+
+    fn repeats_deaths(&self) -> bool {
+        false
+    }
+
+    fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task {
+        let name = step.point.dut().unwrap_or_default();
+        // What is in a file of the operator's is not known.
+        let ours = plan.dut(name).filter(|dut| dut.config.is_none());
+        Task::Conform(ConformPlan {
+            server: base.server,
+            name: name.to_owned(),
+            prefix: plan.trial.prefix,
+            validates: ours.and_then(|dut| dut.driver.validates()),
+        })
+    }
+
+    /// That the DUT did not survive them is a result.
+    fn has_result(&self, recorded: &Recorded<'_>, point: &Point) -> bool {
+        let has =
+            |m: &Measured| m.dut_end.is_some() || m.checked().is_some_and(|t| t.report.is_some());
+        recorded.walk(point).is_some_and(|walk| walk.trials.into_iter().any(has))
+    }
+
+    fn fills(&self, _: &Plan, _: &Point) -> Vec<Filled> {
+        Vec::new()
+    }
+
+    fn tables(&self, run: &Run) -> Vec<Table> {
+        let all = of_runs(std::slice::from_ref(run));
+        if all.is_empty() { Vec::new() } else { vec![table(&all)] }
+    }
+
+    fn figures(&self, _: &[Run]) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// The scoreboard of all DUTs, as a part of the section.
+    fn html(&self, runs: &[Run]) -> String {
+        match reports(runs).as_slice() {
+            [] => String::new(),
+            // Text has no `<` of its own there.
+            all => show::html::scoreboard(all).replace("<h2>", "<h3>").replace("</h2>", "</h3>"),
+        }
+    }
+
+    fn markdown(&self, runs: &[Run]) -> String {
+        match reports(runs).as_slice() {
+            [] => String::new(),
+            all => {
+                format!("## Conformance, check by check\n\n{}\n", show::markdown::scoreboard(all))
+            }
+        }
+    }
+
+    fn rows(&self, run: &Run) -> Vec<Row> {
+        let duts = run.results.duts.iter();
+        duts.filter_map(|dut| Some(rows(dut, dut.conform.as_ref()?))).flatten().collect()
+    }
+}
+
+/// The DUTs of all runs whose answers were to be checked, with their names: the best one first.
+fn of_runs(runs: &[Run]) -> Vec<(String, &ConformResult)> {
+    let each = runs.iter().flat_map(|run| run.results.duts.iter().map(move |dut| (run, dut)));
+    let mut all: Vec<_> = each
+        .filter_map(|(run, dut)| {
+            Some((legend(run, &dut.name, runs.len() > 1), dut.conform.as_ref()?))
+        })
+        .collect();
+    all.sort_by_key(|(_, result)| result.faults());
+    all
+}
+
+/// The reports of all runs, as the scoreboard has them.
+fn reports(runs: &[Run]) -> Vec<Report> {
+    let named = |(name, result): (String, &ConformResult)| {
+        Some(Report { server: name, ..result.report.clone()? })
+    };
+    of_runs(runs).into_iter().filter_map(named).collect()
+}
+
+/// A row for each DUT.
+fn table(all: &[(String, &ConformResult)]) -> Table {
+    let note = "Numbers of checks: passed / failed / not offered / not tried. A server that does not do what an RFC allows (MAY) \
+                has no fault. What could not be tried does not count as passed.";
+    let mut table = Table::new("Conformance by level of the sentence", note, &["DUT"]);
+    table.header.extend(
+        ["MUST", "SHOULD, RFC says", "MAY", "hardening", "What happened"].map(str::to_owned),
+    );
+    for (name, result) in all {
+        let cell = |(_, _, count): (_, _, Count)| {
+            let Count { passed, failed, not_offered, not_tried } = count;
+            format!("{passed} / {failed} / {not_offered} / {not_tried}")
+        };
+        let cells = match &result.counts {
+            Some(counts) => counts.by_level().map(cell),
+            None => std::array::from_fn(|_| "–".to_owned()),
+        };
+        let first = std::iter::once(name.clone());
+        table.rows.push(first.chain(cells).chain([result.state()]).collect());
+    }
+    table
+}
+
+fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
+    let point = Point::Conform(AtPlace { dut: dut.name.clone(), place: result.place.clone() });
+    let row = |quantity: &str, unit, value: Option<f64>| Row {
+        ran_on: result.seen.clone(),
+        mark: result.state(),
+        ..Row::of_value(point.clone(), quantity, unit, usize::from(value.is_some()), value)
+    };
+    let mut rows = vec![row("took", "s", result.seconds)];
+    for (level, _, count) in result.counts.iter().flat_map(Counts::by_level) {
+        let Count { passed, failed, not_offered, not_tried } = count;
+        for (verdict, number) in [
+            ("passed", passed),
+            ("failed", failed),
+            ("not_offered", not_offered),
+            ("not_tried", not_tried),
+        ] {
+            rows.push(row(&format!("{level}_{verdict}"), "checks", Some(number as f64)));
+        }
+    }
+    rows
+}
+
+/// What a reader must know of a server that is not right: for the summary.
+pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
+    let result = dut.conform.as_ref()?;
+    let failed = result.counts.map_or(0, |counts| counts.must.failed);
+    match (&result.ended, failed) {
+        (Some(end), _) => Some(format!("{}: in the checks of its answers {end}.", dut.name)),
+        (None, 0) => None,
+        (None, 1) => Some(format!("{} fails a check of level MUST, see Conformance.", dut.name)),
+        (None, n) => Some(format!("{} fails {n} checks of level MUST, see Conformance.", dut.name)),
+    }
+}
+
+/// What was found of a DUT's answers.
+pub(crate) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ConformResult> {
+    let Point::Conform(AtPlace { dut, place }) = point else { return None };
+    let walk = recorded.walk(point)?;
+    let measured = walk.trials.first();
+    let trial = measured.and_then(|m| m.checked());
+    let ended = measured.and_then(|m| m.dut_end.clone());
+    let report = trial
+        .and_then(|trial| trial.report.clone())
+        .map(|report| Report { version: recorded.version(dut).unwrap_or_default(), ..report });
+    let missing = match (trial, &report, &ended) {
+        (None, ..) => Some(Missing::not_begun(recorded, point)),
+        (_, Some(_), _) => None,
+        (_, None, Some(end)) => Some(Missing::Ended(end.clone())),
+        (Some(trial), None, None) => Some(Missing::NotChecked { why: trial.why.clone() }),
+    };
+    Some(ConformResult {
+        place: place.clone(),
+        complete: walk.due().is_none(),
+        missing,
+        ended,
+        seen: super::search::place_of(walk.trials.iter().copied()),
+        seconds: trial.map(|trial| trial.seconds),
+        counts: report.as_ref().map(Counts::of),
+        report,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_dut_is_checked_once_where_the_plan_says_so() {
+        let text = "name = 'x'\n[measure]\nconform = true\ncores = [2, 1]\n[[dut]]\ndriver = 'unbound'\n\
+                    [[dut]]\ndriver = 'bind'\nmeasure = { conform = false }\n";
+        let plan = Plan::parse(text, Path::new("p.toml")).unwrap();
+        let points: Vec<String> =
+            plan.points().iter().filter(|p| p.is_checked()).map(ToString::to_string).collect();
+        assert_eq!(points, ["Unbound, 2 cores, conform"]);
+        let clash = format!("{text}[[authdns]]\ndriver = 'nsd'\nname = 'conform'\n");
+        let error = Plan::parse(&clash, Path::new("p.toml")).unwrap_err().to_string();
+        assert!(error.contains("give it another name"), "{error}");
+    }
+
+    #[test]
+    fn the_tester_is_told_where_the_status_socket_is() {
+        let plan = ConformPlan {
+            server: "[2001:2::1]:53".parse().unwrap(),
+            name: "-x".into(),
+            prefix: "2001:db8::/64".parse().unwrap(),
+            validates: Some(false),
+        };
+        let words = plan.arguments(Some("ssh:me@auth:/run/auth-1".into())).join(" ");
+        assert_eq!(
+            words,
+            "conform --server=[2001:2::1]:53 --name=-x --expect-prefix=2001:db8::/64 --zone=conform.example \
+             --validates=false --auth-status=ssh:me@auth:/run/auth-1 --forwards-all --json --quiet"
+        );
+        assert!(!plan.arguments(None).join(" ").contains("--auth-status"));
+    }
+}
