@@ -3,6 +3,7 @@
 
 mod campaign;
 mod clients;
+mod conform;
 mod dns64d;
 mod dnstap;
 mod gate;
@@ -160,6 +161,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let servers = first
         .chain(&clients::TESTS)
         .chain(&systemd::TESTS)
+        .chain(&conform::TESTS)
         .chain(&hosts::TESTS)
         .chain(&losses::TESTS)
         .chain(&campaign::TESTS);
