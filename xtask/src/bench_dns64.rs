@@ -209,8 +209,15 @@ fn each(all: &mut Vec<Figures<'_>>, mut measure: impl FnMut(&mut Figures<'_>) ->
     });
 }
 
-/// What dnsperf's closed loop sees of each server that is here: all-different names per second.
-pub(crate) fn different_names() -> Result<Vec<(&'static str, f64)>> {
+/// All-different names per second of one server, as two closed loops see them.
+pub(crate) struct ClosedLoops {
+    pub(crate) dnsperf: f64,
+    /// With UDP_SEGMENT.
+    pub(crate) ours: f64,
+}
+
+/// What closed loops see of each server that is here.
+pub(crate) fn different_names() -> Result<Vec<(&'static str, ClosedLoops)>> {
     // No sender or reflector of xtask's runs here, so that no release build of it is needed.
     let lab = Lab::up_with(&crate::process::dns64bench()?, &std::env::current_exe()?)?;
     let names = Names::write(lab.folder.path())?;
@@ -219,10 +226,10 @@ pub(crate) fn different_names() -> Result<Vec<(&'static str, f64)>> {
     for dut in &DUTS {
         let Some(program) = program(&lab, dut) else { continue };
         let server = start(&lab, dut, &program)?;
-        rates.push((
-            dut.name(),
-            dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate,
-        ));
+        let dnsperf = dnsperf(&lab, &server, &names.different, &["-n", "1", "-l", "4"])?.rate;
+        let ours = ["--names", "13.0.0.0/8", "--expect-prefix", "64:ff9b::/96"];
+        let ours = closed_loop(&lab, &server, &ours, "true")?.rate;
+        rates.push((dut.name(), ClosedLoops { dnsperf, ours }));
     }
     Ok(rates)
 }
