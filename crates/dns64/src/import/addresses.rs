@@ -96,6 +96,13 @@ impl Addresses {
         self.ipv4.iter().flat_map(of_ipv4).chain(self.ipv6.iter().flat_map(of_ipv6)).collect()
     }
 
+    /// The octets of the list that means them, at the least: a network has two ends, as a gap has, and
+    /// the shortest one is `"::", `.
+    pub(super) fn least_len(&self) -> usize {
+        let gaps = [&self.ipv4, &self.ipv6].map(|ranges| ranges.len().saturating_sub(1));
+        6 * gaps.iter().sum::<usize>()
+    }
+
     /// The shortest list that means them, in our words: networks, and before them after a `!` those
     /// that are excepted.
     pub(super) fn written(&self) -> Vec<String> {

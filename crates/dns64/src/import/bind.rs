@@ -10,12 +10,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use super::addresses::{Addresses, FirstMatch, network};
-use super::draft::{Draft, Group, Origin, PrefixDraft, Told, Translation};
+use super::draft::{Draft, Group, LEAST_OF_PREFIX, Origin, PrefixDraft, Told, Translation};
 use super::error::ImportError;
 use super::files::{DEEPEST, called};
 use super::notes::Place;
 use super::statements::{Statement, Style, parse};
 use super::values::{mebibytes, seconds, socket};
+use crate::config::LONGEST_FILE;
 use crate::name::LowerName;
 use ipnet::{IpNet, Ipv6Net};
 
@@ -113,14 +114,13 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     if all().all(|option| option.name() != "dnssec-validation") {
         let why =
             "BIND validates unless told otherwise; dns64d does not: have the upstream validate";
-        reader.draft.notes.nothing(&Place::new(&called(file), 1), "dnssec-validation", why);
+        reader.draft.notes.answers(&Place::new(&called(file), 1), "dnssec-validation", why);
     }
     let nowhere = Place::new(&called(file), 1);
     let place = options.first().map_or(nowhere, |options| options.place.clone());
     reader.listen(&options, &place);
     reader.clients(&place);
-    reader.translation();
-    Ok(())
+    reader.translation(file)
 }
 
 /// A `dns64` statement.
@@ -452,9 +452,16 @@ impl Reader<'_> {
         self.draft.access = Some(told);
     }
 
-    /// The groups of clients that the same rules are for.
-    fn translation(&mut self) {
-        let mut parts: Vec<(Addresses, Vec<usize>)> = vec![(Addresses::all(), Vec::new())];
+    /// The groups of clients that the same rules are for. There may be twice as many with each rule:
+    /// no more of them are made than a file can have.
+    fn translation(&mut self, file: &Path) -> Result<(), ImportError> {
+        let fits = |len: usize| {
+            let is_too_long = len as u64 > LONGEST_FILE;
+            if is_too_long { Err(ImportError::TooLong { file: file.to_owned() }) } else { Ok(()) }
+        };
+        let access = self.draft.access.as_ref();
+        let allowed = access.map_or_else(Addresses::all, |access| access.value.clone());
+        let mut parts: Vec<(Addresses, Vec<usize>)> = vec![(allowed, Vec::new())];
         for (place, rule) in self.rules.iter().enumerate() {
             let mut cut = Vec::with_capacity(parts.len() + 1);
             for (clients, rules) in parts {
@@ -464,25 +471,26 @@ impl Reader<'_> {
             }
             cut.retain(|(clients, _)| !clients.is_empty());
             parts = cut;
+            let prefixes: usize = parts.iter().map(|(_, rules)| rules.len()).sum();
+            fits(prefixes * LEAST_OF_PREFIX)?;
         }
         // What is for everybody stands in [dns64].
         let of_all: Vec<usize> = (0..self.rules.len())
             .filter(|&place| self.rules[place].clients == Addresses::all())
             .collect();
         self.draft.translation = self.translation_of(&of_all);
+        let mut len = 0;
         for (clients, rules) in parts {
             if rules == of_all {
                 continue;
             }
-            let allowed = self.draft.access.as_ref().map(|access| &access.value);
-            let clients = allowed.map_or(clients.clone(), |allowed| clients.and(allowed));
-            if clients.is_empty() {
-                continue;
-            }
             let translation = self.translation_of(&rules);
+            len += clients.least_len() + translation.least_len();
+            fits(len)?;
             let origin = rules.last().map(|&place| self.rules[place].prefix.origin.clone());
             self.draft.groups.push(Group { clients, translation, origin });
         }
+        Ok(())
     }
 
     fn translation_of(&mut self, places: &[usize]) -> Translation {
@@ -518,4 +526,66 @@ fn excluded() -> Addresses {
 
 fn is_no(word: &str) -> bool {
     matches!(word, "no" | "false" | "0" | "none" | "off")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of a named.conf with these options.
+    fn imported(options: &str) -> (Draft, Result<(), ImportError>) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("named.conf");
+        std::fs::write(&file, format!("options {{ {options} }};\n")).unwrap();
+        let mut draft = Draft::default();
+        let result = import(&file, &mut draft);
+        (draft, result)
+    }
+
+    /// The elements of a list: so many addresses with gaps between them.
+    fn scattered(count: usize) -> String {
+        (0..count).map(|n| format!("10.0.{}.{}; ", n / 100, 2 * (n % 100))).collect()
+    }
+
+    #[test]
+    fn an_origin_is_short_however_long_its_statement_is() {
+        let clients = scattered(1_000);
+        let (draft, result) =
+            imported(&format!("dns64 64:ff9b::/96 {{ clients {{ {clients} }}; }};"));
+        result.unwrap();
+        let prefixes = draft.groups.iter().flat_map(|group| &group.translation.prefixes);
+        let lens: Vec<usize> = prefixes.map(|prefix| prefix.origin.words.chars().count()).collect();
+        assert_eq!(lens, [60]);
+    }
+
+    #[test]
+    fn groups_that_no_file_can_have_are_not_made() {
+        let of_all = |n: usize| format!("dns64 2001:db8:{n:x}::/96 {{ }};\n");
+        let of_one =
+            |n: usize| format!("dns64 2001:db8:64::/96 {{ clients {{ 10.0.0.{n}; }}; }};\n");
+        let options: String = (0..200).map(of_all).chain((0..200).map(of_one)).collect();
+        let (draft, result) = imported(&options);
+        assert!(matches!(result, Err(ImportError::TooLong { .. })), "{result:?}");
+        assert!(draft.groups.is_empty(), "{} groups", draft.groups.len());
+        // Few groups, but a long list in each of them.
+        let of_one: String = (0..100).map(of_one).collect();
+        let mapped = scattered(2_000);
+        let (_, result) =
+            imported(&format!("dns64 64:ff9b::/96 {{ mapped {{ {mapped} }}; }};\n{of_one}"));
+        assert!(matches!(result, Err(ImportError::TooLong { .. })), "{result:?}");
+    }
+
+    #[test]
+    fn validation_is_lost_by_default_as_well() {
+        let cases =
+            [("", true), ("dnssec-validation auto;", true), ("dnssec-validation no;", false)];
+        for (options, is_lost) in cases {
+            let (draft, result) = imported(options);
+            result.unwrap();
+            let notes = draft.notes.into_vec();
+            let mut lost = notes.iter().filter(|note| note.changes_answers());
+            let found = lost.any(|note| note.to_string().contains("dnssec-validation"));
+            assert_eq!(found, is_lost, "{options}");
+        }
+    }
 }

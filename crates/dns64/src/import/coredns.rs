@@ -274,16 +274,26 @@ fn forward(plugin: &Statement, zones: &[&str], draft: &mut Draft) -> Result<(), 
     Ok(())
 }
 
-/// `cache [TTL] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale [TIME] … }`.
+/// `cache [TTL] [ZONES...] { success CAPACITY [TTL] denial CAPACITY [TTL] serve_stale [TIME] … }`.
 fn cache(plugin: &Statement, draft: &mut Draft) {
+    let words = plugin.words.get(1..).unwrap_or_default();
+    // The first word is a zone too if it is no number.
+    let (ttl, zones) = match words.split_first() {
+        Some((first, zones)) if first.parse::<u64>().is_ok() => (Some(first.as_str()), zones),
+        _ => (None, words),
+    };
+    if !zones.is_empty() && zones.iter().all(|zone| zone != ".") {
+        let why = "dns64d has one cache for all names, to which these limits apply";
+        draft.notes.answers(&plugin.place, &plugin.written(), why);
+    }
     let mut set = |key: &'static str, of: &Statement, text: Option<&str>| {
         if let Some(seconds) = text.and_then(seconds) {
             let origin = Origin::new(&of.place, of.written());
             draft.set_number("cache", key, Some(seconds), origin);
         }
     };
-    set("max-ttl", plugin, plugin.argument().or(Some("3600")));
-    set("negative-max-ttl", plugin, plugin.argument().or(Some("1800")));
+    set("max-ttl", plugin, ttl.or(Some("3600")));
+    set("negative-max-ttl", plugin, ttl.or(Some("1800")));
     for key in plugin.body() {
         let ttl = key.words.get(2).map(String::as_str);
         match key.name() {

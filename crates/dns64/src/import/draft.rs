@@ -19,7 +19,8 @@ pub(super) struct Told<T> {
     pub origin: Origin,
 }
 
-/// Where something comes from, and the words that stand there.
+/// Where something comes from, and the words that stand there, shortened: they may be a whole file,
+/// and there is a copy of them for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub place: Place,
@@ -28,12 +29,13 @@ pub(super) struct Origin {
 
 impl Origin {
     pub(super) fn new(place: &Place, words: impl Into<String>) -> Origin {
-        Origin { place: place.clone(), words: words.into() }
+        let words: String = words.into();
+        Origin { place: place.clone(), words: shortened(&words) }
     }
 
     /// The comment above what came of it.
     fn comment(&self) -> String {
-        format!("# {}: {}\n", self.place, shortened(&self.words))
+        format!("# {}: {}\n", self.place, self.words)
     }
 }
 
@@ -58,6 +60,20 @@ pub(super) struct Translation {
     pub mode: Option<&'static str>,
     /// Other keys and their values.
     pub flags: Vec<(&'static str, bool)>,
+}
+
+/// The octets of a prefix in a file, with the comment above it, at the least.
+pub(super) const LEAST_OF_PREFIX: usize = 32;
+
+impl Translation {
+    /// Its octets in a file, at the least.
+    pub(super) fn least_len(&self) -> usize {
+        let ranges = self.prefixes.iter().filter_map(|prefix| prefix.ranges.as_ref());
+        let exclude = self.exclude.as_ref().map(|exclude| exclude.without(&Addresses::all_ipv4()));
+        self.prefixes.len() * LEAST_OF_PREFIX
+            + ranges.map(Addresses::least_len).sum::<usize>()
+            + exclude.map_or(0, |exclude| exclude.least_len())
+    }
 }
 
 /// `[[group]]`.
@@ -219,18 +235,27 @@ impl Draft {
         }
     }
 
-    /// Resolvers for a domain, `.` for the root. Of several for one domain the first ones count.
+    /// Resolvers for a domain, `.` for the root. Of several lists for one domain the first one counts,
+    /// and the others are noted if they differ from it.
     pub(super) fn forward(&mut self, domain: &str, upstreams: &[SocketAddr], origin: &Origin) {
         let Some(domain) = self.domain(domain, origin) else { return };
-        if domain == "." {
+        let before: Vec<SocketAddr> = if domain == "." {
+            self.upstreams.iter().map(|told| told.value).collect()
+        } else {
+            let known = self.forwards.iter().filter(|known| known.domain == domain);
+            known.flat_map(|known| known.upstreams.iter().copied()).collect()
+        };
+        if !before.is_empty() {
+            if before != upstreams {
+                let why = "there are upstreams for this domain before";
+                self.notes.answers(&origin.place, &origin.words, why);
+            }
+        } else if domain == "." {
             let told = |&value: &SocketAddr| Told { value, origin: origin.clone() };
             self.upstreams.extend(upstreams.iter().map(told));
-        } else if self.forwards.iter().all(|known| known.domain != domain) {
+        } else {
             let (upstreams, origin) = (upstreams.to_vec(), origin.clone());
             self.forwards.push(Forward { domain, upstreams, origin });
-        } else {
-            let why = "there are upstreams for this domain before";
-            self.notes.answers(&origin.place, &origin.words, why);
         }
     }
 

@@ -24,12 +24,12 @@ pub(crate) enum ImportError {
         /// What is wrong.
         reason: String,
     },
-    /// YAML that cannot be read.
+    /// YAML that cannot be read, or is too deep or too much.
     #[error("{file}: {reason}")]
     Yaml {
         /// Its path.
         file: PathBuf,
-        /// What the parser says, with line and column.
+        /// What is wrong, with its line.
         reason: String,
     },
     /// What would be written is longer than a configuration may be.

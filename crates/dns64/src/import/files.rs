@@ -4,13 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ImportError;
+use super::notes::Place;
 use crate::config::read_file;
 
 /// Files in files in files: more than anybody writes, and the end of those that include themselves.
 pub(super) const DEEPEST: usize = 16;
 
-/// How many files may be read in all.
+/// How many files may be included in all.
 pub(super) const MOST: usize = 1_000;
+
+/// The error where a file is included beyond [`DEEPEST`] or [`MOST`].
+pub(super) fn too_many(place: &Place) -> ImportError {
+    let reason = "files include each other, or are too many".to_owned();
+    ImportError::Syntax { place: place.clone(), reason }
+}
 
 /// The text of a file, as far as a configuration of ours may be one.
 ///

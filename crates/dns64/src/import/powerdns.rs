@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told};
 use super::error::ImportError;
-use super::files::{called, included, read};
+use super::files::{MOST, called, included, read, too_many};
 use super::notes::Place;
 use super::tree::{self, Node, Value};
 use super::values::socket;
@@ -181,14 +181,26 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
         let place = Place::new(&name, number + 1);
         if key == "include-dir" {
             // In an included file it is not heeded.
-            let wanted = (depth == 0).then(|| format!("{}/*.conf", value.trim()));
-            folders.extend(wanted.iter().flat_map(|pattern| included(file, pattern)));
+            if depth == 0 {
+                include(&mut folders, file, &format!("{}/*.conf", value.trim()), &place)?;
+            }
             continue;
         }
         let values = value.split(',').map(|value| value.trim().to_owned()).collect();
         add(settings, Setting { place, key: key.to_owned(), values }, adds);
     }
     folders.iter().try_for_each(|file| lines(file, settings, depth + 1))
+}
+
+/// Adds the files of an `include-dir` to those that are read after this one.
+fn include(
+    files: &mut Vec<PathBuf>,
+    by: &Path,
+    pattern: &str,
+    place: &Place,
+) -> Result<(), ImportError> {
+    files.extend(included(by, pattern));
+    if files.len() > MOST { Err(too_many(place)) } else { Ok(()) }
 }
 
 /// A line without what stands behind a `#` that begins it or follows a blank.
@@ -214,9 +226,9 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
     for (section, entries) in tree::yaml(file)?.entries() {
         for (key, node) in entries.entries() {
             if key == "include_dir" {
-                let folder = node.text().filter(|_| depth == 0);
-                let pattern = folder.map(|folder| format!("{folder}/*.yml"));
-                folders.extend(pattern.iter().flat_map(|pattern| included(file, pattern)));
+                if let Some(folder) = node.text().filter(|_| depth == 0) {
+                    include(&mut folders, file, &format!("{folder}/*.yml"), &node.place)?;
+                }
                 continue;
             }
             let key = old_name(section, key);

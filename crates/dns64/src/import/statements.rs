@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::ImportError;
-use super::files::{DEEPEST, MOST, called, included, read};
+use super::files::{DEEPEST, MOST, called, included, read, too_many};
 use super::notes::Place;
 
 /// Words up to the end of the statement, with the block in it if it has one.
@@ -91,7 +91,7 @@ pub(super) fn parse(file: &Path, style: Style) -> Result<Vec<Statement>, ImportE
 
 struct Parser {
     style: Style,
-    /// How many have been read.
+    /// How many have been included.
     files: usize,
 }
 
@@ -123,12 +123,11 @@ impl Parser {
                     || included(file, named).iter().any(|path| path.is_file())
             });
             if let (Some(named), None) = (named, &statement.block) {
-                self.files += 1;
-                if depth >= DEEPEST || self.files > MOST {
-                    let reason = "files include each other, or are too many".to_owned();
-                    return Err(ImportError::Syntax { place: statement.place, reason });
-                }
                 for path in included(file, named) {
+                    self.files += 1;
+                    if depth >= DEEPEST || self.files > MOST {
+                        return Err(too_many(&statement.place));
+                    }
                     all.extend(self.file(&path, depth + 1)?);
                 }
                 continue;

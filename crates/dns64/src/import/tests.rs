@@ -86,6 +86,88 @@ fn what_changes_answers_is_told_from_what_does_not() {
     assert!(of("local-zone").contains(":3: ") && of("local-zone").contains("answers may differ"));
 }
 
+#[test]
+fn what_answers_depend_on_is_not_dropped_without_a_note() {
+    let zone = "forward-zone:\n  name: a.test\n  forward-addr: 192.0.2.1\n";
+    let of_zone = |more: &str| format!("{zone}  {more}\n");
+    let root = |address: &str| format!("forward-zone:\n  name: .\n  forward-addr: {address}\n");
+    let server = |port: u16, address: &str| format!(".:{port} {{\n  forward . {address}\n}}\n");
+    let policy = |address: &str| format!("policy.add(policy.all(policy.FORWARD('{address}')))\n");
+    let (one, two) = ("192.0.2.1", "192.0.2.2");
+    let cases = [
+        ("unbound.conf", of_zone("forward-no-cache: yes"), ":4: forward-no-cache: yes"),
+        ("unbound.conf", of_zone("forward-tcp-upstream: yes"), ":4: forward-tcp-upstream: yes"),
+        ("unbound.conf", of_zone("forward-new: 1"), ":4: forward-new: 1"),
+        ("unbound.conf", root(one) + &root(two), ":4: forward-zone: ."),
+        ("Corefile", server(53, one) + &server(5300, two), ":5: forward . 192.0.2.2"),
+        ("kresd.conf", policy(one) + &policy(two), ":2: policy.add("),
+        ("recursor.conf", format!("forward-zones-recurse=.={one}, .={two}\n"), ":1: .=192.0.2.2"),
+    ];
+    for (name, text, wanted) in cases {
+        let (_folder, path) = file(name, &text);
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        let mut lost = notes.iter().filter(|note| note.changes_answers());
+        assert!(lost.any(|note| note.to_string().contains(wanted)), "{name}: {notes:#?}");
+        assert!(!toml.contains(two), "{name}: only the first ones are asked:\n{toml}");
+    }
+    let whole = [
+        (
+            "unbound.conf",
+            of_zone("forward-no-cache: no") + "  forward-tls-upstream: no\n" + &root(one),
+        ),
+        ("Corefile", server(53, one) + &server(5300, one)),
+    ];
+    for (name, text) in whole {
+        let (_folder, path) = file(name, &text);
+        let notes = import(&path, None).unwrap().notes;
+        assert!(!notes.iter().any(Note::changes_answers), "{name}: {notes:#?}");
+    }
+}
+
+#[test]
+fn a_cache_for_some_zones_is_one_for_all_names() {
+    let cases = [
+        ("cache", 3_600, false),
+        ("cache 30", 30, false),
+        ("cache 30 .", 30, false),
+        ("cache 30 example.org", 30, true),
+        ("cache example.org", 3_600, true),
+    ];
+    for (words, ttl, is_lost) in cases {
+        let (_folder, path) = file("Corefile", &format!(". {{\n  {words}\n}}\n"));
+        let Imported { toml, notes } = import(&path, None).unwrap();
+        assert!(toml.contains(&format!("\nmax-ttl = {ttl}\n")), "{words}:\n{toml}");
+        assert_eq!(notes.iter().any(Note::changes_answers), is_lost, "{words}: {notes:#?}");
+    }
+}
+
+#[test]
+fn the_files_of_a_pattern_are_counted() {
+    let cases = [
+        ("named.conf", "include \"d/*.conf\";\n", "conf"),
+        ("unbound.conf", "include: \"d/*.conf\"\n", "conf"),
+        ("recursor.conf", "include-dir=d\n", "conf"),
+        ("recursor.yml", "recursor: { include_dir: d }\n", "yml"),
+    ];
+    for (name, text, extension) in cases {
+        let (folder, path) = file(name, text);
+        let included = folder.path().join("d");
+        fs::create_dir(&included).unwrap();
+        for n in 0..=files::MOST {
+            fs::write(included.join(format!("{n}.{extension}")), "").unwrap();
+        }
+        let error = import(&path, None).map(|imported| imported.toml).unwrap_err().to_string();
+        assert!(error.contains(":1: ") && error.contains("are too many"), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_recursor_conf_that_looks_like_deep_yaml_is_read_as_lines() {
+    let (_folder, path) = file("recursor.conf", &("? ".repeat(30_000) + "x"));
+    let notes = import(&path, None).unwrap().notes;
+    assert!(notes.iter().any(Note::changes_answers), "{notes:#?}");
+}
+
 /// A file in a folder of its own.
 fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,16 +1,22 @@
 //! Values with their lines, as YAML and tables of Lua have them.
+//!
+//! A YAML file is read event by event, so that a short one ends early if it is too deep, or if its
+//! aliases make too much of it.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::str::Chars;
 use std::sync::Arc;
 
-use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use saphyr_parser::{BufferedInput, Event, Parser, ScalarStyle, Tag};
 
 use super::error::ImportError;
 use super::files::{called, read};
-use super::notes::Place;
+use super::notes::{Place, shortened};
+use crate::config::LONGEST_FILE;
 
-/// The column up to which a line may be indented.
-const DEEPEST_COLUMN: usize = 200;
+/// Lists and tables in each other: more than any configuration has.
+const DEEPEST: usize = 64;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -55,6 +61,33 @@ impl Node {
         self.entries().iter().find(|(known, _)| known == key).map(|(_, node)| node)
     }
 
+    /// The octets that it takes in memory.
+    fn octets(&self) -> usize {
+        let of = |nodes: &[Node]| nodes.iter().map(Node::octets).sum::<usize>();
+        let more = match &self.value {
+            Value::Text(text) => text.len(),
+            Value::List(elements) => of(elements),
+            Value::Table(entries) => {
+                let entry = |(key, node): &(String, Node)| key.len() + node.octets();
+                size_of::<String>() * entries.len() + entries.iter().map(entry).sum::<usize>()
+            }
+            Value::Call(name, arguments) => name.len() + of(arguments),
+        };
+        size_of::<Node>() + more
+    }
+
+    /// How many lists and tables are in each other, with itself.
+    fn height(&self) -> usize {
+        let of = |nodes: &[Node]| nodes.iter().map(Node::height).max().unwrap_or(0);
+        match &self.value {
+            Value::Text(_) => 0,
+            Value::List(elements) | Value::Call(_, elements) => 1 + of(elements),
+            Value::Table(entries) => {
+                1 + entries.iter().map(|(_, node)| node.height()).max().unwrap_or(0)
+            }
+        }
+    }
+
     /// As it may have been written, in one line.
     pub(super) fn written(&self) -> String {
         let list = |nodes: &[Node]| nodes.iter().map(Node::written).collect::<Vec<_>>().join(", ");
@@ -73,45 +106,234 @@ impl Node {
 /// The first document of a YAML file.
 ///
 /// # Errors
-/// If the file cannot be read, or is no YAML.
+/// If the file cannot be read, is no YAML, is deeper than [`DEEPEST`], or if its anchors and aliases
+/// repeat more than [`LONGEST_FILE`] octets.
 pub(super) fn yaml(file: &Path) -> Result<Node, ImportError> {
     let text = read(file)?;
-    let bad = |reason: String| ImportError::Yaml { file: file.to_owned(), reason };
-    // The parser goes as deep as the text does.
-    let depth = |line: &str| line.find(|c| !matches!(c, ' ' | '-')).unwrap_or(line.len());
-    if let Some(line) = text.lines().position(|line| depth(line) > DEEPEST_COLUMN) {
-        return Err(bad(format!("line {}: too deep", line + 1)));
-    }
-    let documents = MarkedYaml::load_from_str(&text).map_err(|error| bad(error.to_string()))?;
-    let name = called(file);
-    match documents.first() {
-        Some(document) => Ok(node(document, &name)),
-        None => Ok(Node { place: Place::new(&name, 1), value: Value::Table(Vec::new()) }),
-    }
-}
-
-fn node(yaml: &MarkedYaml<'_>, name: &Arc<str>) -> Node {
-    let value = match &yaml.data {
-        YamlData::Sequence(elements) => {
-            Value::List(elements.iter().map(|element| node(element, name)).collect())
-        }
-        YamlData::Mapping(entries) => Value::Table(
-            entries.iter().map(|(key, value)| (text(&key.data), node(value, name))).collect(),
-        ),
-        YamlData::Tagged(_, inner) => return node(inner, name),
-        other => Value::Text(text(other)),
+    let mut reader = Reader {
+        events: Parser::new_from_iter(text.chars()),
+        name: called(file),
+        anchors: HashMap::new(),
+        left: LONGEST_FILE,
     };
-    Node { place: Place::new(name, yaml.span.start.line()), value }
+    reader.document().map_err(|reason| ImportError::Yaml { file: file.to_owned(), reason })
 }
 
-/// A scalar as text.
-fn text<'a>(data: &YamlData<'a, MarkedYaml<'a>>) -> String {
-    match data {
-        YamlData::Value(Scalar::String(text)) => text.to_string(),
-        YamlData::Value(Scalar::Integer(number)) => number.to_string(),
-        YamlData::Value(Scalar::FloatingPoint(number)) => number.to_string(),
-        YamlData::Value(Scalar::Boolean(is)) => is.to_string(),
-        YamlData::Representation(text, ..) => text.to_string(),
-        _ => String::new(),
+/// What is read of a YAML text. Errors are sentences with the line.
+struct Reader<'a> {
+    events: Parser<'a, BufferedInput<Chars<'a>>>,
+    name: Arc<str>,
+    /// Copies of the values that have an anchor, by the anchor's number.
+    anchors: HashMap<usize, Node>,
+    /// How much may be copied yet for anchors and aliases, octets.
+    left: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// The first document; what follows it has to be YAML too.
+    fn document(&mut self) -> Result<Node, String> {
+        let mut document = None;
+        while let Some((event, line)) = self.event()? {
+            let is_value = matches!(
+                event,
+                Event::Alias(_)
+                    | Event::Scalar(..)
+                    | Event::SequenceStart(..)
+                    | Event::MappingStart(..)
+            );
+            if is_value && document.is_none() {
+                document = Some(self.node(event, line, 0)?);
+            }
+        }
+        let nothing = || Node { place: Place::new(&self.name, 1), value: Value::Table(Vec::new()) };
+        Ok(document.unwrap_or_else(nothing))
+    }
+
+    /// The next event with its line.
+    fn event(&mut self) -> Result<Option<(Event<'a>, usize)>, String> {
+        let event = self.events.next().transpose().map_err(|error| error.to_string())?;
+        Ok(event.map(|(event, span)| (event, span.start.line())))
+    }
+
+    /// The value that begins with an event, in so many lists and tables.
+    fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, String> {
+        let opens = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
+        if opens && depth >= DEEPEST {
+            return Err(too_deep(line));
+        }
+        let place = Place::new(&self.name, line);
+        let (value, anchor) = match event {
+            Event::Alias(anchor) => {
+                let value = self.alias(anchor, line, depth)?;
+                return Ok(Node { place, value });
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                (Value::Text(scalar(&text, style, tag.as_deref())), anchor)
+            }
+            Event::SequenceStart(anchor, _) => (Value::List(self.list(depth + 1)?), anchor),
+            Event::MappingStart(anchor, _) => (Value::Table(self.table(depth + 1)?), anchor),
+            // Between values there is no other event in a document.
+            _ => (Value::Text(String::new()), 0),
+        };
+        let node = Node { place, value };
+        // Zero is none.
+        if anchor > 0 {
+            self.pay_for(&node, line)?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    /// What an alias stands for.
+    fn alias(&mut self, anchor: usize, line: usize, depth: usize) -> Result<Value, String> {
+        let Some(node) = self.anchors.remove(&anchor) else {
+            return Err(format!("line {line}: an alias in what it stands for"));
+        };
+        if depth + node.height() > DEEPEST {
+            return Err(too_deep(line));
+        }
+        self.pay_for(&node, line)?;
+        let value = node.value.clone();
+        self.anchors.insert(anchor, node);
+        Ok(value)
+    }
+
+    /// Whether a value may be copied once more.
+    fn pay_for(&mut self, node: &Node, line: usize) -> Result<(), String> {
+        let left = self.left.checked_sub(node.octets() as u64);
+        self.left = left.ok_or_else(|| {
+            format!("line {line}: anchors and aliases repeat more than {LONGEST_FILE} octets")
+        })?;
+        Ok(())
+    }
+
+    /// The elements of a list.
+    fn list(&mut self, depth: usize) -> Result<Vec<Node>, String> {
+        let mut elements = Vec::new();
+        while let Some((event, line)) = self.event()? {
+            if matches!(event, Event::SequenceEnd) {
+                break;
+            }
+            elements.push(self.node(event, line, depth)?);
+        }
+        Ok(elements)
+    }
+
+    /// The keys of a table with their values. A key that is no text is an empty one.
+    fn table(&mut self, depth: usize) -> Result<Vec<(String, Node)>, String> {
+        let mut entries = Vec::new();
+        let mut known = HashSet::new();
+        while let Some((event, line)) = self.event()? {
+            if matches!(event, Event::MappingEnd) {
+                break;
+            }
+            let key = match self.node(event, line, depth)?.value {
+                Value::Text(key) if known.contains(&key) => {
+                    return Err(format!("line {line}: '{}' is there twice", shortened(&key)));
+                }
+                Value::Text(key) => {
+                    known.insert(key.clone());
+                    key
+                }
+                _ => String::new(),
+            };
+            let Some((event, line)) = self.event()? else { break };
+            entries.push((key, self.node(event, line, depth)?));
+        }
+        Ok(entries)
+    }
+}
+
+fn too_deep(line: usize) -> String {
+    format!("line {line}: too deep: more than {DEEPEST} lists and tables in each other")
+}
+
+/// A scalar as text: nothing, `true`, `false` and numbers of other bases in one form each (YAML 1.2.2
+/// §10.3.2), all else as it is written.
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> String {
+    let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix == "str");
+    if style != ScalarStyle::Plain || is_text {
+        return text.to_owned();
+    }
+    let of_base = |prefix: &str, base: u32| {
+        text.strip_prefix(prefix).and_then(|digits| u64::from_str_radix(digits, base).ok())
+    };
+    match text {
+        "~" | "null" | "Null" | "NULL" => String::new(),
+        "true" | "True" | "TRUE" => "true".to_owned(),
+        "false" | "False" | "FALSE" => "false".to_owned(),
+        _ => match of_base("0x", 16).or_else(|| of_base("0o", 8)) {
+            Some(number) => number.to_string(),
+            None => text.to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Node, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("recursor.yml");
+        std::fs::write(&file, text).unwrap();
+        yaml(&file).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_too_deep_is_refused_before_the_stack_ends() {
+        let nested =
+            |open: &str, count, close: &str| open.repeat(count) + "x" + &close.repeat(count);
+        let aliases = (1..100).map(|n| format!("- &a{n} [*a{}]\n", n - 1));
+        let of_keys = (1..100).map(|n| format!("- &a{n} {{? *a{} : x}}\n", n - 1));
+        let cases = [
+            nested("? ", 30_000, ""),
+            nested("- ", 30_000, ""),
+            nested("- ? ", 15_000, ""),
+            nested("[", DEEPEST + 1, "]"),
+            format!("- &a0 [x]\n{}", aliases.collect::<String>()),
+            (0..=DEEPEST).map(|n| format!("{}a:\n", " ".repeat(n))).collect(),
+        ];
+        for text in cases {
+            let error = of(&text).unwrap_err();
+            assert!(error.contains("too deep"), "{}: {error}", shortened(&text));
+        }
+        assert!(of(&nested("[", DEEPEST, "]")).is_ok());
+        // A key that is no text has no name, so nothing of it is kept.
+        assert!(of(&format!("- &a0 [x]\n{}", of_keys.collect::<String>())).is_ok());
+    }
+
+    #[test]
+    fn what_anchors_and_aliases_repeat_is_bounded() {
+        let scalar = format!("a: &x {}\nb: [{}]\n", "y".repeat(20_000), "*x, ".repeat(2_000));
+        let many = format!("a: &x [{}]\nb: [{}]\n", "y, ".repeat(500), "*x, ".repeat(500));
+        let opened: String = (0..50).map(|n| format!("&a{n} [")).collect();
+        let anchors = format!("{opened}{}{}", "y, ".repeat(20_000), "]".repeat(50));
+        for text in [scalar, many, anchors] {
+            let error = of(&text).unwrap_err();
+            assert!(error.contains("anchors and aliases repeat"), "{}: {error}", shortened(&text));
+        }
+        assert!(of("a: &x [*x]\n").is_err(), "an alias in what it stands for");
+    }
+
+    #[test]
+    fn an_alias_is_what_it_stands_for_on_its_own_line() {
+        let root = of("a: &x [1, { b: c }]\nd: *x\ne: [*x, *x]\n").unwrap();
+        assert_eq!(
+            root.written(),
+            "{ a: [1, { b: c }], d: [1, { b: c }], e: [[1, { b: c }], [1, { b: c }]] }"
+        );
+        let place = root.get("d").unwrap().place.to_string();
+        assert!(place.ends_with(":2"), "{place}");
+    }
+
+    #[test]
+    fn scalars_have_one_form_and_keys_are_there_once() {
+        let root =
+            of("a: TRUE\nb: ~\nc: 0x10\nd: 'True'\ne: !!str null\nf: 1.10\ng: ::1\nh:\n").unwrap();
+        let values: Vec<String> = root.entries().iter().map(|(_, node)| node.written()).collect();
+        assert_eq!(values, ["true", "", "16", "True", "null", "1.10", "::1", ""]);
+        assert!(of("a: 1\nb: 2\na: 3\n").unwrap_err().contains("line 3"));
+        assert!(of("# nothing\n").unwrap().entries().is_empty());
     }
 }

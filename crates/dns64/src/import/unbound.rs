@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Origin, PrefixDraft, Told};
 use super::error::ImportError;
-use super::files::{DEEPEST, MOST, called, included, read};
+use super::files::{DEEPEST, MOST, called, included, read, too_many};
 use super::notes::Place;
 use super::values::{mebibytes, seconds, socket};
 use crate::translation::prefix::Prefix;
@@ -160,6 +160,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
 #[derive(Default)]
 struct Clauses {
     all: Vec<Clause>,
+    /// How many files have been included.
     files: usize,
 }
 
@@ -181,12 +182,12 @@ impl Clauses {
                 let (values, more) = after.split_at(len);
                 rest = more;
                 if key.starts_with("include") {
-                    self.files += 1;
-                    if depth >= DEEPEST || self.files > MOST {
-                        return Err(bad("files include each other, or are too many".to_owned()));
-                    }
                     // A pattern may name nothing.
                     for path in values.iter().flat_map(|value| included(file, value)) {
+                        self.files += 1;
+                        if depth >= DEEPEST || self.files > MOST {
+                            return Err(too_many(&place));
+                        }
                         self.read(&path, depth + 1)?;
                     }
                 } else if CLAUSES.contains(&key) {
@@ -254,7 +255,8 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
     for entry in &clause.entries {
         let mut lost = |why: &str| draft.notes.answers(&entry.place, &entry.written(), why);
         match entry.key.as_str() {
-            "name" => (),
+            // Of TLS only a yes matters, which has been seen to.
+            "name" | "forward-tls-upstream" | "forward-ssl-upstream" => (),
             "forward-addr" => match socket(entry.value(), 53) {
                 Some(address) => upstreams.push(address),
                 None => lost("not an address"),
@@ -263,7 +265,10 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
             "forward-first" if entry.is_yes() => {
                 lost("dns64d never asks anybody but its upstreams");
             }
-            _ => (),
+            // These say no where nothing is said.
+            "forward-first" | "forward-no-cache" | "forward-tcp-upstream"
+                if entry.value() == "no" => {}
+            _ => lost("nothing of dns64d is like it"),
         }
     }
     let origin = Origin::new(&clause.place, format!("forward-zone: {name}"));
