@@ -207,7 +207,8 @@ impl KeyBuf {
         key
     }
 
-    /// As [`Key::of_any_type`], of a key's octets. No question has type 0 (RFC 6895 §3.1).
+    /// As [`Key::of_any_type`], of a key's octets: the same with type 0, which is no type of records
+    /// (RFC 6895 §3.1). No other question has it, because clients that ask for it get an error.
     pub(crate) fn of_any_type(octets: &[u8]) -> Option<KeyBuf> {
         let at = octets.len().checked_sub(TAIL)?;
         if octets[octets.len() - 1] & PROBE != 0 {

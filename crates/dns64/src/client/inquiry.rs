@@ -19,7 +19,7 @@ use crate::client::query::Query;
 use crate::client::reply::{COOKIE_LEN, ReplyFrame};
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::outcome::{Failure, Kept, Outcome};
-use crate::translation::decide::{self, Next, Question, Reply};
+use crate::translation::decide::{self, Next, Plan, Question, Reply};
 use crate::translation::decision::Decision;
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
@@ -41,6 +41,10 @@ pub(crate) struct Inquiry {
     local: Option<Box<LocalAnswer>>,
     /// What is known so far, in the order in which it was asked for.
     known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
+    /// The plan by which it has asked what it waits for, once it has waited.
+    waits_by: Option<Plan>,
+    /// Whether it has begun anew, because the rules ask for something else by now.
+    begun_anew: bool,
 }
 
 /// The replies for an alias whose target has nothing.
@@ -75,6 +79,8 @@ impl Inquiry {
             alias: None,
             local: None,
             known: SmallVec::new(),
+            waits_by: None,
+            begun_anew: false,
         };
         if query.qclass == CLASS_IN {
             match local::look(&query.name, query.qtype, rules) {
@@ -114,7 +120,7 @@ impl Inquiry {
 
     /// Whether no question has been answered for it yet.
     pub(crate) fn is_new(&self) -> bool {
-        self.known.is_empty()
+        self.known.is_empty() && !self.begun_anew
     }
 
     /// Whether an answer that it leans on is served though its time is over (RFC 8767).
@@ -201,6 +207,25 @@ impl Inquiry {
         self.known.push(outcome);
     }
 
+    /// Notes by which rules it has asked the question that [`Inquiry::step`] gave last, now that it
+    /// waits for the answer.
+    pub(crate) fn wait(&mut self, rules: &Rules<'_>) {
+        self.waits_by = Some(self.question.plan(rules.policy, rules.mode));
+    }
+
+    /// Takes what became of the question that it has waited for; `rules` apply from now on. Where
+    /// they ask for something else than those before, it begins anew: what is known would be taken
+    /// for answers to other questions. What of it is wanted is in the cache by now.
+    pub(crate) fn resume(&mut self, outcome: Outcome, rules: &Rules<'_>) {
+        let plan = self.question.plan(rules.policy, rules.mode);
+        if self.waits_by.is_some_and(|before| before != plan) {
+            self.known.clear();
+            self.begun_anew = true;
+        } else {
+            self.learn(outcome);
+        }
+    }
+
     /// Ends it with a failure, whatever is known: nothing is made up for records that may exist.
     pub(crate) fn give_up(&mut self, failure: Failure) {
         self.known = smallvec![Outcome::Failed(failure)];
@@ -227,5 +252,98 @@ impl Inquiry {
             question.dnssec_ok,
             question.checking_disabled,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::view::rtype::{A, AAAA};
+
+    use super::*;
+    use crate::client::query::Received;
+    use crate::testing::{Said, said};
+    use crate::translation::policy::Mode;
+
+    /// Begins with a query for the A records of `a.test`.
+    fn begin(rules: &Rules<'_>) -> Inquiry {
+        let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\x04test\0\0\x01\0\x01";
+        let Received::Query(query) = Received::read(query) else { panic!("a query") };
+        Inquiry::begin(&query, Transport::Udp, None, rules)
+    }
+
+    /// The type that is asked for next, if the reply is not there yet.
+    fn asks(inquiry: &Inquiry, rules: &Rules<'_>) -> Option<u16> {
+        match inquiry.step(rules) {
+            Step::Ask(key) => Some(key.qtype()),
+            Step::Reply(_) => None,
+        }
+    }
+
+    /// How many records the client is given, and whether A records were withheld.
+    fn given(inquiry: &Inquiry, rules: &Rules<'_>) -> (usize, bool) {
+        match inquiry.step(rules) {
+            Step::Reply(Reply::Pass { last, withheld, .. }) => {
+                (last.answer.answer_count(), withheld.is_some())
+            }
+            Step::Reply(Reply::Empty { withheld, .. }) => (0, withheld.is_some()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn denied() -> Said {
+        said("a.test", AAAA).nodata(3_600)
+    }
+
+    fn address() -> Said {
+        said("a.test", A).a("a.test", 60, "8.8.8.8")
+    }
+
+    /// A reload, or a client that moves to another group, while the query waits.
+    #[test]
+    fn what_other_rules_have_asked_for_is_no_answer() {
+        let policy = |filter_a: bool| Policy { filter_a, ..Policy::default() };
+        let (on, off) = (policy(true), policy(false));
+        let client = IpAddr::from([127, 0, 0, 1]);
+        let (on, off) = (Rules::of_all(&on, client), Rules::of_all(&off, client));
+
+        // That there are no AAAA records says nothing of A records.
+        let mut inquiry = begin(&on);
+        assert!(inquiry.is_new() && asks(&inquiry, &on) == Some(AAAA));
+        inquiry.wait(&on);
+        inquiry.resume(denied().kept(), &off);
+        assert_eq!(asks(&inquiry, &off), Some(A));
+        assert!(!inquiry.is_new(), "something has been asked for it");
+        inquiry.wait(&off);
+        inquiry.resume(address().kept(), &off);
+        assert_eq!(given(&inquiry, &off), (1, false));
+
+        // Nor are A records AAAA records.
+        let mut inquiry = begin(&off);
+        assert_eq!(asks(&inquiry, &off), Some(A));
+        inquiry.wait(&off);
+        inquiry.resume(address().kept(), &on);
+        assert_eq!(asks(&inquiry, &on), Some(AAAA));
+        inquiry.wait(&on);
+        inquiry.resume(denied().kept(), &on);
+        assert_eq!(asks(&inquiry, &on), Some(A));
+        inquiry.learn(address().kept());
+        assert_eq!(given(&inquiry, &on), (0, true));
+    }
+
+    /// What is probed for in one mode is not asked for in another.
+    #[test]
+    fn another_mode_begins_anew_and_the_same_goes_on() {
+        let policy = Policy { filter_a: true, ..Policy::default() };
+        let strict = Rules::of_all(&policy, IpAddr::from([127, 0, 0, 1]));
+        let other = Rules { mode: Mode::NodataOnly, ..strict };
+        let failed = || said("a.test", AAAA).rcode(2).kept();
+        for (after, asked) in [(strict, A), (other, AAAA)] {
+            let mut inquiry = begin(&strict);
+            inquiry.learn(failed());
+            inquiry.wait(&strict);
+            // The probe fails as well.
+            inquiry.resume(failed(), &after);
+            assert_eq!(asks(&inquiry, &after), Some(asked));
+        }
     }
 }

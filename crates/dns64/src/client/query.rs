@@ -46,7 +46,7 @@ pub(crate) struct Query<'a> {
     pub question: &'a [u8],
     /// The name, lower case.
     pub name: LowerName,
-    /// The type that is asked for (QTYPE): no meta type but ANY.
+    /// The type that is asked for (QTYPE): not 0, and no meta type but ANY.
     pub qtype: u16,
     /// The class that is asked for (QCLASS), 1 to 253.
     pub qclass: u16,
@@ -107,10 +107,8 @@ impl<'a> Received<'a> {
             Ok(edns) => edns,
             Err(BadEdns { rcode, edns }) => return Received::Error { rcode, question, edns },
         };
-        // Zone transfers and other meta types (RFC 6895 §3.1) are nothing to forward, ANY excepted.
-        if qtype == rtype::OPT || (128..=254).contains(&qtype) {
-            let code = if qtype == rtype::OPT { Rcode::FORMERR } else { Rcode::NOTIMP };
-            return Received::Error { rcode: code, question, edns: edns.is_some() };
+        if let Some(rcode) = refusal(qtype) {
+            return Received::Error { rcode, question, edns: edns.is_some() };
         }
         if qclass != CLASS_IN && (qclass == 0 || qclass >= 254) {
             return Received::Error { rcode: Rcode::NOTIMP, question, edns: edns.is_some() };
@@ -149,6 +147,18 @@ impl Query<'_> {
     /// Whether DO is set: the client wants signatures (RFC 3225 §3). Never without EDNS.
     pub(crate) fn dnssec_ok(&self) -> bool {
         self.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+}
+
+/// The error for a type that cannot be asked for, if it is one (RFC 6895 §3.1).
+#[inline]
+fn refusal(qtype: u16) -> Option<Rcode> {
+    match qtype {
+        // Type 0 is no type of records: the cache keeps under it what is true of all of them.
+        0 | rtype::OPT => Some(Rcode::FORMERR),
+        // Zone transfers and other meta types are nothing to forward, ANY excepted.
+        128..=254 => Some(Rcode::NOTIMP),
+        _ => None,
     }
 }
 
@@ -278,6 +288,28 @@ mod tests {
         }
         assert_eq!(rcode_of(&good[..20]), Some(Rcode::FORMERR));
         assert_eq!(rcode_of(&query(0, 252, &[])), Some(Rcode::NOTIMP), "AXFR");
+    }
+
+    /// RFC 6895 §3.1: type 0 is never one of records, and the cache leans on that.
+    #[test]
+    fn item_44_types_that_cannot_be_asked_for() {
+        for (qtype, rcode) in [
+            (0, Some(Rcode::FORMERR)),
+            (1, None),
+            (rtype::OPT, Some(Rcode::FORMERR)),
+            (127, None),
+            (128, Some(Rcode::NOTIMP)),
+            (254, Some(Rcode::NOTIMP)),
+            (rtype::ANY, None),
+            (u16::MAX, None),
+        ] {
+            assert_eq!(rcode_of(&query(0, qtype, &[])), rcode, "{qtype}");
+            let with_edns = query(0, qtype, &opt(1232, 0, &[]));
+            assert_eq!(rcode_of(&with_edns), rcode, "{qtype} with EDNS");
+            if let Received::Error { question, edns, .. } = Received::read(&with_edns) {
+                assert!(edns && question.len() == 14, "{qtype}");
+            }
+        }
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 
 use domain::base::iana::{Class, Rtype};
-use domain::base::message_builder::{
-    AnswerBuilder, AuthorityBuilder, RecordSectionBuilder, StaticCompressor,
-};
+use domain::base::message_builder::{AnswerBuilder, RecordSectionBuilder, StaticCompressor};
 use domain::base::name::{Name, ToName};
 use domain::base::rdata::{ComposeRecordData, UnknownRecordData};
 use domain::base::{Message as DomainMessage, MessageBuilder, Record, Ttl};
@@ -21,13 +19,12 @@ use wire::view::{CLASS_IN, Message, rtype};
 
 use crate::client::query::{Query, Received};
 use crate::name::{LowerName, USUAL_NAME};
-use crate::resolver::answer::{ReadRecord, readable};
+use crate::resolver::answer::{AnswerKind, ReadRecord, readable};
 use crate::resolver::outcome::{Failure, Kept};
 use crate::translation::decide::{Cause, Reply, Strip, Way, Withheld, addresses};
 use crate::translation::hints::Service;
-use crate::translation::local::LocalAnswer;
+use crate::translation::local::{self, LocalAnswer};
 use crate::translation::policy::{Hints, Policy, Rules};
-use crate::translation::zones::LocalZones;
 use crate::transport::Transport;
 
 /// Room for a cookie and two extended errors: no reply has more options.
@@ -97,7 +94,7 @@ impl ReplyFrame {
         let start = out.len();
         let errors = self.extended_errors(reply, stale);
         match *reply {
-            Reply::Local(answer) => self.write_local(out, answer, &rules.policy.zones),
+            Reply::Local(answer) => self.write_local(out, answer, rules),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
             Reply::Pass { aliases, last, strip: Strip::Nothing, .. }
                 if aliases.is_empty() && alias.is_none() && !self.rewrites_hints(last, rules) =>
@@ -142,17 +139,20 @@ impl ReplyFrame {
         own.into_iter().collect()
     }
 
-    /// An answer that needed no upstream.
-    fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, zones: &LocalZones) {
+    /// An answer that needed no upstream. None of it lasts longer than the prefix that it comes of
+    /// is known (RFC 7050 §3, RFC 8781 §4).
+    fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, rules: &Rules<'_>) {
+        let (zones, lifetime) = (&rules.policy.zones, answer.lifetime(rules.now));
         let start = out.len();
         self.write_header(out, answer.rcode, false);
         for record in &answer.records {
             count(out, start, ANCOUNT);
-            put_record(out, &QUESTION_NAME, record.rtype, record.ttl, &record.data);
+            let ttl = record.ttl.min(lifetime);
+            put_record(out, &QUESTION_NAME, record.rtype, ttl, &record.data);
         }
         if let Some(zone) = &answer.zone {
             count(out, start, NSCOUNT);
-            put_record(out, zone, rtype::SOA, zones.ttl, &zones.soa());
+            put_record(out, zone, rtype::SOA, zones.ttl.min(lifetime), &zones.soa());
         }
     }
 
@@ -268,7 +268,7 @@ impl ReplyFrame {
                 .push(Record::new(
                     name,
                     Class::IN,
-                    Ttl::from_secs(rules.policy.zones.alias_ttl),
+                    Ttl::from_secs(local::alias_ttl(&self.asked().0, rules)),
                     Cname::new(target),
                 ))
                 .ok()?;
@@ -289,13 +289,14 @@ impl ReplyFrame {
                 push_synthesized(&mut answer, a, rules, ttl_limit)?;
                 a
             }
-            Reply::Empty { aliases, last, .. } => {
+            Reply::Empty { aliases, last, made, .. } => {
                 push_all_aliases(&mut answer, aliases)?;
                 push_aliases(&mut answer, last)?;
-                if last.answer.negative_ttl().is_none() {
-                    let mut authority = answer.authority();
-                    push_made_up_soa(&mut authority, aliases, last, &rules.policy.zones)?;
-                    return self.put_composed(out, authority.additional().finish(), reply.rcode());
+                // An SOA beside data denies nothing.
+                let is_data = last.answer.kind() == AnswerKind::Data;
+                if is_data || last.answer.negative_ttl().is_none() {
+                    let denied = with_made_up_soa(answer, aliases, last, rules, made)?;
+                    return self.put_composed(out, denied, reply.rcode());
                 }
                 last
             }
@@ -504,19 +505,25 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressed>, aliases: Way<'_>) ->
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// The SOA for "no such data" where upstreams gave none: it lasts as long as the records because of
-/// which there are none (RFC 2308 §3).
-fn push_made_up_soa(
-    authority: &mut AuthorityBuilder<Compressed>,
+/// Ends a message with the SOA for "no such data" where upstreams gave none: it lasts as long as the
+/// records because of which there are none (RFC 2308 §3). `made`: AAAA records that are made with
+/// the prefixes are among these; they last no longer than the prefixes are known.
+fn with_made_up_soa(
+    answer: AnswerBuilder<Compressed>,
     aliases: Way<'_>,
     last: &Kept,
-    zones: &LocalZones,
-) -> Option<()> {
+    rules: &Rules<'_>,
+    made: bool,
+) -> Option<Compressed> {
+    let zones = &rules.policy.zones;
     let lasting = aliases.answers().chain([last]).map(|kept| kept.left(kept.answer.ttl()));
-    let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(zones.ttl));
+    let known = if made { rules.lifetime() } else { u32::MAX };
+    let ttl = Ttl::from_secs(lasting.min().unwrap_or(0).min(zones.ttl).min(known));
     let owner = Name::from_octets(last.answer.target()).ok()?;
     let data = UnknownRecordData::from_octets(Rtype::SOA, zones.soa()).ok()?;
-    authority.push(Record::new(owner, Class::IN, ttl, data)).ok()
+    let mut authority = answer.authority();
+    authority.push(Record::new(owner, Class::IN, ttl, data)).ok()?;
+    Some(authority.additional().finish())
 }
 
 /// The whole answer section, but for the AAAA records that are left out.

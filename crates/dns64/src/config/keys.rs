@@ -106,11 +106,16 @@ impl Default for Config {
 impl Config {
     /// All prefixes as they are written, in all tables.
     pub(crate) fn written_prefixes(&self) -> impl Iterator<Item = &PrefixKeys> {
+        self.prefix_lists().flatten()
+    }
+
+    /// The same, list by list.
+    pub(crate) fn prefix_lists(&self) -> impl Iterator<Item = &[PrefixKeys]> {
         let of_groups = self.groups.iter().flat_map(|group| {
             group.dns64.prefixes.iter().chain(group.domains.iter().flat_map(|keys| &keys.prefixes))
         });
         let of_domains = self.domains.iter().flat_map(|keys| &keys.prefixes);
-        self.dns64.prefixes.iter().chain(of_groups).chain(of_domains).flatten()
+        self.dns64.prefixes.iter().chain(of_groups).chain(of_domains).map(Vec::as_slice)
     }
 }
 
@@ -341,9 +346,12 @@ impl PrefixKeys {
         self.name.as_deref()
     }
 
-    /// Whether it is used for no new answer.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining
+    /// Whether `prefix`, for which it stands, is used for no new answer. An announcement does not
+    /// undo what the same `list` says of that prefix in an entry of its own.
+    pub(crate) fn is_draining(&self, prefix: &Prefix, list: &[PrefixKeys]) -> bool {
+        let is_same = |own: &Prefix| own.network() == prefix.network() && own.len() == prefix.len();
+        let drains = |keys: &PrefixKeys| keys.draining && keys.prefix.as_ref().is_some_and(is_same);
+        self.draining || self.is_discovered() && list.iter().any(drains)
     }
 
     /// How it is found out whether it works.
@@ -359,15 +367,18 @@ impl PrefixKeys {
         }
     }
 
+    /// The mappings that it stands for as things are; `list` is the one in which it is written.
     pub(super) fn mappings(
         &self,
+        list: &[PrefixKeys],
         named: &NamedNetworks<'_>,
         live: &Live,
     ) -> Result<Vec<Mapping>, BadList> {
         let ranges = named.look_up(&self.ranges)?;
         let mapping = |(prefix, until)| {
             let unhealthy_since = live.unhealthy_since(&prefix);
-            let standing = Standing { draining: self.draining, unhealthy_since, until };
+            let draining = self.is_draining(&prefix, list);
+            let standing = Standing { draining, unhealthy_since, until };
             Mapping::new(prefix, ranges.clone(), self.allow_non_global).standing(standing)
         };
         Ok(self.prefixes(live).into_iter().map(mapping).collect())

@@ -96,6 +96,7 @@ impl Policies {
     ) -> Result<Policies, BadPolicy> {
         let known = &Known { named, live };
         let base = Layer::of_translation(&config.dns64, known)?;
+        check_domains(&config.domains)?;
         let common = Domains::new(&config.domains, known)?;
         check_forwards(config, &common)?;
         let mut groups = Vec::with_capacity(config.groups.len());
@@ -212,7 +213,7 @@ impl Prefixes {
     fn new(written: &[PrefixKeys], known: &Known<'_>) -> Result<Prefixes, BadList> {
         let mut mappings = Vec::with_capacity(written.len());
         for keys in written {
-            mappings.extend(keys.mappings(known.named, known.live)?);
+            mappings.extend(keys.mappings(written, known.named, known.live)?);
         }
         let is_discovered = written.iter().any(PrefixKeys::is_discovered);
         Ok(Prefixes { mappings, awaits: is_discovered && known.live.announced.is_empty() })
@@ -329,6 +330,20 @@ impl Domains {
             .get(domain.wire())
             .and_then(|&place| self.all.get(place))
             .map(|(_, layer)| layer)
+    }
+}
+
+/// "Not off" means something only to a group, for which it is more than a `[[domain]]` says.
+fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
+    match domains.iter().find(|keys| keys.off == Some(false)) {
+        Some(keys) => Err(at(
+            &keys.domain,
+            format!(
+                "{}: off = false is for a [[group.domain]]; leave it out here, or write prefixes",
+                keys.domain.get_ref()
+            ),
+        )),
+        None => Ok(()),
     }
 }
 
@@ -489,7 +504,9 @@ mod tests {
 
     use crate::config::Settings;
     use crate::name::LowerName;
+    use crate::prefixes::Live;
     use crate::translation::policy::Mode;
+    use crate::translation::prefix::Prefix;
 
     const UPSTREAM: &str = "[[upstream]]\naddress = '192.0.2.1'\n";
 
@@ -575,6 +592,31 @@ mod tests {
         assert_eq!(counts(&settings, "10.1.0.1", "corp.example"), "");
         assert_eq!(counts(&settings, "10.1.0.1", "www.corp.example"), "64:ff9b::");
         assert_eq!(counts(&settings, "10.3.0.1", "www.corp.example"), "");
+    }
+
+    #[test]
+    fn an_announcement_does_not_undo_draining() {
+        let settings = read(
+            "[dns64]\nprefixes = [{ prefix = '2001:db8:1::/96', draining = true }, { prefix = '2001:db8::/32', suffix = '::1', draining = true }, \
+             { prefix = 'discover' }, { prefix = '2001:db8:2::/96' }]\n\
+             [[domain]]\ndomain = 'own.example'\nprefixes = [{ prefix = 'discover', draining = true }, { prefix = '2001:db8:1::/96' }]\n\
+             [[domain]]\ndomain = 'other.example'\nprefixes = [{ prefix = 'discover' }]\n",
+        );
+        let prefixes = ["2001:db8:1::/96", "2001:db8::/32", "2001:db8:3::/96"];
+        let announced = prefixes.map(|text| (text.parse::<Prefix>().unwrap(), Nanos::SECOND));
+        let live = Live { announced: announced.to_vec(), ..Live::default() };
+        let settings = settings.with_prefixes(&live);
+        let client = "10.1.0.1".parse().unwrap();
+        let given = |name: &str| {
+            let policy = settings.policy(client, &name.parse().unwrap());
+            let given = policy.embed("8.8.8.8".parse().unwrap(), client);
+            given.map(|address| address.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(given("example"), ["2001:db8:3::808:808", "2001:db8:2::808:808"]);
+        // What another list says does not count, nor what one says of all for one that it names.
+        assert_eq!(given("own.example"), ["2001:db8:1::808:808"]);
+        let all = ["2001:db8:1::808:808", "2001:db8:808:808::", "2001:db8:3::808:808"];
+        assert_eq!(given("other.example"), all);
     }
 
     #[test]
@@ -680,6 +722,7 @@ mod tests {
             ),
             ("[access]\nallow = ['!10.0.0.0/8']\n", 2, "a list of exceptions only"),
             ("[[domain]]\ndomain = 'a'\noff = true\nprefixes = []\n", 2, "either off or prefixes"),
+            ("[[domain]]\ndomain = 'a'\noff = false\n", 2, "off = false is for a [[group.domain]]"),
             ("[[domain]]\ndomain = 'a'\n[[domain]]\ndomain = 'A.'\n", 4, "twice"),
             ("[[domain]]\ndomain = 'a..b'\n", 2, "domain: "),
             ("[[group]]\nclients = []\ndns64.filter-a = true\n", 3, "a key of [[group]] itself"),

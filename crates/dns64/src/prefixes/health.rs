@@ -7,8 +7,8 @@
 //!           └────────► Healthy ┘ ◄────────────┘ threshold successes in a row
 //! ```
 //!
-//! A probe that this host cannot even send, because it has no route to the prefix, says nothing: the
-//! clients' way is another one.
+//! A probe that this host cannot even send, because it has no route to the prefix for example, says
+//! nothing: the clients' way is another one.
 
 /// What is known of a prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,8 @@ pub(crate) enum Probe {
     Answered,
     /// Nobody has, in time; or the network says that there is no way.
     Failed,
-    /// This host has no route to the prefix, or no address to ask from.
+    /// This host has no route to the prefix, or no address, port, file descriptor or leave of its
+    /// own packet filter to ask.
     NotSent,
 }
 

@@ -134,6 +134,15 @@ impl Known {
         self.0.iter().filter(|entry| entry.prefix == prefix).map(|entry| entry.until).max()
     }
 
+    /// Whether a prefix of a router on this interface is known.
+    pub(crate) fn has_router_on(&self, interface: &str, now: Nanos) -> bool {
+        let is_there = |by: &Announcer| match by {
+            Announcer::Upstreams => false,
+            Announcer::Router { interface: other, .. } => other == interface,
+        };
+        self.0.iter().any(|entry| entry.until > now && is_there(&entry.by))
+    }
+
     /// Who announces a prefix.
     pub(crate) fn announcers(&self, prefix: Prefix) -> impl Iterator<Item = &Announcer> {
         self.0.iter().filter(move |entry| entry.prefix == prefix).map(|entry| &entry.by)
@@ -188,6 +197,10 @@ mod tests {
         // So do its own end, and a reload without its interface.
         assert!(known.announced(&router(1), &for_seconds(8), at(40)) && known.expire(at(48)));
         assert!(known.announced(&router(1), &for_seconds(8), at(50)));
+        known.answered(&[prefix], at(60), at(50));
+        assert!(known.has_router_on("eth0", at(57)) && !known.has_router_on("eth1", at(50)));
+        assert!(!known.has_router_on("eth0", at(58)), "the upstreams' is not a router's");
+        known.answered(&[], at(0), at(50));
         known.listen_on(&["eth0".into()]);
         assert_eq!(known.prefixes(at(50)), [prefix]);
         known.listen_on(&["eth1".into()]);

@@ -9,7 +9,8 @@
 //!
 //! An [`Answer`] is the upstream's message without its EDNS part, its question's name in lower
 //! case. As its question is as long as any client's question for the same name, a client's reply is
-//! a copy with another id, the client's spelling and smaller TTLs.
+//! a copy with another id, the client's spelling and smaller TTLs. The SOA of a denial has the
+//! denial's TTL from the start, so that clients keep it no longer than its zone wants.
 //!
 //! Header and TTLs of a kept message are written anew, and a compression pointer could lead there:
 //! a name would be another one, or none, afterwards. So a message is kept as it is only if it is
@@ -31,7 +32,7 @@ use wire::view::Message;
 
 use self::aliases::Aliases;
 use self::asked::{AskedQuestion, sane};
-use self::survey::Survey;
+use self::survey::{Denial, Facts, Survey};
 use crate::name::is_question;
 use crate::resolver::ttl::TtlLimits;
 
@@ -146,7 +147,8 @@ impl Answer {
         octets[3] = octets[3] & 0xf0 | rcode.in_header();
         let facts = aliases.map_or(survey.facts, |aliases| aliases.facts);
         let has_aliases = target_len > 0;
-        let negative_ttl = survey.negative_ttl(target.unwrap_or(survey.question_name()));
+        let denial = survey.denial(target.unwrap_or(survey.question_name()));
+        let negative_ttl = denial.map(|denial| denial.ttl);
         let kind = match rcode {
             Rcode::NOERROR if facts.has_data => AnswerKind::Data,
             Rcode::NOERROR if has_aliases && negative_ttl.is_none() => AnswerKind::Unfinished,
@@ -159,17 +161,10 @@ impl Answer {
         if kind == AnswerKind::Data && answers > 1 {
             level_ttls(&mut octets, &survey.ttls[..answers.min(survey.ttls.len())], survey);
         }
-        let ttl = match kind {
-            AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
-            AnswerKind::NoData | AnswerKind::NxDomain => {
-                // Without SOA nothing says how long (RFC 2308 §5).
-                let denial = negative_ttl.unwrap_or(0).min(limits.negative_max);
-                denial.min(facts.min_ttl).min(limits.max)
-            }
-            AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
-            // The first time; the cache knows how often it has failed before.
-            AnswerKind::Failed => limits.failure,
-        };
+        if let (AnswerKind::NoData | AnswerKind::NxDomain, Some(denial)) = (kind, denial) {
+            limit_denial(&mut octets, survey, denial, limits);
+        }
+        let ttl = kept_for(kind, facts, negative_ttl, limits);
         octets.extend(target.unwrap_or_default());
         octets.extend(survey.ttls.as_flattened());
         Answer {
@@ -252,12 +247,18 @@ impl Answer {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
 
+    /// The name that was asked for, in wire format, lower case.
+    #[inline]
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.octets[HEADER_LEN..self.records_at() - 4]
+    }
+
     /// The name at the end of the aliases, in wire format, lower case.
     #[inline]
     pub(crate) fn target(&self) -> &[u8] {
         let message_len = usize::from(self.message_len);
         match usize::from(self.target_len) {
-            0 => &self.octets[HEADER_LEN..self.records_at() - 4],
+            0 => self.name(),
             len => &self.octets[message_len..message_len + len],
         }
     }
@@ -286,6 +287,33 @@ impl Answer {
             let data = &self.octets[data_at..data_at + usize::from(field(ttl_at + 4))];
             AnswerRecord { rtype: field(ttl_at - 4), ttl: self.ttl_at(ttl_at), data }
         })
+    }
+}
+
+/// How long an answer may be kept, seconds.
+fn kept_for(kind: AnswerKind, facts: Facts, negative_ttl: Option<u32>, limits: &TtlLimits) -> u32 {
+    match kind {
+        AnswerKind::Data => facts.min_ttl.clamp(limits.min, limits.max.max(limits.min)),
+        AnswerKind::NoData | AnswerKind::NxDomain => {
+            // Without SOA nothing says how long (RFC 2308 §5).
+            let denial = negative_ttl.unwrap_or(0).min(limits.negative_max);
+            denial.min(facts.min_ttl).min(limits.max)
+        }
+        AnswerKind::Unfinished => facts.min_ttl.min(limits.max),
+        // The first time; the cache knows how often it has failed before.
+        AnswerKind::Failed => limits.failure,
+    }
+}
+
+/// Gives the SOA of a denial, and its signatures, no more than the denial's TTL (RFC 2308 §3):
+/// clients keep the denial for the SOA's TTL or its MINIMUM, whichever is less, and only the TTL
+/// tells them for how long it has been kept here (§6). A validator takes a TTL below the one that
+/// was signed (RFC 4034 §3.1.4).
+fn limit_denial(octets: &mut [u8], survey: &Survey<'_>, denial: &Denial, limits: &TtlLimits) {
+    let most = denial.ttl.min(limits.negative_max).min(limits.max);
+    for at in survey.ttls_of(denial) {
+        let Some(ttl) = octets[at..].first_chunk_mut::<4>() else { continue };
+        *ttl = u32::from_be_bytes(*ttl).min(most).to_be_bytes();
     }
 }
 

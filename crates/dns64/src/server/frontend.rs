@@ -335,6 +335,7 @@ impl Frontend {
                 }
                 Asked::Waiting => {
                     job.note(|trace| trace.waits(&key, self.now));
+                    job.inquiry.wait(rules);
                     // Beside a probe the companion is asked only where there is no time to ask it
                     // after the probe.
                     let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
@@ -404,9 +405,9 @@ impl Frontend {
     ) {
         if let Some(job) = held {
             job.note(|trace| trace.landed(&outcome, self.now));
-            job.inquiry.learn(outcome);
             let settings = Arc::clone(&self.settings);
             let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
+            job.inquiry.resume(outcome, &rules);
             self.advance(resolver, held, &settings, &rules);
         }
     }

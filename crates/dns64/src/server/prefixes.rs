@@ -3,7 +3,8 @@
 //! ```text
 //! asking: upstreams ◄─ ipv4only.arpa, when the last answer's time is nearly over ─┐
 //! routers ──► advertisements ─────────────────────────────────────────────────────┼─► State ─► publish: settings with
-//! probing: NAT64s ◄─── a connection through the prefix, now and then ─────────────┘             the prefixes as they stand
+//!    ▲  └──── Solicitations: while none of their prefixes is known                │             the prefixes as they stand
+//! probing: NAT64s ◄─── a connection through the prefix, now and then ─────────────┘
 //! ```
 //!
 //! Five times a second what is over is forgotten, and what has changed is published. So a flood of
@@ -12,6 +13,7 @@
 mod asking;
 mod probes;
 mod probing;
+mod solicitations;
 mod state;
 
 use std::io;
@@ -25,6 +27,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::time::sleep;
 
+use self::solicitations::Solicitations;
 use self::state::{Shares, TICK};
 use super::shared::Shared;
 use crate::config::{PrefixKeys, Settings};
@@ -46,11 +49,10 @@ pub(super) fn watch(
     routers: Vec<RouterSocket>,
 ) -> io::Result<()> {
     let state = Shares::default();
-    for router in routers {
-        // It may come sooner by itself.
-        let _ = router.solicit();
-        let router = Rc::new(Router::new(router)?);
-        let state = Rc::clone(&state);
+    let routers = routers.into_iter().map(|socket| Router::new(socket).map(Rc::new));
+    let routers: Rc<[Rc<Router>]> = routers.collect::<io::Result<_>>()?;
+    for router in &*routers {
+        let (router, state) = (Rc::clone(router), Rc::clone(&state));
         tasks.keep("a router's advertisement", move || {
             listen(Rc::clone(&router), Rc::clone(&state))
         });
@@ -63,17 +65,21 @@ pub(super) fn watch(
     }
     let (tasks, shared) = (tasks.clone(), Arc::clone(shared));
     tasks.clone().keep("a look at prefixes", move || {
-        tick(tasks.clone(), Arc::clone(&shared), Rc::clone(&state))
+        tick(tasks.clone(), Arc::clone(&shared), Rc::clone(&state), Rc::clone(&routers))
     });
     Ok(())
 }
 
-/// Now and again: probes what is due, and publishes what has changed.
-async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares) {
+/// Now and again: probes what is due, publishes what has changed, and asks routers that say nothing.
+async fn tick(tasks: Tasks, shared: Arc<Shared>, state: Shares, routers: Rc<[Rc<Router>]>) {
+    let mut solicitations = vec![Solicitations::default(); routers.len()];
     loop {
         let settings = shared.settings.load_full();
         probing::probe_when_due(&tasks, &settings, &state);
         publish(&shared, &settings, &state);
+        for (router, solicitations) in routers.iter().zip(&mut solicitations) {
+            router.solicit_when_due(solicitations, &settings, &state);
+        }
         // What is over is used for nothing from then on.
         let left = state
             .borrow()
@@ -144,6 +150,30 @@ impl Router {
     fn new(socket: RouterSocket) -> io::Result<Router> {
         let readiness = UdpSocket::from_std(socket.to_wait_for()?)?;
         Ok(Router { socket, readiness })
+    }
+
+    /// Asks the routers for an advertisement, if that is due.
+    fn solicit_when_due(
+        &self,
+        solicitations: &mut Solicitations,
+        settings: &Settings,
+        state: &Shares,
+    ) {
+        let (now, interface) = (clock::now(), self.socket.interface());
+        let is_wanted = settings.config.discovery.interfaces.iter().any(|name| name == interface)
+            && settings.config.written_prefixes().any(PrefixKeys::is_discovered)
+            && !state.borrow().known.has_router_on(interface, now);
+        if !solicitations.is_due(is_wanted, now) {
+            return;
+        }
+        match self.socket.solicit() {
+            Ok(()) => solicitations.sent(now),
+            Err(error) => {
+                if solicitations.failed(now) {
+                    tracing::warn!("cannot ask the routers on {interface} for prefixes: {error}");
+                }
+            }
+        }
     }
 
     /// The next advertisement.

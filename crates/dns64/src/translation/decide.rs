@@ -89,6 +89,19 @@ pub(crate) enum Withheld {
     Filtered,
 }
 
+/// Which questions the rules ask for one of a client. The answers are known by their order alone, so
+/// those to the questions of one plan say nothing by another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// The question as it is.
+    AsItIs,
+    /// For AAAA records and, as the mode says, for A records.
+    Translated(Mode),
+    /// For AAAA records, and A records where there are none (`filter-a`). With a mode, AAAA records
+    /// are also made of A records.
+    Filtered(Option<Mode>),
+}
+
 /// Which AAAA records of an answer are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strip {
@@ -169,6 +182,9 @@ pub(crate) enum Reply<'a> {
         /// The answer to the last question: its denial is repeated, or if it has data, a denial is
         /// made up that lasts as long.
         last: &'a Kept,
+        /// Whether the records in whose place it stands would be made: then it lasts no longer than
+        /// the prefixes are known.
+        made: bool,
         /// Set if there were A records, which were not used.
         withheld: Option<Withheld>,
     },
@@ -236,22 +252,33 @@ impl Question {
     fn may_lose_a(&self, policy: &Policy) -> bool {
         policy.filter_a && self.qtype == rtype::A && self.qclass == CLASS_IN
     }
+
+    /// Which questions are asked for it. `mode`: when A records are asked for.
+    #[inline]
+    pub(crate) fn plan(&self, policy: &Policy, mode: Mode) -> Plan {
+        if self.may_lose_a(policy) {
+            Plan::Filtered(self.may_have_aaaa_made(policy).then_some(mode))
+        } else if self.may_translate(policy) {
+            Plan::Translated(mode)
+        } else {
+            Plan::AsItIs
+        }
+    }
 }
 
 /// Decides what comes after the answers in `known`, which are in the order in which they were asked
-/// for. `mode`: when A records are asked for.
+/// for, by the same plan ([`Question::plan`]). `mode`: when A records are asked for.
 pub(crate) fn next<'a>(
     question: &'a Question,
     policy: &Policy,
     mode: Mode,
     known: &'a [Outcome],
 ) -> Next<'a> {
-    if question.may_lose_a(policy) {
-        return a_unless_aaaa(question, policy, mode, known);
-    }
-    if !question.may_translate(policy) {
-        return untranslated(question, question.qtype, known);
-    }
+    let mode = match question.plan(policy, mode) {
+        Plan::AsItIs => return untranslated(question, question.qtype, known),
+        Plan::Filtered(made) => return a_unless_aaaa(question, policy, made, known),
+        Plan::Translated(mode) => mode,
+    };
     match aaaa(question, policy, mode, known) {
         Aaaa::Open(next) => next,
         Aaaa::Alone { reply, .. } => Next::Reply(reply),
@@ -321,16 +348,17 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: &'a [Out
 }
 
 /// The A records of a name, for who would not be given AAAA records of it by the same answers.
+/// `made`: AAAA records may be made, in this mode.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
-    mode: Mode,
+    made: Option<Mode>,
     known: &'a [Outcome],
 ) -> Next<'a> {
     // The reply to a AAAA query, after so many answers, and to the A question, if it was asked for
     // this very name or has been answered with records: at the end of aliases that only the AAAA
     // question has, there may be none.
-    let (given, answers, a) = if question.may_have_aaaa_made(policy) {
+    let (given, answers, a) = if let Some(mode) = made {
         match aaaa(question, policy, mode, known) {
             Aaaa::Open(next) => return next,
             Aaaa::Alone { reply, answers } => (reply, answers, None),
@@ -352,9 +380,9 @@ fn a_unless_aaaa<'a>(
         return Next::Reply(given);
     }
     let filtered = match given {
-        Reply::Synthesize { aliases, a, .. } => Some((aliases, a)),
+        Reply::Synthesize { aliases, a, .. } => Some((aliases, a, true)),
         Reply::Pass { aliases, last, .. } if last.answer.kind() == AnswerKind::Data => {
-            Some((aliases, last))
+            Some((aliases, last, false))
         }
         _ => None,
     };
@@ -362,11 +390,20 @@ fn a_unless_aaaa<'a>(
     let is_forgery =
         |last: &Kept| question.dnssec_ok && last.answer.is_signed() && !policy.break_dnssec;
     match (filtered, a) {
-        (Some((aliases, last)), _) if !is_forgery(last) => {
-            Next::Reply(Reply::Empty { aliases, last, withheld: Some(Withheld::Filtered) })
+        (Some((aliases, last, made)), _) if !is_forgery(last) => {
+            Next::Reply(Reply::Empty { aliases, last, made, withheld: Some(Withheld::Filtered) })
         }
         (_, Some(reply)) => Next::Reply(reply),
-        (_, None) => untranslated(question, rtype::A, known.get(answers..).unwrap_or_default()),
+        (_, None) => {
+            let rest = known.get(answers..).unwrap_or_default();
+            // Where AAAA records count that did not before, A records of the aliases' end have been
+            // asked for: those of this name are wanted now, and copied into a reply about it.
+            let is_its = |outcome: &Outcome| {
+                outcome.kept().is_none_or(|kept| kept.answer.name() == question.name.wire())
+            };
+            let own = rest.iter().position(is_its).and_then(|at| rest.get(at..));
+            untranslated(question, rtype::A, own.unwrap_or_default())
+        }
     }
 }
 
@@ -440,6 +477,7 @@ fn conclude<'a>(
         (Reason::Excluded, _) => native.clone().unwrap_or(Reply::Empty {
             aliases: Way { aaaa: aaaa.with_last, a: &[] },
             last: found,
+            made: false,
             withheld,
         }),
         _ => as_it_is(aaaa.way, aaaa.last),

@@ -2,7 +2,8 @@
 //!
 //! A client may connect to a hint without asking for addresses at all, so an `ipv4hint` leads a
 //! client without IPv4 nowhere, or to a translator of its own. It can be left out, or become the
-//! `ipv6hint` that the AAAA records of the same name would have led to.
+//! `ipv6hint` that the AAAA records of the same name would have led to; an `ipv6hint` of excluded
+//! addresses is left out then, as such AAAA records are.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -62,22 +63,29 @@ impl<'a> Service<'a> {
     /// The record's data for a client who is given AAAA records of the target by this policy; `None`
     /// if it stays as it is.
     pub(crate) fn rewritten(&self, policy: &Policy, client: IpAddr) -> Option<Vec<u8>> {
-        let ipv4 = addresses::<4, Ipv4Addr>(self.param(IPV4_HINT)?)?;
-        let ipv6 = match policy.hints {
+        let (ipv4, ipv6) = match policy.hints {
             Hints::Keep => return None,
-            Hints::Strip => self.param(IPV6_HINT).map(<[u8]>::to_vec),
-            Hints::Translate => Some(self.translated(&ipv4, policy, client)?),
+            Hints::Strip => {
+                let ipv4: Vec<Ipv4Addr> = self.hint(IPV4_HINT)?;
+                if ipv4.is_empty() {
+                    return None;
+                }
+                (None, self.param(IPV6_HINT).map(<[u8]>::to_vec))
+            }
+            Hints::Translate => self.translated(policy, client)?,
         };
         let mut params: Vec<(u16, Vec<u8>)> = Vec::with_capacity(self.params.len() + 1);
         for &(key, value) in &self.params {
             match key {
                 IPV4_HINT | IPV6_HINT => {}
                 MANDATORY => {
-                    params.extend(mandatory(value, ipv6.is_some()).map(|keys| (key, keys)));
+                    let keys = mandatory(value, ipv4.is_some(), ipv6.is_some());
+                    params.extend(keys.map(|keys| (key, keys)));
                 }
                 _ => params.push((key, value.to_vec())),
             }
         }
+        params.extend(ipv4.map(|hints| (IPV4_HINT, hints)));
         params.extend(ipv6.map(|hints| (IPV6_HINT, hints)));
         params.sort_by_key(|(key, _)| *key);
         let mut data = self.head.to_vec();
@@ -89,23 +97,34 @@ impl<'a> Service<'a> {
         Some(data)
     }
 
-    /// The `ipv6hint` in place of both: native addresses that the policy does not exclude, or else
-    /// what the prefixes make of the IPv4 addresses, as with AAAA records. `None` if there are none.
-    fn translated(&self, ipv4: &[Ipv4Addr], policy: &Policy, client: IpAddr) -> Option<Vec<u8>> {
+    /// The `ipv4hint` and the `ipv6hint` in place of both. The second one has the native addresses
+    /// that the policy does not exclude, or else what the prefixes make of the IPv4 addresses, as with
+    /// AAAA records; it is left out if there are none. The first one stays then, and only then. `None`
+    /// if both stay as they are, or one of them is malformed.
+    fn translated(&self, policy: &Policy, client: IpAddr) -> Option<Hinted> {
         if !policy.translates() {
             return None;
         }
-        let native = match self.param(IPV6_HINT) {
-            Some(value) => addresses::<16, Ipv6Addr>(value)?,
-            None => Vec::new(),
-        };
-        let mut hints: Vec<Ipv6Addr> =
-            native.into_iter().filter(|&address| !policy.excludes(address)).collect();
+        let ipv4: Vec<Ipv4Addr> = self.hint(IPV4_HINT)?;
+        let native: Vec<Ipv6Addr> = self.hint(IPV6_HINT)?;
+        let is_given = |address: &Ipv6Addr| !policy.excludes(*address);
+        let mut hints: Vec<Ipv6Addr> = native.iter().copied().filter(is_given).collect();
         if hints.is_empty() {
             hints = ipv4.iter().flat_map(|&address| policy.embed(address, client)).collect();
         }
-        let octets: Vec<u8> = hints.iter().flat_map(Ipv6Addr::octets).collect();
-        Some(octets).filter(|octets| !octets.is_empty())
+        let made: Option<Vec<u8>> =
+            (!hints.is_empty()).then(|| hints.iter().flat_map(Ipv6Addr::octets).collect());
+        let kept = self.param(IPV4_HINT).filter(|_| made.is_none()).map(<[u8]>::to_vec);
+        let is_changed = hints != native || kept.as_deref() != self.param(IPV4_HINT);
+        is_changed.then_some((kept, made))
+    }
+
+    /// The addresses of a hint, none if it is not there; `None` if it is malformed.
+    fn hint<const N: usize, A: From<[u8; N]>>(&self, key: u16) -> Option<Vec<A>> {
+        let Some(value) = self.param(key) else { return Some(Vec::new()) };
+        let (all, rest) = value.as_chunks::<N>();
+        (rest.is_empty() && !all.is_empty())
+            .then(|| all.iter().map(|&octets| A::from(octets)).collect())
     }
 
     fn param(&self, key: u16) -> Option<&'a [u8]> {
@@ -113,19 +132,15 @@ impl<'a> Service<'a> {
     }
 }
 
-/// The addresses of a hint, at least one.
-fn addresses<const N: usize, A: From<[u8; N]>>(value: &[u8]) -> Option<Vec<A>> {
-    let (all, rest) = value.as_chunks::<N>();
-    (rest.is_empty() && !all.is_empty())
-        .then(|| all.iter().map(|&octets| A::from(octets)).collect())
-}
+/// The values of `ipv4hint` and `ipv6hint`; `None` for one that is left out.
+type Hinted = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// The keys that a client must understand (RFC 9460 §8): what is not there any more cannot be among
-/// them. `None` if none is left.
-fn mandatory(keys: &[u8], has_ipv6: bool) -> Option<Vec<u8>> {
+/// them, and an `ipv6hint` that was made of an `ipv4hint` takes its place. `None` if none is left.
+fn mandatory(keys: &[u8], has_ipv4: bool, has_ipv6: bool) -> Option<Vec<u8>> {
     let (keys, _) = keys.as_chunks::<2>();
     let replaced = keys.iter().map(|&key| match u16::from_be_bytes(key) {
-        IPV4_HINT => IPV6_HINT,
+        IPV4_HINT if !has_ipv4 => IPV6_HINT,
         key => key,
     });
     let mut kept: Vec<u16> = replaced.filter(|&key| key != IPV6_HINT || has_ipv6).collect();
@@ -169,11 +184,19 @@ mod tests {
     const MADE: (u16, &[u8]) = (6, &[0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8]);
     const NATIVE: (u16, &[u8]) = (6, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     const MAPPED: (u16, &[u8]) = (6, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 8, 8, 8, 8]);
+    /// MAPPED's address and NATIVE's.
+    const BOTH: (u16, &[u8]) = (
+        6,
+        &[
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 8, 8, 8, 8, //
+            0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        ],
+    );
 
     #[test]
     fn rfc9460_7_3_hints_are_kept_stripped_or_translated() {
         type Params<'a> = &'a [(u16, &'a [u8])];
-        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 14] = [
+        let cases: [(&str, Hints, Params<'_>, Option<Params<'_>>); 23] = [
             ("kept", Hints::Keep, &[V4], None),
             (
                 "stripped",
@@ -208,6 +231,25 @@ mod tests {
             ),
             ("nothing mandatory left", Hints::Strip, &[(0, &[0, 4]), ALPN, V4], Some(&[ALPN])),
             ("half an address", Hints::Strip, &[(4, &[8, 8])], None),
+            ("half a native address", Hints::Translate, &[V4, (6, &[0x20, 1])], None),
+            ("no hint to translate", Hints::Translate, &[ALPN], None),
+            ("native only", Hints::Translate, &[ALPN, NATIVE], None),
+            ("excluded only", Hints::Translate, &[ALPN, ECH, MAPPED], Some(&[ALPN, ECH])),
+            ("one of two is excluded", Hints::Translate, &[BOTH], Some(&[NATIVE])),
+            (
+                "excluded and mandatory",
+                Hints::Translate,
+                &[(0, &[0, 1, 0, 6]), ALPN, MAPPED],
+                Some(&[(0, &[0, 1]), ALPN]),
+            ),
+            ("only that is mandatory", Hints::Translate, &[(0, &[0, 6]), MAPPED], Some(&[])),
+            (
+                "excluded, and no prefix carries the other one",
+                Hints::Translate,
+                &[(0, &[0, 4, 0, 6]), PRIVATE, MAPPED],
+                Some(&[(0, &[0, 4]), PRIVATE]),
+            ),
+            ("excluded, stripped", Hints::Strip, &[MAPPED], None),
         ];
         for (name, hints, params, expected) in cases {
             let found = rewritten(&data(1, "svc.test", params), &policy(hints));
@@ -218,6 +260,8 @@ mod tests {
         let ignoring = Policy { ignore_aaaa: true, ..policy(Hints::Translate) };
         let found = rewritten(&data(1, ".", &[V4, NATIVE]), &ignoring);
         assert_eq!(found, Some(data(1, ".", &[MADE])), "as for AAAA records");
+        let found = rewritten(&data(1, ".", &[ALPN, NATIVE]), &ignoring);
+        assert_eq!(found, Some(data(1, ".", &[ALPN])), "as for AAAA records, without an ipv4hint");
     }
 
     #[test]

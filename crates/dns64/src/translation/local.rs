@@ -3,12 +3,14 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use method::units::Nanos;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::rtype;
 
 use crate::name::{LowerName, labels};
 use crate::translation::policy::{IPV4ONLY, Mapping, Rules};
+use crate::translation::prefix::Prefix;
 use crate::translation::zones::LocalZones;
 
 /// The name `ipv4only.arpa` (RFC 7050 §8.2).
@@ -41,6 +43,9 @@ pub(crate) struct LocalAnswer {
     pub zone: Option<Vec<u8>>,
     /// Why it is a failure, if it is one (RFC 8914).
     pub extended_error: Option<u16>,
+    /// Until when the prefix above the name is known; `None`: it has no end, or the answer comes of
+    /// none.
+    pub until: Option<Nanos>,
 }
 
 /// What is to be done with a question.
@@ -61,13 +66,15 @@ pub(crate) struct Alias {
     pub target: LowerName,
     /// The reverse zone of its prefix, lower case.
     zone: Vec<u8>,
+    /// Until when its prefix is known; `None`: it has no end.
+    until: Option<Nanos>,
 }
 
 impl Alias {
     /// The answer where the target has nothing, with the RCODE that denies it: no alias should lead
     /// to nothing (RFC 6147 §5.3.1).
     pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
-        LocalAnswer::negative(rcode, &self.zone)
+        LocalAnswer::negative(rcode, &self.zone).known_until(self.until)
     }
 }
 
@@ -89,6 +96,17 @@ pub(crate) fn look(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
     Local::No
 }
 
+/// TTL of the CNAME record of a name that [`look`] found to be an alias, seconds. Its prefix may
+/// have gone meanwhile: then it is zero.
+pub(crate) fn alias_ttl(name: &LowerName, rules: &Rules<'_>) -> u32 {
+    match look(name, rtype::PTR, rules) {
+        Local::Alias(alias) => {
+            rules.policy.zones.alias_ttl.min(seconds_left(alias.until, rules.now))
+        }
+        Local::No | Local::Answer(_) => 0,
+    }
+}
+
 /// RFC 8880 §7.1, §7.2: the name exists, has A and AAAA records, nothing else, and nothing below
 /// it.
 fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
@@ -108,6 +126,7 @@ fn ipv4only(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Local {
             records: Vec::new(),
             zone: None,
             extended_error: Some(ede::NOT_READY),
+            until: None,
         });
     }
     let records: Vec<LocalRecord> = match qtype {
@@ -136,36 +155,34 @@ fn ipv4only_pointer(qtype: u16, zone: &LowerName) -> LocalAnswer {
 impl LocalAnswer {
     fn negative(rcode: Rcode, zone: &[u8]) -> LocalAnswer {
         let zone = Some(zone.to_vec());
-        LocalAnswer { rcode, records: Vec::new(), zone, extended_error: None }
+        LocalAnswer { rcode, records: Vec::new(), zone, extended_error: None, until: None }
     }
 
     fn positive_or_nodata(records: Vec<LocalRecord>, zone: &[u8]) -> LocalAnswer {
         let zone = records.is_empty().then(|| zone.to_vec());
-        LocalAnswer { rcode: Rcode::NOERROR, records, zone, extended_error: None }
+        LocalAnswer { rcode: Rcode::NOERROR, records, zone, extended_error: None, until: None }
     }
+
+    fn known_until(self, until: Option<Nanos>) -> LocalAnswer {
+        LocalAnswer { until, ..self }
+    }
+
+    /// The largest TTL that its records may have at a moment, its SOA included, seconds.
+    pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
+        seconds_left(self.until, now)
+    }
+}
+
+/// The whole seconds from `now` until then; `u32::MAX` where there is no end.
+fn seconds_left(until: Option<Nanos>, now: Nanos) -> u32 {
+    until.map_or(u32::MAX, |until| {
+        u32::try_from(until.since(now).0 / Nanos::SECOND.0).unwrap_or(u32::MAX)
+    })
 }
 
 /// A name of `ip6.arpa`: under a prefix it is made up, elsewhere it is not ours (item 22).
 fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZones) -> Local {
-    let all: Vec<&[u8]> = labels(name.wire()).collect();
-    // Without "ip6" and "arpa", from the top down.
-    let below = &all[..all.len() - 2];
-    let mut bits: u128 = 0;
-    let mut nibbles: u32 = 0;
-    let mut well_formed = true;
-    for label in below.iter().rev() {
-        match label {
-            [digit] if nibbles < 32 && well_formed => match char::from(*digit).to_digit(16) {
-                Some(value) => {
-                    bits |= u128::from(value) << (124 - 4 * nibbles);
-                    nibbles += 1;
-                }
-                None => well_formed = false,
-            },
-            _ => well_formed = false,
-        }
-    }
-    let address = Ipv6Addr::from(bits);
+    let Reversed { address, nibbles, well_formed } = Reversed::read(name);
     let ours = |mapping: &&Mapping| {
         nibbles * 4 >= u32::from(mapping.prefix().len()) && mapping.prefix().covers(address)
     };
@@ -173,31 +190,83 @@ fn reverse(name: &LowerName, qtype: u16, mappings: &[Mapping], zones: &LocalZone
     let Some(prefix) = longest.map(Mapping::prefix) else { return Local::No };
     let apex = u32::from(prefix.len()) / 4;
     let zone = ip6_arpa(prefix.network(), apex);
+    let until = known_until(mappings, prefix);
+    let answer = |answer: LocalAnswer| Local::Answer(answer.known_until(until));
     if !well_formed {
-        return Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
+        return answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
     }
     if nibbles == apex {
-        return Local::Answer(LocalAnswer::positive_or_nodata(apex_records(qtype, zones), &zone));
+        return answer(LocalAnswer::positive_or_nodata(apex_records(qtype, zones), &zone));
     }
     if nibbles < 32 {
-        return Local::Answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
+        return answer(LocalAnswer::negative(Rcode::NOERROR, &zone));
     }
     // Any prefix that matches counts, also for an address that it would not be used for.
     let all = || mappings.iter().filter(ours);
-    let extract = |mapping: &Mapping| mapping.prefix().extract(address);
+    let with = |mapping: &Mapping, v4: Option<Ipv4Addr>| v4.map(|v4| (v4, *mapping.prefix()));
+    let extract = |mapping: &Mapping| with(mapping, mapping.prefix().extract(address));
+    let ignoring_suffix =
+        |mapping: &Mapping| with(mapping, mapping.prefix().extract_ignoring_suffix(address));
     let embedded = all()
-        .find_map(|mapping| extract(mapping).filter(|&v4| mapping.carries(v4)))
+        .find_map(|mapping| extract(mapping).filter(|&(v4, _)| mapping.carries(v4)))
         .or_else(|| all().find_map(extract))
-        .or_else(|| all().find_map(|mapping| mapping.prefix().extract_ignoring_suffix(address)));
-    match embedded {
-        None => Local::Answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone)),
-        // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
-        Some(v4) if IPV4ONLY.contains(&v4) => {
-            let mut answer = ipv4only_pointer(qtype, name);
-            answer.zone = answer.zone.map(|_| zone);
-            Local::Answer(answer)
+        .or_else(|| all().find_map(ignoring_suffix));
+    let Some((v4, embedding)) = embedded else {
+        return answer(LocalAnswer::negative(Rcode::NXDOMAIN, &zone));
+    };
+    // It may be of another prefix than the zone.
+    let until = [until, known_until(mappings, &embedding)].into_iter().flatten().min();
+    // RFC 8880 §7.2: PTR of the translated addresses, without the detour.
+    if IPV4ONLY.contains(&v4) {
+        let mut answer = ipv4only_pointer(qtype, name).known_until(until);
+        answer.zone = answer.zone.map(|_| zone);
+        return Local::Answer(answer);
+    }
+    Local::Alias(Alias { target: in_addr_arpa(v4), zone, until })
+}
+
+/// Until when a prefix is known, whatever its suffix is: as long as any mapping has it. `None`: one
+/// of them has no end.
+fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
+    let is_same = |mapping: &&Mapping| {
+        let other = mapping.prefix();
+        other.network() == prefix.network() && other.len() == prefix.len()
+    };
+    let mut ends = mappings.iter().filter(is_same).map(|mapping| mapping.stands().until);
+    ends.try_fold(Nanos(0), |latest, end| end.map(|end| latest.max(end)))
+}
+
+/// What a name below `ip6.arpa` stands for.
+struct Reversed {
+    /// The address that begins with its nibbles.
+    address: Ipv6Addr,
+    /// How many there are, from the top down; 0 to 32.
+    nibbles: u32,
+    /// There is nothing else in it.
+    well_formed: bool,
+}
+
+impl Reversed {
+    fn read(name: &LowerName) -> Reversed {
+        let all: Vec<&[u8]> = labels(name.wire()).collect();
+        // Without "ip6" and "arpa", from the top down.
+        let below = &all[..all.len() - 2];
+        let mut bits: u128 = 0;
+        let mut nibbles: u32 = 0;
+        let mut well_formed = true;
+        for label in below.iter().rev() {
+            match label {
+                [digit] if nibbles < 32 && well_formed => match char::from(*digit).to_digit(16) {
+                    Some(value) => {
+                        bits |= u128::from(value) << (124 - 4 * nibbles);
+                        nibbles += 1;
+                    }
+                    None => well_formed = false,
+                },
+                _ => well_formed = false,
+            }
         }
-        Some(v4) => Local::Alias(Alias { target: in_addr_arpa(v4), zone }),
+        Reversed { address: bits.into(), nibbles, well_formed }
     }
 }
 
@@ -245,8 +314,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::translation::policy::Policy;
-    use crate::translation::prefix::Prefix;
+    use crate::translation::policy::{Policy, Standing};
 
     fn policy(prefix: &str) -> Policy {
         let prefix: Prefix = prefix.parse().unwrap();
@@ -364,6 +432,58 @@ mod tests {
             Local::No,
             "no DNS64 at all"
         );
+    }
+
+    /// RFC 7050 §3, RFC 8781 §4: what comes of a prefix lasts no longer than it is known.
+    #[test]
+    fn item_47_pointers_last_no_longer_than_their_prefix() {
+        let mapping = |prefix: &str, seconds: Option<u64>| {
+            let until = seconds.map(|seconds| Nanos(seconds * Nanos::SECOND.0));
+            let all = vec!["0.0.0.0/0".parse().unwrap()];
+            Mapping::new(prefix.parse().unwrap(), all, false)
+                .standing(Standing { until, ..Standing::default() })
+        };
+        let zones = LocalZones { alias_ttl: 86_400, ..LocalZones::default() };
+        let policy = |reverse: &[Mapping]| Policy {
+            reverse: reverse.into(),
+            zones: Arc::new(zones.clone()),
+            ..Policy::default()
+        };
+        // Of the answer of each kind, and of the alias.
+        let lifetimes = |policy: &Policy| {
+            let answered = |name: &str| match ask(name, rtype::PTR, policy) {
+                Local::Answer(answer) => answer.lifetime(Nanos::SECOND),
+                other => panic!("{name}: {other:?}"),
+            };
+            let pointer = reverse_name("2001:db8:64::8.8.8.8");
+            let rules =
+                Rules { now: Nanos::SECOND, ..Rules::of_all(policy, Ipv4Addr::LOCALHOST.into()) };
+            let Local::Alias(alias) = ask(&pointer, rtype::PTR, policy) else { panic!("an alias") };
+            let mut all = vec![
+                answered(&format!("z.{pointer}")),
+                answered(&pointer[2..]),
+                answered(&pointer[16..]),
+                answered(&reverse_name("2001:db8:64::c000:aa")),
+                alias.denial(Rcode::NXDOMAIN).lifetime(Nanos::SECOND),
+            ];
+            all.dedup();
+            (all, alias_ttl(&pointer.parse().unwrap(), &rules))
+        };
+        let announced = mapping("2001:db8:64::/96", Some(31));
+        assert_eq!(lifetimes(&policy(std::slice::from_ref(&announced))), (vec![30], 30));
+        let longer = mapping("2001:db8:64::/96", Some(61));
+        assert_eq!(lifetimes(&policy(&[longer, announced.clone()])), (vec![60], 60));
+        let configured = mapping("2001:db8:64::/96", None);
+        let both = policy(&[announced.clone(), configured]);
+        assert_eq!(lifetimes(&both), (vec![u32::MAX], 86_400));
+        // Another prefix does not make it last.
+        let other = [mapping("2001:db8::/32", None), announced, Mapping::well_known()];
+        assert_eq!(lifetimes(&policy(&other)), (vec![30], 30));
+        let over = mapping("2001:db8:64::/96", Some(1));
+        assert_eq!(lifetimes(&policy(&[over])), (vec![0], 0));
+        let name = reverse_name("2001:db8:64::8.8.8.8").parse().unwrap();
+        let gone = policy(&[]);
+        assert_eq!(alias_ttl(&name, &Rules::of_all(&gone, Ipv4Addr::LOCALHOST.into())), 0);
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 6052 §2.4, table 2 and 3.
+    /// RFC 6052 §2.4, tables 1 and 2.
     const VECTORS: [(&str, &str); 7] = [
         ("2001:db8::/32", "2001:db8:c000:221::"),
         ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),

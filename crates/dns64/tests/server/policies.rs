@@ -1,5 +1,8 @@
 //! Policies by domain and by record type, each over UDP and TCP, through sockets.
 
+use std::net::UdpSocket;
+use std::time::Duration;
+
 use domain::base::iana::{Rcode, Rtype};
 
 use crate::harness::*;
@@ -125,6 +128,29 @@ fn filtered_a_records_are_those_of_translated_names() {
     for (name, expected) in cases {
         assert_eq!(records(&server, "127.0.0.1", name), expected, "{name}");
     }
+}
+
+/// A reload while a query waits for AAAA records: that there are none is no answer about A records.
+#[test]
+fn filter_a_that_is_switched_off_meanwhile_withholds_nothing() {
+    let upstream = Upstream::new(|q| match (q.qtype, q.name.as_str()) {
+        (Rtype::A, _) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        (_, "slow.test") => {
+            let denied = Act::Send(q.nodata(3_600, 3_600).bytes());
+            vec![Act::Wait(Duration::from_millis(1_100)), denied]
+        }
+        _ => q.nodata(60, 60).send(),
+    });
+    let server = server(&[upstream.address], &format!("{PREFIX}filter-a = true\n"));
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(&ask("slow.test", Rtype::A).bytes(), server.address).unwrap();
+    eventually("it is asked", || !upstream.asked().is_empty());
+    server.running.reload(&settings(&[upstream.address], PREFIX)).unwrap();
+    eventually("the A records of another name", || {
+        !ask("quick.test", Rtype::A).of(&server).answers().is_empty()
+    });
+    let got = receive(&client, SOON).expect("a reply");
+    assert_eq!(got.answers(), ["slow.test 60 a 192.0.2.1"]);
 }
 
 /// The data of the HTTPS records of a name, as text, the same over UDP and TCP.

@@ -104,6 +104,65 @@ fn a_prefix_ends_with_its_time_where_nobody_answers_any_more() {
     eventually("it is back", || answer(&server).2 == made("64:ff9b::"));
 }
 
+/// Item 47: what is said of names below a prefix is made with it as well.
+#[test]
+fn pointers_last_no_longer_than_their_prefix() {
+    const ZONE: &str = "0.0.0.0.0.0.0.0.0.0.0.0.1.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa";
+    let (upstream, announced) = dns64();
+    *announced.lock().unwrap() = Some((vec!["2001:db8:1::c000:aa"], 30));
+    let server = server(
+        &[upstream.address],
+        &format!("{DISCOVER}[local]\nttl = 86400\nreverse-ttl = 86400\n"),
+    );
+    eventually("the prefix is used", || answer(&server).2 == made("2001:db8:1::"));
+    let own = |below: &str, qtype| {
+        let got = ask(&format!("{below}{ZONE}"), qtype).of(&server);
+        let authority = got.message.authority().unwrap();
+        let denying = authority.map(|record| record.unwrap().ttl().as_secs());
+        // What an upstream says of the alias's target lasts as long as it says.
+        got.ttls().first().copied().into_iter().chain(denying).collect::<Vec<u32>>()
+    };
+    for (below, qtype) in [
+        ("8.0.8.0.8.0.8.0.", Rtype::PTR),
+        ("a.a.0.0.0.0.0.c.", Rtype::PTR),
+        ("0.8.0.8.0.8.0.", Rtype::PTR),
+        ("z.", Rtype::PTR),
+        ("", Rtype::SOA),
+        ("", Rtype::NS),
+    ] {
+        let ttls = own(below, qtype);
+        assert!(ttls.len() == 1 && ttls[0] <= 30, "{below}{ZONE} {qtype}: {ttls:?}");
+    }
+}
+
+/// A reload says nothing about a prefix whose upstream stays.
+#[test]
+fn a_reload_takes_a_prefix_only_with_the_upstream_that_announced_it() {
+    let (upstream, announced) = dns64();
+    *announced.lock().unwrap() = Some((vec!["2001:db8:1::c000:aa"], 60));
+    let server = server(&[upstream.address], DISCOVER);
+    let known = || ask("ipv4only.arpa", Rtype::AAAA).of(&server).addresses().len();
+    eventually("the prefix is known", || known() == 2);
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let dead = silent.local_addr().unwrap();
+    server.running.reload(&settings(&[dead, upstream.address], DISCOVER)).unwrap();
+    // While the dead one is waited for, and beyond that.
+    for _ in 0..60 {
+        assert_eq!(known(), 2);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    server.running.reload(&settings(&[dead], DISCOVER)).unwrap();
+    eventually("it is gone with its upstream", || known() == 0);
+    // Nor does it come back with an answer that was still waited for.
+    server.running.reload(&settings(&[dead, upstream.address], DISCOVER)).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    server.running.reload(&settings(&[dead], DISCOVER)).unwrap();
+    for _ in 0..60 {
+        assert_eq!(known(), 0);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn answers_that_name_no_prefix_are_refused() {
     let (upstream, announced) = dns64();

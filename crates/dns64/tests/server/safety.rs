@@ -100,6 +100,33 @@ fn item_38_denials_are_kept_as_long_as_the_soa_says_and_no_longer_than_the_limit
     });
 }
 
+/// Under type 0, which no record has (RFC 6895 §3.1), the cache keeps that a name does not exist. What
+/// is said of an alias's target there would be said of the alias.
+#[test]
+fn items_38_and_44_a_question_of_type_0_is_malformed_and_denies_no_name() {
+    let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
+        ("al.test", Rtype::CNAME) => q.answer().cname("al.test", 60, "gone.test").send(),
+        ("al.test", _) => {
+            let alias = q.rcode(Rcode::NXDOMAIN).cname("al.test", 60, "gone.test");
+            alias.soa("test", 60, 60).send()
+        }
+        _ => q.rcode(Rcode::NXDOMAIN).soa("test", 60, 60).send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    // Until there is a name that does not exist nobody looks for one.
+    assert_eq!(ask("gone.test", Rtype::A).of(&server).rcode(), Rcode::NXDOMAIN);
+    let type_0 = ask("al.test", Rtype::from_int(0)).edns(1232);
+    for got in [type_0.of(&server), type_0.over_tcp(&server)] {
+        assert_eq!((got.rcode(), got.message.opt().is_some()), (Rcode::FORMERR, true));
+    }
+    let alias = ask("al.test", Rtype::CNAME).of(&server);
+    assert_eq!(
+        (alias.rcode(), alias.answers()),
+        (Rcode::NOERROR, vec!["al.test 60 cname gone.test".to_owned()])
+    );
+    assert_eq!(upstream.asked(), ["gone.test A", "al.test CNAME"]);
+}
+
 #[test]
 fn item_39_ten_thousand_clients_one_upstream_pair() {
     const CLIENTS: usize = 10_000;

@@ -1,5 +1,6 @@
 //! Replies as octets: what is copied, what is made, what is cut.
 
+use method::units::Nanos;
 use wire::view::rtype::{A, AAAA, CNAME, SOA};
 
 use super::*;
@@ -7,7 +8,7 @@ use crate::client::query::Received;
 use crate::resolver::outcome::Outcome;
 use crate::testing::{Said, said, wire};
 use crate::translation::decide::{self, Next, Question};
-use crate::translation::policy::Mode;
+use crate::translation::policy::{Mapping, Mode, Standing};
 
 /// A query for `a.test` AAAA with these flags of octets 2 and 3 and, if wanted, EDNS with a size
 /// and DO.
@@ -24,12 +25,22 @@ fn query(flags: [u8; 2], edns: Option<(u16, bool)>) -> Vec<u8> {
 
 /// The reply to a query, all of whose questions have these answers.
 fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) -> Vec<u8> {
+    reply_by(&Policy::default(), query, transport, trust_ad, known)
+}
+
+/// The same by another policy than the default one.
+fn reply_by(
+    policy: &Policy,
+    query: &[u8],
+    transport: Transport,
+    trust_ad: bool,
+    known: &[Outcome],
+) -> Vec<u8> {
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
-    let policy = Policy::default();
     let client = std::net::Ipv4Addr::LOCALHOST.into();
-    let rules = Rules { trust_ad, ..Rules::of_all(&policy, client) };
+    let rules = Rules { trust_ad, ..Rules::of_all(policy, client) };
     let question: Question = query.to_question();
-    let Next::Reply(reply) = decide::next(&question, &policy, Mode::Strict, known) else {
+    let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known) else {
         panic!("a question is open")
     };
     let mut out = b"before".to_vec();
@@ -154,6 +165,37 @@ fn a_signed_excluded_answer_becomes_a_denial_that_can_be_kept() {
     assert_eq!((view.ancount(), view.nscount(), view.rcode()), (0, 1, Rcode::NOERROR));
     let soa = view.all_records(HEADER_LEN + 12).next().unwrap().unwrap();
     assert_eq!(view.same_name(soa.owner, HEADER_LEN), Ok(true));
+}
+
+/// Item 47: no longer than the prefix is known there are AAAA records, in whose place there are no A
+/// records.
+#[test]
+fn a_filtered_denial_lasts_no_longer_than_the_prefix_of_the_records_that_it_stands_for() {
+    let until = Some(Nanos(24 * Nanos::SECOND.0));
+    let announced = Mapping::well_known().standing(Standing { until, ..Standing::default() });
+    let policy = Policy { mappings: vec![announced], filter_a: true, ..Policy::default() };
+    let mut asked = query(RD, None);
+    asked[HEADER_LEN + 9] = 1;
+    let of = |known: &[Outcome]| records(&reply_by(&policy, &asked, Transport::Udp, false, known));
+    let a = said("a.test", A).a("a.test", 3_600, "8.8.8.8");
+    assert_eq!(of(&[nodata().kept(), a.kept()]), [(SOA, 24)]);
+    let with_soa = a.soa("test", 300, 300);
+    assert_eq!(of(&[nodata().kept(), with_soa.kept()]), [(SOA, 24)], "that one denies nothing");
+    assert_eq!(of(&[real().kept()]), [(SOA, 60)], "native records need no prefix");
+}
+
+/// RFC 2308 §6: the time for which a denial has been kept here is over for its client, too.
+#[test]
+fn a_denial_ends_at_its_client_when_it_ends_in_the_cache() {
+    let denied = said("a.test", AAAA).soa("test", 300, 20);
+    let no_a = said("a.test", A).nodata(60);
+    let of = |age: u32| {
+        let known = [denied.aged(age), no_a.kept()];
+        records(&reply(&query(RD, None), Transport::Udp, false, &known))
+    };
+    assert_eq!(of(0), [(SOA, 20)], "RFC 2308 section 3");
+    assert_eq!(of(4), [(SOA, 16)]);
+    assert_eq!(of(19), [(SOA, 1)]);
 }
 
 /// A text record of so many octets with its own header, in strings of 255.

@@ -32,6 +32,14 @@ impl Facts {
     }
 }
 
+/// An SOA of the authority section.
+pub(super) struct Denial {
+    owner: usize,
+    ttl_at: usize,
+    /// How long it denies, seconds: its TTL or its MINIMUM, whichever is less (RFC 2308 §5).
+    pub(super) ttl: u32,
+}
+
 /// What a walk over a message finds.
 pub(super) struct Survey<'a> {
     pub(super) names: NameReader<'a>,
@@ -47,8 +55,10 @@ pub(super) struct Survey<'a> {
     /// Of a plain message.
     pub(super) facts: Facts,
     pub(super) signed_authority: bool,
-    /// The SOAs of the authority section: owner, and how long they deny, seconds.
-    denials: SmallVec<[(usize, u32); 1]>,
+    /// The SOAs of the authority section.
+    denials: SmallVec<[Denial; 1]>,
+    /// Signatures of SOAs there: owner, and where the TTL is.
+    soa_signatures: SmallVec<[(usize, usize); 1]>,
     /// Where the TTLs of the records that are kept are, as an answer keeps the places.
     pub(super) ttls: SmallVec<[[u8; 2]; 16]>,
     /// End of the last record that is kept, and how many additional records there are without OPT.
@@ -85,6 +95,7 @@ impl<'a> Survey<'a> {
             facts: Facts::NONE,
             signed_authority: false,
             denials: SmallVec::new(),
+            soa_signatures: SmallVec::new(),
             ttls: SmallVec::new(),
             end: records_at,
             arcount: 0,
@@ -114,14 +125,25 @@ impl<'a> Survey<'a> {
         &self.message[HEADER_LEN..self.records_at - 4]
     }
 
-    /// How long the message denies records of `name`, seconds: an SOA of somewhere else says
+    /// The SOA that says how long the message denies records of `name`: one of somewhere else says
     /// nothing about it.
-    pub(super) fn negative_ttl(&self, name: &[u8]) -> Option<u32> {
+    pub(super) fn denial(&self, name: &[u8]) -> Option<&Denial> {
         let is_above = |soa: usize| {
             let mut zone = [0; 255];
             self.names.copy_name(soa, &mut zone).is_ok_and(|len| is_at_or_below(name, &zone[..len]))
         };
-        self.denials.iter().find(|(soa, _)| is_above(*soa)).map(|(_, ttl)| *ttl)
+        self.denials.iter().find(|soa| is_above(soa.owner))
+    }
+
+    /// Where the TTLs of a denial's SOA are: of all SOAs of that owner, if there are several, and of
+    /// their signatures, which are the RRset's (RFC 4034 §3).
+    pub(super) fn ttls_of(&self, denial: &Denial) -> impl Iterator<Item = usize> {
+        let soas = self.denials.iter().map(|soa| (soa.owner, soa.ttl_at));
+        let all = soas.chain(self.soa_signatures.iter().copied());
+        let is_its = move |owner: usize| {
+            owner == denial.owner || self.names.same_name(owner, denial.owner) == Ok(true)
+        };
+        all.filter(move |&(owner, _)| is_its(owner)).map(|(_, ttl_at)| ttl_at)
     }
 
     fn walk_answers(
@@ -163,10 +185,16 @@ impl<'a> Survey<'a> {
                 rtype::SOA if record.class == asked.qclass => {
                     if let Some(minimum) = record.data.last_chunk::<4>() {
                         let ttl = sane(record.ttl).min(sane(u32::from_be_bytes(*minimum)));
-                        self.denials.push((record.owner, ttl));
+                        let (owner, ttl_at) = (record.owner, record.ttl_at());
+                        self.denials.push(Denial { owner, ttl_at, ttl });
                     }
                 }
-                rtype::RRSIG => self.signed_authority = true,
+                rtype::RRSIG => {
+                    self.signed_authority = true;
+                    if record.data.starts_with(&rtype::SOA.to_be_bytes()) {
+                        self.soa_signatures.push((record.owner, record.ttl_at()));
+                    }
+                }
                 other => self.must_rebuild |= is_of_transport(other),
             }
             self.keeps(&record);

@@ -158,6 +158,71 @@ fn what_may_be_kept_and_for_how_long() {
     assert_eq!(ttl(question().rcode(2)), limits.failure);
 }
 
+/// The TTLs of all records of an answer, in order.
+fn ttls(said: &Said, limits: &TtlLimits) -> Vec<u32> {
+    let answer = Answer::parse(&said.bytes(), QUESTION, limits).unwrap();
+    answer.ttl_places().map(|place| answer.ttl_at(place)).collect()
+}
+
+/// Clients keep a denial for the TTL of its SOA or for MINIMUM, whichever is less, and MINIMUM does
+/// not get less while the denial is kept here.
+#[test]
+fn rfc2308_3_the_soa_of_a_denial_has_the_ttl_of_the_denial() {
+    let question = || said("a.test", rtype::AAAA);
+    let limits = TtlLimits { negative_max: 50, ..TtlLimits::default() };
+    for (what, said, expected) in [
+        ("MINIMUM", question().soa("test", 300, 20), vec![20]),
+        ("the SOA's TTL", question().soa("test", 20, 300), vec![20]),
+        ("our limit", question().soa("test", 300, 300), vec![50]),
+        ("no such name", question().soa("test", 300, 20).rcode(3), vec![20]),
+        (
+            "behind an alias",
+            question().cname("a.test", 10, "b.test").soa("test", 300, 20),
+            vec![10, 20],
+        ),
+        ("a pair of SOAs", question().soa("test", 300, 20).soa("test", 90, 30), vec![20, 20]),
+        ("the SOA of another zone", question().soa("other", 300, 20), vec![300]),
+        (
+            "no denial",
+            question().aaaa("a.test", 60, "2001:db8::1").soa("test", 300, 20),
+            vec![60, 300],
+        ),
+    ] {
+        assert_eq!(ttls(&said, &limits), expected, "{what}");
+    }
+    let short = TtlLimits { max: 10, ..TtlLimits::default() };
+    assert_eq!(ttls(&question().soa("test", 300, 20), &short), [10], "max-ttl");
+}
+
+/// RFC 4034 §3: the TTL of a signature is that of what it signs.
+#[test]
+fn rfc4034_3_the_signature_of_a_denials_soa_has_its_ttl() {
+    const NSEC: u16 = 47;
+    let signature = |owner: &str, covered: u16| {
+        let mut data = covered.to_be_bytes().to_vec();
+        data.extend([15, 1, 0, 0, 1, 44, 0, 0, 0, 2, 0, 0, 0, 1, 0, 7]);
+        data.extend(wire("test"));
+        data.extend([0; 64]);
+        record(&wire(owner), rtype::RRSIG, 300, &data)
+    };
+    // Before and behind what it signs, and in other letters.
+    let answer = said("a.test", rtype::AAAA)
+        .with(Section::Authority, signature("test", rtype::SOA))
+        .soa("test", 300, 20)
+        .with(Section::Authority, signature("test", NSEC))
+        .with(Section::Authority, signature("other", rtype::SOA))
+        .with(Section::Authority, {
+            let mut capital = signature("test", rtype::SOA);
+            capital[1] = b'T';
+            capital
+        });
+    assert_eq!(ttls(&answer, &TtlLimits::default()), [20, 20, 300, 300, 20]);
+    // In a message that is written anew, the places are others.
+    let stranger = record(&wire("c.test"), rtype::A, 60, &[192, 0, 2, 1]);
+    let rebuilt = answer.with(Section::Answer, stranger);
+    assert_eq!(ttls(&rebuilt, &TtlLimits::default()), [20, 20, 300, 300, 20]);
+}
+
 #[test]
 fn rfc2181_5_2_the_records_of_an_rrset_have_its_least_ttl() {
     let answer = said("a.test", rtype::AAAA)

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 use wire::view::{Message, rtype};
 
-use super::state::{Found, Shares, TICK};
+use super::state::{Announcement, Found, Shares, TICK};
 use crate::config::{PrefixKeys, Settings};
 use crate::prefixes::discovery;
 use crate::resolver::answer::{Answer, AnswerKind};
@@ -31,34 +32,58 @@ const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
 /// Asks the upstreams as often as it is needed, as long as prefixes are looked for there.
 pub(super) async fn ask_again(shared: Arc<Shared>, state: Shares) {
+    let wanted = || upstreams(&shared.settings.load());
     loop {
-        let settings = shared.settings.load_full();
-        let wanted = settings.config.discovery.upstreams
-            && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
-        let upstreams = if wanted { upstreams(&settings) } else { Vec::new() };
+        let upstreams = wanted();
         let is_due = state.borrow_mut().is_due(&upstreams, clock::now());
         if is_due {
-            let found = ask(&upstreams).await;
-            state.borrow_mut().note(found, clock::now());
+            let still = || wanted() == upstreams;
+            // If there are others meanwhile, these count no more, nor does what they say.
+            let Some(announcement) = ask_while(&upstreams, still).await else { continue };
+            state.borrow_mut().note(announcement, clock::now());
         }
         sleep(TICK).await;
     }
 }
 
-/// The upstreams that are asked for all but the domains of forward rules.
+/// The upstreams in which prefixes are looked for: those that are asked for all but the domains of
+/// forward rules. None, if prefixes are not looked for there.
 fn upstreams(settings: &Settings) -> Vec<SocketAddr> {
-    let numbers = settings.routes.last().into_iter().flat_map(|route| &route.upstreams);
+    let wanted = settings.config.discovery.upstreams
+        && settings.config.written_prefixes().any(PrefixKeys::is_discovered);
+    let routes = settings.routes.last().filter(|_| wanted);
+    let numbers = routes.into_iter().flat_map(|route| &route.upstreams);
     numbers.map(|&number| settings.upstreams[number].address).collect()
 }
 
-/// The prefixes that the first upstream names which names any. None at all, if all have answered and
-/// none of them does.
-async fn ask(upstreams: &[SocketAddr]) -> Option<Found> {
+/// What the upstreams announce, as [`ask`] has it; `None` as soon as they are not `wanted` any more,
+/// however many of them have yet to be waited for.
+async fn ask_while(
+    upstreams: &[SocketAddr],
+    wanted: impl Fn() -> bool,
+) -> Option<Option<Announcement>> {
+    let mut asking = pin!(ask(upstreams));
+    loop {
+        let answered = timeout(TICK, asking.as_mut()).await;
+        if !wanted() {
+            return None;
+        }
+        if let Ok(announcement) = answered {
+            return Some(announcement);
+        }
+    }
+}
+
+/// The prefixes that the first upstream names which names any. No prefix, if all have answered and
+/// none of them names any; `None`, if that cannot be said.
+async fn ask(upstreams: &[SocketAddr]) -> Option<Announcement> {
     let (mut none, mut have_all_answered) = (None, true);
     for &upstream in upstreams {
         match timeout(PATIENCE, ask_one(upstream)).await {
-            Ok(Ok(Some((prefixes, ttl)))) if prefixes.is_empty() => none = Some((prefixes, ttl)),
-            Ok(Ok(Some(found))) => return Some(found),
+            Ok(Ok(Some(found))) if found.0.is_empty() => {
+                none = Some(Announcement { by: None, found });
+            }
+            Ok(Ok(Some(found))) => return Some(Announcement { by: Some(upstream), found }),
             _ => have_all_answered = false,
         }
     }
@@ -127,7 +152,42 @@ fn read(message: &[u8]) -> Option<Found> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::translation::prefix::Prefix;
+
+    /// What becomes of a question to these upstreams, which are wanted for so many looks.
+    fn asked(upstreams: &[SocketAddr], looks: u32) -> Option<Option<Announcement>> {
+        let left = Cell::new(looks);
+        let wanted = || left.replace(left.get().saturating_sub(1)) > 0;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(ask_while(upstreams, wanted))
+    }
+
+    #[test]
+    fn who_is_asked_is_remembered_and_forgotten_by_a_reload() {
+        let at = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (dead, live) = (at(), at());
+        let [to_dead, to_live] = [&dead, &live].map(|socket| socket.local_addr().unwrap());
+        std::thread::spawn(move || {
+            live.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut query = [0; 512];
+            while let Ok((_, from)) = live.recv_from(&mut query) {
+                let mut answer = reply(0, &[(SAME, 60, "64:ff9b::c000:aa")]);
+                answer[..2].copy_from_slice(&query[..2]);
+                let _ = live.send_to(&answer, from);
+            }
+        });
+        // The dead one costs its time, which takes several looks.
+        let found = (vec![Prefix::WELL_KNOWN], Nanos(60 * Nanos::SECOND.0));
+        let announcement = Announcement { by: Some(to_live), found };
+        assert_eq!(asked(&[to_dead, to_live], u32::MAX), Some(Some(announcement)));
+        // An answer that comes when nobody wants it is nobody's.
+        assert_eq!(asked(&[to_live], 0), None);
+        // Nobody waits for those who are gone: with all of their time this would take an hour.
+        assert_eq!(asked(&[to_dead; 1_800], 2), None);
+    }
 
     /// A reply to the question with these records: owner (a pointer, or a name), TTL, address.
     fn reply(rcode: u8, records: &[(&[u8], u32, &str)]) -> Vec<u8> {

@@ -42,9 +42,26 @@ async fn connect(prefix: &Prefix, probe: &ProbeKeys) -> Probe {
     }
     match timeout(probe.timeout, TcpStream::connect(address)).await {
         Ok(Ok(_)) => Probe::Answered,
+        Ok(Err(error)) => without_connection(&error),
+        Err(_) => Probe::Failed,
+    }
+}
+
+/// What it means that there is no connection. EACCES may come of what a router has said (RFC 4443
+/// §3.1, codes 1, 5 and 6); EPERM comes of this host's own filters only.
+fn without_connection(error: &io::Error) -> Probe {
+    match error.raw_os_error() {
         // Somebody is there and does not want to.
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => Probe::Answered,
-        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Probe::Answered,
+        Some(libc::ECONNREFUSED | libc::ECONNRESET) => Probe::Answered,
+        // There is no address or port to ask from, no file descriptor or memory, or no leave to ask.
+        Some(
+            libc::EADDRNOTAVAIL
+            | libc::EMFILE
+            | libc::ENFILE
+            | libc::ENOBUFS
+            | libc::ENOMEM
+            | libc::EPERM,
+        ) => Probe::NotSent,
         _ => Probe::Failed,
     }
 }
@@ -53,4 +70,23 @@ async fn connect(prefix: &Prefix, probe: &ProbeKeys) -> Probe {
 fn has_route(address: SocketAddr) -> bool {
     let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
     socket.and_then(|socket| socket.connect(address)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_this_host_from_asking_says_nothing_of_the_nat64() {
+        let of = |number| without_connection(&io::Error::from_raw_os_error(number));
+        for own in [libc::EADDRNOTAVAIL, libc::EPERM, libc::EMFILE, libc::ENFILE, libc::ENOBUFS] {
+            assert_eq!(of(own), Probe::NotSent, "{own}");
+        }
+        for there in [libc::ECONNREFUSED, libc::ECONNRESET] {
+            assert_eq!(of(there), Probe::Answered, "{there}");
+        }
+        for on_the_way in [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::ETIMEDOUT] {
+            assert_eq!(of(on_the_way), Probe::Failed, "{on_the_way}");
+        }
+    }
 }

@@ -39,8 +39,10 @@ pub(super) type Shares = Rc<RefCell<State>>;
 /// What is known of the answers so far.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Whose answers they are.
+    /// Who is asked.
     upstreams: Vec<SocketAddr>,
+    /// Who of them has announced what they announce.
+    announcer: Option<SocketAddr>,
     /// When the upstreams are to be asked again.
     at: Nanos,
     /// How long was waited after they had not answered, if they had not.
@@ -49,6 +51,14 @@ pub(super) struct Asking {
 
 /// Prefixes, and for how long they are good.
 pub(super) type Found = (Vec<Prefix>, Nanos);
+
+/// What the upstreams announce together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Announcement {
+    /// The upstream that announces it; `None`: all have answered, and none announces anything.
+    pub(super) by: Option<SocketAddr>,
+    pub(super) found: Found,
+}
 
 impl State {
     /// How prefixes stand now.
@@ -63,9 +73,13 @@ impl State {
     pub(super) fn in_use(&self, settings: &Settings, now: Nanos) -> Vec<InUse> {
         let live = self.live(now);
         let mut all: Vec<InUse> = Vec::new();
-        for keys in settings.config.written_prefixes() {
+        let lists = settings.config.prefix_lists();
+        for (keys, list) in lists.flat_map(|list| list.iter().map(move |keys| (keys, list))) {
             for (prefix, until) in keys.prefixes(&live) {
-                if all.iter().any(|other| other.prefix == prefix) {
+                let draining = keys.is_draining(&prefix, list);
+                if let Some(known) = all.iter_mut().find(|known| known.prefix == prefix) {
+                    // One list that uses it for new answers is enough.
+                    known.draining &= draining;
                     continue;
                 }
                 let announcers = self.known.announcers(prefix).filter(|_| until.is_some());
@@ -74,7 +88,7 @@ impl State {
                     name: keys.name().map(str::to_owned),
                     announced_by: announcers.map(ToString::to_string).collect(),
                     until,
-                    draining: keys.is_draining(),
+                    draining,
                     health: keys.probe().map(|_| self.probes.health(&prefix, now)),
                 });
             }
@@ -82,22 +96,26 @@ impl State {
         all
     }
 
-    /// Whether these upstreams are to be asked now. What others have said counts no more.
+    /// Whether these upstreams are to be asked now, as others are at once. What somebody has said
+    /// who is none of them counts no more.
     pub(super) fn is_due(&mut self, upstreams: &[SocketAddr], now: Nanos) -> bool {
         if self.asking.upstreams != upstreams {
-            self.known.answered(&[], Nanos(0), now);
-            self.asking = Asking { upstreams: upstreams.to_vec(), ..Asking::default() };
+            let announcer = self.asking.announcer.filter(|by| upstreams.contains(by));
+            if announcer.is_none() {
+                self.known.answered(&[], Nanos(0), now);
+            }
+            self.asking = Asking { upstreams: upstreams.to_vec(), announcer, ..Asking::default() };
         }
         !upstreams.is_empty() && self.asking.at <= now
     }
 
     /// The upstreams have answered, or not.
-    pub(super) fn note(&mut self, found: Option<Found>, now: Nanos) {
-        let pause = match found {
+    pub(super) fn note(&mut self, announcement: Option<Announcement>, now: Nanos) {
+        let pause = match announcement {
             // Before it is over, so that no answer must wait for the next one.
-            Some((prefixes, ttl)) => {
+            Some(Announcement { by, found: (prefixes, ttl) }) => {
                 self.known.answered(&prefixes, ttl.max(LEAST_LIFETIME), now);
-                self.asking.in_vain = None;
+                (self.asking.announcer, self.asking.in_vain) = (by, None);
                 // A network without a DNS64 may get one.
                 let most = if prefixes.is_empty() { MOST_PAUSE_IN_VAIN } else { MOST_PAUSE };
                 Nanos(ttl.0.saturating_sub(MARGIN.0.max(ttl.0 / 10))).clamp(LEAST_PAUSE, most)
@@ -113,15 +131,23 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    /// What this upstream announces, or nobody.
+    fn said(by: Option<SocketAddr>, prefixes: &[Prefix], ttl: Nanos) -> Option<Announcement> {
+        Some(Announcement { by, found: (prefixes.to_vec(), ttl) })
+    }
 
     #[test]
     fn what_other_upstreams_said_counts_no_more() {
         let mut state = State::default();
         let [one, other]: [SocketAddr; 2] =
             ["192.0.2.1:53", "192.0.2.2:53"].map(|a| a.parse().unwrap());
+        let minute = Nanos::from_millis(60_000);
         assert!(state.is_due(&[one], Nanos(0)));
-        state.note(Some((vec![Prefix::WELL_KNOWN], Nanos::from_millis(60_000))), Nanos(0));
+        state.note(said(Some(one), &[Prefix::WELL_KNOWN], minute), Nanos(0));
         assert!(!state.is_due(&[one], Nanos::SECOND));
         assert!(!state.known.prefixes(Nanos::SECOND).is_empty());
         assert!(state.is_due(&[other], Nanos::SECOND), "at once");
@@ -130,17 +156,62 @@ mod tests {
     }
 
     #[test]
+    fn what_an_upstream_said_that_stays_counts_whoever_comes_or_goes() {
+        let mut state = State::default();
+        let [one, other, third]: [SocketAddr; 3] =
+            ["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"].map(|a| a.parse().unwrap());
+        let (now, prefixes) = (Nanos::SECOND, [Prefix::WELL_KNOWN]);
+        state.is_due(&[one, other], now);
+        state.note(said(Some(other), &prefixes, Nanos::from_millis(60_000)), now);
+        for upstreams in [&[other, one][..], &[third, other], &[other]] {
+            assert!(state.is_due(upstreams, now), "{upstreams:?} are asked at once");
+            assert_eq!(state.known.prefixes(now), prefixes, "{upstreams:?}");
+            // Silence changes nothing.
+            state.note(None, now);
+            assert!(!state.is_due(upstreams, now));
+        }
+        assert!(state.is_due(&[one, third], now) && state.known.prefixes(now).is_empty());
+        // Who has been forgotten does not come back with what he said.
+        assert!(state.is_due(&[other], now) && state.known.prefixes(now).is_empty());
+    }
+
+    #[test]
+    fn a_prefix_that_no_list_uses_for_new_answers_drains() {
+        let draining = |prefixes: &str, more: &str| {
+            let text = format!(
+                "[dns64]\nprefixes = [{prefixes}]\n{more}[[upstream]]\naddress = '192.0.2.1'\n"
+            );
+            let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
+            let mut state = State::default();
+            state.note(said(None, &[Prefix::WELL_KNOWN], Nanos::SECOND), Nanos(0));
+            let used = state.in_use(&settings, Nanos(0));
+            used.into_iter().map(|used| (used.prefix, used.draining)).collect::<Vec<_>>()
+        };
+        let (own, discover) =
+            ("{ prefix = '64:ff9b::/96', draining = true }", "{ prefix = 'discover' }");
+        let drains = |is_so| vec![(Prefix::WELL_KNOWN, is_so)];
+        assert_eq!(draining(&format!("{own}, {discover}"), ""), drains(true));
+        assert_eq!(draining(&format!("{discover}, {own}"), ""), drains(true));
+        let group = format!("[[group]]\nclients = ['10.0.0.0/8']\ndns64.prefixes = [{discover}]\n");
+        assert_eq!(draining(own, &group), drains(false), "the group is given it");
+        assert_eq!(
+            draining("{ prefix = 'discover', draining = true }, { prefix = '64:ff9b::/96' }", ""),
+            drains(false)
+        );
+    }
+
+    #[test]
     fn they_are_asked_again_before_the_answer_is_over_and_seldom_in_vain() {
         let mut state = State::default();
         let prefix = vec![Prefix::WELL_KNOWN];
         let at = |seconds: u64| Nanos(seconds * Nanos::SECOND.0);
-        state.note(Some((prefix.clone(), at(100))), at(0));
+        state.note(said(None, &prefix, at(100)), at(0));
         assert_eq!(state.asking.at, at(90));
         // An upstream may need its time to answer.
-        state.note(Some((prefix.clone(), at(10))), at(0));
+        state.note(said(None, &prefix, at(10)), at(0));
         assert_eq!(state.asking.at, Nanos::from_millis(7_500));
         // A TTL of zero does not take the prefix away before the next question.
-        state.note(Some((prefix.clone(), at(0))), at(90));
+        state.note(said(None, &prefix, at(0)), at(90));
         assert_eq!(state.asking.at, at(91));
         assert_eq!(state.known.prefixes(at(91)), prefix);
         let mut pauses = Vec::new();
@@ -151,7 +222,7 @@ mod tests {
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         let now = state.asking.at;
-        state.note(Some((vec![], at(86_400))), now);
+        state.note(said(None, &[], at(86_400)), now);
         assert_eq!(state.asking.at.since(now), at(60), "no DNS64, so far");
     }
 }

@@ -84,8 +84,10 @@ impl Case {
                     aliases.len()
                 )
             }
-            Next::Reply(Reply::Empty { aliases, last, withheld: why }) => {
-                format!("empty after {}, like {}{}", aliases.len(), number(last), withheld(why))
+            Next::Reply(Reply::Empty { aliases, last, made, withheld: why }) => {
+                let made = if made { ", made" } else { "" };
+                let (after, why) = (aliases.len(), withheld(why));
+                format!("empty after {after}, like {}{made}{why}", number(last))
             }
             Next::Reply(Reply::Error { rcode, cause, extended_error }) => {
                 let failure = if let Cause::Failed(failure) = cause { Some(failure) } else { None };
@@ -429,11 +431,11 @@ fn filter_a_leaves_no_a_records_beside_aaaa_records() {
     who("nothing known").becomes("ask a.test. 28");
     who("real").known(&real()).becomes("empty after 0, like 0, Filtered");
     who("none yet").known(&nodata()).becomes("ask a.test. 1");
-    who("made").known(&nodata()).known(&address()).becomes("empty after 1, like 1, Filtered");
+    who("made").known(&nodata()).known(&address()).becomes("empty after 1, like 1, made, Filtered");
     who("silence")
         .failed(Failure::Timeout)
         .known(&address())
-        .becomes("empty after 1, like 1, Filtered");
+        .becomes("empty after 1, like 1, made, Filtered");
     let alias = said("a.test", AAAA).cname("a.test", 60, "b.test");
     let end = said("b.test", AAAA).aaaa("b.test", 60, "2001:db8::1");
     who("alias").known(&alias).known(&end).becomes("empty after 1, like 1, Filtered");
@@ -484,6 +486,41 @@ fn filter_a_leaves_the_a_records_of_names_without_aaaa_records() {
     checks("break-dnssec")
         .policy(|p| p.break_dnssec = true)
         .becomes("empty after 0, like 0, Filtered");
+}
+
+/// Rules may be replaced while a query waits. Here AAAA records were excluded, and A records of the
+/// aliases' end were asked for: they are not those of the name.
+#[test]
+fn filter_a_takes_no_answer_for_one_about_another_name() {
+    let alias = said("a.test", AAAA).cname("a.test", 60, "longer.test");
+    let end = said("longer.test", AAAA).aaaa("longer.test", 60, "2001:db8::1");
+    let signed = end.rrsig("longer.test", AAAA);
+    let of_end = said("longer.test", A).a("longer.test", 60, "8.8.8.8");
+    let who = |name| {
+        let who = case(name).policy(|p| p.filter_a = true).asked(|q| q.qtype = A);
+        who.asked(|q| q.dnssec_ok = true).known(&alias).known(&signed).known(&of_end)
+    };
+    who("A of the end").becomes("ask a.test. 1");
+    who("A of the name").known(&address()).becomes("pass 3 after 0");
+    who("A fails").failed(Failure::Timeout).becomes("error SERVFAIL Some(Timeout)");
+}
+
+#[test]
+fn the_plan_says_what_is_asked_for() {
+    let plan = |qtype: u16, change: fn(&mut Policy)| {
+        let case = case("plan").asked(|q| q.qtype = qtype).policy(change);
+        case.question.plan(&case.policy, case.mode)
+    };
+    assert_eq!(plan(AAAA, |_| {}), Plan::Translated(Mode::Strict));
+    assert_eq!(plan(AAAA, |p| p.filter_a = true), Plan::Translated(Mode::Strict));
+    assert_eq!(plan(AAAA, |p| p.mappings.clear()), Plan::AsItIs);
+    assert_eq!(plan(A, |_| {}), Plan::AsItIs);
+    assert_eq!(plan(A, |p| p.filter_a = true), Plan::Filtered(Some(Mode::Strict)));
+    let native_only = |p: &mut Policy| {
+        p.filter_a = true;
+        p.mappings.clear();
+    };
+    assert_eq!(plan(A, native_only), Plan::Filtered(None));
 }
 
 /// Item 47: "no data" would be kept, and be wrong once the prefix is known.
