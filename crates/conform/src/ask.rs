@@ -54,6 +54,7 @@ impl Connection {
     pub fn open(to: SocketAddr, patience: Duration) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&to, patience)?;
         stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Connection { stream })
     }
 
@@ -74,18 +75,67 @@ impl Connection {
         self.stream.write_all(&[&len.to_be_bytes(), message].concat())
     }
 
-    /// The next message; `None` if the server has closed the connection, or said nothing for
-    /// `patience`.
+    /// The next message; `None` if the server has closed the connection, or the message was not
+    /// there whole within `patience`.
     ///
     /// # Errors
     /// If no timeout can be set.
     pub fn receive(&mut self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
-        self.stream.set_read_timeout(Some(patience))?;
+        let give_up = Instant::now() + patience;
         let mut len = [0; 2];
-        if self.stream.read_exact(&mut len).is_err() {
+        if !self.fill(&mut len, give_up)? {
             return Ok(None);
         }
         let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
-        Ok(self.stream.read_exact(&mut message).is_ok().then_some(message))
+        Ok(self.fill(&mut message, give_up)?.then_some(message))
+    }
+
+    /// Reads until the buffer is full; whether it is. A server that sends octet by octet has as
+    /// much time as one that is silent.
+    fn fill(&mut self, buffer: &mut [u8], give_up: Instant) -> io::Result<bool> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.stream.set_read_timeout(Some(left))?;
+            match self.stream.read(&mut buffer[filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_sends_octet_by_octet_has_no_more_time_than_a_silent_one() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let dripping = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Each octet comes within the patience, all of them do not. The client closes first.
+            for octet in [16, 0].into_iter().chain(std::iter::repeat_n(0, 400)) {
+                if stream.write_all(&[octet]).is_err() {
+                    return true;
+                }
+                thread::sleep(Duration::from_millis(25));
+            }
+            false
+        });
+        let mut connection = Connection::open(address, Duration::from_secs(5)).unwrap();
+        assert_eq!(connection.receive(Duration::from_millis(200)).unwrap(), None);
+        drop(connection);
+        assert!(dripping.join().unwrap(), "it could send to the end");
     }
 }

@@ -97,7 +97,7 @@ impl fmt::Display for Prefix {
 mod tests {
     use super::*;
 
-    /// RFC 6052 §2.4, tables 2 and 3.
+    /// RFC 6052 §2.4, tables 1 and 2.
     #[test]
     fn the_vectors_of_the_rfc() {
         let v4 = Ipv4Addr::new(192, 0, 2, 33);

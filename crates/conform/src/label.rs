@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `v4-1-2-3-4` | an A record; may stand several times |
 //! | `v6-20010db8000000000000000000000001` | an AAAA record (32 hexadecimal digits); may stand several times |
-//! | `many-60` | so many A records, 1.1.0.1 and upwards |
+//! | `many-60` | so many A records, 1.1.0.1 and upwards; 4000 A records of a name at most, whatever its labels say |
 //! | `ttl-600` | TTL of all records in seconds; 300 if it is missing |
 //! | `unequal` | the first record of an RRset has the TTL, each further one half of it (RFC 2181 §5.2 forbids that) |
 //! | `soa-300-60` | TTL and MINIMUM of the SOA record in a negative answer, 300 and 300 if it is missing; in an unsigned zone the record's owner is the name from this label on, so that a server that keeps one SOA record for each zone keeps each of them |
@@ -51,6 +51,9 @@ use crate::message::Name;
 pub const EVIL4: Ipv4Addr = Ipv4Addr::new(6, 6, 6, 6);
 /// The address of forged AAAA records.
 pub const EVIL6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x666, 0, 0, 0, 0, 0, 0x666);
+/// The most A records that a name has. An answer of so many, compressed and without signatures, is
+/// no longer than a message may be, and no section has more records than it can count.
+const MOST_ADDRESSES: usize = 4000;
 /// TTL in seconds of what says nothing else.
 pub const TTL: u32 = 300;
 
@@ -179,7 +182,7 @@ impl Alias {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a label of its own")]
 pub struct Behaviour {
-    /// A records.
+    /// A records, 4000 at most.
     pub v4: Vec<Ipv4Addr>,
     /// AAAA records.
     pub v6: Vec<Ipv6Addr>,
@@ -248,6 +251,13 @@ impl Behaviour {
             Scope::All => true,
         };
         self.fates.iter().find(|(scope, _)| fits(*scope)).map(|(_, fate)| *fate)
+    }
+
+    /// Adds A records as long as there is room. All else that a name can repeat is a label each, and
+    /// hence bounded by the length of a name.
+    fn add_v4(&mut self, addresses: impl Iterator<Item = Ipv4Addr>) {
+        let room = MOST_ADDRESSES.saturating_sub(self.v4.len());
+        self.v4.extend(addresses.take(room));
     }
 }
 
@@ -363,12 +373,12 @@ fn take_in(label: &str, leads: &Leads<'_>, name: &Name, behaviour: &mut Behaviou
     let (verb, value) = label.split_once('-').unwrap_or((label, ""));
     let number = |text: &str| text.parse::<u32>().ok();
     match verb {
-        "v4" => behaviour.v4.extend(dashed(value)),
+        "v4" => behaviour.add_v4(dashed(value).into_iter()),
         "v6" => behaviour.v6.extend(u128::from_str_radix(value, 16).ok().map(Ipv6Addr::from)),
         "many" => {
             let first = u32::from(Ipv4Addr::new(1, 1, 0, 1));
-            let count = number(value).unwrap_or(0).min(4000);
-            behaviour.v4.extend((0..count).map(|n| Ipv4Addr::from(first + n)));
+            let numbers = 0..number(value).unwrap_or(0);
+            behaviour.add_v4(numbers.map(|n| Ipv4Addr::from(first + n)));
         }
         "ttl" => behaviour.ttl = number(value).unwrap_or(TTL),
         "unequal" => behaviour.unequal = true,
@@ -460,6 +470,10 @@ mod tests {
         assert_eq!(place.behaviour.v6, ["2001:db8::1".parse::<Ipv6Addr>().unwrap()]);
         assert_eq!(place.behaviour.ttl, 20);
         assert_eq!(of("x1.many-300").behaviour.v4.len(), 300);
+        for many in ["many-4001", "many-4294967295", "many-3000.v4-1-2-3-4.many-3000"] {
+            assert_eq!(of(&format!("x1.{many}.v4-5-6-7-8")).behaviour.v4.len(), 4000, "{many}");
+        }
+        assert_eq!(of("x1.v4-5-6-7-8.many-5000").behaviour.v4.len(), 4000);
         assert_eq!(of("x1.soa-7-8").behaviour.soa, Some((7, 8)));
         assert_eq!(of("x1.nosoa").behaviour.soa, None);
         assert_eq!(of("x1"), Place { tree: Tree::Plain, behaviour: Behaviour::default() });

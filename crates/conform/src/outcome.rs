@@ -21,10 +21,11 @@ pub enum Verdict {
     Passed,
 }
 
-/// A query and its reply, in words.
+/// What was sent and what came, in words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
-    /// The command that repeats the query.
+    /// The command that repeats what was sent: a line of `dig`, or of `nc` for octets that `dig`
+    /// cannot send.
     pub dig: String,
     /// What came, as lines; "no reply" for silence.
     pub reply: String,
@@ -68,6 +69,19 @@ pub struct Report {
     pub outcomes: Vec<Outcome>,
     /// How long all took, in seconds.
     pub seconds: f64,
+}
+
+/// What came of checking a server, as `dns64bench conform --json` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Checked {
+    /// The outcomes.
+    Report(Report),
+    /// The server shows nothing that could be checked.
+    Unchecked {
+        /// Why, in words.
+        unchecked: String,
+    },
 }
 
 /// How many checks of a level came to what.

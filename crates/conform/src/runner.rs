@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! probe: prefixes ─► zone ─► validation
-//!   ─► checks, many at once ─► checks that run alone ─► second tries ─► report
+//!   ─► quiet checks, many at once ─► second tries
+//!   ─► troubling checks, many at once ─► checks that run alone ─► second tries ─► report
 //! ```
 //!
-//! Silences must not add up, so most checks run at the same time; those that load the server run
-//! alone behind them. A check that failed in silence is tried once more alone, because the silence
-//! may be ours: what counts is the second try. What cannot be tried is an outcome as well, with its
-//! reason.
+//! Silences must not add up, so most checks run at the same time; those for which the far side is
+//! silent or very slow come after those that it answers ([`Phase`]), and those that load the
+//! server run alone behind them. A check that failed where a reply was missing or was SERVFAIL is
+//! tried once more alone, because the loss may be ours: what counts is the second try. What cannot
+//! be tried is an outcome as well, with its reason.
 
 mod probe;
 
@@ -127,6 +129,21 @@ pub enum RunError {
         /// What came for names in it.
         came: String,
     },
+    /// The view is of a far side that the server does not ask.
+    #[error(
+        "the far side of --auth-status was not asked for {name}, which the server has answered: it \
+         is not the one that the server asks"
+    )]
+    OtherView {
+        /// The name.
+        name: Name,
+    },
+    /// The view cannot be had.
+    #[error("the far side of --auth-status does not say what it was asked: {reason}")]
+    NoView {
+        /// What went wrong.
+        reason: String,
+    },
     /// The user names a check that there is not.
     #[error("there is no check {wanted:?}, and none that begins so; the nearest is {nearest}")]
     NoCheck {
@@ -135,6 +152,20 @@ pub enum RunError {
         /// The check that is named most alike.
         nearest: String,
     },
+}
+
+impl RunError {
+    /// Whether it is the server that shows nothing that could be checked: it is silent, or no DNS64
+    /// server for the zone. All else lies on our side.
+    pub fn is_of_the_server(&self) -> bool {
+        match self {
+            RunError::Silent { .. } | RunError::NoPrefix { .. } | RunError::NoZone { .. } => true,
+            RunError::Unreachable { .. }
+            | RunError::OtherView { .. }
+            | RunError::NoView { .. }
+            | RunError::NoCheck { .. } => false,
+        }
+    }
 }
 
 /// Runs the chosen checks. `progress` gets each outcome as soon as it stands.
@@ -164,15 +195,51 @@ const ALONE: [&str; 7] = [
     "rfc6891-6.2.2-fallback",
 ];
 
+/// When a check runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// At the same time as others, first.
+    Quiet,
+    /// At the same time as others that ask for names to which the far side is silent or very slow:
+    /// a server may hold that against its upstream, and leave it alone for a while. What fails among
+    /// the quiet ones is not for that.
+    Troubling,
+    /// Alone, at the end.
+    Alone,
+}
+
+impl Phase {
+    /// The phase of the check with this id.
+    pub fn of(id: &str) -> Phase {
+        match place_alone(id) {
+            Some(_) => Phase::Alone,
+            None if TROUBLING.contains(&id) => Phase::Troubling,
+            None => Phase::Quiet,
+        }
+    }
+}
+
 /// Whether a check runs alone, behind the others.
 pub fn runs_alone(id: &str) -> bool {
-    place_alone(id).is_some()
+    Phase::of(id) == Phase::Alone
 }
 
 /// The place of a check among those that run alone.
 fn place_alone(id: &str) -> Option<usize> {
     ALONE.iter().position(|begin| id.starts_with(begin))
 }
+
+/// The checks of [`Phase::Troubling`], by their ids; a test holds them against what they ask for.
+const TROUBLING: &[&str] = &[
+    "hardening-silent-aaaa-in-time",
+    "hardening-upstream-silent",
+    "hardening-upstream-slow",
+    "hardening-upstream-tcp-only",
+    "rfc6147-5.1.3-all-silent",
+    "rfc6147-5.1.3-silent-aaaa",
+    "rfc6147-5.1.6-a-silent",
+    "rfc9520-3.1-tries",
+];
 
 fn run_these(
     all: &[&Check],
@@ -225,7 +292,7 @@ fn run_these(
 
 /// The checks that the user named, in the order of the list. A whole id means this check only, even
 /// where others begin so.
-fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c Check>, RunError> {
+pub(crate) fn chosen<'c>(all: &[&'c Check], only: &[String]) -> Result<Vec<&'c Check>, RunError> {
     let is_whole = |wanted: &String| all.iter().any(|check| check.id == wanted);
     let fits = |check: &Check, wanted: &String| {
         if is_whole(wanted) { check.id == wanted } else { check.id.starts_with(wanted.as_str()) }
@@ -347,6 +414,8 @@ impl Facts<'_> {
 struct Attempt {
     judged: Judged,
     exchanges: Vec<Exchange>,
+    /// Whether it failed, and may have failed by bad luck.
+    is_doubtful: bool,
 }
 
 impl Attempt {
@@ -357,27 +426,23 @@ impl Attempt {
         let judged = judged.unwrap_or_else(|panic| {
             Err(Fault::NotTried(format!("the check's script panicked: {}", message(&*panic))))
         });
-        Attempt { judged, exchanges: trial.exchanges().to_vec() }
+        let is_doubtful = match judged {
+            Err(Fault::Silent(_)) => true,
+            Err(Fault::Wrong(_)) => trial.has_doubts(),
+            _ => false,
+        };
+        Attempt { judged, exchanges: trial.into_exchanges(), is_doubtful }
     }
 
     /// What a check comes to that is not tried.
     fn spared(fault: Fault) -> Attempt {
-        Attempt { judged: Err(fault), exchanges: Vec::new() }
-    }
-
-    /// Whether it failed, and a question of it was not answered.
-    fn failed_in_silence(&self) -> bool {
-        matches!(self.judged, Err(Fault::Wrong(_)))
-            && self
-                .exchanges
-                .iter()
-                .any(|exchange| exchange.reply.is_none() && exchange.unreadable.is_none())
+        Attempt { judged: Err(fault), exchanges: Vec::new(), is_doubtful: false }
     }
 
     fn into_outcome(self, check: &Check, server: SocketAddr) -> Outcome {
         let (verdict, reason) = match self.judged {
             Ok(()) => (Verdict::Passed, String::new()),
-            Err(Fault::Wrong(what)) => (Verdict::Failed, what),
+            Err(Fault::Wrong(what) | Fault::Silent(what)) => (Verdict::Failed, what),
             Err(Fault::NotTried(why)) => (Verdict::NotTried, why),
             Err(Fault::NotOffered(what)) => (Verdict::NotOffered, what),
         };
@@ -416,7 +481,7 @@ struct Session<'a> {
     facts: Facts<'a>,
     progress: &'a dyn Fn(&Outcome),
     outcomes: Vec<Option<Outcome>>,
-    /// Checks that failed in silence, with what was said of their first try.
+    /// Checks that failed and may have had bad luck, with what was said of their first try.
     again: Vec<(usize, String)>,
 }
 
@@ -431,20 +496,20 @@ impl<'a> Session<'a> {
     }
 
     fn run(mut self, parallel: usize) -> Vec<Outcome> {
-        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        let mut phases: [Vec<usize>; 3] = Default::default();
         for (n, check) in self.checks.iter().enumerate() {
             match self.facts.unmet(check) {
                 Some(fault) => self.stands(n, Attempt::spared(fault)),
-                None if runs_alone(check.id) => alone.push(n),
-                None => together.push(n),
+                None => phases[Phase::of(check.id) as usize].push(n),
             }
         }
-        self.run_at_once(&together, parallel);
+        let [quiet, troubling, mut alone] = phases;
+        self.run_at_once(&quiet, parallel);
+        self.second_tries();
+        self.run_at_once(&troubling, parallel);
         alone.sort_by_key(|&n| place_alone(self.checks[n].id));
         self.run_at_once(&alone, 1);
-        for (n, first) in std::mem::take(&mut self.again) {
-            self.try_again(n, &first);
-        }
+        self.second_tries();
         self.outcomes.into_iter().flatten().collect()
     }
 
@@ -466,8 +531,8 @@ impl<'a> Session<'a> {
             drop(done);
             for (n, attempt) in attempts {
                 match &attempt.judged {
-                    Err(Fault::Wrong(what))
-                        if attempt.failed_in_silence() && self.again.len() < SECOND_TRIES =>
+                    Err(Fault::Wrong(what) | Fault::Silent(what))
+                        if attempt.is_doubtful && self.again.len() < SECOND_TRIES =>
                     {
                         self.again.push((n, what.clone()));
                     }
@@ -475,6 +540,12 @@ impl<'a> Session<'a> {
                 }
             }
         });
+    }
+
+    fn second_tries(&mut self) {
+        for (n, first) in std::mem::take(&mut self.again) {
+            self.try_again(n, &first);
+        }
     }
 
     /// The second try is what counts; if only that passed, the outcome says so.

@@ -1,6 +1,9 @@
 //! What a check's script works with: names that no cache knows, questions, and what the far side
 //! was asked. It keeps every exchange, so that a verdict can say what was sent and what came.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -34,6 +37,9 @@ pub struct Subject<'a> {
 pub enum Fault {
     /// The server does something else than the sentence wants: what it does.
     Wrong(String),
+    /// A reply that has to come does not come: which. It may be lost on the way, so the check is
+    /// tried a second time.
+    Silent(String),
     /// The check could not be tried: why.
     NotTried(String),
     /// The server does not have what the check is about: what.
@@ -51,11 +57,23 @@ pub fn expect(condition: bool, what: impl FnOnce() -> String) -> Judged {
     if condition { Ok(()) } else { Err(Fault::Wrong(what())) }
 }
 
-/// One question and what came of it.
+/// What was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// A question, to which a reply is expected.
+    Query(Message),
+    /// Octets that may be no message; silence may be right.
+    Octets(Vec<u8>),
+}
+
+/// How many exchanges a trial keeps: the last ones. A crowd has a thousand.
+const KEPT: usize = 8;
+
+/// What was sent once, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// What was sent.
-    pub query: Message,
+    pub sent: Sent,
     /// Whether over TCP.
     pub tcp: bool,
     /// What came; `None` is silence, or what cannot be read.
@@ -69,7 +87,8 @@ pub struct Exchange {
 /// One run of a check's script.
 pub struct Trial<'a> {
     subject: Subject<'a>,
-    exchanges: Vec<Exchange>,
+    exchanges: VecDeque<Exchange>,
+    doubts: bool,
     names: u64,
     nonce: u64,
 }
@@ -81,12 +100,18 @@ impl<'a> Trial<'a> {
     /// A new trial of the server.
     pub fn new(subject: Subject<'a>) -> Trial<'a> {
         let nonce = u64::from(rand::random::<u32>()) << 20 | RUNS.fetch_add(1, Ordering::Relaxed);
-        Trial { subject, exchanges: Vec::new(), names: 0, nonce }
+        Trial { subject, exchanges: VecDeque::new(), doubts: false, names: 0, nonce }
     }
 
-    /// What was sent and received so far.
-    pub fn exchanges(&self) -> &[Exchange] {
-        &self.exchanges
+    /// What was sent and received last; a trial keeps a few exchanges only.
+    pub fn into_exchanges(self) -> Vec<Exchange> {
+        self.exchanges.into()
+    }
+
+    /// Whether a question got no reply, or SERVFAIL: what a lost datagram looks like, and a server
+    /// that has given its upstream up for a while.
+    pub fn has_doubts(&self) -> bool {
+        self.doubts
     }
 
     /// The server under test.
@@ -122,11 +147,12 @@ impl<'a> Trial<'a> {
     /// Asks over UDP; one reply, no second try. A truncated reply is the reply.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if nothing comes in time, or what comes is no message or not to this query.
+    /// [`Fault::Silent`] if nothing comes in time, [`Fault::Wrong`] if what comes is no message or
+    /// not to this query.
     pub fn ask(&mut self, query: &Message) -> Judged<Message> {
         let reply = self.ask_or_silence(query)?;
         let patience = self.subject.patience.as_secs_f64();
-        reply.ok_or_else(|| Fault::Wrong(format!("no reply within {patience} s")))
+        reply.ok_or_else(|| Fault::Silent(format!("no reply within {patience} s")))
     }
 
     /// Asks over UDP where silence may be right.
@@ -154,10 +180,15 @@ impl<'a> Trial<'a> {
     /// A TCP connection to the server.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] if it is refused.
+    /// [`Fault::Wrong`] if it is refused, [`Fault::Silent`] if it does not come about in time.
     pub fn connect(&self) -> Judged<Connection> {
-        Connection::open(self.subject.server, self.subject.patience)
-            .map_err(|error| Fault::Wrong(format!("no TCP connection: {error}")))
+        Connection::open(self.subject.server, self.subject.patience).map_err(|error| {
+            let what = format!("no TCP connection: {error}");
+            match error.kind() {
+                io::ErrorKind::TimedOut => Fault::Silent(what),
+                _ => Fault::Wrong(what),
+            }
+        })
     }
 
     /// The next message of a connection, as the reply to `query`.
@@ -174,16 +205,35 @@ impl<'a> Trial<'a> {
             .receive(self.subject.patience)
             .map_err(|error| Fault::NotTried(format!("TCP: {error}")))?;
         self.note(query, true, octets.as_deref(), begin.elapsed())?
-            .ok_or_else(|| Fault::Wrong("no reply over TCP, or the connection was closed".into()))
+            .ok_or_else(|| Fault::Silent("no reply over TCP, or the connection was closed".into()))
+    }
+
+    /// Sends octets that may be no message, in one datagram; the reply, which must come.
+    ///
+    /// # Errors
+    /// [`Fault::Silent`] if it does not, in words about `what` was sent.
+    pub fn reply_to_octets(&mut self, octets: &[u8], what: &str) -> Judged<Vec<u8>> {
+        let reply = self.send_octets(octets, self.subject.patience)?;
+        reply.ok_or_else(|| Fault::Silent(format!("no reply to {what}")))
     }
 
     /// Sends octets that may be no message, in one datagram; what comes back, as octets.
     ///
     /// # Errors
     /// [`Fault::NotTried`] if there is no socket.
-    pub fn send_octets(&self, octets: &[u8], patience: Duration) -> Judged<Option<Vec<u8>>> {
-        ask::datagram(self.subject.server, octets, patience)
-            .map_err(|error| Fault::NotTried(format!("no socket: {error}")))
+    pub fn send_octets(&mut self, octets: &[u8], patience: Duration) -> Judged<Option<Vec<u8>>> {
+        let begin = Instant::now();
+        let came = ask::datagram(self.subject.server, octets, patience)
+            .map_err(|error| Fault::NotTried(format!("no socket: {error}")))?;
+        let parsed = came.as_deref().map(Message::parse).transpose();
+        self.keep(Exchange {
+            sent: Sent::Octets(octets.to_vec()),
+            tcp: false,
+            unreadable: parsed.as_ref().err().map(ToString::to_string),
+            reply: parsed.ok().flatten(),
+            took: begin.elapsed(),
+        });
+        Ok(came)
     }
 
     /// Asks all at the same moment, each from a port of its own; the replies in their order. The
@@ -209,6 +259,15 @@ impl<'a> Trial<'a> {
             self.note(query, false, octets.as_deref(), took).ok().flatten()
         });
         replies.collect()
+    }
+
+    /// Asks over UDP, and again over TCP where the reply is truncated.
+    ///
+    /// # Errors
+    /// As [`Trial::ask`] and [`Trial::ask_tcp`].
+    pub fn ask_whole(&mut self, query: &Message) -> Judged<Message> {
+        let reply = self.ask(query)?;
+        if reply.flags.tc { self.ask_tcp(query) } else { Ok(reply) }
     }
 
     /// Asks for AAAA of a new name with these labels.
@@ -240,6 +299,23 @@ impl<'a> Trial<'a> {
         view.asked(name).map_err(|error| Fault::NotTried(format!("the far side: {error}")))
     }
 
+    /// What the far side was asked for `name`, after the server has answered; something, at least.
+    ///
+    /// # Errors
+    /// As [`Trial::asked`], and [`Fault::Wrong`] if it was not asked.
+    pub fn was_asked(&self, name: &Name) -> Judged<Vec<Asked>> {
+        let asked = self.asked(name)?;
+        expect(!asked.is_empty(), || format!("the far side was not asked for {name}"))?;
+        Ok(asked)
+    }
+
+    fn keep(&mut self, exchange: Exchange) {
+        if self.exchanges.len() == KEPT {
+            self.exchanges.pop_front();
+        }
+        self.exchanges.push_back(exchange);
+    }
+
     fn note(
         &mut self,
         query: &Message,
@@ -248,11 +324,18 @@ impl<'a> Trial<'a> {
         took: Duration,
     ) -> Judged<Option<Message>> {
         let reply = octets.map(Message::parse).transpose();
-        let exchange =
-            |reply, unreadable| Exchange { query: query.clone(), tcp, reply, unreadable, took };
+        let exchange = |reply, unreadable| Exchange {
+            sent: Sent::Query(query.clone()),
+            tcp,
+            reply,
+            unreadable,
+            took,
+        };
         match reply {
             Ok(reply) => {
-                self.exchanges.push(exchange(reply.clone(), None));
+                let is_doubtful = reply.as_ref().is_none_or(|reply| reply.rcode == rcode::SERVFAIL);
+                self.doubts |= is_doubtful;
+                self.keep(exchange(reply.clone(), None));
                 if let Some(reply) = &reply {
                     expect(reply.id == query.id && reply.flags.qr, || {
                         "the reply has another id, or is no response".into()
@@ -261,18 +344,28 @@ impl<'a> Trial<'a> {
                 Ok(reply)
             }
             Err(error) => {
-                self.exchanges.push(exchange(None, Some(error.to_string())));
+                self.keep(exchange(None, Some(error.to_string())));
                 Err(Fault::Wrong(format!("the reply is no DNS message: {error}")))
             }
         }
     }
 }
 
-/// The command that repeats a query by hand.
-pub fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
+/// The command that repeats by hand what was sent: `dig`, or for octets that it cannot send `nc`.
+pub fn by_hand(server: SocketAddr, exchange: &Exchange) -> String {
+    match &exchange.sent {
+        Sent::Query(query) => dig(server, query, exchange.tcp),
+        Sent::Octets(octets) => {
+            let (octets, address, port) = (hex(octets), server.ip(), server.port());
+            format!("echo {octets} | xxd -r -p | nc -u -w 2 {address} {port} | xxd")
+        }
+    }
+}
+
+fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
     let mut line = format!("dig @{} -p {}", server.ip(), server.port());
     if let Some(question) = query.question() {
-        line.push_str(&format!(" {} {}", question.name, question.qtype));
+        line.push_str(&format!(" {} {}", for_shell(&question.name.to_string()), question.qtype));
         if question.class != domain::base::iana::Class::IN {
             line.push_str(&format!(" -c {}", question.class));
         }
@@ -293,11 +386,29 @@ pub fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
             option(true, &format!("+nocookie +bufsize={}", edns.payload));
             option(edns.dnssec_ok, "+dnssec");
             option(edns.version > 0, &format!("+edns={} +noednsnegotiation", edns.version));
+            for (code, data) in &edns.options {
+                option(true, &format!("+ednsopt={code}:{}", hex(data)));
+            }
         }
     }
-    // The reply is to be seen as it came.
-    option(!tcp, "+ignore");
+    option(query.opcode != 0, &format!("+opcode={}", query.opcode));
+    // The reply is to be seen as it came, and a check asks once.
+    option(!tcp, "+ignore +tries=1");
     line
+}
+
+/// A word for a shell. Names come from the server under test too, and whoever repeats a query pastes
+/// them.
+fn for_shell(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', r"'\''")).into()
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// Judgements that many checks share.
@@ -392,4 +503,60 @@ fn same(found: impl Iterator<Item = IpAddr>, wanted: impl Iterator<Item = IpAddr
 /// An RCODE as people write it.
 pub fn rcode_name(code: u16) -> String {
     domain::base::iana::OptRcode::masked_from_int(code).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::name;
+
+    const SERVER: &str = "192.0.2.1:53";
+
+    #[test]
+    fn the_line_repeats_all_of_the_query() {
+        let mut query = Message::query(&name("x1.v4-1-2-3-4.example"), Rtype::AAAA);
+        query.opcode = 4;
+        if let Some(edns) = &mut query.edns {
+            edns.options = vec![(65_001, vec![1, 0xab]), (10, vec![])];
+        }
+        let line = dig(SERVER.parse().unwrap(), &query, false);
+        assert!(line.starts_with("dig @192.0.2.1 -p 53 x1.v4-1-2-3-4.example AAAA"), "{line}");
+        for option in ["+ednsopt=65001:01ab", "+ednsopt=10:", "+opcode=4", "+ignore +tries=1"] {
+            assert!(line.contains(option), "{line} has no {option}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_server_chose_is_a_word_for_the_shell() {
+        for (evil, word) in [
+            ("x;id>/tmp/p", "'x;id>/tmp/p.example'"),
+            ("$(id)", "'$(id).example'"),
+            ("it's", r"'it'\''s.example'"),
+        ] {
+            let query = Message::query(&label::prepend(evil, &name("example")), Rtype::MX);
+            let line = dig(SERVER.parse().unwrap(), &query, true);
+            assert!(line.contains(&format!(" {word} MX ")), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_crowd_leaves_a_few_exchanges() {
+        let zone = name("example");
+        let mut trial = Trial::new(Subject {
+            server: SERVER.parse().unwrap(),
+            patience: Duration::ZERO,
+            zone: Some(&zone),
+            prefixes: &[],
+            view: None,
+        });
+        let query = Message::query(&zone, Rtype::AAAA);
+        for _ in 0..100 {
+            let reply = query.response().octets();
+            trial.note(&query, false, Some(&reply), Duration::ZERO).unwrap();
+        }
+        assert!(!trial.has_doubts());
+        trial.note(&query, false, None, Duration::ZERO).unwrap();
+        assert!(trial.has_doubts(), "a question without a reply");
+        assert_eq!(trial.into_exchanges().len(), KEPT);
+    }
 }

@@ -130,6 +130,11 @@ fn what_cannot_be_judged_is_said() {
     let nobody = format!("127.0.0.1:{}", free_port());
     let output = run(&["conform", "--server", &nobody, "--quiet"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
+    // For a program that runs it: what the server is at fault for is a result.
+    let output = run(&["conform", "--server", &nobody, "--quiet", "--json"]);
+    assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["unchecked"].as_str().unwrap().contains("replies to nothing"), "{found}");
     let output = run(&["conform", "--server", &nobody, "--only", "rfc6147-5.9"]);
     assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
     let output = run(&["conform"]);
@@ -144,8 +149,9 @@ fn what_cannot_be_judged_is_said() {
         "--auth-status",
         "none.socket",
     ];
-    let output = run_in(folder.path(), &args);
+    let output = run_in(folder.path(), &[&args[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(4), "{}", show(&args, &output));
+    assert!(output.stdout.is_empty(), "what is our own fault is no result");
     assert!(String::from_utf8_lossy(&output.stderr).contains("none.socket"));
 }
 
@@ -156,4 +162,24 @@ fn the_list_needs_no_server() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().count() > 100, "{text}");
     assert!(text.contains("rfc6147-5.1.2"), "{text}");
+    let output = run(&["conform", "--list", "--only", "rfc7050"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().count() > 1, "{text}");
+    assert!(text.lines().all(|line| line.starts_with("rfc7050")), "{text}");
+    let output = run(&["conform", "--list", "--only", "rfc6147-5.9"]);
+    assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
+}
+
+/// Both are of the server that is checked: without one they would be empty.
+#[test]
+fn json_and_junit_need_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let beside = ["conform", "--beside", "other.json", "--html", "board.html"];
+    for of_a_server in [&["--json"][..], &["--junit", "junit.xml"]] {
+        let args = [&beside[..], of_a_server].concat();
+        let output = run_in(folder.path(), &args);
+        assert_eq!(output.status.code(), Some(2), "{}", show(&args, &output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--server"));
+    }
 }

@@ -2,7 +2,7 @@
 //! each server.
 //!
 //! ```text
-//! campaign with conform = true ─► results.json ─► failed checks of each server ◄─ compared ─► golden/conform/SERVER.txt
+//! campaign with conform = true ─► results.json ─► what each server does not pass ◄─ compared ─► golden/conform/SERVER.txt
 //! ```
 
 use std::collections::BTreeSet;
@@ -49,35 +49,53 @@ fn side_by_side(bench: &Bench) -> Result<()> {
     for (driver, dut) in DRIVERS.into_iter().zip(duts) {
         let report = &dut["conform"]["report"];
         let outcomes = report["outcomes"].as_array().with_context(|| format!("{driver}: {dut}"))?;
-        let failed = failed(outcomes);
+        let short = falls_short(outcomes);
         let version = report["version"].as_str().unwrap_or_default();
-        let news = compare(driver, version, &failed)?;
+        let news = compare(driver, version, &short)?;
+        let failed = short.iter().filter(|line| !line.ends_with(NOT_OFFERED)).count();
         println!(
-            "        {driver} ({version}): {} of {} checks failed{news}",
-            failed.len(),
+            "        {driver} ({version}): {failed} of {} checks failed{news}",
             outcomes.len()
         );
         if driver == "dns64d" {
-            let wrong = failed.iter().filter(|line| !line.contains("(contradicted)"));
+            let wrong = short
+                .iter()
+                .filter(|line| !line.ends_with(CONTRADICTED) && !line.ends_with(NOT_OFFERED));
             faults.extend(wrong.cloned());
+            // What it does not offer is written down; more of that is a fault as well.
+            ensure!(news.is_empty(), "dns64d is not what its file says:{news}");
         }
     }
     ensure!(faults.is_empty(), "dns64d fails {}", faults.join(", "));
     Ok(())
 }
 
-/// The checks that a server fails, MAY and our own advice left out, a line each. A sentence that our
-/// advice contradicts, and whose opposite the server does, is marked.
-fn failed(outcomes: &[Value]) -> BTreeSet<String> {
+/// Behind a sentence that our advice contradicts, and whose opposite the server does.
+const CONTRADICTED: &str = " (contradicted)";
+/// Behind a check that could not be tried. That is a failure: all that checks need is here.
+const NOT_TRIED: &str = " (not tried)";
+/// Behind a check of what the server does not have.
+const NOT_OFFERED: &str = " (not offered)";
+
+/// The checks that a server does not pass, MAY and our own advice left out, a line each.
+fn falls_short(outcomes: &[Value]) -> BTreeSet<String> {
     let is = |outcome: &Value, verdict: &str| outcome["verdict"] == verdict;
     let passes =
         |id: &Value| outcomes.iter().any(|other| other["id"] == *id && is(other, "passed"));
     let counts = |outcome: &&Value| {
-        is(outcome, "failed") && outcome["level"] != "may" && outcome["level"] != "hardening"
+        !is(outcome, "passed") && outcome["level"] != "may" && outcome["level"] != "hardening"
     };
     let line = |outcome: &Value| {
         let word = |key: &str| outcome[key].as_str().unwrap_or_default().to_owned();
-        let mark = if passes(&outcome["contradicts"]) { " (contradicted)" } else { "" };
+        let mark = if is(outcome, "not-tried") {
+            NOT_TRIED
+        } else if is(outcome, "not-offered") {
+            NOT_OFFERED
+        } else if passes(&outcome["contradicts"]) {
+            CONTRADICTED
+        } else {
+            ""
+        };
         format!("{} {}{mark}", word("level"), word("id"))
     };
     outcomes.iter().filter(counts).map(line).collect()
@@ -85,11 +103,11 @@ fn failed(outcomes: &[Value]) -> BTreeSet<String> {
 
 /// Says in which checks a server differs from what was written down of it. Another version of it may
 /// do so; that is news, and no failure. With BLESS set it is written down.
-fn compare(driver: &str, version: &str, failed: &BTreeSet<String>) -> Result<String> {
+fn compare(driver: &str, version: &str, short: &BTreeSet<String>) -> Result<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/conform");
     let file: PathBuf = folder.join(format!("{driver}.txt"));
     if std::env::var_os("BLESS").is_some() {
-        let lines: String = failed.iter().map(|line| format!("{line}\n")).collect();
+        let lines: String = short.iter().map(|line| format!("{line}\n")).collect();
         fs::write(&file, format!("# {version}\n{lines}"))?;
     }
     let text = fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
@@ -97,7 +115,7 @@ fn compare(driver: &str, version: &str, failed: &BTreeSet<String>) -> Result<Str
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
     let list = |lines: Vec<&String>| lines.into_iter().cloned().collect::<Vec<_>>().join(", ");
     let [more, less] =
-        [list(failed.difference(&known).collect()), list(known.difference(failed).collect())];
+        [list(short.difference(&known).collect()), list(known.difference(short).collect())];
     let mut news = String::new();
     for (what, which) in [("new", more), ("no longer", less)] {
         if !which.is_empty() {
@@ -105,4 +123,30 @@ fn compare(driver: &str, version: &str, failed: &BTreeSet<String>) -> Result<Str
         }
     }
     Ok(news)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_tried_is_no_pass() {
+        let outcome = |id: &str, level: &str, verdict: &str| json!({ "id": id, "level": level, "verdict": verdict });
+        let mut opposed = outcome("d", "should", "failed");
+        opposed["contradicts"] = "e".into();
+        let outcomes = [
+            outcome("a", "must", "passed"),
+            outcome("b", "must", "failed"),
+            outcome("c", "must", "not-tried"),
+            opposed,
+            outcome("e", "hardening", "passed"),
+            outcome("f", "says", "not-offered"),
+            outcome("g", "may", "failed"),
+        ];
+        let wanted =
+            ["must b", "must c (not tried)", "says f (not offered)", "should d (contradicted)"];
+        assert!(falls_short(&outcomes).iter().eq(wanted));
+    }
 }

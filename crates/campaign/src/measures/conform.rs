@@ -362,6 +362,9 @@ fn rows(dut: &DutResult, result: &ConformResult) -> Vec<Row> {
 /// What a reader must know of a server that is not right: for the summary.
 pub(crate) fn caveat(dut: &DutResult) -> Option<String> {
     let result = dut.conform.as_ref()?;
+    if let Some(Missing::NotChecked { why }) = &result.missing {
+        return Some(format!("{}: its answers could not be checked: {why}", dut.name));
+    }
     let failed = result.counts.map_or(0, |counts| counts.must.failed);
     match (&result.ended, failed) {
         (Some(end), _) => Some(format!("{}: in the checks of its answers {end}.", dut.name)),

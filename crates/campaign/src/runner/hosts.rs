@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use conform::outcome::Checked;
 use method::units::{Share, counted};
 use net::cpu_time::CpuTimes;
 use serde::de::Error as _;
@@ -408,10 +409,7 @@ impl RealHosts<'_> {
         let lacks = ended.status == Some(ENVIRONMENT);
         match (task, parse(task, text, begun)) {
             // The server shows nothing that could be checked, which is what was found.
-            (Task::Conform(_), _) if lacks => {
-                let why = measurer.log_tail().trim().to_owned();
-                Ok(Found::Conform(ConformTrial::without_report(begun, why).into()))
-            }
+            (Task::Conform(_), Ok(found)) => Ok(found),
             // The trial is what it is, but the records that the plan wants are not there.
             (_, Ok(_)) if lacks => {
                 Err(self.no_result(task, measurer, ended, "it is not all there"))
@@ -448,9 +446,10 @@ impl RealHosts<'_> {
 /// Reads what the tester printed, which was started at that moment.
 fn parse(task: &Task, text: &str, begun: SystemTime) -> serde_json::Result<Found> {
     Ok(match task {
-        Task::Conform(_) => {
-            Found::Conform(Box::new(ConformTrial::of(begun, serde_json::from_str(text)?)))
-        }
+        Task::Conform(_) => Found::Conform(Box::new(match serde_json::from_str(text)? {
+            Checked::Report(report) => ConformTrial::of(begun, report),
+            Checked::Unchecked { unchecked } => ConformTrial::without_report(begun, unchecked),
+        })),
         Task::Trial(_) => Found::Trial(Box::new(serde_json::from_str::<TrialResult>(text)?)),
         Task::ClosedLoop(plan) => {
             let experiments: Experiments = serde_json::from_str(text)?;

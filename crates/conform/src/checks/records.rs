@@ -51,12 +51,13 @@ const CHECKS: &[Check] = &[
         ..BASE
     },
     Check {
-        id: "rfc2308-4-minimum-expires",
-        title: "A denial is not used when the SOA record's MINIMUM is over, its TTL being longer",
-        rfc: 2308,
-        section: "4",
-        sentence: "The remaining of the current meanings, of being the TTL to be used for negative \
-             responses, is the new defined meaning of the SOA minimum field.",
+        id: "hardening-minimum-expires",
+        title: "A denial is not used when MINIMUM of its SOA record is over, also where the \
+             upstream gave that record a longer TTL, which RFC 2308 §3 forbids",
+        sentence: "RFC 2308 §5 lets a cache count down the TTL of the SOA record only: who makes a \
+             denial sets it to MINIMUM where that is smaller. Of an upstream that does not, the \
+             smaller of the two should be taken: MINIMUM is what the zone wants.",
+        level: Level::Hardening,
         needs: SEEN,
         script: |t| kept::denials_expire(t, "soa-300-6"),
         ..BASE

@@ -14,7 +14,7 @@ use super::File;
 use crate::check::{Check, Level, Need};
 use crate::expected::{Prefix, WELL_KNOWN};
 use crate::label;
-use crate::message::{Message, Name, Record, name};
+use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
 pub(super) const FILE: File = File { checks: CHECKS, mutants: mutants::MUTANTS };
@@ -582,6 +582,8 @@ fn vectors(t: &mut Trial<'_>) -> Judged {
 fn left_out(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for text in all {
         let (_, reply) = t.aaaa(&with_a(&[text]))?;
+        // A failure makes no address either, of anything.
+        reply.has_rcode(rcode::NOERROR)?;
         let made = WELL_KNOWN.with(v4(text));
         expect(!addresses(&reply).contains(&made), || {
             format!("{text}, which is not global, has become {made}")

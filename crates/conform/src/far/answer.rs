@@ -300,9 +300,15 @@ fn bare(reply: &Message) -> Message {
 }
 
 /// The reply in wire format if it is no longer than `limit`, and what tells of it otherwise.
+/// Additional data that does not fit is left out, which needs no TC (RFC 2181 §9).
 fn fit(reply: &Message, odd_case: bool, limit: u16) -> Vec<u8> {
-    let octets = if odd_case { uncompressed(reply) } else { reply.octets() };
-    if octets.len() <= usize::from(limit) { octets } else { truncated(reply).octets() }
+    let wire = |reply: &Message| if odd_case { uncompressed(reply) } else { reply.octets() };
+    let fits = |octets: &Vec<u8>| octets.len() <= usize::from(limit);
+    let without_extra = || wire(&Message { additional: Vec::new(), ..reply.clone() });
+    Some(wire(reply))
+        .filter(fits)
+        .or_else(|| Some(without_extra()).filter(fits))
+        .unwrap_or_else(|| truncated(reply).octets())
 }
 
 /// The reply with every other letter of owner names as a capital. Compression would give the names

@@ -36,6 +36,12 @@ impl Log {
         Log { began: Instant::now(), generations: Mutex::default() }
     }
 
+    /// The names that were asked for, in no order.
+    pub fn names(&self) -> Vec<Name> {
+        let generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);
+        generations.old.keys().chain(generations.new.keys()).cloned().collect()
+    }
+
     /// Notes a query. One without exactly one question is about no name, and is not noted.
     pub(super) fn note(&self, query: &Message, tcp: bool, source: SocketAddr) {
         let Some(question) = query.question() else { return };

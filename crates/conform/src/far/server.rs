@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use net::socket::{Endpoint, listen_tcp};
 use super::answer::{Sending, answer};
 use super::node::Zones;
 use super::{FarConfig, FarError, Log};
-use crate::message::{Message, Name};
+use crate::message::{Message, Name, rcode};
 
 /// Connections at once; further ones are closed.
 const MAX_CONNECTIONS: usize = 1000;
@@ -141,11 +142,21 @@ impl Shared {
         match Message::parse(octets) {
             Ok(query) if !query.flags.qr => {
                 self.log.note(&query, tcp, source);
-                answer(&self.zones, &query, tcp)
+                or_servfail(&query, || answer(&self.zones, &query, tcp))
             }
             _ => Vec::new(),
         }
     }
+}
+
+/// What `answer` makes for the query, or SERVFAIL if it panics: a name that this program cannot
+/// answer must not end the thread that serves all others.
+fn or_servfail(query: &Message, answer: impl FnOnce() -> Vec<Sending>) -> Vec<Sending> {
+    // The zones do not change, so a panic leaves nothing half done.
+    catch_unwind(AssertUnwindSafe(answer)).unwrap_or_else(|_| {
+        let octets = Message { rcode: rcode::SERVFAIL, ..query.response() }.octets();
+        vec![Sending { after: Duration::ZERO, octets, other_port: false }]
+    })
 }
 
 fn serve_udp(socket: &Arc<UdpSocket>, shared: &Shared) {

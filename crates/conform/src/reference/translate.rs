@@ -134,7 +134,7 @@ mod tests {
         Pref64::of(text.parse().unwrap())
     }
 
-    /// RFC 6052 §2.4, tables 2 and 3.
+    /// RFC 6052 §2.4, tables 1 and 2.
     #[test]
     fn rfc_6052_2_4_vectors() {
         for (prefix, address) in [

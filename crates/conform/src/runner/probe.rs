@@ -7,7 +7,7 @@ use domain::base::iana::Rtype;
 
 use super::RunError;
 use crate::expected::Prefix;
-use crate::message::{Message, Name, Record, name, rcode};
+use crate::message::{Message, Name, Question, Record, name, rcode};
 use crate::trial::{Exchange, Fault, Judged, Subject, Trial, rcode_name};
 
 /// The addresses of ipv4only.arpa (RFC 7050 §2.2, RFC 8880 §4).
@@ -36,6 +36,7 @@ impl Heard {
         match judged {
             Ok(None) => Ok(Heard::Silence),
             Ok(Some(reply)) => Ok(Heard::Reply(reply)),
+            Err(Fault::Silent(_)) => Ok(Heard::Silence),
             Err(Fault::Wrong(why)) => Ok(Heard::Nonsense(why)),
             Err(Fault::NotTried(reason) | Fault::NotOffered(reason)) => {
                 Err(RunError::Unreachable { server: subject.server, reason })
@@ -89,7 +90,7 @@ pub(super) fn prefixes(subject: Subject<'_>) -> Result<Found, RunError> {
         Heard::Reply(reply) => prefixes_in(&addresses(reply)),
         _ => Vec::new(),
     };
-    Ok(Found { prefixes, came: heard.in_words(), exchanges: trial.exchanges().to_vec() })
+    Ok(Found { prefixes, came: heard.in_words(), exchanges: trial.into_exchanges() })
 }
 
 fn addresses(reply: &Message) -> Vec<Ipv6Addr> {
@@ -152,13 +153,28 @@ pub(super) fn zone(subject: Subject<'_>, zone: &Name) -> Result<(), RunError> {
                     || reply.answers(qtype).next().is_some()
                     || !NO_SUCH_ZONE.contains(&reply.rcode) =>
             {
-                return Ok(());
+                return sees(subject, query.question());
             }
-            Heard::Nonsense(_) => return Ok(()),
+            Heard::Nonsense(_) => return sees(subject, query.question()),
             heard => came = heard.in_words(),
         }
     }
     Err(RunError::NoZone { server: subject.server, zone: zone.clone(), came })
+}
+
+/// The view shows the far side that the server asks: it knows the name that the server has just
+/// answered. With another far side's view much would pass unseen.
+///
+/// # Errors
+/// [`RunError::OtherView`] if it does not.
+fn sees(subject: Subject<'_>, question: Option<&Question>) -> Result<(), RunError> {
+    let (Some(view), Some(question)) = (subject.view, question) else { return Ok(()) };
+    let name = question.name.clone();
+    match view.asked(&name) {
+        Ok(asked) if asked.is_empty() => Err(RunError::OtherView { name }),
+        Ok(_) => Ok(()),
+        Err(error) => Err(RunError::NoView { reason: error.to_string() }),
+    }
 }
 
 /// Whether the server validates with the far side's keys as trust anchors: signatures that do not
@@ -169,8 +185,12 @@ pub(super) fn validation(subject: Subject<'_>) -> Option<bool> {
     let bogus = "v6-20010db8000000000000000000000001.bogus";
     let checked = twice(&mut trial, bogus, Rtype::AAAA, |_| {})?;
     let unchecked = twice(&mut trial, bogus, Rtype::AAAA, |query| query.flags.cd = true)?;
-    // AD in a query asks for AD in the reply (RFC 6840 §5.7).
-    let secure = twice(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| query.flags.ad = true)?;
+    // Either of AD and DO in a query asks for AD in the reply (RFC 6840 §5.8); older servers know
+    // DO only (RFC 4035 §3.2.3).
+    let secure = twice(&mut trial, "v4-1-2-3-4.secure", Rtype::A, |query| {
+        query.flags.ad = true;
+        query.edns.iter_mut().for_each(|edns| edns.dnssec_ok = true);
+    })?;
     let refuses = checked.rcode == rcode::SERVFAIL;
     match (refuses, unchecked.rcode == rcode::SERVFAIL, secure.flags.ad) {
         (true, false, true) => Some(true),

@@ -89,6 +89,30 @@ fn validating(query: &Message, refuses: bool, sets_ad: bool) -> Option<Message> 
     Some(reply)
 }
 
+/// A far side that was asked every name so many times.
+struct Seen(usize);
+
+impl View for Seen {
+    fn asked(&self, name: &Name) -> io::Result<Vec<Asked>> {
+        let asked = Asked {
+            qtype: Rtype::A.to_int(),
+            class: 1,
+            tcp: false,
+            source: (Ipv4Addr::LOCALHOST, 4242).into(),
+            id: 7,
+            name: name.to_string(),
+            rd: true,
+            cd: false,
+            ad: false,
+            payload: None,
+            dnssec_ok: false,
+            options: Vec::new(),
+            at: Duration::ZERO,
+        };
+        Ok(vec![asked; self.0])
+    }
+}
+
 const CHECK: Check = Check {
     id: "rfc1-1-passes",
     title: "It passes",
@@ -232,12 +256,6 @@ fn what_is_missing_is_said() {
     assert_eq!(words[6].0, Verdict::NotOffered, "{words:?}");
     assert!(words[6].1.contains("64:ff9b::/96"), "{words:?}");
 
-    struct Nothing;
-    impl View for Nothing {
-        fn asked(&self, _: &Name) -> io::Result<Vec<Asked>> {
-            Ok(Vec::new())
-        }
-    }
     let settings = Settings {
         zone: Some(name("conform.example")),
         everything: true,
@@ -246,7 +264,7 @@ fn what_is_missing_is_said() {
         ..fake.settings(LONG)
     };
     let checks: Vec<&Check> = all.iter().collect();
-    let report = run_these(&checks, &settings, Some(&Nothing), &|_| {}).unwrap();
+    let report = run_these(&checks, &settings, Some(&Seen(1)), &|_| {}).unwrap();
     let met = |id| report.outcomes.iter().find(|o| o.id == id).unwrap().verdict;
     for id in ["a-zone", "a-view", "a-everything", "a-validation", "a-own"] {
         assert_eq!(met(id), Verdict::Passed, "{id}");
@@ -278,6 +296,20 @@ fn whether_a_server_validates_is_found_out() {
     }
 }
 
+/// A server that knows RFC 4035 and not RFC 6840: it sets AD where DO asks for it only.
+#[test]
+fn a_server_that_sets_ad_for_do_only_validates() {
+    let checks = [needing("a", &[Need::Zone, Need::Validation])];
+    let fake = Fake::start(|query| {
+        let mut reply = validating(query, true, true)?;
+        reply.flags.ad &= query.edns.as_ref().is_some_and(|edns| edns.dnssec_ok);
+        Some(reply)
+    });
+    let zone = Some(name("conform.example"));
+    let report = run_checks(&Settings { zone, ..fake.settings(LONG) }, &checks).unwrap();
+    assert_eq!(report.outcomes[0].verdict, Verdict::Passed);
+}
+
 #[test]
 fn a_zone_that_the_server_does_not_know_is_an_error() {
     let fake = Fake::start(|query| {
@@ -297,6 +329,46 @@ fn a_zone_that_the_server_does_not_know_is_an_error() {
     );
     let report = run_checks(&settings, &[CHECK]).unwrap();
     assert_eq!(report.outcomes[0].verdict, Verdict::Passed, "nothing here needs the zone");
+}
+
+#[test]
+fn the_view_of_another_far_side_is_an_error() {
+    let fake = Fake::start(dns64);
+    let settings = Settings { zone: Some(name("conform.example")), ..fake.settings(LONG) };
+    let check = needing("a", &[Need::Zone, Need::View]);
+    let run = |view| run_these(&[&check], &settings, Some(view), &|_| {});
+    let error = run(&Seen(0)).unwrap_err();
+    assert!(matches!(error, RunError::OtherView { .. }), "{error:?}");
+    assert!(error.to_string().contains("--auth-status"), "{error}");
+    assert_eq!(run(&Seen(1)).unwrap().outcomes[0].verdict, Verdict::Passed);
+}
+
+/// As a server does that has given its only upstream up for a while.
+#[test]
+fn servfail_is_tried_again_before_the_checks_that_trouble_the_server() {
+    let mut asked = 0;
+    let fake = Fake::start(move |query| {
+        let mut reply = dns64(query)?;
+        if query.question()?.name != name("ipv4only.arpa") {
+            asked += 1;
+            reply.rcode = if asked == 1 { rcode::SERVFAIL } else { rcode::NOERROR };
+        }
+        Some(reply)
+    });
+    let asks = |t: &mut Trial<'_>| {
+        let query = Message::query(&name("quiet.example"), Rtype::AAAA);
+        t.ask(&query)?.has_rcode(rcode::NOERROR)
+    };
+    let troubling = |_: &mut Trial<'_>| Ok(());
+    let checks = [of(TROUBLING[0], troubling), of("a-quiet", asks)];
+    let all: Vec<&Check> = checks.iter().collect();
+    let order = RefCell::new(Vec::new());
+    let note = |outcome: &Outcome| order.borrow_mut().push(outcome.id.clone());
+    let report = run_these(&all, &fake.settings(LONG), None, &note).unwrap();
+    let quiet = &report.outcomes[1];
+    assert_eq!(quiet.verdict, Verdict::Passed);
+    assert!(quiet.reason.starts_with("passed at the second try only"), "{quiet:?}");
+    assert_eq!(order.into_inner(), ["a-quiet", TROUBLING[0]]);
 }
 
 #[test]

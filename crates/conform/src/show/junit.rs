@@ -9,8 +9,10 @@ use super::{level_word, quoted, verdict_word};
 use crate::check::Level;
 use crate::outcome::{Outcome, Report, Verdict};
 
-/// A suite for each server, a test case for each check. A check that was not tried, that the server
-/// does not offer, or that is a MAY which it does not do, is skipped with its reason.
+/// A suite for each server, a test case for each check. A failure is what an RFC's MUST, SHOULD or
+/// plain sentence wants and the server does not do. Skipped, with the reason, is what was not tried
+/// or is not offered, what is a MAY or our own advice that the server does not follow, and what
+/// fails because the server does the opposite, which another check wants.
 pub fn junit(reports: &[Report]) -> String {
     let mut document = Document::new("conform");
     for report in reports {
@@ -18,25 +20,30 @@ pub fn junit(reports: &[Report]) -> String {
         suite.set_time(Duration::try_from_secs_f64(report.seconds).unwrap_or_default());
         suite.add_property(("version", report.version.as_str()));
         suite.add_property(("prefixes", report.prefixes.join(" ").as_str()));
-        suite.add_test_cases(report.outcomes.iter().map(case));
+        suite.add_test_cases(report.outcomes.iter().map(|outcome| case(report, outcome)));
         document.add_test_suite(suite);
     }
     // Only an invalid timestamp could not be written; there is none.
     document.to_string().unwrap_or_default()
 }
 
-fn case(outcome: &Outcome) -> TestCase {
+fn case(report: &Report, outcome: &Outcome) -> TestCase {
     let word = verdict_word(outcome.verdict, outcome.level);
+    let opposite = passed_opposite(report, outcome);
     let mut status = match (outcome.verdict, outcome.level) {
         (Verdict::Passed, _) => TestCaseStatus::success(),
-        (Verdict::Failed, level) if level != Level::May => {
+        (Verdict::Failed, Level::Must | Level::Should | Level::Says) if opposite.is_none() => {
             TestCaseStatus::non_success(NonSuccessKind::Failure)
         }
         _ => TestCaseStatus::skipped(),
     };
     if outcome.verdict != Verdict::Passed {
         status.set_type(level_word(outcome.level));
-        status.set_message(format!("{word}: {}", outcome.reason));
+        let mut message = format!("{word}: {}", outcome.reason);
+        if let Some(opposite) = opposite {
+            let _ = write!(message, "; {} wants the opposite: passed", opposite.id);
+        }
+        status.set_message(message);
         status.set_description(description(outcome));
     }
     let mut case = TestCase::new(outcome.id.as_str(), status);
@@ -45,6 +52,13 @@ fn case(outcome: &Outcome) -> TestCase {
         case.set_system_out(outcome.reason.as_str());
     }
     case
+}
+
+/// The check that this one contradicts, where this one fails and that one passes: a server can pass
+/// one of them only.
+fn passed_opposite<'a>(report: &'a Report, outcome: &Outcome) -> Option<&'a Outcome> {
+    let id = outcome.contradicts.as_ref().filter(|_| outcome.verdict == Verdict::Failed)?;
+    report.outcomes.iter().find(|other| other.id == *id && other.verdict == Verdict::Passed)
 }
 
 /// What was sent, what came, and what is wanted.

@@ -15,6 +15,7 @@ use std::fmt::Write;
 use crate::check::{Check, Level};
 use crate::checks;
 use crate::outcome::{Count, Outcome, Verdict};
+use crate::runner::{RunError, chosen};
 
 pub(crate) use reply::exchange;
 
@@ -26,10 +27,14 @@ pub(crate) const GROUPS: [(&str, &[Level]); 4] = [
     ("hardening", &[Level::Hardening]),
 ];
 
-/// All checks, one a line: id, level, where the sentence stands, and what the server must do.
-pub fn list() -> String {
+/// The checks that `only` names, or all, one a line: id, level, where the sentence stands, and what
+/// the server must do.
+///
+/// # Errors
+/// [`RunError::NoCheck`] if there is no such check.
+pub fn list(only: &[String]) -> Result<String, RunError> {
     let all: Vec<&Check> = checks::all().collect();
-    list_of(&all)
+    Ok(list_of(&chosen(&all, only)?))
 }
 
 fn list_of(checks: &[&Check]) -> String {
@@ -123,6 +128,6 @@ mod tests {
             "rfc6147-5.1.2-nxdomain  RFC says   RFC 6147 §5.1.2  NXDOMAIN is final\n\
              hardening-x             hardening  hardening        NXDOMAIN is final\n"
         );
-        assert_eq!(list().lines().count(), checks::all().count());
+        assert_eq!(list(&[]).unwrap().lines().count(), checks::all().count());
     }
 }

@@ -11,7 +11,7 @@ use domain::rdata::AllRecordData;
 
 use crate::message::{Message, Name, Record};
 use crate::outcome::Shown;
-use crate::trial::{Exchange, dig, rcode_name};
+use crate::trial::{Exchange, by_hand, rcode_name};
 
 /// How many records of a section are shown.
 const RECORDS: usize = 12;
@@ -23,7 +23,7 @@ const EXTENDED_ERROR: u16 = 15;
 pub(crate) fn exchange(server: SocketAddr, exchange: &Exchange) -> Shown {
     let micros = exchange.took.as_micros() as f64;
     Shown {
-        dig: dig(server, &exchange.query, exchange.tcp),
+        dig: by_hand(server, exchange),
         reply: match (&exchange.reply, &exchange.unreadable) {
             (Some(message), _) => reply(message),
             (None, Some(why)) => format!("no DNS message: {why}"),
@@ -132,6 +132,22 @@ mod tests {
 
     use super::*;
     use crate::message::{Flags, name, rcode};
+
+    #[test]
+    fn what_dig_cannot_send_is_repeated_as_octets() {
+        let server = "[2001:2::1]:53".parse().unwrap();
+        let sent = crate::trial::Sent::Octets(vec![0, 0x1f, 0xc0]);
+        let silent = Exchange {
+            sent,
+            tcp: false,
+            reply: None,
+            unreadable: None,
+            took: std::time::Duration::from_millis(2),
+        };
+        let shown = exchange(server, &silent);
+        assert_eq!(shown.dig, "echo 001fc0 | xxd -r -p | nc -u -w 2 2001:2::1 53 | xxd");
+        assert_eq!(shown.reply, "no reply");
+    }
 
     #[test]
     fn a_reply_is_read_like_that_of_dig() {

@@ -13,7 +13,7 @@ use conform::reference::{self, ReferenceConfig};
 use conform::runner::{self, Settings};
 
 /// A free port of the loopback address.
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The zone of the far side.
 pub(crate) fn zone() -> Name {
@@ -32,6 +32,7 @@ pub(crate) fn prefixes(text: &str) -> Vec<Prefix> {
 }
 
 /// One server: its prefixes, and whether it validates.
+#[allow(dead_code, reason = "one of the tests has a server of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     /// Its prefixes, with spaces between them.
@@ -40,6 +41,7 @@ pub(crate) struct Server {
     pub(crate) validates: bool,
 }
 
+#[allow(dead_code, reason = "one of the tests has a server of its own")]
 impl Server {
     /// Runs checks against a reference with these rules and hooks. `expects` says that the prefixes
     /// are known, and are not to be found out: a mutant may hide them.

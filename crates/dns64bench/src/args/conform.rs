@@ -38,17 +38,17 @@ pub(crate) struct Conform {
     /// Only these checks, by their names or beginnings of names, such as rfc6147-5.1
     #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
     pub(crate) only: Vec<String>,
-    /// Print all checks, one a line, and ask nobody
+    /// Print the checks, one a line, all or those of --only, and ask nobody
     #[arg(long, help_heading = CHECKS)]
     pub(crate) list: bool,
     /// How many checks run at the same time
     #[arg(long, value_name = "N", default_value_t = conform::runner::PARALLEL, help_heading = CHECKS)]
     pub(crate) parallel: usize,
     /// Print the outcome as one JSON object
-    #[arg(long, help_heading = FILES)]
+    #[arg(long, requires = "server", help_heading = FILES)]
     pub(crate) json: bool,
     /// Write the outcome as JUnit XML
-    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    #[arg(long, value_name = "FILE", requires = "server", help_heading = FILES)]
     pub(crate) junit: Option<PathBuf>,
     /// Write a scoreboard as one HTML page
     #[arg(long, value_name = "FILE", help_heading = FILES)]
@@ -83,14 +83,23 @@ impl FromStr for StatusPlace {
         let Some(far) = text.strip_prefix("ssh:") else {
             return Ok(StatusPlace::Here(text.into()));
         };
-        match far.split_once(":/") {
+        let place = far.split_once(":/").and_then(|(host, path)| Some((ssh_host(host)?, path)));
+        match place {
             // A host that begins with a hyphen would be an option of ssh.
-            Some((host, path)) if !host.is_empty() && !host.starts_with('-') => {
-                Ok(StatusPlace::There { host: host.into(), path: format!("/{path}") })
+            Some((host, path)) if !host.starts_with('-') => {
+                Ok(StatusPlace::There { host, path: format!("/{path}") })
             }
             _ => Err("a socket on another host is ssh:HOST:/PATH".into()),
         }
     }
+}
+
+/// `USER@HOST` or `HOST` as ssh takes it: an IPv6 address without the brackets that it has before a
+/// path. `None` without a host.
+fn ssh_host(text: &str) -> Option<String> {
+    let (user, host) = text.split_at(text.rfind('@').map_or(0, |at| at + 1));
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    (!bare.is_empty()).then(|| format!("{user}{bare}"))
 }
 
 #[cfg(test)]
@@ -104,9 +113,14 @@ mod tests {
         for (text, wanted) in [
             ("far.socket", Some(StatusPlace::Here("far.socket".into()))),
             ("ssh:me@auth:/run/far", Some(there("me@auth", "/run/far"))),
-            ("ssh:[2001:db8::1]:/run/far", Some(there("[2001:db8::1]", "/run/far"))),
+            ("ssh:[2001:db8::1]:/run/far", Some(there("2001:db8::1", "/run/far"))),
+            ("ssh:me@[2001:db8::1]:/run/far", Some(there("me@2001:db8::1", "/run/far"))),
+            ("ssh:2001:db8::1:/run/far", Some(there("2001:db8::1", "/run/far"))),
             ("ssh:auth", None),
             ("ssh::/run/far", None),
+            ("ssh:[]:/run/far", None),
+            ("ssh:me@:/run/far", None),
+            ("ssh:[-oProxyCommand=x]:/run/far", None),
             ("ssh:-oProxyCommand=x:/run/far", None),
         ] {
             assert_eq!(text.parse().ok(), wanted, "{text}");

@@ -220,8 +220,8 @@ fn examples(subcommand: &str) -> &'static [(&'static str, &'static str)] {
         "conform" => &[
             ("dns64bench conform --server [2001:2::1]:53", "Check what needs no names of our own."),
             (
-                "dns64bench conform --server [2001:2::1]:53 --zone conform.example --auth-status far.socket",
-                "Check all; the server forwards conform.example to `auth --conform --status far.socket`.",
+                "dns64bench conform --server [2001:2::1]:53 --zone conform.example --auth-status far.socket --forwards-all",
+                "Check all; the server forwards everything to `auth --conform --status far.socket`.",
             ),
             (
                 "dns64bench conform --server [::1]:53 --name ours --html board.html --beside other.json",

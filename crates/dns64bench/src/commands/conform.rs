@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use campaign::archive::write_whole;
 use conform::far::status::Remote;
 use conform::far::view::View;
-use conform::outcome::{Outcome as CheckOutcome, Report};
+use conform::outcome::{Checked, Outcome as CheckOutcome, Report};
 use conform::runner::{self, RunError, Settings};
 use conform::show;
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ const SSH: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(args: &Conform) -> Outcome {
     if args.list {
-        print!("{}", show::list());
+        print!("{}", show::list(&args.only).map_err(Failure::usage)?);
         return Ok(ExitCode::SUCCESS);
     }
     let mut others = Vec::new();
@@ -38,8 +38,7 @@ pub(crate) fn run(args: &Conform) -> Outcome {
             write_whole(path, xml.as_bytes()).map_err(Failure::environment)?;
         }
         if args.json {
-            let object = Versioned::new(report);
-            println!("{}", serde_json::to_string_pretty(&object).map_err(Failure::environment)?);
+            print_json(Checked::Report(report.clone()))?;
         } else {
             print!("{}", show::terminal::text(report));
         }
@@ -50,6 +49,12 @@ pub(crate) fn run(args: &Conform) -> Outcome {
         write_whole(path, show::html::page(&all).as_bytes()).map_err(Failure::environment)?;
     }
     Ok(if fails { DUT_FAILED.into() } else { ExitCode::SUCCESS })
+}
+
+fn print_json(checked: Checked) -> Result<(), Failure> {
+    let object = Versioned::new(checked);
+    println!("{}", serde_json::to_string_pretty(&object).map_err(Failure::environment)?);
+    Ok(())
 }
 
 /// The outcome of an earlier run.
@@ -83,6 +88,12 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
         let told = |outcome: &CheckOutcome| shown.say(format!("{words}: {}", outcome.id));
         runner::run(&settings, view, &told)
     });
+    if args.json
+        && let Err(error) = &ran
+        && error.is_of_the_server()
+    {
+        print_json(Checked::Unchecked { unchecked: error.to_string() })?;
+    }
     ran.map(Some).map_err(|error| match error {
         RunError::NoCheck { .. } => Failure::usage(error),
         _ => Failure::environment(error),
@@ -152,5 +163,35 @@ impl Drop for Forwarding {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conform::checks;
+
+    use super::*;
+
+    /// The ids in the list, or nothing if there is none.
+    fn ids(only: &[&str]) -> Option<Vec<String>> {
+        let only: Vec<String> = only.iter().map(|id| (*id).to_owned()).collect();
+        let text = show::list(&only).ok()?;
+        Some(text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn the_list_is_of_the_checks_that_are_named() {
+        let all: Vec<&str> = checks::all().map(|check| check.id).collect();
+        assert_eq!(ids(&[]).unwrap(), all);
+        let one = "rfc6147-5.1.7-ttl-of-a";
+        // Another check's name begins so.
+        assert!(all.iter().any(|id| id.starts_with(one) && *id != one));
+        assert_eq!(ids(&[one]).unwrap(), [one]);
+        let some = ids(&["rfc6052-3", "rfc6147-5.1.7"]).unwrap();
+        assert!(some.len() > 5 && some.len() < all.len() / 2, "{some:?}");
+        let is_wanted =
+            |id: &String| ["rfc6052-3", "rfc6147-5.1.7"].iter().any(|w| id.starts_with(w));
+        assert!(some.iter().all(is_wanted), "{some:?}");
+        assert_eq!(ids(&["rfc6052-3", "rfc6147-5.9"]), None);
     }
 }

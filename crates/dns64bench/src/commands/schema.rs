@@ -8,7 +8,7 @@ use campaign::environment::Environment;
 use campaign::plan::Plan;
 use campaign::results::Results;
 use campaign::search::SearchResult;
-use conform::outcome::Report;
+use conform::outcome::Checked;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema as Made};
@@ -39,7 +39,7 @@ const ALL: [Entry; 20] = [
     ("closed-loop", SCHEMA_VERSION, written::<Printed<ClosedLoopResult>>),
     ("dns64perf2", SCHEMA_VERSION, written::<Printed<Experiments>>),
     ("quickstart", SCHEMA_VERSION, written::<Printed<QuickstartResult>>),
-    ("conform", SCHEMA_VERSION, written::<Versioned<Report>>),
+    ("conform", SCHEMA_VERSION, written::<Versioned<Checked>>),
     ("check", SCHEMA_VERSION, written::<Versioned<Environment>>),
     ("auth", SCHEMA_VERSION, written::<Versioned<AuthCounters>>),
     ("reference-dut", SCHEMA_VERSION, written::<Versioned<ReferenceCounters>>),

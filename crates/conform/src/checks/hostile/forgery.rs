@@ -118,36 +118,52 @@ fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
     })
 }
 
-/// The source ports of questions that are out at the same time, `least` of 100 different ones.
-fn crowd_has_ports(t: &mut Trial<'_>, least: usize) -> Judged {
+/// The source ports of the questions, in the order of arrival, without those that a name was already
+/// asked for from: a client's query may have one port for all its questions.
+fn ports_of_names(questions: &[Asked]) -> Vec<u16> {
+    let mut seen = HashSet::new();
+    let is_new = |asked: &&Asked| seen.insert((asked.name.to_lowercase(), asked.source.port()));
+    questions.iter().filter(is_new).map(|asked| asked.source.port()).collect()
+}
+
+/// What ports of questions that follow one another must be like. A server may draw from ports that
+/// are open already.
+fn cannot_be_guessed(ports: &[u16]) -> Judged {
+    has_no_pattern("port", ports, 25)?;
+    let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());
+    let range = high.zip(low).map_or(0, |(high, low)| high - low);
+    expect(range >= 4096, || format!("all ports lie in a range of {range}"))
+}
+
+/// The source ports of questions that are out at the same time.
+fn ports_of_a_crowd(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     let names: Vec<Name> = (0..64).map(|_| t.name("v4-1-2-3-4.all-delay-100")).collect();
     let queries: Vec<_> = names.iter().map(|name| Message::query(name, Rtype::AAAA)).collect();
     t.ask_all(&queries);
-    let questions = questions(t, &names)?;
-    let ports: Vec<u16> = questions.iter().map(|asked| asked.source.port()).collect();
-    let distinct = distinct(&ports);
-    expect(distinct * 100 >= ports.len() * least, || {
-        format!("{} questions came from {distinct} ports", ports.len())
+    Ok(questions(t, &names)?.iter().map(|asked| asked.source.port()).collect())
+}
+
+/// There are so many different ports.
+fn differ(ports: &[u16], least: usize) -> Judged {
+    let distinct = distinct(ports);
+    expect(distinct >= least, || {
+        format!("{} questions came from no more ports than {distinct}", ports.len())
     })
 }
 
 pub(super) fn ports_are_several(t: &mut Trial<'_>) -> Judged {
-    // The RFC says "multiple": some 16 of 128.
-    crowd_has_ports(t, 12)
+    // "Multiple" is two and more.
+    differ(&ports_of_a_crowd(t)?, 2)
 }
 
 pub(super) fn ports_are_many(t: &mut Trial<'_>) -> Judged {
-    crowd_has_ports(t, 50)
+    let ports = ports_of_a_crowd(t)?;
+    differ(&ports, ports.len().div_ceil(2))
 }
 
 pub(super) fn ports_are_unpredictable(t: &mut Trial<'_>) -> Judged {
     let (_, questions) = one_after_the_other(t, 32)?;
-    let ports: Vec<u16> = questions.iter().map(|asked| asked.source.port()).collect();
-    // A server may draw from ports that are open already.
-    has_no_pattern("port", &ports, 25)?;
-    let (low, high) = (ports.iter().min().copied(), ports.iter().max().copied());
-    let range = high.zip(low).map_or(0, |(high, low)| high - low);
-    expect(range >= 4096, || format!("all ports lie in a range of {range}"))
+    cannot_be_guessed(&ports_of_names(&questions))
 }
 
 pub(super) fn ids_are_unpredictable(t: &mut Trial<'_>) -> Judged {
@@ -225,11 +241,68 @@ pub(super) fn letter_case_does_not_matter(t: &mut Trial<'_>) -> Judged {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
     use super::*;
+
+    /// So many numbers without a pattern.
+    fn random(count: u32) -> Vec<u16> {
+        (0..count).map(|n| ((n * n * 40_503) >> 3) as u16).collect()
+    }
+
+    /// Questions for AAAA and A of names, one name after the other, with these ports for each name.
+    fn asked_from(ports: &[[u16; 2]]) -> Vec<Asked> {
+        let both = |(name, ports): (usize, &[u16; 2])| {
+            [(Rtype::AAAA, ports[0]), (Rtype::A, ports[1])].map(|(qtype, port)| Asked {
+                qtype: qtype.to_int(),
+                class: 1,
+                tcp: false,
+                source: (Ipv4Addr::LOCALHOST, port).into(),
+                id: 7,
+                // The letter case is drawn anew for each question.
+                name: format!("{}{name}.example", if qtype == Rtype::A { "x" } else { "X" }),
+                rd: true,
+                cd: false,
+                ad: false,
+                payload: None,
+                dnssec_ok: false,
+                options: Vec::new(),
+                at: Duration::ZERO,
+            })
+        };
+        ports.iter().enumerate().flat_map(both).collect()
+    }
+
+    #[test]
+    fn one_random_port_for_each_clients_query_cannot_be_guessed() {
+        let judge = |ports: &[[u16; 2]]| cannot_be_guessed(&ports_of_names(&asked_from(ports)));
+        let drawn = random(64);
+        let one_each: Vec<[u16; 2]> = drawn[..32].iter().map(|port| [*port; 2]).collect();
+        assert_eq!(judge(&one_each), Ok(()));
+        let two_each: Vec<[u16; 2]> = drawn.chunks_exact(2).map(|two| [two[0], two[1]]).collect();
+        assert_eq!(judge(&two_each), Ok(()));
+        // One port for all, two in turn, and ports that are counted, by name and by question.
+        assert!(judge(&[[4242; 2]; 32]).is_err());
+        assert!(judge(&[[4242, 51_000]; 32]).is_err());
+        let counted: Vec<[u16; 2]> = (0..32).map(|n| [2000 + 500 * n; 2]).collect();
+        assert!(judge(&counted).is_err());
+        let counted: Vec<[u16; 2]> = (0..32).map(|n| [2000 + 500 * n, 2250 + 500 * n]).collect();
+        assert!(judge(&counted).is_err());
+    }
+
+    #[test]
+    fn several_ports_are_two_and_many_are_half() {
+        assert!(differ(&[4242; 128], 2).is_err());
+        let mut ports = [4242; 128];
+        ports[64] = 4243;
+        assert_eq!(differ(&ports, 2), Ok(()));
+        assert!(differ(&ports, 64).is_err());
+    }
 
     #[test]
     fn patterns_are_found() {
-        let random: Vec<u16> = (0..64u32).map(|n| ((n * n * 40_503) >> 3) as u16).collect();
+        let random = random(64);
         assert_eq!(has_no_pattern("id", &random, 75), Ok(()));
         let counted: Vec<u16> = (0..64).collect();
         assert!(has_no_pattern("id", &counted, 75).is_err());

@@ -59,7 +59,7 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     is_answered(&t.ask(&query)?)?;
     let name = query.question().map(|question| question.name.clone());
     let name = name.ok_or_else(|| Fault::NotTried("the query has no question".into()))?;
-    for asked in t.asked(&name)? {
+    for asked in t.was_asked(&name)? {
         expect(!asked.options.contains(&UNKNOWN), || {
             format!("the far side got the client's option {UNKNOWN}")
         })?;
@@ -71,9 +71,8 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
 }
 
 /// Sends octets that are not a [`Message`]; the reply, which must come.
-fn send(t: &Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Message)> {
-    let reply = t.send_octets(octets, t.subject().patience)?;
-    let reply = reply.ok_or_else(|| Fault::Wrong(format!("no reply to {what}")))?;
+fn send(t: &mut Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Message)> {
+    let reply = t.reply_to_octets(octets, what)?;
     let parsed = Message::parse(&reply);
     let parsed = parsed
         .map_err(|error| Fault::Wrong(format!("the reply to {what} is no message: {error}")))?;

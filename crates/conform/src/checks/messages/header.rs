@@ -55,9 +55,7 @@ pub(super) fn reserved_bit_is_zero(t: &mut Trial<'_>) -> Judged {
     for set in [0, RESERVED] {
         let mut octets = query(t).octets();
         octets[3] |= set;
-        let reply = t.send_octets(&octets, t.subject().patience)?;
-        let reply = reply
-            .ok_or_else(|| Fault::Wrong("no reply to a query with the reserved bit".into()))?;
+        let reply = t.reply_to_octets(&octets, "a query with the reserved bit")?;
         expect(reply.get(3).is_some_and(|octet| octet & RESERVED == 0), || {
             "the reserved bit of the header is set in the reply".into()
         })?;

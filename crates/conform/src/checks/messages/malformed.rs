@@ -23,7 +23,7 @@ fn shown(octets: &[u8]) -> String {
 }
 
 /// What is right for a malformed query: no reply, or FORMERR with its id.
-fn is_refused(t: &Trial<'_>, octets: &[u8]) -> Judged {
+fn is_refused(t: &mut Trial<'_>, octets: &[u8]) -> Judged {
     let Some(reply) = t.send_octets(octets, SILENCE)? else { return Ok(()) };
     let code = reply.get(3).map(|octet| u16::from(octet & 0xf));
     let sent = || shown(octets);

@@ -24,7 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         reply.authority.iter_mut().for_each(|soa| set_times(soa, 3600, 3600));
     }),
     says("denial-without-soa-record", "rfc2308-5-soa", |_, reply| reply.authority.clear()),
-    hears("denial-outlives-minimum", "rfc2308-4-minimum-expires", |reply| {
+    hears("denial-outlives-minimum", "hardening-minimum-expires", |reply| {
         reply.authority.iter_mut().for_each(|soa| set_times(soa, soa.ttl, 3600));
     }),
     hears("denial-outlives-soa-ttl", "rfc2308-5-soa-ttl-expires", |reply| {

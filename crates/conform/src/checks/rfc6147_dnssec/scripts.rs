@@ -4,7 +4,6 @@ use std::net::Ipv6Addr;
 
 use domain::base::iana::Rtype;
 
-use crate::far::view::Asked;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
@@ -382,17 +381,10 @@ pub(super) fn wildcard_has_proof(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// What the far side was asked for `name`, after the server has answered.
-fn upstream(t: &Trial<'_>, name: &Name) -> Judged<Vec<Asked>> {
-    let asked = t.asked(name)?;
-    expect(!asked.is_empty(), || format!("the far side was not asked for {name}"))?;
-    Ok(asked)
-}
-
 pub(super) fn do_upstream(t: &mut Trial<'_>) -> Judged {
     let name = t.name("v4-1-2-3-4.secure");
     again(t, &name, Rtype::AAAA, DO)?;
-    let without = upstream(t, &name)?.into_iter().find(|asked| !asked.dnssec_ok);
+    let without = t.was_asked(&name)?.into_iter().find(|asked| !asked.dnssec_ok);
     without.map_or(Ok(()), |asked| {
         let qtype = Rtype::from_int(asked.qtype);
         Err(Fault::Wrong(format!("the question for {qtype} went upstream without DO")))
@@ -402,7 +394,7 @@ pub(super) fn do_upstream(t: &mut Trial<'_>) -> Judged {
 pub(super) fn cd_upstream(t: &mut Trial<'_>) -> Judged {
     let name = t.name(&native("secure"));
     again(t, &name, Rtype::AAAA, CD_DO)?;
-    let asked = upstream(t, &name)?;
+    let asked = t.was_asked(&name)?;
     if asked.iter().all(|asked| !asked.rd) {
         return Err(Fault::NotOffered(
             "it asks authoritative servers, to which CD says nothing".into(),

@@ -264,8 +264,7 @@ pub(super) fn truncation(t: &mut Trial<'_>) -> Judged {
     {
         let mut query = Message::query(&t.name(labels), Rtype::AAAA);
         query.edns = query.edns.filter(|_| edns);
-        let octets = t.send_octets(&query.octets(), t.subject().patience)?;
-        let octets = octets.ok_or_else(|| Fault::Wrong("no reply".into()))?;
+        let octets = t.reply_to_octets(&query.octets(), "a query")?;
         expect(octets.len() <= takes, || {
             format!("the reply has {} octets, the client takes {takes}", octets.len())
         })?;

@@ -136,6 +136,31 @@ fn it_ignores_what_is_no_query_and_stops_when_dropped() {
     UdpSocket::bind(address).unwrap();
 }
 
+/// Seventeen labels that each mean 4000 records once made a message of 68 000 records, and a panic
+/// that ended the thread.
+#[test]
+fn many_labels_of_many_records_end_nothing() {
+    let far = far();
+    let labels = format!("x1{}", ".many-4000".repeat(17));
+    assert!(over_udp(&far, &labels, PATIENCE).unwrap().flags.tc);
+    assert_eq!(over_udp(&far, "x2.v4-1-2-3-4", PATIENCE).unwrap().answer.len(), 1);
+    let replies = over_tcp(&far, &[labels.as_str(), "x3.v4-1-2-3-4"]);
+    assert_eq!(replies.iter().map(|reply| reply.answer.len()).collect::<Vec<_>>(), [4000, 1]);
+}
+
+#[test]
+fn a_panic_is_answered_with_servfail() {
+    let query = query("x1.v4-1-2-3-4");
+    let sendings = or_servfail(&query, || panic!("a name that cannot be answered"));
+    let [Sending { after: Duration::ZERO, octets, other_port: false }] = &sendings[..] else {
+        panic!("{sendings:?}");
+    };
+    let reply = Message::parse(octets).unwrap();
+    assert_eq!((reply.id, reply.rcode), (query.id, rcode::SERVFAIL));
+    assert!(reply.flags.qr && reply.questions == query.questions);
+    assert_eq!(or_servfail(&query, Vec::new), []);
+}
+
 #[test]
 fn an_address_in_use_is_an_error() {
     let far = far();

@@ -1,0 +1,90 @@
+//! Which checks trouble a server is known by their ids, because nobody knows before a script has run
+//! what it asks for. Here each script runs against the reference, and the far side's log says it.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use conform::check::Check;
+use conform::checks;
+use conform::far::view::View;
+use conform::label::{self, Fate};
+use conform::mutants::NO_HOOKS;
+use conform::reference::rules::Rules;
+use conform::reference::{self, ReferenceConfig};
+use conform::runner::Phase;
+use conform::trial::{Subject, Trial};
+
+/// How many scripts run at the same time: most of their time they wait.
+const AT_ONCE: usize = 8;
+
+/// Whether a server may hold such a fate against its upstream.
+fn troubles(fate: Fate) -> bool {
+    match fate {
+        Fate::Silent | Fate::TcpOnly | Fate::NoEdns => true,
+        Fate::Delay(time) => time >= Duration::from_secs(1),
+        Fate::NoData | Fate::Rcode(_) | Fate::Truncated | Fate::Forged(_) => false,
+    }
+}
+
+/// Whether the far side was asked for a name of such a fate while the script ran.
+fn troubles_its_server(check: &Check) -> bool {
+    let (far, zone) = (common::far_side(), common::zone());
+    let prefixes = common::prefixes("64:ff9b::/96");
+    let server = reference::start(ReferenceConfig {
+        listen: common::ANY,
+        upstream: far.addresses()[0],
+        zone: zone.clone(),
+        prefixes: prefixes.clone(),
+        rules: Rules::default(),
+        hooks: NO_HOOKS,
+    })
+    .expect("there is a free port");
+    let log = far.log();
+    let view: &dyn View = &*log;
+    // What comes in time does not matter here, only what is asked for.
+    let patience = Duration::from_millis(1200);
+    let subject = Subject {
+        server: server.address(),
+        patience,
+        zone: Some(&zone),
+        prefixes: &prefixes,
+        view: Some(view),
+    };
+    // A check that does not apply to this server may say so, or stumble.
+    let _ = catch_unwind(AssertUnwindSafe(|| (check.script)(&mut Trial::new(subject))));
+    let fates = log.names().into_iter().filter_map(|name| label::read(&name, &zone));
+    fates.flat_map(|place| place.behaviour.fates).any(|(_, fate)| troubles(fate))
+}
+
+#[test]
+fn the_troubling_checks_are_those_that_ask_for_troubling_names() {
+    let all: Vec<&Check> =
+        checks::all().filter(|check| Phase::of(check.id) != Phase::Alone).collect();
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(check) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if troubles_its_server(check) {
+                        found.lock().expect("nobody panics with it").insert(check.id);
+                    }
+                }
+            });
+        }
+    });
+    let found = found.into_inner().expect("nobody panics with it");
+    let listed: BTreeSet<&str> =
+        all.iter().map(|check| check.id).filter(|id| Phase::of(id) == Phase::Troubling).collect();
+    let missing: Vec<_> = found.difference(&listed).collect();
+    let needless: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        missing.is_empty() && needless.is_empty(),
+        "TROUBLING in src/runner.rs lacks {missing:#?} and need not have {needless:#?}"
+    );
+}
